@@ -1,10 +1,10 @@
-"""What random faults do to a long run: nothing is lost, nothing is twice, and no fault becomes a score.
+"""Test a long run with random faults: nothing is lost or doubled, and no fault becomes a score.
 
 ``python -m bench.chaos [--episodes 20000]``. The same jobs are played with and without faults, on threads and
-on processes. One attempt in a hundred breaks at each boundary that a run has there: the environment (raises,
-says NoVerdict, returns garbage, is slow), its tool, the agent, and on processes the worker, which dies. The
-disk of the store fills up too, once in 2,000 episodes, for that stops the whole run: it is begun again, as a
-user would, and goes on with what is not stored.
+on processes. One attempt in a hundred breaks at each boundary of the run: the environment (raises, says
+NoVerdict, returns garbage, is slow), its tool, the agent, and on processes the worker, which dies. The disk
+of the store also fills up, once in 2,000 episodes. That stops the whole run; it is started again, as a user
+would do, and continues with the episodes that are not stored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What every benchmark shares: medians, rates, tables, JSON, and peers in environments of their own.
+"""Shared by all benchmarks: medians, rates, tables, JSON output, and peers in separate environments.
 
 A benchmark is a module run from the root of the repository, ``python -m bench.NAME``. It prints its table
-and writes ``bench/out/NAME.json``. A peer is measured in the same run by a script in ``bench/peers/``, which
-runs in an environment of its own, imports the peer's public API alone and prints its figures as JSON.
+and writes ``bench/out/NAME.json``. A peer (another package) is measured in the same run by a script in
+``bench/peers/``. The script runs in its own virtual environment, imports only the peer's public API, and
+prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def geometric_mean(ratios: Iterable[float]) -> float:
 
 
 def cpu_rate(fn: Callable[[], int], cpu_s: float = 0.3) -> float:
-    """Return what `fn` gets done per CPU-second of this process: it is called for `cpu_s` and returns counts.
+    """Return the counts of `fn` per CPU second of this process; it is called until `cpu_s` is used.
 
-    CPU time, unlike wall time, hardly depends on what else the machine does.
+    CPU time, unlike wall time, hardly depends on other load of the machine.
     """
     done, started = 0, time.process_time()
     while (spent := time.process_time() - started) < cpu_s:
@@ -57,7 +58,7 @@ def cpu_rate(fn: Callable[[], int], cpu_s: float = 0.3) -> float:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table; the first column is the name, the others are figures."""
+    """Print a table; the first column is a name, the others are figures."""
     drawn = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         drawn.add_column(column, justify="right" if number else "left")
@@ -73,7 +74,7 @@ def _shown(value: Any) -> str:
 
 
 def write_json(name: str, payload: Any) -> Path:
-    """Write ``bench/out/NAME.json``: the payload under ``results``, beside the facts of the machine."""
+    """Write ``bench/out/NAME.json``: the payload under ``results``, with the facts of the machine."""
     OUT.mkdir(exist_ok=True)
     path = OUT / f"{name}.json"
     path.write_text(json.dumps({"machine": machine(), "results": payload}, indent=2) + "\n")
@@ -82,7 +83,7 @@ def write_json(name: str, payload: Any) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """Return what a reader needs to judge the figures: processor, cores, load, versions, commit."""
+    """Return the facts needed to judge the figures: processor, cores, load, versions, commit."""
     cpuinfo = Path("/proc/cpuinfo")
     model = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
     commit = subprocess.run(
@@ -101,7 +102,7 @@ def machine() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def left_out_where_missing() -> Iterator[None]:
-    """Leave a benchmark out, with the reason, where what it measures is not on this machine."""
+    """Skip a benchmark, with the reason, if its subject is not on this machine."""
     try:
         yield
     except (MissingExtra, SandboxFailed) as error:
@@ -110,10 +111,10 @@ def left_out_where_missing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def postgres() -> Iterator[None]:
-    """Let the server be one of our own for a while, where GEM_POSTGRES_DSN names none.
+    """Start a PostgreSQL server for the block, unless GEM_POSTGRES_DSN names one.
 
     Raises:
-        MissingExtra: where no PostgreSQL is installed.
+        MissingExtra: when PostgreSQL is not installed.
     """
     if os.environ.get(VARIABLE):
         yield
@@ -128,9 +129,9 @@ def postgres() -> Iterator[None]:
 
 
 def peer_python(*requirements: str) -> Path:
-    """Return a Python that has `requirements` and nothing of ours, in ``bench/.peers/``.
+    """Return a Python in ``bench/.peers/`` that has `requirements` and not our packages.
 
-    Made by pip on first use; two benchmarks that want the same one at once wait for each other.
+    pip makes it on first use; two benchmarks that need the same one at once wait for each other.
 
     Raises:
         subprocess.CalledProcessError: when pip cannot install them.
@@ -154,10 +155,10 @@ def peer_python(*requirements: str) -> Path:
 def run_peer(python: Path, script: str, *args: str) -> Any:
     """Run ``bench/peers/SCRIPT`` and return the JSON on the last line it prints.
 
-    It runs isolated (``-I``): neither the checkout nor PYTHONPATH can put our `gem` in place of the peer's.
+    It runs isolated (``-I``): neither the checkout nor PYTHONPATH can replace the peer's `gem` by ours.
 
     Raises:
-        RuntimeError: when it fails, with the end of what it said.
+        RuntimeError: when it fails, with the end of its output.
     """
     done = subprocess.run(
         [str(python), "-I", str(HERE / "peers" / script), *args],

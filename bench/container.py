@@ -1,6 +1,6 @@
-"""What the container backend costs: ``python -m bench.container``, on the engine of GEM_SANDBOX_ENGINE.
+"""Cost of the container backend: ``python -m bench.container``, with the engine of GEM_SANDBOX_ENGINE.
 
-Prints medians beside those of a bare ``python -c`` in the same run, and writes bench/out/container.json.
+Prints medians, and those of a plain ``python -c`` in the same run; writes bench/out/container.json.
 """
 
 from __future__ import annotations

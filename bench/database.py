@@ -1,8 +1,8 @@
-"""What an episode of `db:` costs on SQLite in the sandbox and on PostgreSQL.
+"""Cost of an episode of `db:` on SQLite in the sandbox and on PostgreSQL.
 
-``python -m bench.database [--rounds N]``, on the server that GEM_POSTGRES_DSN names, else on one of its own.
-Both sides play the same seeds, in turn; the first, which makes the database that others are cloned from, is
-not counted. Figures are medians, wall clock, and depend on what else the machine does.
+``python -m bench.database [--rounds N]``. It uses the server of GEM_POSTGRES_DSN, or starts one. Both sides
+play the same seeds, in turn. The first episode, which makes the database that others are cloned from, is not
+counted. Figures are medians of wall time, and depend on other load of the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TURNS = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What an episode of db: costs.")
+    parser = argparse.ArgumentParser(description="Cost of an episode of db:.")
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
     rows = []

@@ -1,10 +1,10 @@
-"""A fake endpoint in a process of its own: chat completions over HTTP/1.1 on loopback, with faults by rule.
+"""A fake endpoint in a separate process: chat completions over local HTTP/1.1, with faults by rule.
 
 ``python -m bench.endpoint`` prints its port and serves until its standard input closes. The name of the model
-says how it behaves: `MODES`. What it answers is the number that the last message names (``Say 123.``).
+selects its behaviour: `MODES`. Its answer is the number that the last message names (``Say 123.``).
 
-It is one asyncio protocol, written out, so that the server is not what is measured: `bench.evaluation` says
-what it takes per request by itself.
+It is a hand-written asyncio protocol, so that the server itself costs little: `bench.evaluation` prints its
+own cost per request.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Resets and steps per second of every game, beside gem-llm's same ids in an environment of its own.
+"""Resets and steps per second of every game, compared with the same ids of gem-llm.
 
-``python -m bench.envs [--trials N] [--instances]``. Both sides run the same script, in turn, each trial on
-seeds of its own; figures are medians over trials, per CPU-second of one process. Legal actions are random and
-drawn outside the clock. The -random ids draw from other ranges on each side, so no mean counts them. Last,
-or with ``--instances`` alone, comes what ``bench.instances`` prints: different instances, and how long their
-solutions are.
+``python -m bench.envs [--trials N] [--instances]``. Both sides run the same script in turn, each in its own
+virtual environment and each trial with other seeds. Figures are medians over trials, per CPU second of one
+process. Legal actions are random and drawn outside the timed part. The -random ids draw from different ranges
+on each side, so no mean includes them. At the end, or alone with ``--instances``, comes the output of
+``bench.instances``: distinct instances, and the lengths of their solutions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ KINDS = ("resets", "steps")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Speed of the games, beside gem-llm.")
+    parser = argparse.ArgumentParser(description="Speed of the games, compared with gem-llm.")
     parser.add_argument("--trials", type=int, default=5)
-    parser.add_argument("--instances", action="store_true", help="instances and solutions alone")
+    parser.add_argument("--instances", action="store_true", help="print only instances and solutions")
     asked = parser.parse_args()
     if not asked.instances:
         speed(asked.trials)

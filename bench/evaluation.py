@@ -1,12 +1,12 @@
-"""What evaluation costs against an endpoint: a thousand episodes in flight, and one episode beside Inspect's.
+"""Cost of evaluation against an endpoint: with a thousand episodes at a time, and compared with Inspect.
 
-``python -m bench.evaluation [--quick]``. The endpoint is a process of its own on loopback (`bench.endpoint`),
-which streams, calls tools, limits rates, is slow, cuts its answers off, sends what is no JSON, and HTML.
+``python -m bench.evaluation [--quick]``. The endpoint is a separate local process (`bench.endpoint`), which
+streams, calls tools, limits rates, is slow, cuts its answers off, and sends invalid JSON and HTML.
 
-Under load: each way to behave is a process of its own that keeps all its episodes in flight; told are its
-peak memory, its CPU per episode, and how many episodes were scored. Overhead: the same episodes, against the
-same endpoint, are played by gem, Inspect and verifiers in turn, in several rounds; told is the CPU of all
-their processes per episode, beyond what a start takes: the difference of a long and a short run.
+Load: each behaviour has its own process, which plays all its episodes at the same time. The table shows its
+peak memory, its CPU per episode, and the number of scored episodes. Overhead: gem, Inspect and verifiers play
+the same episodes against the same endpoint in turn, in several rounds. The table shows the CPU of all their
+processes per episode, without the start: it is computed from the difference of a long and a short run.
 """
 
 from __future__ import annotations

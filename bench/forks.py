@@ -1,9 +1,9 @@
-"""What it costs to go on from the middle of an episode: its state restored, beside its actions taken again.
+"""Cost of continuing from the middle of an episode: restoring its state, or repeating its actions.
 
-``python -m bench.forks [--trials N]``. Forks behind a turn of a long game are played for one turn more, on
-each host; wall clock per fork, medians over trials, in which the two take turns. Copying grows with what an
-environment holds, taking actions again with their number and with what a step takes: the second environment
-is the same game with steps that wait.
+``python -m bench.forks [--trials N]``. Forks after a turn of a long game are played for one more turn, on
+each host. Figures are wall time per fork, medians over trials in which both ways alternate. The cost of
+copying grows with the environment's state; that of repeating, with the number of actions and the time of a
+step. The second environment is the same game with steps that wait.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The same training in several frameworks: do their learning curves agree? `python -m bench.frameworks`.
 
 One environment, one model (examples/trl_grpo.py: a Qwen3 of 100,000 parameters, warmed up on demonstrations),
-one objective: group-relative advantages without deviation, averaged over the tokens of a step, one step of
-AdamW on each batch of 16 tasks with 8 episodes. All runs begin with the same weights; a seed has the same
-tasks everywhere; the noise of sampling is each framework's own.
+one objective: group-relative advantages without division by the deviation, averaged over the tokens of a
+step, with one AdamW step on each batch of 16 tasks with 8 episodes. All runs start from the same weights. A
+seed has the same tasks in every framework; the sampling noise differs.
 
 A framework is one function of CURVES: model, tokenizer, seed and steps in, the mean return of each step out.
-Finished runs are kept in bench/out/frameworks and not run again. A run of 25 steps is half a CPU minute.
+Finished runs are kept in bench/out/frameworks and not run again. A run of 25 steps takes half a CPU minute.
 
 Prints a table, writes bench/out/frameworks.json and draws docs/images/frameworks.png.
 """

@@ -1,9 +1,9 @@
-"""Mathematics graded per CPU-second on real answers, beside gem-llm's grader, class by class.
+"""Real mathematics answers graded per CPU second, compared with gem-llm's grader, class by class.
 
 ``python -m bench.graders [--rows N] [--trials N] [--data FOLDER]``. Every row of GSM8K, ASDiv and
-OlympiadBench (samples of them, in FOLDER) gives two pairs: its answer boxed, and, as a wrong one, the answer
-of another row of the same class. Ours counts the CPU time of the grading workers too, and forgets between
-trials whatever it remembers of the texts; a worker's start is not counted, nor is the peer's import.
+OlympiadBench (samples of them, in FOLDER) gives two pairs: its own answer, boxed, and as a wrong answer that
+of another row of the same class. For gem, the CPU time of the grading workers is included, and its caches are
+emptied between trials. The start of a worker and the peer's import are not counted.
 """
 
 from __future__ import annotations

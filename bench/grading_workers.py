@@ -1,10 +1,9 @@
-"""The workers of the mathematics grader, beside the same program as a session of the sandbox.
+"""The workers of the mathematics grader, compared with the same program as a sandbox session.
 
 ``python -m bench.grading_workers [--asks N]``. Both load sympy and its parser before they fork. The first
-answer includes the start of all processes. A new worker is the time from a worker's death to the next answer;
-of a session it is that of one without a program, as if its fork server had loaded that. Memory is the
-proportional share of an idle worker. What follows stands in
-docs/decisions/0013-the-graders-fork-server-stays.md.
+answer includes the start of all processes. "New worker" is the time from a worker's death to the next answer;
+for a session, that of an empty one, as if its fork server had loaded the program. Memory is the proportional
+set size of an idle worker. The conclusions are in docs/decisions/0013-the-graders-fork-server-stays.md.
 """
 
 from __future__ import annotations

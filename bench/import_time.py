@@ -1,8 +1,8 @@
-"""Time and modules of ``import gem``, beside the packages it is compared with.
+"""Time and number of modules of ``import gem``, compared with other packages.
 
-``python -m bench.import_time [--trials N]``. Each import runs in fresh processes with warm files, every
-package in turn; the time of Python's own start is not part of it, and figures are medians. Peers have
-environments of their own: gem-llm one, the smaller ones share another.
+``python -m bench.import_time [--trials N]``. Each import runs in new processes with cached files, the
+packages in turn. Python's own start is not included, and figures are medians. The other packages have
+separate virtual environments: one for gem-llm, another for the smaller ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OTHERS = ("gymnasium==1.4.0", "textarena==0.7.4", "reasoning-gym==0.1.25")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Time and modules of `import gem`, beside its peers.")
+    parser = argparse.ArgumentParser(description="Time and modules of `import gem`, compared with others.")
     parser.add_argument("--trials", type=int, default=11)
     trials = parser.parse_args().trials
     upstream, others = peer_python(UPSTREAM), peer_python(*OTHERS)

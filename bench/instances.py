@@ -1,11 +1,11 @@
-"""Different instances and lengths of solutions of every game, beside gem-llm's same ids.
+"""Distinct instances and solution lengths of every game, compared with the same ids of gem-llm.
 
-``python -m bench.instances``, or ``python -m bench.envs --instances``. Each side deals 10,000 seeds of each
-id, or as many as fit the CPU time that an id has; instances are compared whole, hidden part and all. How
-long solutions are is measured by one player on both sides: our solver, which also plays the positions that
-gem-llm dealt, put into our game, with no limit on turns. A length is the number of turns in which it wins:
-the shortest there is for the Tower of Hanoi and WikiGame; what every solution has at least for Sudoku,
-Crosswords and WordSearch; for the others the solver's own.
+``python -m bench.instances``, or ``python -m bench.envs --instances``. Each side makes instances from 10,000
+seeds of each id, or as many as fit into the CPU time of an id. Instances are compared completely, including
+their hidden part. One player measures the lengths of solutions on both sides: our solver, which also plays
+gem-llm's positions, loaded into our game, without a turn limit. A length is the number of turns to win. It is
+the shortest possible for the Tower of Hanoi and WikiGame, a lower bound of every solution for Sudoku,
+Crosswords and WordSearch, and the solver's own for the others.
 """
 
 from __future__ import annotations

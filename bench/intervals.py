@@ -1,16 +1,17 @@
-"""How often 95% intervals cover what they are of, and how wide they are: ``python -m bench.intervals``.
+"""Coverage and width of 95% intervals: how often they contain the true value. ``python -m bench.intervals``.
 
-Success over clusters of trials, as of tasks that are each tried several times: a cluster's own rate is drawn
-from a beta distribution around the true one, whose spread is the intra-cluster correlation. Rates above a
-half mirror those below. Coverage of 0.95 is known to about 0.01. Tables, those that are named, or the first:
+The data are successes in clusters of trials, as for tasks that are each tried several times. A cluster's own
+rate is drawn from a beta distribution around the true one; its spread is the intra-cluster correlation. Rates
+above a half mirror those below. The error of a measured coverage is about 0.01. Name tables to choose them;
+the default is the first:
 
 - rates: `gem.statistics.clustered_rate` and the cluster-robust t-interval around the mean
   (`mean_interval`), cut to [0, 1].
 - passes: `pass_at_k`; `pass_hat_k` mirrors it.
 - differences: of two agents on the same tasks, `score_difference`, Student's t (`paired_difference`) and the
   bootstrap (`paired_bootstrap`). The second agent's rate of a task is `gain` of the way nearer to 1.
-- sequences: how often a `ConfidenceSequence` is right at every moment up to the last, beside a Wilson
-  interval at which one looks after each task.
+- sequences: how often a `ConfidenceSequence` is right at every moment up to the last, compared with a Wilson
+  interval that is checked after each task.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ ENOUGH = 0.93
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; rates when left out")
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; rates if left out")
     parser.add_argument("--trials", type=int, default=2000)
     asked = parser.parse_args()
     if unknown := {*asked.tables} - {*TABLES}:

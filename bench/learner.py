@@ -1,9 +1,9 @@
-"""What a learner's step costs against length and vocabulary, and the largest tensor that it makes.
+"""Cost of a learner's step by length and vocabulary, and the largest tensor that it makes.
 
 ``python -m bench.learner [--quick]``. A small random Llama (width 256, 4 layers) is trained on rows of
-sampled tokens. Three ways in one run: gem's learner; logits of all tokens at once, as a plain trainer makes
-them; and rows without what they share computed once. The largest tensor is what any operation of the step
-returned.
+sampled tokens, in three ways in one run: gem's learner; logits of all tokens at once, as in a plain trainer;
+and without sharing the common prefix of rows. The largest tensor is the largest that any operation of the
+step returned.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Largest(TorchDispatchMode):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small shapes alone")
+    parser.add_argument("--quick", action="store_true", help="only small shapes")
     shapes = QUICK if parser.parse_args().quick else SHAPES
     rows, found = [], []
     for vocabulary, tokens in shapes:

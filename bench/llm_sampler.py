@@ -1,12 +1,12 @@
-"""What sampling from a language model costs, and what each saving of `HuggingFaceAgent` is worth.
+"""Cost of sampling from a language model, and the effect of each optimisation of `HuggingFaceAgent`.
 
-``OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive python -m bench.llm_sampler [--model NAME]``. Games of
-GuessTheNumber-v0-easy, 64 at a time, through `gem.rollout`, in float32 on the CPU. Whatever the model says
-becomes a guess, so that games go on as those of a trained model do. The first rows show the model whole
-prompts each turn; the next ones add one saving each. Prefix and stop make answers short: few tokens then
-carry a whole prompt, so the last rows are compared with each other, and turns are counted beside tokens.
+``OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive python -m bench.llm_sampler [--model NAME]``. It plays games of
+GuessTheNumber-v0-easy, 64 at a time, through `gem.rollout`, in float32 on the CPU. Any answer of the model is
+turned into a guess, so that games go on as with a trained model. In the first rows the model reads the whole
+prompt in each turn; each next row adds one optimisation. Prefix and stop make answers short, so that few
+tokens bear the cost of a whole prompt. So compare the last rows with each other, by turns as well as tokens.
 
-Rates are per CPU second of this process, which hardly depends on what else the machine does; the last column
+Rates are per CPU second of this process, which hardly depends on other load of the machine; the last column
 is the wall time.
 """
 
@@ -95,9 +95,9 @@ LADDER: list[tuple[str, type[HuggingFaceAgent], dict[str, Any]]] = [
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="smollm2", help="as `gem.models.load_causal` takes it")
+    parser.add_argument("--model", default="smollm2", help="a name accepted by `gem.models.load_causal`")
     parser.add_argument("--max-tokens", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=1, help="times that each row is measured")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each row is measured")
     options = parser.parse_args()
     model, renderer = load(options.model)
     results = []

@@ -1,7 +1,7 @@
-"""What MCPTool costs beside the bare SDK, over HTTP on this machine, and many sessions at once.
+"""Cost of MCPTool compared with the plain SDK, over local HTTP, and of many sessions at once.
 
-``python -m bench.mcp [--sessions N]``. Both sides talk to the same server of ours, in a process of its own;
-figures are medians over interleaved rounds, wall clock, and depend on what else the machine does.
+``python -m bench.mcp [--sessions N]``. Both sides use the same server of ours, in a separate process. Figures
+are medians of wall time over interleaved rounds, and depend on other load of the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNT = '<tool_call>{"name": "count", "arguments": {}}</tool_call>'
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What MCPTool costs.")
+    parser = argparse.ArgumentParser(description="Cost of MCPTool.")
     parser.add_argument("--sessions", type=int, default=256)
     sessions = parser.parse_args().sessions
     command = [sys.executable, "-m", "gem.tools.mcp_server.notes_mcp", "--http", "0"]

@@ -1,7 +1,7 @@
-"""What an episode of `mcp:Postgres-v0` costs: its database, its MCP server, a call, the verdict and the end.
+"""Cost of an episode of `mcp:Postgres-v0`: its database, its MCP server, a call, the verdict and the end.
 
-``python -m bench.mcp_postgres [--rounds N]``, on the server that GEM_POSTGRES_DSN names, else on one of its
-own. Figures are medians, wall clock, and depend on what else the machine does.
+``python -m bench.mcp_postgres [--rounds N]``. It uses the server of GEM_POSTGRES_DSN, or starts one. Figures
+are medians of wall time, and depend on other load of the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PARTS = ("database, made and filled", "first call, which starts the MCP server",
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What an episode of mcp:Postgres-v0 costs.")
+    parser = argparse.ArgumentParser(description="Cost of an episode of mcp:Postgres-v0.")
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
     with McpPostgresEnv() as env:

@@ -1,15 +1,15 @@
-"""Kuhn poker against opponents: is the best answer found, and does a pool find play that is hard to beat?
+"""Kuhn poker against opponents: does training find the best response, and does a pool make play hard to beat?
 
-``python -m bench.opponents``. The tiny model holds one seat of Kuhn poker in digits, the other in the next
-game, and learns from its own turns alone, by ReBN. Two runs:
+``python -m bench.opponents``. The tiny model plays Kuhn poker in digits, alternating between the two seats,
+and learns only from its own turns, by ReBN. Two runs:
 
-against random play: its value, the chips per hand over both seats, beside the most that any strategy wins;
-against a pool of its own past copies: how much the best answers of both seats gain against it. An
+against random play: its value, the chips per hand over both seats, and the most that any strategy wins;
+against a pool of its own past copies: how much the best responses of both seats gain against it. An
 equilibrium has 0.
 
-Both are exact for the strategy as it was played: what was said at each of the twelve spots, counted over the
-newest iterations from the run's own store; then the game is enumerated. Prints two tables and writes
-bench/out/opponents.json. About four CPU-minutes.
+Both are exact for the strategy as it was played: the actions at each of the twelve decision points are
+counted over the newest iterations in the run's own store; then the game is enumerated. Prints two tables and
+writes bench/out/opponents.json. About four CPU minutes.
 """
 
 from __future__ import annotations

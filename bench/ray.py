@@ -1,8 +1,8 @@
-"""What Ray costs beside the process host, per episode and per step, and what more nodes bring.
+"""Cost of Ray compared with the process host, per episode and per step, and the gain of more nodes.
 
 ``python -m bench.ray``, with Ray (``pip install 'gem-gym[ray]'``). The nodes are those of a cluster on this
-machine: more of them than it has cores help only environments that wait. From what is measured here, a
-simulation (`bench.ray_simulation`) draws clusters that are not here; it is compared with the runs first.
+machine; more nodes than cores help only environments that wait. From these measurements a simulation
+(`bench.ray_simulation`) predicts larger clusters; it is first compared with the measured runs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A simulation of a RayRunner: a heap of events, fed with what `bench.ray` measures.
+"""A discrete-event simulation of a RayRunner, with the times that `bench.ray` measures.
 
-One driver hands jobs to players and takes in what has ended; a player plays so many episodes at once. The
-driver and each player do one thing at a time; messages take a while on their way. That is all: no losses,
-and no node that is busy with something else.
+One driver gives jobs to players and collects finished episodes; a player plays several episodes at once. The
+driver and each player do one thing at a time, and messages have a delay. The model has no failures and no
+other load on nodes.
 """
 
 from __future__ import annotations

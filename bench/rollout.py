@@ -1,7 +1,7 @@
-"""What playing costs: per turn, per episode, in memory, on each host, and how much of the waiting it hides.
+"""Cost of rollouts: per turn, per episode, in memory, on each host, and how well they overlap waiting.
 
-``python -m bench.rollout [--before REVISION]``. The earlier code is measured in the same run, from a copy of
-that revision of this repository: by default the last one before there was a runner.
+``python -m bench.rollout [--before REVISION]``. Earlier code is measured in the same run, from a copy of that
+revision of this repository; by default the last one without a runner.
 """
 
 from __future__ import annotations

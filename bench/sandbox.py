@@ -1,9 +1,9 @@
-"""Speed of the sandbox, beside ``python -c`` and gem-llm's Python tool in the same run; and a soak.
+"""Speed of the sandbox compared with ``python -c`` and gem-llm's Python tool, and a soak test.
 
-``python -m bench.sandbox [--rounds N]`` measures fresh runs, session cells, judging, what a fork server and
-an idle session cost. ``--soak [CALLS]`` instead makes mixed calls, 64 at once, and compares what the machine
-holds before and after. Figures are medians over interleaved rounds, wall clock; ratios of one round hardly
-depend on what else the machine does.
+``python -m bench.sandbox [--rounds N]`` measures fresh runs, session cells, judging, and the cost of a fork
+server and of an idle session. ``--soak [CALLS]`` makes mixed calls instead, 64 at once, and compares the
+machine's resources before and after. Figures are medians of wall time over interleaved rounds; ratios within
+one round hardly depend on other load of the machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Speed of the embedded full-text search, beside comparing the query with every document.
+"""Speed of the embedded full-text search, compared with scanning every document.
 
 ``python -m bench.search [--documents N]`` writes a corpus of short synthetic documents (words drawn by Zipf's
-law), builds the index, and asks queries of one to six words. Wanted on 100,000 documents: built in under
-60 s, a median query under 2 ms. The alternative counts the query's words in every document's set of words.
+law), builds the index, and runs queries of one to six words. The target for 100,000 documents: built in less
+than 60 s, a median query below 2 ms. The scan counts the query's words in every document's set of words.
 """
 
 from __future__ import annotations

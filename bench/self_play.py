@@ -1,11 +1,10 @@
 """Self-play: does one policy in both seats find Kuhn poker's equilibrium? `python -m bench.self_play`.
 
-The tiny model plays both seats of Kuhn poker in digits and is trained by ReBN on each seat's own turns, held
-by a divergence to the policy that it was after warm-up. Exploitability is exact: the sum of what the best
-answers of both seats gain against the strategy as played, averaged over the newest iterations; an
-equilibrium has 0.
+The tiny model plays both seats of Kuhn poker in digits and is trained by ReBN on each seat's own turns, with
+a KL penalty towards its policy after warm-up. Exploitability is exact: the sum of the gains of both seats'
+best responses against the strategy as played, averaged over the newest iterations; an equilibrium has 0.
 
-Prints a table and writes bench/out/self_play.json. About two CPU-minutes.
+Prints a table and writes bench/out/self_play.json. About two CPU minutes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a served step costs, and a session that waits: gem's server and OpenEnv's own, in one run.
+"""Cost of a served step and of an idle session: gem's server compared with OpenEnv's own.
 
-``python -m bench.serve [--sessions 2000]``. The same environment, the same messages over web sockets and the
-same client in a process of its own, on one machine. All sessions are opened, each begins an episode, then all
-step at the same time, `--steps` times each. CPU is the server process's, user and system; memory is what its
-resident set grew by from one session to all of them, divided by their number. Last, gem's remote host calls
-as many environments over one connection.
+``python -m bench.serve [--sessions 2000]``. Both have the same environment, the same messages over WebSocket
+and the same client in a separate process, on one machine. All sessions are opened, each starts an episode,
+then all step at the same time, `--steps` times each. CPU is that of the server process, user and system.
+Memory is the growth of its resident set from one session to all, divided by their number. Finally, gem's
+remote host calls as many environments over one connection.
 """
 
 from __future__ import annotations
@@ -185,8 +185,8 @@ def main() -> None:
     """Measure both servers, print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=2000)
-    parser.add_argument("--steps", type=int, default=10, help="of each session")
-    parser.add_argument("--openenv", type=Path, help="a Python that has openenv; one is made by default")
+    parser.add_argument("--steps", type=int, default=10, help="steps of each session")
+    parser.add_argument("--openenv", type=Path, help="a Python with openenv; by default one is made")
     given = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a socket for each session, at both ends

@@ -1,10 +1,10 @@
-"""Sampling while learning: what is the wall time of a run, and what does staleness cost in return?
+"""Sampling during learning: how much wall time does it save, and what does staleness cost in return?
 
-``python -m bench.staleness [--seeds 0 1 2] [--episodes N]``. The first part of the demonstration's run, one
-thread for each of two cores, two ways: the next episodes are played after the learner's steps, or beside them
-with the weights from before (``--staleness 1 --importance-cap 2``). Once with the game as it is, whose steps
-take microseconds, and once with steps that wait for a millisecond, as for a tool or a judge elsewhere. Wall
-time is that of the training loop alone.
+``python -m bench.staleness [--seeds 0 1 2] [--episodes N]``. It runs the first part of the demonstration,
+with one thread for each of two cores, in two ways: the next episodes are played after the learner's steps, or
+at the same time with the previous weights (``--staleness 1 --importance-cap 2``). Both are done with the
+plain game, whose steps take microseconds, and with steps that wait for a millisecond, as for a remote tool or
+judge. Wall time is that of the training loop only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What storing episodes costs: memory, bytes on disk, appends, opening and filtering, beside the code before.
+"""Cost of storing episodes: memory, bytes on disk, appends, opening and filtering, compared with older code.
 
-``python -m bench.store [--before REVISION]``. The earlier code is measured in the same run, from a copy of
-that revision of this repository: by default the last one under schema 1.
+``python -m bench.store [--before REVISION]``. The older code is measured in the same run, from a copy of that
+revision of this repository; by default the last one with schema 1.
 """
 
 from __future__ import annotations

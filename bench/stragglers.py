@@ -1,8 +1,9 @@
-"""One slow environment among many: environment steps per second over the ideal without a barrier.
+"""One slow environment among many: steps per second as a share of the ideal without a barrier.
 
-``python -m bench.stragglers [--seconds S]``. 127 environments take 50 ms per step and one takes 2 s, all
-asleep. The ideal lets each go at its own pace: ``127 / 0.05 + 1 / 2`` steps per second. Beside send/recv on
-the thread host: step(), which has a barrier, and gem-llm's asynchronous vector, which has nothing else.
+``python -m bench.stragglers [--seconds S]``. 127 environments take 50 ms per step and one takes 2 s; all only
+sleep. In the ideal case each goes at its own pace: ``127 / 0.05 + 1 / 2`` steps per second. The table
+compares send/recv on the thread host, step(), which has a barrier, and gem-llm's asynchronous vector, which
+always has.
 """
 
 from __future__ import annotations

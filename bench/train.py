@@ -1,10 +1,9 @@
-"""What training the tiny model costs: tokens per second, the share of each phase, distance to a matmul.
+"""Cost of training the tiny model: tokens per second, the share of each phase, and comparison with a matmul.
 
-``python -m bench.train [--iterations N]``. Iterations of the demonstration's own config, after its own
-warm-up, on one thread. All figures are CPU seconds of this process, which hardly depend on what else the
-machine does. The floor is the time that the same number of floating-point operations takes as one large fp32
-matrix product on the same core: it counts the products that the model computes, padding included, and
-nothing else.
+``python -m bench.train [--iterations N]``. It runs iterations of the demonstration's config, after its
+warm-up, on one thread. All figures are CPU seconds of this process, which hardly depend on other load of the
+machine. The floor is the time of one large fp32 matrix product with the same number of floating-point
+operations on the same core. It counts only the model's matrix products, padding included.
 """
 
 from __future__ import annotations

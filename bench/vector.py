@@ -1,10 +1,9 @@
-"""Overhead of a vector of cheap environments over a bare loop of env.step, per host, beside gem-llm's two.
+"""Overhead of a vector of cheap environments over a plain loop of env.step, per host, compared with gem-llm.
 
-``python -m bench.vector [--trials N]``. A second table has the life of a process host: adding, removing,
-starting workers. Every trial times the vector and a bare loop over as many
-environments of the same package one after the other, resets included; the ratio of such a pair hardly
-depends on what else the machine does. Figures are medians over pairs, wall clock; actions are fixed guesses
-at one game.
+``python -m bench.vector [--trials N]``. Every trial times the vector, then a plain loop over as many
+environments of the same package, resets included. The ratio of such a pair hardly depends on other load of
+the machine. Figures are medians of wall time over pairs; actions are fixed guesses in one game. A second
+table shows the costs of a process host: adding and removing environments, and starting workers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What looking at many episodes costs: a store of 100,000, asked for pages through the whole application.
+"""Speed of the viewer with many episodes: pages of a store of 100,000, through the whole application.
 
-``python -m bench.viewer [--episodes N]``. The store is written to a temporary folder first. A page's time is
-the median of several requests, from the request to the last byte of the answer, in one process.
+``python -m bench.viewer [--episodes N]``. The store is first written to a temporary folder. A page's time is
+the median of several requests, from the request to the last byte of the response, in one process.
 """
 
 from __future__ import annotations

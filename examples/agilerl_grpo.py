@@ -1,14 +1,14 @@
-"""AgileRL trains a language model on an environment of gem, with GRPO over turns.
+"""Train a language model with AgileRL on a gem environment: GRPO over turns.
 
-AgileRL 2.58.0 takes what `gem.make` makes, without an adapter. Verified by real training (tier A) of a small
+AgileRL 2.58.0 takes gem's environments without an adapter. Verified by real training (tier A) of a small
 random model on a CPU: tests/frameworks/test_agilerl.py runs `train` of this file, and the mean return rises.
 With a pretrained model on a GPU it has not been run.
 
     pip install gem-gym 'agilerl[llm]'
     python examples/agilerl_grpo.py --model Qwen/Qwen3-0.6B [--steps 100]
 
-Each turn's reward is its own: AgileRL computes advantages per turn. An environment that breaks ends its run;
-nothing becomes a reward of 0. In a manifest of AgileRL the environment is
+Each turn has its own reward: AgileRL computes advantages per turn. An environment that breaks ends the run;
+it never becomes a reward of 0. In a manifest of AgileRL the environment is
 
     environment: {entrypoint: "game:GuessTheNumber-v0-easy", factory: "gem:make", env_config: {}}
 """

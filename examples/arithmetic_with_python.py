@@ -1,9 +1,9 @@
-"""A language model learns to compute with Python: SmolLM2-135M on math:Arithmetic-v0-easy.
+"""Train a language model to compute with Python: SmolLM2-135M on math:Arithmetic-v0-easy.
 
-The model answers none of these questions at first. A teacher plays a few hundred episodes: it calls Python
-with the sum, then copies what Python printed. The model clones some of them, which shows it the form of a
-call, and then learns from its own episodes. Questions of the teacher, of training and of the final table are
-drawn from different seeds.
+At first the model answers none of these questions. A teacher plays a few hundred episodes: it calls Python
+with the sum, then copies the printed result. The model is trained on some of them, to learn the form of a
+call, and then learns from its own episodes. The questions of the teacher, of training and of the final table
+have different seeds.
 
     python examples/arithmetic_with_python.py [--out runs/arithmetic]
 

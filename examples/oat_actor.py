@@ -1,10 +1,10 @@
-r"""Train on a gem environment with Oat: an actor whose experience comes from gem's runner.
+r"""Train with Oat on a gem environment: an actor that collects experience with gem's runner.
 
     python examples/oat_actor.py --env_id game:GuessTheNumber-v0-easy --pretrain Qwen/Qwen3-1.7B \
         --critic_type drgrpo --gpus 8 --train_batch_size_per_device 1 --max_model_len 4096
 
-Needs: Oat with vLLM 0.8.4, flash-attn and GPUs. Oat asks for Python below 3.11 and gem for 3.11 or newer, so
-it has to be built for 3.11 by hand (``pip install --ignore-requires-python oat-llm``).
+Needs: Oat with vLLM 0.8.4, flash-attn and GPUs. Oat requires Python below 3.11 and gem 3.11 or newer, so Oat
+must be built for 3.11 by hand (``pip install --ignore-requires-python oat-llm``).
 
 Verified: tier C, with oat-llm 0.2.4: only its types can be imported here. `gem.adapters.oat` fills real
 Transitions from a small model's episodes. This actor and Oat's learner were not run; they follow its source.

@@ -1,13 +1,13 @@
-"""A language model learns to guess numbers, trained by OpenRLHF with Dr. GRPO.
+"""Train a language model with OpenRLHF to guess numbers: Dr. GRPO.
 
-OpenRLHF 0.11.2. Verified on level B: OpenRLHF's own rollout actor, samples, advantages and loss over a small
+OpenRLHF 0.11.2. Verified, tier B: OpenRLHF's own rollout actor, samples, advantages and loss over a small
 random model in place of vLLM (tests/frameworks/test_openrlhf.py). The command below, with vLLM on GPUs, has
 not been run.
 
     python examples/openrlhf_guess_the_number.py --model Qwen/Qwen3-0.6B --gpus 1
 
-Needs: pip install gem-gym 'openrlhf[vllm]', and a GPU. This file is both: the command, and the agent that
-OpenRLHF loads from it.
+Needs: pip install gem-gym 'openrlhf[vllm]', and a GPU. This file is both the command, and the agent that
+OpenRLHF loads.
 """
 
 import argparse

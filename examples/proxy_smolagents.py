@@ -1,9 +1,9 @@
-"""A smolagents program learns, unchanged: SmolLM2-135M behind the recording proxy.
+"""Train the model of an unchanged smolagents program: SmolLM2-135M behind the recording proxy.
 
-The program is an ordinary one: it asks an OpenAI-compatible server for a line of Python, which smolagents
-interprets, and returns what that comes to. It knows nothing of training. The server is gem's proxy over a
-local model: it records each call with its token ids, the reward says what the answer was worth, and the
-recorded episodes train the model that the next programs are answered by.
+The program is an ordinary one: it asks an OpenAI-compatible server for a line of Python, lets smolagents run
+it, and returns the result. It contains no training code. The server is gem's proxy over a local model. It
+records each call with its token ids, and the answer gets a reward. The recorded episodes train the model,
+which then answers the next programs.
 
     python examples/proxy_smolagents.py [--iterations 8]
 
@@ -90,7 +90,7 @@ def success(episodes: list[Episode]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--iterations", type=int, default=8)
-    parser.add_argument("--tasks", type=int, default=8, help="of an iteration")
+    parser.add_argument("--tasks", type=int, default=8, help="tasks of an iteration")
     parser.add_argument("--group", type=int, default=6, help="programs that work on each task")
     given = parser.parse_args()
     batch = given.tasks * given.group

@@ -1,4 +1,4 @@
-r"""Train on gem environments with RL2: this file is its ``rollout.env_path``.
+r"""Train with RL2 on gem environments: this file is its ``rollout.env_path``.
 
     python examples/rl2_guess_the_number.py tasks.jsonl            # writes the data set
     torchrun --nproc_per_node=4 -m RL2.trainer.ppo \
@@ -11,8 +11,8 @@ r"""Train on gem environments with RL2: this file is its ``rollout.env_path``.
 Needs: RL2 from github.com/ChenmienTan/RL2 (not on PyPI), with SGLang and GPUs; pip install 'gem-gym[openai]'.
 
 Verified: tier B, with RL2 of May 2026 (commit 9161ede): its SampleGroup calls this file's `generate` against
-a server on loopback that speaks SGLang's protocol, with a small model behind it, and packs what comes back.
-Its trainer, which wants GPUs, was not run.
+a local server with SGLang's API and a small model, and packs the results. Its trainer, which needs GPUs, was
+not run.
 """
 
 import sys

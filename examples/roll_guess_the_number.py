@@ -1,13 +1,13 @@
-"""Train on a gem environment with ROLL's agentic pipeline: GRPO with groups of eight.
+"""Train with ROLL's agentic pipeline on a gem environment: GRPO with groups of eight.
 
     python examples/roll_guess_the_number.py --model Qwen/Qwen3-1.7B --gpus 8
 
-Needs: ROLL from github.com/alibaba/ROLL (not on PyPI), with its own requirements but for gem-llm, in whose
-place gem-gym stands; and GPUs. Install gem-gym without the extra `math`, whose antlr runtime hydra refuses.
+Needs: GPUs, and ROLL from github.com/alibaba/ROLL (not on PyPI) with its own requirements except gem-llm,
+which gem-gym replaces. Install gem-gym without the extra `math`, whose antlr runtime hydra refuses.
 
 Verified: tier B, with ROLL 0.3.0 of August 2026 (commit 8eb27cc): its queue of groups and its environment
 managers, gem's and TrajEnvManager, over a proxy that samples from a small model; this file's settings read
-into its AgenticConfig. The pipeline itself, which wants GPUs, was not run.
+into its AgenticConfig. The pipeline itself, which needs GPUs, was not run.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""A language model learns to guess numbers, trained by SkyRL with GRPO.
+"""Train a language model with SkyRL to guess numbers: GRPO.
 
-SkyRL 0.3.0. Verified on level B: SkyRL's own data set, checks, rewards, batches and advantages around gem's
+SkyRL 0.3.0. Verified, tier B: SkyRL's own data set, checks, rewards, batches and advantages around gem's
 generator, over a small random model in place of vLLM (tests/frameworks/test_skyrl.py). The command below,
 with vLLM on GPUs, has not been run.
 
     python examples/skyrl_guess_the_number.py runs/skyrl trainer.policy.model.path=Qwen/Qwen3-0.6B
 
-Needs: pip install 'gem-gym[skyrl]' 'skyrl[fsdp]', and a GPU. What follows the folder are SkyRL's settings; it
-wants WANDB_API_KEY, or trainer.logger=console.
+Needs: pip install 'gem-gym[skyrl]' 'skyrl[fsdp]', and a GPU. The arguments after the folder are settings of
+SkyRL; it needs WANDB_API_KEY, or trainer.logger=console.
 """
 
 import sys

@@ -1,14 +1,14 @@
-"""Learn an environment with Tinker's cookbook: its rollouts, groups, advantages, data and training step.
+"""Train with Tinker's cookbook on a gem environment: its rollouts, groups, advantages and training step.
 
     python examples/tinker_train.py [--steps 15]
 
-Needs: pip install 'gem-gym[tinker,train]'. No account: `Local` does on this CPU, for a random model of 0.1 M
-parameters, what Tinker's service does, and the mean return rises from about 0.25 to 0.8 in half a minute. To
-train on the service, change the two lines marked SERVICE. For long runs `GemDatasetBuilder` goes into the
+Needs: pip install 'gem-gym[tinker,train]', and no account: `Local` replaces Tinker's service on this CPU,
+with a random model of 0.1 M parameters. The mean return rises from about 0.25 to 0.8 in half a minute. To
+train on the service, change the two lines marked SERVICE. For long runs, use `GemDatasetBuilder` in the
 cookbook's own loop, ``tinker_cookbook.rl.train.main``, which adds checkpoints, evaluation and logs.
 
 Verified: tier B (the cookbook's own classes over `Local`, which really samples and learns), with tinker
-0.38.0 and tinker-cookbook 0.5.8. The service itself was not asked.
+0.38.0 and tinker-cookbook 0.5.8. The service itself was not used.
 """
 
 import argparse

@@ -6,14 +6,14 @@ this file, and the mean return rises from 0.5 to 0.7. It takes a minute on a CPU
     pip install 'gem-gym[trl]'
     python examples/trl_grpo.py [--steps 25]
 
-The model begins with random weights, so it first clones a few episodes of the game's own solver: without
-that every episode would be unreadable, every return equal, and GRPO without a gradient. A pretrained model
-needs no such warm-up: give its name to GRPOTrainer in place of `model`, and no `processing_class`.
+The model starts with random weights, so it is first trained on a few episodes of the game's own solver.
+Without that, every answer would be unreadable, all returns equal, and GRPO would have no gradient. A
+pretrained model needs no such warm-up: give its name to GRPOTrainer as `model`, and no `processing_class`.
 
-A model that knows tools can act by calling one. TRL then plays the episodes, and the trainer gets
-`train_dataset=tool_dataset(ENV, seeds), environment_factory=ToolEnvironment` in place of the data set, the
-reward function and the rollout function here; both are in gem.adapters.trl. Where turns are paid for,
-TurnGRPOTrainer of gem.adapters.trl_turns gives each its own advantage (ReBN).
+A model that supports tools can act by calling one. TRL then plays the episodes, and the trainer gets
+`train_dataset=tool_dataset(ENV, seeds), environment_factory=ToolEnvironment` instead of the data set, the
+reward function and the rollout function here; both are in gem.adapters.trl. For environments that reward
+single turns, TurnGRPOTrainer of gem.adapters.trl_turns gives each turn its own advantage (ReBN).
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""A language model learns to guess numbers, trained by verl: GRPO, or ReBN over turns.
+"""Train a language model with verl to guess numbers: GRPO, or ReBN over turns.
 
-verl 0.9.1. Verified on level B: verl's own AgentLoopWorker, and the V1 trainer's worker, replay buffer,
+verl 0.9.1. Verified, tier B: verl's own AgentLoopWorker, and the V1 trainer's worker, replay buffer,
 advantages and loss, over a small random model in place of vLLM (tests/frameworks/test_verl.py). The command
 below, with vLLM on GPUs, has not been run.
 
@@ -8,8 +8,8 @@ below, with vLLM on GPUs, has not been run.
 
 Needs: pip install 'gem-gym[verl,data]' 'verl[vllm]', and a GPU.
 
-What every line of the command is for stands beside it. Episodes that infrastructure broke are left out of
-their group; an environment with dense rewards gives each turn its own return under --rebn.
+Comments explain every line of the command. Episodes that infrastructure broke are left out of their group;
+with --rebn, each turn has its own return, for environments with dense rewards.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", default="Qwen/Qwen3-0.6B")
     parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--rebn", action="store_true", help="ReBN over turns, in place of GRPO")
+    parser.add_argument("--rebn", action="store_true", help="use ReBN over turns instead of GRPO")
     parser.add_argument("--out", type=Path, default=Path("runs/verl"))
     args = parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""The pages of studies, of `gem-gym baseline`, in the navigation; for build_site.py."""
+"""Add the pages of studies (`gem-gym baseline`) to the navigation; used by build_site.py."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FOLDER = "baselines"
 
 
 def files() -> dict[str, str | bytes]:
-    """Return no files: the pages stand in docs/ already."""
+    """Return no files, because the pages are in docs/ already."""
     return {}
 
 
 def navigation() -> list[Any]:
-    """Return a section with the pages by their titles, where there are any."""
+    """Return a section with the pages by their titles, if there are any."""
     pages = [{title(path): f"{FOLDER}/{path.name}"} for path in sorted((DOCS / FOLDER).glob("*.md"))]
     return [{"Studies": pages}] if pages else []
 

@@ -1,4 +1,4 @@
-"""Chromium for the scripts that take pictures: where it is, and how a picture is kept small."""
+"""Chromium for the scripts that take pictures: find it, and save small pictures."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ ROOT = Path(__file__).parents[1]
 
 
 def find_chromium() -> str | None:
-    """Return the Chromium that the variable CHROMIUM names, else the one on the path; None without any."""
+    """Return the Chromium named by the variable CHROMIUM, else the one on PATH; None if there is none."""
     return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def need_chromium() -> str:
-    """Return the Chromium of find_chromium(), or end the script with what to do."""
+    """Return the Chromium of find_chromium(), or exit with an explanation."""
     if (found := find_chromium()) is None:
         raise SystemExit("there is no Chromium on PATH; name one by the variable CHROMIUM")
     return found
 
 
 def save(page: Page, path: Path, colours: int) -> None:
-    """Write what a page shows as a PNG of so many colours, and refuse one that is too large."""
+    """Save a picture of a page as a PNG with this many colours, and refuse one that is too large."""
     from PIL import Image
 
     page.screenshot(path=path)

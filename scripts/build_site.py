@@ -1,7 +1,7 @@
 """Build the documentation into site/: ``python scripts/build_site.py``.
 
-Copies docs/ to build/site, writes the generated pages beside it (environments, errors, reference), fills the
-navigation of mkdocs.yml with them, and calls zensical on that. Whatever it warns of fails the build.
+Copies docs/ to build/site, adds the generated pages (environments, errors, reference), adds them to the
+navigation of mkdocs.yml, and runs zensical. Any of its warnings fails the build.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def main() -> int:
-    """Write, build, say how long it took; 1 where something is wrong."""
+    """Write and build the site, and print the time; return 1 if something is wrong."""
     begun = time.monotonic()
     write(SOURCE, tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"])
     written = time.monotonic()
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def write(folder: Path, project: Mapping[str, Any]) -> None:
-    """Write everything that zensical reads into a folder, which is emptied before."""
+    """Write everything that zensical reads into a folder; the folder is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("theme", "cards.json"))
     bring_notebooks(folder / "docs")
@@ -73,7 +73,7 @@ def write(folder: Path, project: Mapping[str, Any]) -> None:
 
 
 def bring_notebooks(docs: Path) -> None:
-    """Put the notebooks, which lie outside docs/, beside their pages, and point the links there."""
+    """Copy the notebooks from outside docs/ to their pages, and adapt the links."""
     for name in notebooks.NAMES:
         page = docs / "start" / f"{name}.md"
         shutil.copy(notebooks.path(name), page.with_suffix(".ipynb"))
@@ -84,7 +84,7 @@ def bring_notebooks(docs: Path) -> None:
 
 
 def addresses(project: Mapping[str, Any]) -> dict[str, str]:
-    """Return the site's and the repository's address, as far as pyproject.toml states them."""
+    """Return the addresses of the site and the repository, if pyproject.toml states them."""
     urls = {name.lower(): url for name, url in project.get("urls", {}).items()}
     found = {}
     if "repository" in urls:
@@ -97,13 +97,13 @@ def addresses(project: Mapping[str, Any]) -> dict[str, str]:
 
 
 def fill(nav: list[Any], section: str, entries: list[Any]) -> None:
-    """Put generated entries behind those that a section of the navigation has already."""
+    """Append generated entries to a section of the navigation."""
     (found,) = (entry[section] for entry in nav if isinstance(entry, dict) and section in entry)
     found.extend(entries)
 
 
 def build(folder: Path) -> list[str]:
-    """Call zensical, and return what it has to say against the pages."""
+    """Run zensical, and return its warnings."""
     shutil.rmtree(SITE, ignore_errors=True)
     program = Path(sys.executable).with_name("zensical")
     if not program.exists():

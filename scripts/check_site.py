@@ -1,8 +1,8 @@
 """Check the built site and its sources: ``python scripts/check_site.py``, after build_site.py.
 
-Refuses dead links and anchors, headings that skip a level, pictures without alternative text, what a page
-would fetch from elsewhere, colours of the palette with too little contrast (WCAG 2.2, AA), and code on a page
-that no test runs. What needs a browser is in site_pictures.py.
+Refuses dead links and anchors, headings that skip a level, pictures without alternative text, files that a
+page would fetch from elsewhere, palette colours with too little contrast (WCAG 2.2, AA), and code on a page
+that no test runs. Checks that need a browser are in site_pictures.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ ]*([\w+-]*)([^\n]*)$", re.MULTILINE
 
 @dataclass
 class Page(HTMLParser):
-    """What a page of the site has to be held to: its anchors, links, headings and pictures."""
+    """A page of the site: its anchors, links, headings and pictures."""
 
     path: Path
     anchors: set[str] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Page(HTMLParser):
 
 
 def main() -> int:
-    """Print what is wrong, a line each; 1 where anything is."""
+    """Print each problem on a line; return 1 if there is any."""
     if not SITE.is_dir():
         print(f"{SITE} is not there: run scripts/build_site.py first.", file=sys.stderr)
         return 1
@@ -89,7 +89,7 @@ def main() -> int:
 
 
 def check_pages(pages: dict[Path, Page]) -> Iterator[str]:
-    """Yield what is wrong with built pages: links, headings, pictures, what is fetched from elsewhere."""
+    """Yield the problems of built pages: links, headings, pictures, files fetched from elsewhere."""
     for path, page in pages.items():
         where = path.relative_to(SITE) if path.is_relative_to(SITE) else path
         for link in sorted({*page.links, *page.fetched}):
@@ -108,7 +108,7 @@ def check_pages(pages: dict[Path, Page]) -> Iterator[str]:
 
 
 def dead(link: str, path: Path, pages: dict[Path, Page]) -> str:
-    """Return why a link leads nowhere; empty where it leads somewhere, or out of the site."""
+    """Return why a link is dead; empty if it is not, or leads out of the site."""
     parts = urlsplit(link)
     if parts.scheme or parts.netloc:
         return ""
@@ -149,7 +149,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def check_palette(css: str) -> Iterator[str]:
-    """Yield the pairs of colours that are too near to one another."""
+    """Yield the pairs of colours with too little contrast."""
     schemes = palettes(css)
     if set(schemes) != {"default", "slate"}:
         yield f"style.css: has the schemes {sorted(schemes)}, not default and slate"
@@ -162,7 +162,7 @@ def check_palette(css: str) -> Iterator[str]:
 
 
 def check_code(text: str) -> Iterator[str]:
-    """Yield the blocks of a page that no test would run, or whose language nobody knows."""
+    """Yield the code blocks of a page that no test runs, or with an unknown language."""
     opened = ""
     for found in FENCE.finditer(text):
         indent, fence, language, rest = found.groups()

@@ -1,10 +1,10 @@
-"""The pages under envs/, written from the registry and the environments' docstrings, for build_site.py.
+"""Write the pages under envs/ from the registry and the environments' docstrings; used by build_site.py.
 
-One page per class of our own, with its six headings, its ids, an episode that its solver plays, a picture of
-the board and the cards of `gem-gym audit`; one page per family of foreign environments, with its names. The
-index has every id with what its filter (docs/assets/site.js) asks for.
-The cards stand in docs/envs/cards.json, where `gem-gym audit game --json docs/envs/cards.json` writes those
-of a family beside the others; AUDITED says which families are audited with fewer episodes.
+There is one page per class of gem, with its six headings, its ids, an episode played by its solver, a picture
+of the board and the cards of `gem-gym audit`. Each family of foreign environments has one page with its
+names. The index lists every id with the data for its filter (docs/assets/site.js).
+The cards are in docs/envs/cards.json. `gem-gym audit game --json docs/envs/cards.json` writes those of a
+family and keeps the others; AUDITED lists the families that are audited with fewer episodes.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Page:
 
 
 def navigation() -> list[dict[str, Any]]:
-    """Return what the navigation shows under Environments: the index, then the pages by family."""
+    """Return the navigation entries under Environments: the index, then the pages by family."""
     families: dict[str, list[dict[str, str]]] = {}
     for page in pages():
         name = FAMILY_NAMES.get(page.family, page.family)
@@ -145,7 +145,7 @@ def files() -> dict[str, str | bytes]:
 
 @functools.cache
 def pages() -> list[Page]:
-    """Write a page per class, in the order of the catalogue, then one per family whose extra is there."""
+    """Write a page per class, in the order of the catalogue, then one per family whose extra is installed."""
     by_class: dict[Any, list[EnvSpec]] = {}
     for spec in ENV_REGISTRY.values():
         if spec.family not in FAMILIES:
@@ -160,18 +160,18 @@ def pages() -> list[Page]:
 
 
 def class_of(spec: EnvSpec) -> Any:
-    """Return the class that a spec's entry point is, or that it makes."""
+    """Return the class of a spec's entry point: the class itself, or what the function makes."""
     entry = load(spec.entry_point, spec.extra)
     return entry if inspect.isclass(entry) else type(gem.make(spec).unwrapped)
 
 
 def solver(spec: EnvSpec) -> str:
-    """Return how well the solver plays, where that was measured with its rate."""
+    """Return a description of the solver, with its rate if that was measured."""
     return spec.solver if spec.solver_rate is None else f"wins {spec.solver_rate:.1%} of seeds 0 to 499"
 
 
 def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
-    """Write the page of one environment class and of the ids that stand for it."""
+    """Write the page of one environment class and its ids."""
     summary, manual = parse(env_class)
     rows = []
     for spec in specs:
@@ -247,7 +247,7 @@ def family_page(family: Family) -> Page:
 
 
 def from_source(env_class: Any) -> list[str]:
-    """Return the head of a page that says where its text is written, for the link that edits it."""
+    """Return the front matter that names the source of a page's text, for its edit link."""
     return ["---", f"source: {env_class.__module__.replace('.', '/')}.py", "---", ""]
 
 
@@ -258,7 +258,7 @@ def cards() -> dict[str, Card]:
 
 
 def card_section(specs: list[EnvSpec], foreign: bool = False) -> list[str]:
-    """Write the cards: a row each, then each in full, of foreign ones what is open; and who has none."""
+    """Write the cards: a row each, then each in full (foreign ones: open findings), and ids without one."""
     told = [cards()[spec.id] for spec in specs if spec.id in cards()]
     without: dict[str, list[str]] = {}
     for spec in specs:
@@ -316,7 +316,7 @@ def paid(card: Card, policy: str) -> str:
 
 
 def picture(spec: EnvSpec, turns: int = 3) -> bytes:
-    """Return a picture of the state some turns into seed 0, or the first observation's own; empty without."""
+    """Return a picture of seed 0 after some turns, or of the first observation; empty if there is none."""
     with gem.make(spec) as env:
         obs, _ = env.reset(seed=0)
         own = next((part.data for part in obs if isinstance(part, Image)), b"")
@@ -348,7 +348,7 @@ def parse(env_class: Any) -> tuple[str, list[str]]:
 
 
 def transcript(spec: EnvSpec, most: int = 6) -> list[str]:
-    """Play seed 0, with the solver where there is one, and return what was said as Markdown."""
+    """Play seed 0, with the solver if there is one, and return the transcript as Markdown."""
     lines = ["## An episode", "", f"`{spec.id}`, seed 0:", ""]
     with gem.make(spec) as env:
         obs, _ = env.reset(seed=0)
@@ -368,7 +368,7 @@ def transcript(spec: EnvSpec, most: int = 6) -> list[str]:
 
 
 def said(who: str, obs: Any) -> str:
-    """Return one utterance as a titled block, in which no text is markup."""
+    """Return one message as a titled block, with all markup escaped."""
     text = (
         "\n".join(f"{seat}: {text_of(part)}" for seat, part in obs.items())
         if isinstance(obs, dict)
@@ -379,7 +379,7 @@ def said(who: str, obs: Any) -> str:
 
 
 def first_words(spec: EnvSpec) -> str:
-    """Return what the agent reads first, of seed 0."""
+    """Return the first observation of seed 0."""
     with gem.make(spec) as env:
         obs, _ = env.reset(seed=0)
         return next(map(text_of, obs.values())) if isinstance(obs, dict) else text_of(obs)
@@ -401,7 +401,7 @@ def text_picture(text: str, columns: int = 26, rows: int = 8) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Return the text without the signs that XML does not allow."""
+    """Return the text without the characters that XML does not allow."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
@@ -451,7 +451,7 @@ def filter_form(specs: list[EnvSpec]) -> list[str]:
 
 
 def facts_of(spec: EnvSpec) -> dict[str, str]:
-    """Return what the filter asks for, by name."""
+    """Return the properties for the filter, by name."""
     turns = "not stated" if spec.max_turns is None else "one" if spec.max_turns == 1 else "several"
     return {
         "family": spec.family,
@@ -489,7 +489,7 @@ def package_licence(package: str) -> str:
 
 
 def licence(spec: EnvSpec) -> str:
-    """Return under which licence the tasks stand."""
+    """Return the licence of the tasks."""
     if spec.data:
         return "the data set's own"
     if spec.family in FAMILIES:
@@ -498,7 +498,7 @@ def licence(spec: EnvSpec) -> str:
 
 
 def entry(page: Page) -> str:
-    """Write what the index shows of a page: its picture, and a line for each id."""
+    """Write the index entry of a page: its picture, and a line for each id."""
     link = page.path.removeprefix("envs/").removesuffix(".md") + "/"
     picture_link = page.picture_path.removeprefix("envs/")
     rows = "".join(row(spec) for spec in page.specs)

@@ -1,4 +1,4 @@
-"""The troubleshooting page, from the docstrings of the error tree, for build_site.py."""
+"""Write the troubleshooting page from the docstrings of the error classes; used by build_site.py."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def classes() -> list[type[errors.GemError]]:
 
 
 def group(error: type[errors.GemError]) -> str:
-    """Return the group that a class stands in."""
+    """Return the group of a class."""
     return [name for name, (_, base) in GROUPS.items() if issubclass(error, base)][-1]
 
 

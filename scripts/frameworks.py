@@ -1,14 +1,14 @@
-"""Run gem's tests with other people's training frameworks, each in a virtual environment of its own.
+"""Run gem's tests with other training frameworks, each in its own virtual environment.
 
     .venv/bin/python scripts/frameworks.py             name the frameworks
     .venv/bin/python scripts/frameworks.py verl roll   make their environments and run their tests
     .venv/bin/python scripts/frameworks.py all         every one; the exit code is 1 when one fails
 
-`scripts/frameworks/NAME.txt` lists what is installed, as pip's requirement lines: those below the line
-``# no-deps`` without what they ask for, because that would be CUDA packages of gigabytes. The environment is
-`.frameworks/NAME`; what it does not have itself (torch, transformers, gem) it finds in the environment that
-runs this script. It is made again when its list changes. pip installs, and not uv: uv does not see the
-packages that the environment finds elsewhere, and would bring another torch.
+`scripts/frameworks/NAME.txt` lists the packages to install, as requirement lines of pip. Those below the line
+``# no-deps`` are installed without their dependencies, because these would be gigabytes of CUDA packages. The
+environment is `.frameworks/NAME`; it also sees the packages of the environment that runs this script (torch,
+transformers, gem). It is made again when its list changes. It uses pip, not uv, because uv does not see these
+packages, and would install another torch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_DEPS = "# no-deps"
 
 
 def main(names: list[str]) -> int:
-    """Test the frameworks that are named."""
+    """Test the named frameworks."""
     known = sorted(path.stem for path in LISTS.glob("*.txt"))
     wanted = known if names == ["all"] else names
     unknown = sorted(set(wanted) - set(known))
@@ -52,7 +52,7 @@ def main(names: list[str]) -> int:
 
 
 def environment(name: str) -> Path:
-    """Return the Python of a framework's environment, made now if it is not there or not of today's list."""
+    """Return the Python of a framework's environment; make it if it is missing or its list has changed."""
     wanted = (LISTS / f"{name}.txt").read_text(encoding="utf-8")
     folder = ROOT / ".frameworks" / name
     python, stamp = folder / "bin" / "python", folder / "ready"
@@ -76,9 +76,9 @@ def environment(name: str) -> Path:
 
 
 def tested(name: str, python: Path) -> bool:
-    """Run a framework's tests, those marked as slow too; skipped ones count as failed.
+    """Run a framework's tests, including slow ones; skipped ones count as failed.
 
-    Warnings are shown and are no errors here: most come from the framework itself.
+    Warnings are shown but are not errors here, because most come from the framework itself.
     """
     pytest = [python, "-m", "pytest", "-q", "-rs", "-m", "", "-W", "default"]
     tests = [*pytest, f"tests/frameworks/test_{name}.py"]
@@ -99,7 +99,7 @@ def settings(python: Path) -> dict[str, str]:
 
 
 def run(*command: str | Path) -> None:
-    """Run a command; what it said is in the error."""
+    """Run a command; an error contains its output."""
     said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     subprocess.run([str(word) for word in command], check=True, text=True, **said)
 

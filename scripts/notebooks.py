@@ -1,7 +1,7 @@
 """Make the notebooks of the Get started pages: ``python scripts/notebooks.py``.
 
-A page of docs/start becomes examples/notebooks/NAME.ipynb. Its Python blocks are the code cells, the ``text``
-block behind one is the output that is stored with the cell, and everything else is Markdown.
+A page of docs/start becomes examples/notebooks/NAME.ipynb. Its Python blocks become code cells, a ``text``
+block after one becomes the stored output of the cell, and everything else becomes Markdown.
 tests/docs/test_notebooks.py runs the cells.
 """
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def path(name: str) -> Path:
-    """Return where the notebook of a page lies."""
+    """Return the path of a page's notebook."""
     return NOTEBOOKS / f"{name}.ipynb"
 
 
@@ -79,19 +79,19 @@ def cells(name: str, page: str) -> list[dict[str, Any]]:
 
 
 def quiet(code: str) -> str:
-    """Return code whose last value is not shown: a notebook shows it, a page does not."""
+    """Return code that does not show its last value: a notebook would show it, a page does not."""
     last = ast.parse(code).body[-1]
     shows = isinstance(last, ast.Expr) and not ast.unparse(last).startswith("print(")
     return f"{code.rstrip()};\n" if shows else code
 
 
 def lines(text: str) -> list[str]:
-    """Return a text as notebooks store it: lines with their ends."""
+    """Return a text in the form of notebooks: lines with their line ends."""
     return text.splitlines(keepends=True)
 
 
 def from_here(text: str) -> str:
-    """Return Markdown of a page with its relative links as they are from a notebook."""
+    """Return Markdown of a page with its relative links adapted to a notebook."""
 
     def link(found: re.Match[str]) -> str:
         target = os.path.relpath(PAGES / found[1], NOTEBOOKS)

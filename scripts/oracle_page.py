@@ -27,7 +27,7 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def written(page: str) -> str:
-    """Return the page with its tables made anew."""
+    """Return the page with new tables."""
     for name, given in TABLES.items():
         made = f"<!-- {name}: scripts/oracle_page.py -->\n{table(judge(**given))}\n<!-- end -->"
         page, found = re.subn(rf"<!-- {name}: .*?<!-- end -->", made, page, flags=re.DOTALL)

@@ -1,7 +1,7 @@
-"""The pages under reference/, one per package, for build_site.py.
+"""Write the pages under reference/, one per package; used by build_site.py.
 
-A page begins with what its package exports, by the full names, and has every module of NAMES. A test holds
-that whatever a package exports, or a page or an example imports, stands in one of these modules.
+A page starts with the exports of its package, by full name, and contains every module of NAMES. A test checks
+that all names that a package exports, or that a page or an example imports, are in one of these modules.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ def navigation() -> list[Any]:
 
 
 def path(package: str) -> str:
-    """Return where the page of a package stands under docs/."""
+    """Return the path of a package's page under docs/."""
     return f"reference/{package}.md"
 
 
 def exports(package: str) -> dict[str, Any]:
-    """Return what a package exports, by name; what needs a package that is not here is left out."""
+    """Return the exports of a package by name, without those that need a package that is not installed."""
     module = importlib.import_module(package)
     found = {}
     for name in getattr(module, "__all__", ()):
@@ -92,14 +92,14 @@ def exports(package: str) -> dict[str, Any]:
 
 
 def full_name(value: Any) -> str | None:
-    """Return where a class or function stands, as `gem.rollout.runner.Job`; None for plain values."""
+    """Return the full name of a class or function, as `gem.rollout.runner.Job`; None for plain values."""
     if inspect.isclass(value) or inspect.isfunction(value):
         return f"{value.__module__}.{value.__qualname__}"
     return None
 
 
 def summary(value: Any) -> str:
-    """Return the first line of a docstring, fit for a cell of a table."""
+    """Return the first line of a docstring, in a form for table cells."""
     doc = inspect.getdoc(value) or ""
     return doc.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 

@@ -2,8 +2,8 @@
 
     python scripts/report_pictures.py [--runs FOLDER]
 
-The runs are made in FOLDER where they are not there yet (three of the tiny model, minutes each), by default
-in a temporary folder. Needs playwright, Pillow and a Chromium (on PATH, or by the variable CHROMIUM).
+Missing runs are made in FOLDER (three of the tiny model, minutes each), by default a temporary folder. Needs
+playwright, Pillow and a Chromium (on PATH, or named by the variable CHROMIUM).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLOURS = 128
 
 
 def make_runs(folder: Path) -> None:
-    """Make the runs that are not there."""
+    """Make the missing runs."""
     for name, own in RUNS.items():
         if not (folder / name / "summary.json").exists():
             words = ["train", *SETTINGS, *own, "--out", str(folder / name), "--overwrite"]

@@ -2,9 +2,9 @@
 
     python scripts/screenshots.py [--runs FOLDER]
 
-The runs are made in FOLDER where they are not there yet (three short training runs of the tiny model, and
-an evaluation: some minutes), by default in a temporary folder. Needs playwright, Pillow and a Chromium (on
-PATH, or by the variable CHROMIUM).
+Missing runs are made in FOLDER (three short training runs of the tiny model, and an evaluation: some
+minutes), by default a temporary folder. Needs playwright, Pillow and a Chromium (on PATH, or named by the
+variable CHROMIUM).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLOURS = 256
 
 
 def make_runs(folder: Path) -> list[Path]:
-    """Make what is looked at, as far as it is not there, and return its folders."""
+    """Make the missing runs, and return the folders of all."""
 
     def gem(*words: object) -> None:
         subprocess.run([sys.executable, "-m", "gem", *map(str, words)], check=True)

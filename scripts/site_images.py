@@ -1,8 +1,8 @@
-"""Draw the pictures of the site that are made by no command: ``python scripts/site_images.py``.
+"""Draw the pictures of the site that no command makes: ``python scripts/site_images.py``.
 
-images/home.png, boards as the environments draw them; images/social.png, what a link to the site shows
-elsewhere (1200 by 630, as Open Graph asks); images/concepts.svg, how the parts of gem hang together;
-images/readme.png, made of images/demo_llm.png and images/viewer_episode.png.
+images/home.png: boards as the environments draw them. images/social.png: the preview of a link to the site
+(1200 by 630, as Open Graph recommends). images/concepts.svg: the parts of gem and their relations.
+images/readme.png: made from images/demo_llm.png and images/viewer_episode.png.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
 def row(
     canvas: Image.Image, boards: Sequence[Image.Image], left: int, top: int, height: int, gap: int
 ) -> None:
-    """Put boards beside one another, all as high."""
+    """Put boards side by side, with the same height."""
     for board in boards:
         scaled = board.resize((round(board.width * height / board.height), height), Image.Resampling.LANCZOS)
         ImageDraw.Draw(canvas).rectangle(
@@ -67,7 +67,7 @@ def row(
 
 
 def width_of(boards: Sequence[Image.Image], height: int, gap: int) -> int:
-    """Return how wide a row of boards is."""
+    """Return the width of a row of boards."""
     return sum(round(board.width * height / board.height) + gap for board in boards) - gap
 
 
@@ -80,7 +80,7 @@ def home(boards: Sequence[Image.Image]) -> Image.Image:
 
 
 def social(boards: Sequence[Image.Image]) -> Image.Image:
-    """Draw what a link shows: the name, the sentence, some boards."""
+    """Draw the preview of a link: the name, the sentence, some boards."""
     canvas = Image.new("RGB", (1200, 630), PAGE)
     draw = ImageDraw.Draw(canvas)
     draw.text((72, 64), "gem", fill=LINK, font=font("DejaVuSans-Bold", 104))
@@ -148,7 +148,7 @@ ARROWS = (  # from, to, what goes there
 
 
 def concepts() -> str:
-    """Draw how an episode comes about and who reads it, as SVG; it follows the reader's light or dark."""
+    """Draw as SVG how an episode is made and used; the colours follow the reader's light or dark mode."""
     parts = []
     for name, (left, top, about) in BOXES.items():
         parts.append(

@@ -1,9 +1,9 @@
-"""Look at the built site in Chromium: ``python scripts/site_pictures.py [FOLDER]``, after build_site.py.
+"""Check the built site in Chromium: ``python scripts/site_pictures.py [FOLDER]``, after build_site.py.
 
 Opens pages of every kind, light and dark, 1280 and 390 pixels wide. Refuses a page that scrolls sideways and
-an element that is cut off, tries the filter of the environments, and leaves a picture of each page in FOLDER
-(build/pictures). Needs playwright and a Chromium, on the path or by the variable CHROMIUM; without them it
-says so and has nothing to refuse.
+an element that is cut off, tests the filter of the environments, and saves a picture of each page in FOLDER
+(build/pictures). Needs playwright and a Chromium, on PATH or named by the variable CHROMIUM; without them it
+prints that, and passes.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ CUT = """() => [...document.querySelectorAll(".md-content__inner *")].filter((on
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves files and says nothing."""
+    """Serves files without logging."""
 
     def log_message(self, *said: Any) -> None:
         """Say nothing."""
 
 
 def main() -> int:
-    """Look at every page; 1 where something is wrong."""
+    """Check every page; return 1 if something is wrong."""
     chromium = find_chromium()
     try:
         from playwright.sync_api import sync_playwright
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def look(browser: Any, base: str, folder: Path) -> Iterator[str]:
-    """Yield what is wrong with pages as they are shown, and leave their pictures."""
+    """Yield the problems of the shown pages, and save their pictures."""
     for scheme in SCHEMES:
         for width in WIDTHS:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -106,12 +106,12 @@ def look(browser: Any, base: str, folder: Path) -> Iterator[str]:
 
 
 def elsewhere(url: str, base: str) -> list[str]:
-    """Return a complaint where a page asks another server for something."""
+    """Return a problem if a page requests something from another server."""
     return [] if url.startswith((base, "data:", "blob:")) else [f"asks for {url}"]
 
 
 def try_filter(page: Any) -> Iterator[str]:
-    """Yield what the filter of the environments does wrong."""
+    """Yield the problems of the environments' filter."""
 
     def shown() -> list[str]:
         lines = page.locator(".env-class li:visible code")

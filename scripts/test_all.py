@@ -1,8 +1,8 @@
-"""Run the fast tests on every Python from 3.11 to 3.13 that is found, each in an environment of its own.
+"""Run the fast tests on every Python from 3.11 to 3.13 that is found, each in its own virtual environment.
 
-The environment is .venv-3.x, made once and renewed when pyproject.toml or constraints.txt change. torch is
-installed where pip has a CPU build of the pinned version for that Python at hand; elsewhere the tests that
-need it skip, since the usual Linux build would bring gigabytes of CUDA packages.
+The environment is .venv-3.x; it is made once, and again when pyproject.toml or constraints.txt change. torch
+is installed if pip can find a CPU build of the pinned version for that Python. Otherwise the tests that need
+it are skipped, because the usual Linux build would install gigabytes of CUDA packages.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def interpreters() -> dict[str, str]:
 
 
 def environment(version: str, interpreter: str) -> str:
-    """Return the Python of an environment with gem in it; .venv itself where it has this version.
+    """Return the Python of an environment with gem installed; .venv itself if it has this version.
 
     Raises:
-        subprocess.CalledProcessError: with what pip said, when setting it up fails.
+        subprocess.CalledProcessError: with pip's output, when setting it up fails.
     """
     if version == "{}.{}".format(*sys.version_info):
         return sys.executable

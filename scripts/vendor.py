@@ -1,7 +1,7 @@
-"""Check the JavaScript that the viewer brings along, or fetch it again from the npm registry.
+"""Check the JavaScript files of the viewer, or fetch them again from the npm registry.
 
 python scripts/vendor.py            compares the files with gem/viewer/static/vendor/SHA256SUMS
-python scripts/vendor.py --fetch    takes them out of the registry's packages first; needs npm
+python scripts/vendor.py --fetch    first extracts them from the registry's packages; needs npm
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACKAGES = {"uplot": ("uplot@1.6.32", ("dist/uPlot.iife.min.js", "dist/uPlot.min
 
 
 def fetch() -> None:
-    """Take the files out of their packages."""
+    """Extract the files from their packages."""
     for folder, (package, names) in PACKAGES.items():
         with tempfile.TemporaryDirectory() as place:
             subprocess.run(["npm", "pack", "--silent", package], cwd=place, check=True)
@@ -32,7 +32,7 @@ def fetch() -> None:
 
 
 def wrong() -> list[str]:
-    """Return the files that are not what SHA256SUMS says, or that it does not know."""
+    """Return the files that differ from SHA256SUMS, or are not listed there."""
     listed = dict(reversed(line.split("  ", 1)) for line in (VENDOR / "SHA256SUMS").read_text().splitlines())
     there = {
         path.relative_to(VENDOR).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()

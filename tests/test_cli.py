@@ -358,7 +358,7 @@ def test_a_name_that_is_neither_id_nor_class_says_what_is_accepted(capsys):
 def test_a_file_without_a_class_says_how_to_name_one(capsys):
     assert cli.main(["check", "my_envs.py"]) == 2
     assert (
-        "my_envs.py names a file and no class in it; accepted: my_envs.py:Class." in capsys.readouterr().err
+        "my_envs.py names a file but no class in it; accepted: my_envs.py:Class." in capsys.readouterr().err
     )
 
 

@@ -118,7 +118,7 @@ def test_damage_and_what_one_run_alone_holds_are_warned_of(store, capsys):
         file.write(b'{"schema":2,"job":7}\n')
     _, _, err = said(capsys, "compare", a, b)
     assert "1 damaged line is left out" in err
-    assert "one run alone holds test:Z" in err
+    assert "only one run holds test:Z" in err
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
@@ -173,7 +173,7 @@ def test_power_of_a_plan_needs_no_run(capsys):
     code, out, _ = said(capsys, "power", "-n", "200", "-k", "4", "--rate", "0.6", "--within", "0.1")
     assert code == 0
     assert "plan  200    4        2.9             11.4      8.7" in out.splitlines()
-    assert "the worst is taken" in said(capsys, "power", "-n", "200", "-k", "4", "--rate", "0.6")[1]
+    assert "the worst case is assumed" in said(capsys, "power", "-n", "200", "-k", "4", "--rate", "0.6")[1]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_power_of_a_plan_needs_no_run(capsys):
         (["-n", "20", "--rate", "2"], "rate is 2.0"),
         (["-n", "20", "--rate", "0.5", "--within", "0.3"], "within is 0.3"),
         (["-n", "0", "--rate", "0.5"], "tasks is 0; accepted: 2 or more"),
-        (["-n", "20", "--rate", "0.5", "--metric", "return"], "takes a run"),
+        (["-n", "20", "--rate", "0.5", "--metric", "return"], "name a run"),
         (["a", "b", "c"], "3 runs were named"),
         (["a", "--rate", "0.5"], "leave --rate and --within out"),
     ],

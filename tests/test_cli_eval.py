@@ -140,7 +140,7 @@ def test_a_budget_ends_it_cleanly_and_a_greater_one_goes_on(tmp_path, capsys):
         assert row["cost"] == pytest.approx(0.002 * asked)
         assert f"of $0.1; {row['unplayed']} episodes were not played" in told.err
         assert f"{row['scored']}/60, {row['unplayed']} not played" in told.out
-        assert "with a greater budget goes on" in told.err
+        assert "to continue, raise the budget" in told.err
 
         assert run(*words, "--budget-usd", 0.1) == cli.FAILED  # what is stored is paid for and counts
         assert len(server.requests) <= asked + 4  # one episode more, where one still fits
@@ -186,15 +186,15 @@ def test_without_a_folder_a_budget_holds_too(capsys):
         (["--stop-at-width", "2"], "width is 2"),
         (["--tools", "pyton"], "accepted: python, search, world_search"),
         (["--wrappers", "nothing"], "no wrapper 'nothing'"),
-        (["--resume"], "--out FOLDER says which"),
+        (["--resume"], "name its folder by --out FOLDER"),
         (["--resume", "--out", "{tmp}"], "holds no evaluation"),
-        (["--retry-failed"], "--out FOLDER says which"),
+        (["--retry-failed"], "name their folder by --out FOLDER"),
         (["--template", "smollm2"], "goes with the API 'completions'"),
         (["--timeout", "0"], "timeout is 0"),
         (["--temperature", "hot"], "temperature is 'hot'"),
         (["--extra", "[1]"], "accepted: a JSON object"),
-        (["--extra", "{1}"], "which is no JSON"),
-        (["--env", "baseline24"], "a suite, which is played alone"),
+        (["--extra", "{1}"], "which is not JSON"),
+        (["--env", "baseline24"], "a suite is played alone"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_asked(flags, said, tmp_path, capsys):
@@ -394,11 +394,11 @@ def test_no_report_of_an_earlier_evaluation_stands_for_one_that_did_not_end(tmp_
         assert run(*words, "-n", 6) == cli.FAILED
         assert gates() == (1, 1)
         assert "can answer nobody" in result(tmp_path)["stopped"]
-        assert "this is not all" in (tmp_path / "report.md").read_text()
+        assert "incomplete: " in (tmp_path / "report.md").read_text()
         refused = False
         assert run(*words, "-n", 6) == 0
         assert (gates(), result(tmp_path)["stopped"]) == ((0, 0), None)
-        assert "this is not all" not in (tmp_path / "report.md").read_text()
+        assert "incomplete: " not in (tmp_path / "report.md").read_text()
 
 
 def test_the_report_of_what_is_being_played_says_so(tmp_path, monkeypatch):
@@ -411,7 +411,7 @@ def test_the_report_of_what_is_being_played_says_so(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Progress, "hear", hear)
     assert run(EASY, HARD, "-n", 2, "--out", tmp_path) == 0
-    assert seen == ["it has not come to its end"] * 4
+    assert seen == ["the evaluation has not finished"] * 4
     assert result(tmp_path)["stopped"] is None
 
 
@@ -603,7 +603,7 @@ def test_a_budget_leaves_out_what_damaged_lines_took(tmp_path, capsys):
     path.write_bytes(b"".join([*lines[:-1], lines[-1][:200] + b"}\n"]))
     capsys.readouterr()
     assert run(EASY, "-n", 3, "--out", tmp_path, "--budget-tokens", 100) == 0
-    assert "the budget leaves out what 1 damaged line took" in capsys.readouterr().err
+    assert "the budget does not count 1 damaged line" in capsys.readouterr().err
     assert result(tmp_path)["results"][0]["scored"] == 3
 
 
@@ -622,8 +622,8 @@ def test_a_server_that_counts_no_tokens_is_told_and_costs_no_zero(tmp_path, caps
         words += ["--budget-tokens", 100, "--gate", "cost<=1", "--out", tmp_path / "run"]
         assert run(*words) == cli.FAILED
         turns = len(server.requests)
-    told = f"nobody counted the tokens of {turns} turns"
-    assert f"{told}: no figure holds them, nor does the budget" in capsys.readouterr().err
+    told = f"the tokens of {turns} turns are not known"
+    assert f"{told}, and not in any figure or in the budget" in capsys.readouterr().err
     assert result(tmp_path / "run")["results"][0]["cost"] is None
     assert told in (tmp_path / "run" / "report.md").read_text()
 

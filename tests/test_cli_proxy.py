@@ -46,9 +46,9 @@ def test_a_program_is_recorded_until_ctrl_c(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--model", "solver"], "answers no messages"),
-        (["--model", "vllm:http://127.0.0.1:1"], "needs one"),
-        (["--model", "smollm2", "--template", "smollm2"], "template goes with"),
+        (["--model", "solver"], "cannot answer messages"),
+        (["--model", "vllm:http://127.0.0.1:1"], "need a template"),
+        (["--model", "smollm2", "--template", "smollm2"], "no other model takes one"),
         (["--model", "nosuchmodel"], "accepted: http://ADDRESS/v1, random"),
         (["--model", "http://127.0.0.1:1/v1", "--host", "0.0.0.0"], "a token"),
         (["--model", "http://127.0.0.1:1/v1", "--grader", "maths"], "Did you mean 'math'"),

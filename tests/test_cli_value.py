@@ -29,7 +29,7 @@ def test_the_value_of_each_turn_is_shown(stored, capsys):
     interval = rf"{figure} \[{figure}, {figure}\]"
     for number, row in enumerate(rows, 1):
         assert re.fullmatch(rf"{number} +{interval} +{interval} +\\boxed\{{[ABC] [ABC]\}}", row)
-    assert re.fullmatch(rf"behind the last turn: {figure}; 8 episodes of random from each place", end)
+    assert re.fullmatch(rf"after the last turn: {figure}; 8 episodes of random from each place", end)
 
 
 def test_the_same_seed_gives_the_same_values_on_every_host(stored, capsys):

@@ -1,12 +1,12 @@
-"""Harbor's Agent Trajectory Interchange Format (ATIF, version 1.8): episodes out, and trajectories in.
+"""Export and import episodes in Harbor's Agent Trajectory Interchange Format (ATIF, version 1.8).
 
-`to_atif` returns a trajectory as JSON values; nothing but the standard library and `gem.codec` is needed. The
-agent's answers are steps of the agent, and what the environment said to an answer is that step's observation.
-Several seats are trajectories of their own, embedded in one that names them. The format has no rewards: they
-stand in `extra`, and the whole record beside them, so that `from_atif` gives back the same episode.
+`to_atif` returns a trajectory as JSON values; it needs only the standard library and `gem.codec`. The agent's
+answers are its steps, and the environment's response to an answer is that step's observation. With several
+seats, each has its own trajectory, embedded in one that names them. The format has no rewards: they are in
+`extra`, with the whole record, so that `from_atif` returns the same episode.
 
-A trajectory that others wrote becomes an episode too. It says nothing of a reward, so it has no verdict,
-unless one is given.
+Trajectories that other tools wrote become episodes too. They contain no reward, so these episodes have no
+verdict, unless a reward is given.
 """
 
 from __future__ import annotations
@@ -44,23 +44,24 @@ from gem.tools import calls
 VERSION = "ATIF-v1.8"
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 TRAJECTORY = Path("agent", "trajectory.json")
-"""Where a trial of Harbor has its trajectory."""
+"""The path of the trajectory in the folder of a Harbor trial."""
 
 DEPTH = 8
-"""Trajectories inside one another that are read."""
+"""The most levels of nested trajectories that are read."""
 
 
 def to_atif(episode: Episode, *, tokens: bool = True, record: bool = True) -> dict[str, Any]:
     """Return an episode as a trajectory.
 
     Args:
-        episode: any.
-        tokens: False leaves out token ids and log probabilities. The format wants each prompt whole, so
-            that a long conversation's ids are many.
-        record: False leaves out the episode's own record: it then comes back as what the format holds.
+        episode: any episode.
+        tokens: False leaves out token ids and log probabilities. The format repeats each whole prompt, so
+            a long conversation has many ids.
+        record: False leaves out the episode's own record; `from_atif` then restores only what the format
+            holds.
 
     Raises:
-        BadArgument: for what an episode store would not take either.
+        BadArgument: for an episode that an episode store would not accept either.
     """
     seats = episode.seats or (SEAT,)
     if len(seats) == 1:
@@ -235,20 +236,20 @@ def _content(obs: Obs) -> str | list[dict[str, Any]]:
 def from_atif(
     trajectory: Mapping[str, Any], *, reward: float | None = None, success: bool | None = None
 ) -> Episode:
-    """Return the episode of a trajectory: the same one that `to_atif` was given, or one made of its steps.
+    """Return the episode of a trajectory: the one that `to_atif` was given, or one made from its steps.
 
-    An agent's step becomes a turn; what stands before it, as messages or observations, is what the turn
-    observed. Embedded trajectories become seats, named by their id. Pictures that are no ``data:`` URL stay
-    text: nothing is read from a disk or a network. The run's id is a hash of the trajectory, so that a
-    trajectory that is read twice is the same episode.
+    An agent's step becomes a turn; the messages or observations before it are what the turn observed.
+    Embedded trajectories become seats, named by their id. Pictures without a ``data:`` URL stay text: nothing
+    is read from disk or network. The run's id is a hash of the trajectory, so that reading a trajectory twice
+    gives the same episode.
 
     Args:
         trajectory: JSON values, of any version of the format from 1.0 to 1.8.
-        reward: what the trial earned, from wherever that is known; it stands in each seat's last turn.
-        success: whether it solved its task.
+        reward: the reward of the trial, known from elsewhere; it is put in each seat's last turn.
+        success: whether the trial solved its task.
 
     Raises:
-        BadArgument: for what is no trajectory. SchemaMismatch: for the record of another schema.
+        BadArgument: for a value that is not a trajectory. SchemaMismatch: for a record of another schema.
     """
     version = trajectory.get("schema_version") if isinstance(trajectory, Mapping) else None
     if not isinstance(version, str) or not version.startswith("ATIF-v1."):
@@ -294,7 +295,7 @@ def from_atif(
 
 @dataclass
 class _Reader:
-    """Makes turns of steps."""
+    """Converts steps to turns."""
 
     turns: list[Turn] = field(default_factory=list)
     ends: dict[str, SeatEnd] = field(default_factory=dict)
@@ -428,15 +429,14 @@ def write_atif(
     """Write episodes as trajectories, and return how many.
 
     Args:
-        episodes: any number; one is held at once.
-        path: a file that ends in ``.jsonl`` gets a trajectory a line; anything else is a folder, which gets
-            a file for each, ``000000.json`` and so on. The folder is made, and must be empty.
+        episodes: any number; one at a time is held in memory.
+        path: a file that ends in ``.jsonl`` gets one trajectory per line. Any other path is a folder, with a
+            file per trajectory: ``000000.json`` and so on. It is created if needed, and must be empty.
         tokens: see `to_atif`.
         record: see `to_atif`.
 
     Raises:
-        BadArgument: when the file, or something in the folder, is there. StoreError: when it cannot be
-            written.
+        BadArgument: when the file exists, or the folder is not empty. StoreError: when it cannot be written.
     """
     path, count = Path(path), 0
     lines = (msgspec.json.encode(to_atif(each, tokens=tokens, record=record)) for each in episodes)
@@ -455,13 +455,14 @@ def write_atif(
 
 
 def read_atif(path: str | Path) -> Iterator[Callable[[], Episode]]:
-    """Yield, for each trajectory, what reads it: a file of one, of one a line, or a folder of such files.
+    """Yield a function for each trajectory, which reads it when called.
 
-    One damaged trajectory so spoils no other: its call raises BadArgument. In the folder of a trial or a job
-    of Harbor, what the verifier gave a trial is its reward; a trial that an exception ended has no verdict.
+    The path is a file of one trajectory, a file with one per line, or a folder of such files. A damaged
+    trajectory does not affect the others: only its call raises BadArgument. In the folder of a Harbor trial
+    or job, the verifier's result is the reward; a trial that ended with an exception has no verdict.
 
     Raises:
-        MissingData: where there is no such file.
+        MissingData: when there is no such file.
     """
     path = Path(path)
     if not path.exists():

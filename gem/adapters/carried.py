@@ -1,7 +1,7 @@
-"""The record of an episode inside the files of other formats, and what these files need of text and numbers.
+"""Store the full record of an episode inside files of other formats, and read it back.
 
 A carried record is ``{"run": ..., "episode": ...}``: the two lines that an episode store would hold, as JSON
-objects. `gem.codec` knows their form.
+objects. `gem.codec` defines their form.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from gem.history import CHAT, messages
 from gem.record import Episode, Turn
 
 KEY = "gem"
-"""The name under which a record is carried."""
+"""The key of a carried record."""
 
 
 def carry(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
     """Return the record of an episode as plain JSON values.
 
     Args:
-        episode: any.
+        episode: any episode.
         tokens: False leaves out token ids, log probabilities and masks.
 
     Raises:
-        BadArgument: for what an episode store would not take either.
+        BadArgument: for an episode that an episode store would not accept either.
     """
     lines = codec.encode_run(episode.run), codec.encode(episode, tokens=tokens)
     run, record = map(msgspec.json.decode, lines)
@@ -45,18 +45,18 @@ def carried(record: object) -> Episode:
     """Return the episode of a carried record.
 
     Raises:
-        SchemaMismatch: for one of another schema. BadArgument: for what is no such record.
+        SchemaMismatch: for a record of another schema. BadArgument: for a value that is not a record.
     """
     if not isinstance(record, Mapping) or set(record) != {"run", "episode"}:
-        raise BadArgument(f"{record!r:.80} is no record of an episode; accepted: its run and its episode.")
+        raise BadArgument(f"{record!r:.80} is not an episode's record; accepted: its run and its episode.")
     return episode_of(_line(record["episode"]), _line(record["run"]))
 
 
 def episode_of(line: bytes, run: bytes) -> Episode:
-    """Return the episode of its two lines.
+    """Return the episode stored in two lines.
 
     Raises:
-        SchemaMismatch: for lines of another schema. BadArgument: for what are no such lines.
+        SchemaMismatch: for lines of another schema. BadArgument: for lines that are not an episode's.
     """
     try:
         return codec.decode(line, codec.decode_run(run))
@@ -69,7 +69,7 @@ def episode_of(line: bytes, run: bytes) -> Episode:
 def _line(record: object) -> bytes:
     """Return a line as a store has it: the number of the schema stands first."""
     if not isinstance(record, Mapping):
-        raise BadArgument(f"{record!r:.80} is no part of an episode's record; accepted: a JSON object.")
+        raise BadArgument(f"{record!r:.80} is not a part of an episode's record; accepted: a JSON object.")
     ordered = {"schema": record.get("schema"), **record}
     try:
         return msgspec.json.encode(ordered)
@@ -78,15 +78,15 @@ def _line(record: object) -> bytes:
 
 
 def shown(text: str) -> str:
-    r"""Return text as JSON and Arrow can hold it: a lone surrogate becomes its escape, ``\udc80``."""
+    r"""Return text that JSON and Arrow can hold: a lone surrogate becomes its escape, ``\udc80``."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
-    """Return what a model wrote as the arguments of a call; None where it is no JSON object.
+    """Return the arguments that a model wrote for a call; None if they are not a JSON object.
 
-    What other programs may not read of it (NaN, lone surrogates, 33 levels of nesting) stands as
-    `gem.codec.plain` writes it.
+    Values that other programs may not read (NaN, lone surrogates, 33 levels of nesting) are written as
+    `gem.codec.plain` writes them.
     """
     try:
         given = codec.plain(json.loads(call.arguments.strip() or "{}"))
@@ -96,7 +96,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any] | None:
 
 
 def next_messages(episode: Episode, seat: str) -> Iterator[tuple[Turn, tuple[Message, ...]]]:
-    """Yield each turn of a seat with the messages that answered it: of the user, or one per native call."""
+    """Yield each turn of a seat with the messages that followed it: of the user, or one per native call."""
     turns = episode.exchanges(seat)
     end = episode.ends.get(seat)
     for number, turn in enumerate(turns):
@@ -111,22 +111,24 @@ def next_messages(episode: Episode, seat: str) -> Iterator[tuple[Turn, tuple[Mes
 
 
 def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator[Callable[[], Episode]]:
-    """Yield, for each line of a file of JSON lines, what reads its episode: one damaged line spoils no other.
+    """Yield a function for each line of a JSON lines file, which reads its episode when called.
+
+    A damaged line does not affect the others.
 
     Args:
         path: the file.
-        read: makes an episode of a line's value; the second argument says where it stands.
+        read: makes an episode from a line's value; the second argument is its place, for error texts.
 
     Raises:
-        MissingData: where there is no such file. BadArgument: when it cannot be read; the calls raise it
-            too, for a line that is no JSON.
+        MissingData: when there is no such file. BadArgument: when it cannot be read; the functions raise it
+            too, for a line that is not JSON.
     """
 
     def decoded(line: bytes, where: str) -> Episode:
         try:
             value = msgspec.json.decode(line)
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            raise BadArgument(f"{where} is no JSON: {error}") from error
+            raise BadArgument(f"{where} is not JSON: {error}") from error
         return read(value, where)
 
     try:
@@ -140,10 +142,10 @@ def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator
 
 
 def empty_folder(path: Path) -> None:
-    """Make a folder, or take one that holds nothing.
+    """Create a folder, or accept an empty one.
 
     Raises:
-        BadArgument: when it holds something. StoreError: when it cannot be made.
+        BadArgument: when it is not empty. StoreError: when it cannot be created.
     """
     try:
         path.mkdir(exist_ok=True)
@@ -155,13 +157,13 @@ def empty_folder(path: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give the name of a file to write, which becomes `path` when the block ends well, and else is removed.
+    """Yield a temporary path to write, which becomes `path` if the block succeeds, and else is removed.
 
     Raises:
-        BadArgument: when `path` is there already. StoreError: when it cannot be written.
+        BadArgument: when `path` already exists. StoreError: when it cannot be written.
     """
     if path.exists():
-        raise BadArgument(f"{path} is there already; remove it, or name another file.")
+        raise BadArgument(f"{path} already exists; remove it, or name another file.")
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         yield part

@@ -1,8 +1,8 @@
-"""Episodes as data sets of conversations: to imitate (SFT), and preferences between answers.
+"""Export episodes as data sets of conversations: for supervised fine-tuning (SFT), and preference pairs.
 
-Both are JSON lines that ``datasets.load_dataset("json", data_files=...)`` reads, and with it the trainers of
-TRL and others. Conversations are what the model was shown and what it said, in text; pictures appear as their
-`alt`. Episodes without verdict are left out of both.
+Both are JSON lines that ``datasets.load_dataset("json", data_files=...)`` reads, and so TRL's and other
+trainers. A conversation is what the model was shown and what it answered, as text; pictures appear as their
+`alt`. Episodes without a verdict are left out of both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gem.tools.base_tool import openai_schema
 
 
 def prompts(episode: Episode, seat: str = SEAT) -> Iterator[tuple[Turn, tuple[Message, ...]]]:
-    """Yield each turn of a seat in which something was said, with all that its model was shown."""
+    """Yield each turn of a seat that has an answer, with all messages that its model was shown."""
     policy = episode.run.history or CHAT
     turns = episode.turns_of(seat)
     exchanges = episode.exchanges(seat)
@@ -42,11 +42,11 @@ def prompts(episode: Episode, seat: str = SEAT) -> Iterator[tuple[Turn, tuple[Me
 
 
 def conversations(episode: Episode, seat: str = SEAT) -> list[tuple[Message, ...]]:
-    """Return the conversations of a seat, each whole.
+    """Return the complete conversations of a seat.
 
-    A prompt that begins with all of an earlier conversation goes on with it, so that an episode whose past
-    was never rewritten is one conversation; any other prompt begins another. It is what
-    `gem.tokens.rows.rows` does with tokens.
+    A prompt that starts with the whole of an earlier conversation continues it; any other prompt starts a new
+    one. So an episode whose past was never rewritten is one conversation. `gem.tokens.rows.rows` does the
+    same with tokens.
     """
     made: list[tuple[Message, ...]] = []
     for turn, prompt in prompts(episode, seat):
@@ -60,10 +60,10 @@ def conversations(episode: Episode, seat: str = SEAT) -> list[tuple[Message, ...
 
 
 def sft_rows(episode: Episode) -> Iterator[dict[str, Any]]:
-    """Yield the conversations of an episode as rows; none without verdict.
+    """Yield the conversations of an episode as rows; none without a verdict.
 
-    `messages` is the conversation, `tools` what was offered in it as native tools (JSON text, or None).
-    `reward` and `success` are the seat's, and there to choose by: an episode that failed is a row too.
+    `messages` is the conversation, `tools` its native tools (JSON text, or None). `reward` and `success` are
+    the seat's, so that rows can be filtered: failed episodes are included.
     """
     for seat in episode.seats if episode.scored else ():
         for said in conversations(episode, seat):
@@ -83,13 +83,14 @@ def preference_rows(episodes: Iterable[Episode]) -> Iterator[dict[str, Any]]:
     """Yield a row for each task: the first answer in which its best and its worst episode differ.
 
     Episodes of one task have the same environment and seed. `prompt` is the conversation that both share,
-    exactly (but for the ids of calls, which servers draw); `chosen` and `rejected` are one answer each. What
-    came after is left out: it holds words of the environment, which a preference loss would train on, and two
-    conversations that are no longer comparable.
-    No row is made of episodes that earned the same, or whose environment said different things before they
-    did. Several seats, and a reward that is not finite, are left out.
+    exactly (except for the ids of calls, which servers draw); `chosen` and `rejected` are one answer each.
+    Later messages are left out: they contain text of the environment, which a preference loss would train on,
+    and the two conversations are no longer comparable.
 
-    Two episodes of each task are held at once.
+    There is no row for episodes with equal returns, or whose observations differ before their answers do.
+    Episodes with several seats, or with a reward that is not finite, are left out.
+
+    Two episodes of each task are held in memory.
     """
     best: dict[bytes, tuple[Episode, Episode]] = {}
     for episode in episodes:
@@ -125,7 +126,7 @@ _INF = float("inf")
 
 
 def _cut(top: Episode, worst: Episode) -> tuple[tuple[Message, ...], Message, Message] | None:
-    """Return the prompt before the first answers that differ, and these; None where prompts differ first."""
+    """Return the prompt before the first answers that differ, and these; None if prompts differ first."""
     both = zip(prompts(top, *top.seats[:1]), prompts(worst, *worst.seats[:1]), strict=False)
     for (turn, prompt), (other, other_prompt) in both:
         *before, said = _without_ids((*prompt, turn.said))
@@ -138,7 +139,7 @@ def _cut(top: Episode, worst: Episode) -> tuple[tuple[Message, ...], Message, Me
 
 
 def _without_ids(said: Sequence[Message]) -> list[Message]:
-    """Return messages whose calls are told apart by their place alone: servers draw their ids at random."""
+    """Return messages with call ids replaced by positions, because servers draw ids at random."""
     places: dict[str, str] = {}
     made = []
     for message in said:
@@ -155,11 +156,11 @@ def _without_ids(said: Sequence[Message]) -> list[Message]:
 
 
 def message_row(message: Message, *, objects: bool = True) -> dict[str, Any]:
-    """Return a message as chat templates take it.
+    """Return a message in the form of chat templates.
 
     Args:
-        message: any.
-        objects: arguments of calls are objects, as templates want them; else JSON text, as servers do.
+        message: any message.
+        objects: write call arguments as objects, which templates need; else as JSON text, as for servers.
     """
     row: dict[str, Any] = {"role": message.role, "content": shown(message.text)}
     if message.reasoning is not None:
@@ -180,7 +181,7 @@ def _call(call: ToolCall, objects: bool) -> dict[str, Any]:
 
 
 def tools_of(episode: Episode, seat: str) -> list[dict[str, Any]]:
-    """Return the tools of a seat that called some natively, as schemas; [] where it called in its text."""
+    """Return the tools of a seat as schemas; [] if the seat made no native tool call."""
     if not any(turn.said.tool_calls for turn in episode.turns_of(seat)):
         return []
     return [codec.plain(openai_schema(tool)) for tool in tools_in(episode.starts.get(seat, {}))]
@@ -200,16 +201,16 @@ def write_sft(episodes: Iterable[Episode], path: str | Path) -> int:
     """Write the conversations of episodes as JSON lines, and return how many.
 
     Raises:
-        BadArgument: when the file is there already. StoreError: when it cannot be written.
+        BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
     return _write((row for episode in episodes for row in sft_rows(episode)), Path(path))
 
 
 def write_preferences(episodes: Iterable[Episode], path: str | Path) -> int:
-    """Write preferences between episodes of the same tasks as JSON lines, and return how many.
+    """Write preference pairs between episodes of the same tasks as JSON lines, and return how many.
 
     Raises:
-        BadArgument: when the file is there already. StoreError: when it cannot be written.
+        BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
     return _write(preference_rows(episodes), Path(path))
 

@@ -1,4 +1,4 @@
-"""What adapters of trainers share: an agent over the engine that a framework owns, and rewards of tokens."""
+"""Shared by adapters of trainers: an agent that uses a framework's inference engine, and token rewards."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gem.tokens.sampled_calls import taken
 
 
 class EngineAgent(BaseAgent):
-    """Renders what is asked, has `sample` continue it, and reads the answer; subclasses define `sample`.
+    """An agent that renders the prompt, samples with `sample`, and parses the answer.
 
-    Nothing is tokenised twice: the ids that the engine was given and gave stand in the reply. An answer
-    without a token, or without log probabilities where they are wanted, is the engine's doing: no verdict.
-    The environment's tools are offered where the chat template knows tools.
+    Subclasses define `sample`. Nothing is tokenised twice: the reply holds the ids that the engine received
+    and returned. An answer without a token, or without required log probabilities, is a failure of the
+    engine: no verdict. The environment's tools are offered if the chat template supports tools.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class EngineAgent(BaseAgent):
         """Answer in tokens of `renderer`.
 
         Args:
-            renderer: how a conversation looks in tokens.
-            model: its name, for the record.
-            sampling: the settings of sampling, for the record.
-            prompt_tokens: the most tokens in front of the first answer of a row; None: any number.
-            response_tokens: the most tokens of a row from there on, those that are shown included.
+            renderer: renders a conversation as tokens.
+            model: the model's name, for the record.
+            sampling: the sampling settings, for the record.
+            prompt_tokens: the most tokens before the first answer of a row; None: any number.
+            response_tokens: the most tokens of a row from the first answer on, including later observations.
             logprobs: whether an answer without log probabilities is a failure of the engine.
 
         Raises:
@@ -59,11 +59,11 @@ class EngineAgent(BaseAgent):
 
     @abstractmethod
     async def sample(self, ask: Ask, prompt_ids: tuple[int, ...], max_tokens: int | None) -> Reply:
-        """Return what the engine sampled behind the ids: `token_ids`, `logprobs`, and what else it said.
+        """Return the engine's continuation of the ids: `token_ids`, `logprobs`, and its other outputs.
 
         Args:
-            ask: what is answered; its tokens are rendered already.
-            prompt_ids: every token that the model is to see.
+            ask: the request to answer; its tokens are rendered already.
+            prompt_ids: the whole prompt.
             max_tokens: the most tokens of the answer; None: as many as the engine allows.
 
         Raises:
@@ -76,7 +76,7 @@ class EngineAgent(BaseAgent):
         return AgentInfo(type(self).__name__, self._model, self._sampling, self.renderer.vocab_hash)
 
     def forget(self, episode: str) -> None:
-        """Drop what is kept for an episode."""
+        """Drop the data kept for an episode."""
         self._prompts.pop(episode, None)
 
     async def ask(self, ask: Ask) -> Reply:
@@ -99,9 +99,9 @@ class EngineAgent(BaseAgent):
             return Reply("", prompt, finish="context", policy_version=self.policy_version)
         said = await self.sample(ask, prompt, limit)
         if not said.token_ids:
-            raise NoVerdict("the engine gave an answer without a token.")
+            raise NoVerdict("the engine returned an answer without a token.")
         if said.logprobs is None and self.logprobs:
-            raise NoVerdict("the engine gave an answer without log probabilities.")
+            raise NoVerdict("the engine returned an answer without log probabilities.")
         text, calls = self.renderer.decode(said.token_ids), said.tool_calls
         if self._native and ask.tools:
             text, calls = taken(text, ask.turn)
@@ -111,22 +111,22 @@ class EngineAgent(BaseAgent):
 
 
 def why_unscored(episode: Episode) -> str:
-    """Return why nothing is learned from an episode: what broke, or how it ended before the first answer."""
+    """Return why an episode cannot be trained on: its error, or how it ended before the first answer."""
     error = episode.error
     return f"{error.boundary}: {error.type}: {error.message}" if error else f"it ended by {episode.stop}"
 
 
 def token_rewards(episode: Episode, row: Row, *, alone: bool) -> list[float]:
-    """Return what each token of a row's completion earned, for a trainer that adds up those of one row.
+    """Return the reward of each token of a row's completion, for a trainer that sums them per row.
 
-    They add up to the episode's return: a row of only some turns, whose rewards were their own, would be
-    worth 0 wherever only the last turn of all is paid.
+    They sum to the episode's return in every row. With only its own turns' rewards, a row would be worth 0
+    if the environment rewards only the last turn of the episode.
 
     Args:
-        episode: with a verdict.
+        episode: an episode with a verdict.
         row: one of `gem.tokens.rows.rows(episode)`.
-        alone: it is the only one: each turn's reward stands on its last token. Else the return stands on the
-            last token of all.
+        alone: whether it is the only row. If so, each turn's reward is on its last token; else the whole
+            return is on the row's last token.
     """
     response = row.split()[1]
     earned = [0.0] * len(response.ids)
@@ -135,6 +135,6 @@ def token_rewards(episode: Episode, row: Row, *, alone: bool) -> list[float]:
         last = {turn: place for place, turn in enumerate(response.turn) if turn >= 0}
         for turn, place in last.items():
             earned[place] = each[turn]
-    # What was paid before the first turn, or behind one that has no tokens here, belongs to the return too.
+    # Rewards before the first turn, or of turns without tokens here, are part of the return too.
     earned[-1] += episode.reward() - fsum(earned)
     return earned

@@ -1,12 +1,12 @@
-"""Logs of Inspect: episodes out, for ``inspect view`` and its data frames, and back.
+"""Export episodes to logs of Inspect, for ``inspect view`` and its data frames, and import them.
 
 An episode is a sample: its job is the sample's id, its sample number the epoch. Each turn is a model call in
-the transcript, followed by what it earned. An episode with a verdict has the scores `success` (where the
-environment says) and `return`; one without has none, but an error. The record of the episode stands in the
-sample's store, from which `from_eval_log` gives back the same one.
+the transcript, followed by its reward. An episode with a verdict has the scores `success` (if the environment
+defines it) and `return`; one without a verdict has an error instead. The record of the episode is in the
+sample's store, and `from_eval_log` reads it back.
 
-Inspect wants times of day, which episodes do not have: theirs begin when the log is made. A token has its id
-for a name (``token_id:17``), since the text of single tokens is not kept.
+Inspect requires clock times, which episodes do not have: they count from the time when the log is made. A
+token is named by its id (``token_id:17``), because the text of single tokens is not stored.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ except ImportError as error:
     raise missing_extra("a log of Inspect", "inspect-ai", "inspect") from error
 
 SAMPLES, TURNS = 2000, 20_000
-"""Episodes, and turns of all of them, of one log of a folder: a log is written, and shown, as a whole."""
+"""The most episodes, and turns in all, of one log in a folder: Inspect writes and shows a log as a whole."""
 
 PLAIN = re.compile(r"\w[\w.:-]{0,99}", re.ASCII)
-"""What names a sample: a log has a file of that name for each. Other names become a hash."""
+"""Accepted names of samples: a log has a file of that name for each. Other names are hashed."""
 
 LIMITS = {
     StopReason.TURN_LIMIT: ("turn", "turns"),
@@ -93,20 +93,20 @@ LIMITS = {
     StopReason.CONTEXT_LIMIT: ("context", "context"),
     StopReason.TIME_LIMIT: ("time", "policy_s"),
 }
-"""Inspect's name of a limit from outside, and ours."""
+"""Inspect's name of an outside limit, by gem's name."""
 
 FINISHES = {"stop": "stop", "length": "max_tokens", "context": "model_length", "tool_calls": "tool_calls"}
 
 
 def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
-    """Return episodes as a log, which holds them all.
+    """Return one log of all the episodes.
 
     Args:
-        episodes: best of one environment and one run, since a log names one task and one model.
+        episodes: preferably of one environment and one run, because a log names one task and one model.
         tokens: False leaves out token ids and log probabilities.
 
     Raises:
-        BadArgument: for what an episode store would not take either.
+        BadArgument: for an episode that an episode store would not accept either.
     """
     created = datetime.now(UTC)
     held = list(episodes)
@@ -330,7 +330,7 @@ def _usage(counted: Mapping[str, Any], turn: Turn) -> ModelUsage | None:
 
 
 def message_of(message: Message) -> Any:
-    """Return a message as Inspect has it."""
+    """Convert a message to Inspect's form."""
     content = _content(message.content)
     if message.role == "system":
         return ChatMessageSystem(content=content)
@@ -370,7 +370,7 @@ def _call(call: Any) -> ToolCall:
 
 
 def tool_of(tool: ToolSpec) -> ToolInfo:
-    """Return a tool as Inspect has it."""
+    """Convert a tool to Inspect's form."""
     try:
         schema = ToolParams.model_validate(codec.plain(tool.schema))
     except ValueError:  # what JSON schema has, and Inspect does not
@@ -431,10 +431,10 @@ def _number(reward: float | None) -> float | str | None:
 
 
 def from_eval_log(log: EvalLog) -> Iterator[Episode]:
-    """Yield the episodes of a log that gem made, or that its task made under ``inspect eval``.
+    """Yield the episodes of a log written by gem, or by gem's task under ``inspect eval``.
 
     Raises:
-        BadArgument: for a sample that is none of gem's. SchemaMismatch: for the record of another schema.
+        BadArgument: for a sample that gem did not write. SchemaMismatch: for a record of another schema.
     """
     for sample in log.samples or ():
         yield _episode(sample)
@@ -444,7 +444,7 @@ def _episode(sample: EvalSample) -> Episode:
     record = sample.store.get(KEY)
     if record is None:
         raise BadArgument(
-            f"sample {str(sample.id)!r:.80}, epoch {sample.epoch}, holds no record of gem's; accepted: logs "
+            f"sample {str(sample.id)!r:.80}, epoch {sample.epoch}, holds no record of gem; accepted: logs "
             "that `gem-gym export` wrote, and those of gem's task under `inspect eval`."
         )
     return carried(record)
@@ -463,16 +463,16 @@ def write_logs(
     """Write the episodes of a store as logs, and return how many logs there are.
 
     Args:
-        store: where the episodes are.
-        out: a file that ends in ``.eval`` or ``.json`` gets one log of all episodes; anything else is a
-            folder, which gets logs for each run and environment, of `SAMPLES` episodes or `TURNS` turns at
-            most: one is held at once. The folder is made, and must be empty.
+        store: the store of the episodes.
+        out: a file that ends in ``.eval`` or ``.json`` gets one log of all episodes. Any other path is a
+            folder, with logs for each run and environment, of at most `SAMPLES` episodes or `TURNS` turns;
+            one log at a time is held in memory. It is created if needed, and must be empty.
         tokens: see `to_eval_log`.
-        damaged: told of each episode that cannot be read and is left out; None: raise.
+        damaged: called with the error of each episode that cannot be read and is left out; None: raise it.
 
     Raises:
-        BadArgument: when the file, or something in the folder, is there. StoreError: when an episode cannot
-            be read, or a file not be written.
+        BadArgument: when the file exists, or the folder is not empty. StoreError: when an episode cannot be
+            read, or a file cannot be written.
     """
 
     def read(numbers: Iterable[int]) -> Iterator[Episode]:
@@ -521,10 +521,10 @@ def _write(log: EvalLog, path: Path) -> None:
 
 
 def read_logs(path: str | Path) -> Iterator[Callable[[], Episode]]:
-    """Yield, for each sample of a log, or of the logs of a folder, what reads its episode.
+    """Yield a function for each sample of a log or of a folder of logs, which reads its episode when called.
 
     Raises:
-        BadArgument: for a file that is no log. MissingData: where there is no such file.
+        BadArgument: for a file that is not a log. MissingData: when there is no such file.
     """
     path = Path(path)
     if not path.exists():
@@ -537,7 +537,7 @@ def read_logs(path: str | Path) -> Iterator[Callable[[], Episode]]:
                 yield partial(_episode, sample)
         except GemError:
             raise
-        except Exception as error:  # whatever its readers raise of a file that is none
+        except Exception as error:  # Inspect's readers raise various errors for a file that is not a log
             raise BadArgument(f"{file} cannot be read as a log of Inspect: {error}") from error
 
 

@@ -1,12 +1,12 @@
-"""gem's environments as a task of Inspect.
+"""Play gem's environments as a task of Inspect.
 
 ::
 
     inspect eval gem/task -T env=game:GuessTheNumber-v0-easy -T n=20 --model openai/gpt-4o-mini
 
-The episodes are those that ``gem-gym eval`` plays for the same seed. An episode without verdict is an error
-of its sample: it enters no metric, and it does not end the run. The record of each episode stands in its
-sample's store, so that ``gem-gym import LOG STORE`` gives the episodes themselves.
+The episodes are those that ``gem-gym eval`` plays for the same seed. An episode without a verdict is an error
+of its sample: it is in no metric, and it does not end the run. The record of each episode is in its sample's
+store, so that ``gem-gym import LOG STORE`` restores the episodes.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ def gem_task(
 ) -> Task:
     """Return the episodes of an environment as a task.
 
-    Limits belong here (`turns`, `tokens`): a limit of Inspect's own takes the verdict of the episodes that it
-    cuts off.
+    Set limits here (`turns`, `tokens`): episodes truncated by Inspect's own limits have no verdict.
 
     Args:
         env: an environment's id; the model takes every seat.
-        n: how many episodes, each from a seed of its own.
+        n: how many episodes, each with its own seed.
         seed: the same seed gives the same episodes.
-        tools: ``native`` offers an environment's tools as schemas; ``text`` leaves calls to the text.
-        turns: cut an episode off after so many turns.
-        tokens: cut an episode off after so many generated tokens.
+        tools: ``native`` gives an environment's tools as schemas; with ``text``, the model writes calls as
+            text.
+        turns: truncate each episode after this many turns.
+        tokens: truncate each episode after this many generated tokens.
 
     Raises:
         BadArgument: for a value that is not accepted. UnknownEnv: for an id that nobody registered.
@@ -84,7 +84,7 @@ def gem_task(
 
 @solver
 def episode_of(env: str, tools: str, limits: Limits, waits: bool) -> Solver:
-    """Play the episode of a sample with the model that is evaluated."""
+    """Return a solver that plays the episode of a sample with the evaluated model."""
     runs: dict[str, RunInfo] = {}
     tries: Counter[tuple[str, str, int]] = Counter()
 
@@ -138,11 +138,11 @@ async def _call(waits: bool, work: Any) -> Any:
 
 
 def reply_of(output: ModelOutput) -> Reply:
-    """Return what a model of Inspect answered.
+    """Convert the output of a model of Inspect to a reply.
 
     Raises:
-        NoVerdict: for an answer that is the server's and not the model's: none, a filtered one, or an empty
-            one for which no token was sampled.
+        NoVerdict: for an answer that the model did not give: none, a filtered one, or an empty one for which
+            no token was sampled.
     """
     if output.empty or output.error is not None or output.stop_reason == "content_filter":
         why = output.error or ("the answer was filtered" if not output.empty else "there is no answer")
@@ -185,7 +185,7 @@ def _scored(episode: Episode) -> Episode:
 
 @scorer(metrics=[accuracy(), stderr()], name="success")
 def success() -> Scorer:
-    """Tell whether the task was solved."""
+    """Return a scorer of success: 1 if the task was solved."""
 
     async def score(state: TaskState, target: Target) -> Score:
         episode = _scored(carried(state.store.get(KEY)))
@@ -198,7 +198,7 @@ def success() -> Scorer:
 
 @scorer(metrics=[mean(), stderr()], name="return")
 def earned() -> Scorer:
-    """Tell what was earned."""
+    """Return a scorer of the return."""
 
     async def score(state: TaskState, target: Target) -> Score:
         episode = _scored(carried(state.store.get(KEY)))

@@ -1,8 +1,8 @@
-"""gem's environments in Oat: what its multi-turn actor collects, one Transition per turn.
+"""Train with Oat on gem's environments: turn episodes into Oat's multi-turn transitions, one per turn.
 
 A turn is the unit of Oat's multi-turn learner: each has its prompt and answer as token ids, its own reward
-and, from the learner, its own advantage. So rewards are dense, and it does not matter whether a conversation
-is append-only. An episode without verdict is left out, and counted. Pictures appear as their `alt`.
+and, from the learner, its own advantage. So rewards are dense, and conversations need not be append-only. An
+episode without a verdict is left out, and counted. Pictures appear as their `alt`.
 
 `VllmAgent` samples from the engine of an Oat actor. See `examples/oat_actor.py`.
 """
@@ -23,13 +23,13 @@ try:
     from oat.types import Transition
 except ImportError as error:
     raise MissingExtra(
-        "Oat's transitions need the oat-llm package, which asks for Python below 3.11: "
+        "Oat's transitions need the oat-llm package, which declares Python below 3.11: "
         "pip install --no-deps --ignore-requires-python oat-llm"
     ) from error
 
 
 class VllmAgent(BaseAgent):
-    """Samples from vLLM, a batch at a time: prompts go in as token ids, and log probabilities come back."""
+    """An agent that samples from vLLM in batches; token ids go in, ids and log probabilities come out."""
 
     def __init__(
         self,
@@ -38,18 +38,18 @@ class VllmAgent(BaseAgent):
         renderer: Renderer,
         context: int,
     ) -> None:
-        """Ask `generate`.
+        """Sample with `generate`.
 
         Args:
-            generate: of an Oat actor, or vLLM's own; it is given prompts and the sampling of each.
-            sampling: vLLM's SamplingParams, with logprobs; each ask has a copy with its seed and limits.
-            renderer: turns messages into ids.
-            context: tokens of prompt and answer together.
+            generate: the method of an Oat actor, or vLLM's own; it gets prompts and their sampling settings.
+            sampling: vLLM's SamplingParams, with logprobs; each request gets a copy with its seed and limits.
+            renderer: renders messages as token ids.
+            context: the most tokens of prompt and answer together.
         """
         self.generate, self.sampling, self.renderer, self.context = generate, sampling, renderer, context
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
-        """Answer a batch of asks, in order."""
+        """Answer a batch of requests, in order."""
         prompts = [render(self.renderer, ask) for ask in asks]
         replies = [Reply("", prompt, finish="context") for prompt in prompts]
         rooms = [self._room(ask, len(prompt)) for ask, prompt in zip(asks, prompts, strict=True)]
@@ -83,9 +83,10 @@ class VllmAgent(BaseAgent):
 
 
 def transitions(episode: Episode, decode: Callable[[Sequence[int]], str]) -> list[Transition]:
-    """Return the turns of an episode with verdict; `decode` makes text of ids, for Oat's logs.
+    """Return the turns of an episode that has a verdict; `decode` turns ids into text, for Oat's logs.
 
-    The last one is done, however the episode ended: Oat's learner puts no estimate in place of what was cut.
+    The last turn is marked done, however the episode ended: Oat's learner does not bootstrap after
+    truncation.
     """
     turns = episode.turns
     made = []
@@ -115,7 +116,7 @@ def transitions(episode: Episode, decode: Callable[[Sequence[int]], str]) -> lis
 def experience(
     episodes: Sequence[Episode], decode: Callable[[Sequence[int]], str]
 ) -> tuple[list[list[Transition]], dict[str, float]]:
-    """Return what ``collect_experience`` of Oat's multi-turn actor returns: episodes, and figures of them."""
+    """Return the result of ``collect_experience`` of Oat's multi-turn actor: episodes and metrics."""
     scored = [episode for episode in episodes if episode.scored and episode.turns]
     known = [episode.success for episode in scored if episode.success is not None]
     figures = {"actor/no_verdict": float(sum(not episode.scored for episode in episodes))}

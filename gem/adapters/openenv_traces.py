@@ -1,12 +1,12 @@
-"""OpenEnv's TrainingTrace (schema 1): episodes out, and traces in.
+"""Export episodes as OpenEnv's TrainingTrace (schema 1), and import such traces.
 
 `to_trace` returns a trace as JSON values, which ``openenv.core.harness.TrainingTrace`` validates; OpenEnv
-itself is not needed. A turn has all that the model saw, what it sampled, and a mask over both. The format has
-no rewards: they stand in the `metadata` of the turns, and the whole record in that of the first one, so that
-`from_trace` gives back the same episode.
+itself is not needed. A turn has the prompt, the sampled tokens, and a mask over both. The format has no
+rewards: they are in the `metadata` of the turns, and the whole record is in that of the first one, so that
+`from_trace` returns the same episode.
 
-The mask of an episode without verdict is 0 throughout: its turns are context, and nothing is learned on them.
-A turn's sampled tokens need log probabilities there, so an episode of an agent that gives none has no trace.
+The mask of an episode without a verdict is 0 everywhere, so nothing is learned from it. The format requires
+log probabilities of sampled tokens, so an episode of an agent that returns none has no trace.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ SCHEMA_VERSION = 1
 
 
 def to_trace(episode: Episode, seat: str = SEAT, *, record: bool = True) -> dict[str, Any]:
-    """Return what a seat's model saw and sampled as a trace.
+    """Return the prompts and sampled tokens of a seat as a trace.
 
     Args:
-        episode: any whose turns have token ids and log probabilities.
-        seat: whose turns; those of one model with one reward.
-        record: False leaves out the episode's own record: it then comes back as what the format holds.
+        episode: an episode whose turns have token ids and log probabilities.
+        seat: the seat whose turns are exported; it has one model and one reward.
+        record: False leaves out the episode's own record; `from_trace` then restores only what the format
+            holds.
 
     Raises:
-        BadArgument: for a turn without prompt, or with log probabilities that nobody knows; for no turn.
+        BadArgument: for a turn without a prompt or log probabilities, or an episode without turns.
     """
     tools = tools_of(episode, seat)
     turns: list[dict[str, Any]] = []
@@ -49,8 +50,7 @@ def to_trace(episode: Episode, seat: str = SEAT, *, record: bool = True) -> dict
         if not prompt or len(logprobs) != len(turn.token_ids) or not all(map(isfinite, logprobs)):
             raise BadArgument(
                 f"episode {episode.id!r}, turn {number} of {seat!r} has no prompt_ids, or no log "
-                "probabilities of what was sampled; a trace needs an agent that returns them, such as a "
-                "local model."
+                "probabilities of its sampled tokens; use an agent that returns them, such as a local model."
             )
         said = message_row(turn.said, objects=False)
         metadata: dict[str, Any] = {"turn": number, "seat": shown(seat), "reward": _finite(turn.reward)}
@@ -90,20 +90,20 @@ def _finite(number: float | None) -> float | None:
 
 
 def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Episode:
-    """Return the episode of a trace: the same one that `to_trace` was given, or one made of its turns.
+    """Return the episode of a trace: the one that `to_trace` was given, or one made from its turns.
 
-    A trace says nothing of what was earned, so that an episode made of its turns has no verdict, unless
-    `reward` gives one, which then stands in the last turn. The run's id is a hash of the trace, so that one
-    that is read twice is the same episode.
+    A trace contains no reward, so an episode made from its turns has no verdict, unless `reward` is given; it
+    is put in the last turn. The run's id is a hash of the trace, so that reading a trace twice gives the same
+    episode.
 
     Raises:
-        BadArgument: for what is no trace. SchemaMismatch: for the record of another schema.
+        BadArgument: for a value that is not a trace. SchemaMismatch: for a record of another schema.
     """
     version = trace.get("schema_version", SCHEMA_VERSION) if isinstance(trace, Mapping) else None
     turns = _objects(trace.get("turns"), "turns") if version == SCHEMA_VERSION else None
     if not turns:
         raise BadArgument(
-            f"{trace!r:.80} is no trace; accepted: a TrainingTrace of schema {SCHEMA_VERSION} with its turns."
+            f"{trace!r:.80} is not a trace; accepted: a TrainingTrace of schema {SCHEMA_VERSION} with turns."
         )
     if reward is not None and not isfinite(reward):
         raise BadArgument(f"reward is {reward}; accepted: a finite number.")
@@ -215,16 +215,16 @@ def write_traces(
     record: bool = True,
     damaged: Callable[[GemError], None] | None = None,
 ) -> int:
-    """Write episodes as JSON lines, a trace for each seat that acted, and return how many.
+    """Write episodes as JSON lines, one trace for each seat that acted, and return how many.
 
     Args:
-        episodes: any number; one is held at once.
+        episodes: any number; one at a time is held in memory.
         path: the file.
         record: see `to_trace`.
-        damaged: told why an episode has no trace, and is left out; None: that is raised.
+        damaged: called with the error of an episode that has no trace and is left out; None: raise it.
 
     Raises:
-        BadArgument: when the file is there already. StoreError: when it cannot be written.
+        BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
     count = 0
     with whole_file(Path(path)) as part, part.open("wb") as file:
@@ -244,11 +244,12 @@ def write_traces(
 
 
 def read_traces(path: str | Path) -> Iterator[Callable[[], Episode]]:
-    """Yield, for each line of a file of traces, what reads it; the traces of several seats are one episode.
+    """Yield a function for each line of a file of traces, which reads its episode when called.
 
-    One damaged trace so spoils no other: its call raises BadArgument.
+    The traces of several seats are one episode. A damaged trace does not affect the others: only its call
+    raises BadArgument.
 
     Raises:
-        MissingData: where there is no such file.
+        MissingData: when there is no such file.
     """
     return each_line(path, lambda trace, where: from_trace(trace))

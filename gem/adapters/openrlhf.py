@@ -1,4 +1,4 @@
-"""gem's environments in OpenRLHF's PPO trainer, as an agent executor.
+"""Train with OpenRLHF on gem's environments: an agent executor for its PPO trainer.
 
 A file of your own, for ``--train.agent_func_path``::
 
@@ -10,16 +10,16 @@ A file of your own, for ``--train.agent_func_path``::
 
 and a data set, ``write_dataset("train.jsonl", "game:GuessTheNumber-v0-easy", range(1000))``, whose rows are
 tasks: ``--data.prompt_dataset train.jsonl --data.input_key input --data.label_key label``. The samples of a
-prompt begin from the same seed, in environments of their own.
+prompt start from the same seed, each in its own environment.
 
 Tokens are rendered and kept by gem. OpenRLHF takes one row of tokens per sample and one number as its reward,
-the sum over the turns; where an episode has several rows, because its past was rewritten, one of them is
-drawn, each with the same chance.
+the sum over the turns. If an episode has several rows, because its past was rewritten, one of them is drawn
+uniformly at random.
 
-OpenRLHF compares a fixed number of samples per prompt, so that none can be left out by itself. An episode
-without verdict is played again, `retries` times; then `NoVerdict` ends the run, or, with ``filtered = True``
-and ``--algo.dynamic_filtering_enable``, its prompt is dropped with all its samples and another takes its
-place. It is never a reward of 0.
+OpenRLHF compares a fixed number of samples per prompt, so a single one cannot be left out. An episode without
+a verdict is played again, `retries` times. Then `NoVerdict` ends the run; or, with ``filtered = True`` and
+``--algo.dynamic_filtering_enable``, its prompt is dropped with all its samples and replaced by another. It is
+never a reward of 0.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ except ImportError as error:
 def write_dataset(
     path: str | Path, envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int]
 ) -> int:
-    """Write OpenRLHF's JSON lines of episodes, one each, and return how many there are.
+    """Write OpenRLHF's data set as JSON lines, one episode per line, and return how many there are.
 
     Args:
         path: the file.
-        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
-        seeds: each environment is played from each.
+        envs: an id, or several; a TaskRef to give keywords or wrappers.
+        seeds: each environment is played with each seed.
 
     Raises:
-        BadArgument: when the file is there already; see `gem.adapters.prompts.seeded_tasks`.
+        BadArgument: when the file already exists; see `gem.adapters.prompts.seeded_tasks`.
     """
     tasks = seeded_tasks(envs, seeds)
     with whole_file(Path(path)) as part, part.open("wb") as file:
         for task in tasks:
-            # OpenRLHF shows the input in logs alone; the model is shown what the environment says.
+            # OpenRLHF shows the input only in logs; the model is shown the environment's observation.
             row = {"input": f"{task.spec}, seed {task.seed}", "label": task_text(task)}
             row["datasource"] = task.spec
             file.write(msgspec.json.encode(row) + b"\n")
@@ -76,26 +76,26 @@ def write_dataset(
 
 
 class GemExecutor(AgentExecutorBase):
-    """Plays the episode of a row of the data set, with OpenRLHF's engine; a subclass sets the attributes."""
+    """An executor that plays the episode of a data set row with OpenRLHF's engine; subclass to configure."""
 
     limits: ClassVar[Limits] = Limits()
-    """Limits from outside. The trainer's ``max_len`` limits prompt and answers together, too."""
+    """Outside limits. The trainer's ``max_len`` also limits prompt and answers together."""
 
     history: ClassVar[HistoryPolicy | None] = None
     """Which past turns the model is shown."""
 
     template: ClassVar[Mapping[str, Any]] = {}
-    """What the chat template is told, such as ``enable_thinking``."""
+    """Options of the chat template, such as ``enable_thinking``."""
 
     host: ClassVar[str] = "auto"
-    """Where environments live: ``thread`` or ``process`` for those that compute for long, as all episodes of
-    an actor share its event loop; see gem.rollout.Runner."""
+    """Where environments run: use ``thread`` or ``process`` for slow ones, because all episodes of an actor
+    share its event loop; see gem.rollout.Runner."""
 
     retries: ClassVar[int] = 1
-    """How often an episode without verdict is played again, whatever broke it."""
+    """How often an episode without a verdict is played again, whatever the cause."""
 
     filtered: ClassVar[bool] = False
-    """Give an episode without verdict the reward NaN, for a trainer that filters prompts by their scores."""
+    """Give an episode without a verdict the reward NaN, for a trainer that filters prompts by score."""
 
     _renderer: Renderer | None = None
 
@@ -109,10 +109,10 @@ class GemExecutor(AgentExecutorBase):
         llm_engine: Any,
         images: Any = None,
     ) -> dict[str, Any]:
-        """Play the episode whose task is `label`, and return its tokens.
+        """Play the episode of the task `label`, and return its tokens.
 
         Raises:
-            BadArgument: for a label that `write_dataset` did not write. NoVerdict: for an episode without
+            BadArgument: for a label that `write_dataset` did not write. NoVerdict: for an episode without a
                 verdict, unless `filtered`.
         """
         task = read_task(label)
@@ -132,8 +132,8 @@ class GemExecutor(AgentExecutorBase):
                 return _told(prompt, label, episode, chance.choice(made), agent.logprobs)
         if not self.filtered:
             raise NoVerdict(
-                f"nothing is learned from {task.spec}, seed {task.seed}: {why_unscored(episode)}; OpenRLHF "
-                "can leave out its prompt: filtered = True with --algo.dynamic_filtering_enable."
+                f"cannot train on {task.spec}, seed {task.seed}: {why_unscored(episode)}; to drop such "
+                "prompts, set filtered = True and --algo.dynamic_filtering_enable."
             )
         end = min(self._renderer.stop_ids)
         row = Row([end, end], [0, 0], [0.0, 0.0], [-1, -1])
@@ -141,7 +141,7 @@ class GemExecutor(AgentExecutorBase):
 
 
 def _told(prompt: str, label: str, episode: Episode, row: Row, logprobs: bool) -> dict[str, Any]:
-    """Return a row as OpenRLHF takes it; rewards are NaN without verdict."""
+    """Return a row in OpenRLHF's form; rewards are NaN without a verdict."""
     learned = any(row.mask)
     reward = episode.reward() if learned else math.nan
     success = math.nan if episode.success is None else float(episode.success)
@@ -183,7 +183,7 @@ class _Engine(EngineAgent):
         params = deepcopy(self._params)  # the samples of a prompt share them
         limits = [limit for limit in (params.max_tokens, max_tokens) if limit is not None]
         params.max_tokens = min(limits, default=None)
-        # The engine itself stops at the model's own end alone, which need not be where a turn ends.
+        # By itself the engine stops only at the model's end token, which may not be the end of a turn.
         params.stop_token_ids = sorted(self.renderer.stop_ids)
         answer = await self._engine.generate(list(prompt_ids), params, multi_modal_data=None)
         said = answer.outputs[0]

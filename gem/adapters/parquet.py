@@ -1,4 +1,4 @@
-"""Parquet files of episodes: a row per episode, which are read back, or a row per turn, for reading alone."""
+"""Parquet files of episodes: with one row per episode, which can be read back, or one row per turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ except ImportError as error:
     raise missing_extra("a Parquet file", "pyarrow", "data") from error
 
 AT_ONCE = 256
-"""Rows that are held at once, written and read."""
+"""The number of rows held in memory, when writing and reading."""
 
 _TEXT, _LONG, _FLOAT = pa.string(), pa.int64(), pa.float64()
 EPISODES = pa.schema(
@@ -85,11 +85,11 @@ def write_parquet(
     Args:
         episodes: any number; a few hundred rows are held at once.
         path: the file.
-        per: a row per ``episode``, or per ``turn``.
+        per: one row per ``episode``, or per ``turn``.
         tokens: False leaves out token ids, log probabilities and masks.
 
     Raises:
-        BadArgument: when the file is there already. StoreError: when it cannot be written.
+        BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
     schema = EPISODES
     if per == "turn":
@@ -109,19 +109,19 @@ def write_parquet(
 
 
 def read_parquet(path: str | Path) -> Iterator[Callable[[], Episode]]:
-    """Yield, for each row of an episode that `write_parquet` wrote, what reads it.
+    """Yield a function for each episode row that `write_parquet` wrote, which reads it when called.
 
-    One damaged row so spoils no other: its call raises BadArgument.
+    A damaged row does not affect the others: only its call raises BadArgument.
 
     Raises:
-        BadArgument: for a file that is no Parquet, or has other columns. MissingData: for no file.
+        BadArgument: for a file that is not Parquet, or has other columns. MissingData: when there is no file.
     """
     try:
         file = parquet.ParquetFile(path)
     except FileNotFoundError as error:
         raise MissingData(f"{path}: no such file.") from error
     except (pa.ArrowInvalid, OSError) as error:
-        raise BadArgument(f"{path} is no Parquet file: {error}") from error
+        raise BadArgument(f"{path} is not a Parquet file: {error}") from error
     number = 0
     with file:
         if not {"episode", "settings"} <= set(file.schema_arrow.names):
@@ -135,4 +135,4 @@ def read_parquet(path: str | Path) -> Iterator[Callable[[], Episode]]:
                     number += 1
                     yield partial(episode_in_row, row, f"{path}, row {number}")
         except (pa.ArrowInvalid, OSError) as error:
-            raise BadArgument(f"{path} is damaged behind row {number}: {error}") from error
+            raise BadArgument(f"{path} is damaged after row {number}: {error}") from error

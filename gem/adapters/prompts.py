@@ -1,4 +1,4 @@
-"""Tasks as text: what stands for an episode in the data sets of frameworks, which know prompts alone."""
+"""Write tasks as text into the data sets of frameworks, which can hold only prompts, and read them back."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gem.specs import TaskRef
 
 
 def seeded_tasks(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int]) -> list[TaskRef]:
-    """Return each environment with each seed, as tasks that can be made again elsewhere.
+    """Return each environment with each seed, as tasks from which other processes can make the environment.
 
     Args:
-        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
-        seeds: of the episodes.
+        envs: an id, or several; a TaskRef to give keywords or wrappers.
+        seeds: the seeds of the episodes.
 
     Raises:
-        UnknownEnv: for an id that nobody registered. BadArgument: for no environment, no seed, an
+        UnknownEnv: for an id that is not registered. BadArgument: for no environment, no seed, an
             environment of several seats, or one that cannot be made again from its task.
     """
     given = [envs] if isinstance(envs, str | TaskRef) else list(envs)
@@ -41,16 +41,16 @@ def task_text(task: TaskRef) -> str:
     """Return a task as text, which `read_task` reads.
 
     Raises:
-        BadArgument: for arguments that are no JSON values.
+        BadArgument: for arguments that are not JSON values.
     """
     return codec.pack(task).decode()
 
 
 def read_task(text: object) -> TaskRef:
-    """Return the task of a data set's row; read only data sets whose source you trust.
+    """Return the task of a data set's row; read only data sets from a source that you trust.
 
     Raises:
-        BadArgument: for what `task_text` did not make of a task with a seed.
+        BadArgument: for a text that `task_text` did not make from a task with a seed.
     """
     try:
         if not isinstance(text, str):
@@ -60,7 +60,7 @@ def read_task(text: object) -> TaskRef:
             raise ValueError("it has no seed")
     except ValueError as error:
         raise BadArgument(
-            f"{text!r:.80} is no task of an episode: {error}; accepted: the text of "
+            f"{text!r:.80} is not a task of an episode: {error}; accepted: the text of "
             "gem.adapters.prompts.task_text()."
         ) from error
     return task

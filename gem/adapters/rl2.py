@@ -1,14 +1,14 @@
-"""gem's environments in RL2: the `generate` of its ``rollout.env_path``, over gem's runner and record.
+"""Train with RL2 on gem's environments: the `generate` function for its ``rollout.env_path``.
 
 ::
 
     from gem.adapters.rl2 import generate, write_tasks
 
-RL2's data set is a file of tasks (`write_tasks`), each with an environment's id and a seed; the samples of a
-group are fresh environments of it. What is sampled goes to and from RL2's SGLang router as token ids. Each
-turn's reward stands on the last token of its answer, and a conversation that is not append-only is several
-sequences. RL2 has no place for an episode without verdict, and would count an empty one as 0: it is played
-again, `RETRIES` times, and then NoVerdict ends the run. Pictures appear as their `alt`.
+RL2's data set is a file of tasks (`write_tasks`), each with an environment's id and a seed; each sample of a
+group has a fresh environment. Prompts and answers go to and from RL2's SGLang router as token ids. Each
+turn's reward is on the last token of its answer; a conversation that is not append-only is several sequences.
+RL2 cannot represent an episode without a verdict, and would count an empty one as 0. Such an episode is
+played again, `RETRIES` times; then NoVerdict ends the run. Pictures appear as their `alt`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RETRIES = 3
 """How often an episode that infrastructure broke is played again."""
 
 _samples = count()
-"""Numbers the episodes of this process: the samples of a task differ by it alone."""
+"""The numbers of this process's episodes; the samples of a task differ only in this number."""
 
 
 def write_tasks(
@@ -47,13 +47,13 @@ def write_tasks(
     """Write RL2's data set as JSON lines: each environment with each seed.
 
     Args:
-        path: where to; ``rollout.train.path`` names it.
-        envs: ids of environments; tasks where keywords or wrappers are wanted.
-        seeds: of the episodes.
-        turns: cut an episode off after so many turns.
+        path: the file; ``rollout.train.path`` names it.
+        envs: ids of environments; tasks to give keywords or wrappers.
+        seeds: the seeds of the episodes.
+        turns: truncate each episode after this many turns.
 
     Raises:
-        BadArgument: when the file is there already; see `gem.adapters.prompts.seeded_tasks`.
+        BadArgument: when the file already exists; see `gem.adapters.prompts.seeded_tasks`.
     """
     made = [{"task": task_text(task), "turns": turns} for task in seeded_tasks(envs, seeds)]
     with whole_file(Path(path)) as part:
@@ -61,17 +61,17 @@ def write_tasks(
 
 
 async def generate(config: Any, tokenizer: Any, router_url: str, sample: Any) -> None:
-    """Play the episode of one sample and fill it in, as RL2 calls it.
+    """Play the episode of one sample and write it into the sample; RL2 calls this.
 
     Args:
-        config: ``rollout.train`` or ``rollout.test``; of its sampling parameters `temperature` and
-            `max_new_tokens` are taken.
-        tokenizer: the model's.
-        router_url: RL2's SGLang router.
+        config: ``rollout.train`` or ``rollout.test``; its sampling parameters may be `temperature` and
+            `max_new_tokens`.
+        tokenizer: the model's tokenizer.
+        router_url: the address of RL2's SGLang router.
         sample: RL2's Sample of a task.
 
     Raises:
-        BadArgument: for a setting that is not accepted, or a row that is no task. NoVerdict: when the
+        BadArgument: for a setting that is not accepted, or a row that is not a task. NoVerdict: when the
             episode broke every time, or has no turn to learn from.
     """
     agent = _agent(router_url, tokenizer, *_settings(config))
@@ -122,7 +122,7 @@ def _job(row: Mapping[str, Any]) -> Job:
 
 def _settings(config: Any) -> tuple[float, int]:
     if config.get("partial_rollout"):
-        raise BadArgument("partial_rollout is true; accepted: false, for an episode is played to its end.")
+        raise BadArgument("partial_rollout is true; accepted: false, because episodes are played to the end.")
     given = {key: value for key, value in dict(config["sampling_params"]).items() if value is not None}
     temperature, longest = given.pop("temperature", 1.0), given.pop("max_new_tokens", 1024)
     if given:
@@ -132,6 +132,6 @@ def _settings(config: Any) -> tuple[float, int]:
 
 @lru_cache(maxsize=4)
 def _agent(url: str, tokenizer: Any, temperature: float, max_tokens: int) -> TokenServerAgent:
-    """Return the agent of a router; RL2 trains and tests with different settings."""
+    """Return the agent of a router with these settings; RL2 trains and tests with different ones."""
     renderer = ChatTemplateRenderer(tokenizer)
     return TokenServerAgent(url, renderer, "sglang", temperature=temperature, max_tokens=max_tokens)

@@ -1,7 +1,7 @@
-"""gem's environments in ROLL: an environment manager over gem's own loop and record.
+"""Train with ROLL on gem's environments: an environment manager that uses gem's own loop and record.
 
-gem has the names that ROLL imports (`make`, `register`, `Env`), so that ROLL's TrajEnvManager plays gem's
-environments as they are. This manager takes its place where more is wanted::
+gem has the names that ROLL imports (`make`, `register`, `Env`), so ROLL's TrajEnvManager can play gem's
+environments unchanged. Use this manager instead to get the features below::
 
     custom_envs:
       Guess:
@@ -16,10 +16,10 @@ environments as they are. This manager takes its place where more is wanted::
     train_env_manager:                  # and val_env_manager
       group_filter_cls: gem.adapters.roll.GroupFilter
 
-A truncated episode ends. Each turn's reward stands on the last token of its answer, and ROLL adds up those of
-a row; `step_scores` has them by turn. A conversation that is not append-only is several rows, each of which
-carries the whole return. An episode without verdict is played once more; then its group is dropped, and
-another takes its place. It is never a score of 0. Pictures appear as their `alt`.
+A truncated episode ends. Each turn's reward is on the last token of its answer, and ROLL sums those of a row;
+`step_scores` has them by turn. A conversation that is not append-only is several rows, and each has the whole
+return. An episode without a verdict is played once more; then its group is dropped and replaced by another.
+It is never a score of 0. Pictures appear as their `alt`.
 """
 
 from __future__ import annotations
@@ -58,25 +58,25 @@ RETRIES = 1
 """How often an episode that infrastructure broke is played again."""
 
 PATIENCE = 10
-"""After so many episodes without verdict, one after the other, the rollout gives up."""
+"""The number of consecutive episodes without a verdict after which the rollout stops."""
 
 NO_VERDICT = "drop_flag"
-"""What marks a rollout whose group is to be dropped; ROLL's own managers set it too."""
+"""The mark of a rollout whose group is to be dropped; ROLL's own managers set it too."""
 
 
 class GroupFilter:
-    """Drops every group in which an episode has no verdict; ROLL then begins another one."""
+    """A filter that drops every group with an episode without a verdict; ROLL then starts another group."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        """Take what ROLL gives every filter; nothing of it is needed."""
+        """Accept the arguments that ROLL gives every filter; they are not used."""
 
     def filter(self, group_id: int, episode_id: int, group: list[DataProto | None]) -> bool:
-        """Tell whether to drop a group."""
+        """Return whether to drop a group."""
         return any(rollout is not None and rollout.meta_info.get(NO_VERDICT, False) for rollout in group)
 
 
 class GemEnvManager(TrajEnvManager):
-    """Plays one environment, episode after episode, for as long as ROLL wants."""
+    """A manager that plays one environment, episode after episode, until ROLL stops it."""
 
     env: Env
 
@@ -89,12 +89,12 @@ class GemEnvManager(TrajEnvManager):
         super().__init__(worker_config, *given, **named)
         if self.agent_template is not None:
             raise BadArgument(
-                "agent_template is not used; set it to null, for gem's environments say it all."
+                "agent_template is not used; set it to null, because gem's environments write the prompt."
             )
         if not str(worker_config.group_filter_cls).startswith(__name__):
             raise BadArgument(
                 f"group_filter_cls is {worker_config.group_filter_cls}; accepted: {__name__}.GroupFilter, "
-                "without which an episode that has no verdict would count as 0."
+                "because without it an episode without a verdict would count as 0."
             )
         longest = min(self.env_config["max_tokens_per_step"], worker_config.generating_args.max_new_tokens)
         for wrap in get_wrapper_fns(self.cfg_template.get("wrappers") or "", self.tokenizer):
@@ -109,10 +109,10 @@ class GemEnvManager(TrajEnvManager):
         self.info = RunInfo(agent="ROLL", limits=self.limits, history=self.history, versions=versions())
 
     def run_rollout_loop(self, data: DataProto) -> None:
-        """Play episodes and hand them to ROLL's queue, until it says that there are enough.
+        """Play episodes and put them into ROLL's queue, until it has enough.
 
         Raises:
-            NoVerdict: when the environment broke too often, one time after the other.
+            NoVerdict: when too many consecutive episodes had no verdict.
         """
         self.running = True
         base, group, sample = (self.env_config[key] for key in ("group_seed", "group_id", "env_id"))
@@ -136,12 +136,12 @@ class GemEnvManager(TrajEnvManager):
         self.put(self.current_step, None)
 
     def put(self, began: int, rollout: DataProto | None) -> None:
-        """Hand a rollout to ROLL's queue; None: there are no more."""
+        """Put a rollout into ROLL's queue; None means that there are no more."""
         group, sample = self.env_config["group_id"], self.env_config["env_id"]
         ray.get(self.output_queue.put.remote(group, self.episode_id, began, rollout, sample))
 
     def play(self, job: str, seed: int) -> Episode | None:
-        """Return one episode; None where ROLL stops before its end."""
+        """Play one episode; return None if ROLL stops before its end."""
         known: Any = {"run": self.info, "history": self.history, "job": job, "group": job, "call": self._call}
         for attempt in range(1 + RETRIES):
             talk = Conversation(self.env, seed, self.limits, sample=self.env_config["env_id"], **known)
@@ -163,7 +163,7 @@ class GemEnvManager(TrajEnvManager):
         return talk.episode
 
     def answer(self, ask: Ask) -> Reply | None:
-        """Return what the policy samples; None where ROLL aborts the request."""
+        """Return the policy's sample; None if ROLL aborts the request."""
         prompt = render(self.renderer, ask)
         room = self.pipeline_config.sequence_length - len(prompt)
         if room < 1:
@@ -188,7 +188,7 @@ class GemEnvManager(TrajEnvManager):
         return Reply(text, prompt, ids, logprobs, finish, tool_calls=calls)
 
     def _asked(self, prompt: tuple[int, ...]) -> DataProto:
-        """Return a prompt as ROLL's engines take it."""
+        """Return a prompt in the form of ROLL's engines."""
         columns = {
             "input_ids": torch.tensor([prompt]),
             "attention_mask": torch.ones(1, len(prompt), dtype=torch.long),
@@ -203,7 +203,7 @@ class GemEnvManager(TrajEnvManager):
             return carry_out(call)
 
     def formulated(self, episode: Episode) -> DataProto:
-        """Return the rows of an episode as ROLL trains on them."""
+        """Return the rows of an episode in ROLL's form for training."""
         found = rows(episode)
         made = [self.row(episode, row, alone=len(found) == 1) for row in found]
         rollout = DataProto.concat(made)
@@ -219,7 +219,7 @@ class GemEnvManager(TrajEnvManager):
         return rollout
 
     def row(self, episode: Episode, row: Row, *, alone: bool = True) -> DataProto:
-        """Return one row, padded to ROLL's sequence length; `alone`: it is the episode's only one."""
+        """Return one row, padded to ROLL's sequence length; `alone`: whether it is the episode's only one."""
         count, turns = len(row.ids), episode.turns_of()
         ids, mask = torch.tensor(list(row.ids)), torch.tensor(list(row.mask), dtype=torch.bool)
         steps = [turns[number].reward or 0.0 for number in sorted({turn for turn in row.turn if turn >= 0})]
@@ -247,12 +247,12 @@ class GemEnvManager(TrajEnvManager):
         return DataProto(batch=TensorDict(batch, batch_size=1), non_tensor_batch=self._about(**about))
 
     def dropped(self) -> DataProto:
-        """Return what stands for an episode without verdict until its group is dropped."""
+        """Return the placeholder of an episode without a verdict, until its group is dropped."""
         nothing = {"input_ids": torch.full((1, 1), self.tokenizer.pad_token_id)}
         return DataProto(batch=TensorDict(nothing, batch_size=1), meta_info={NO_VERDICT: True, "metrics": {}})
 
     def _about(self, **more: Any) -> dict[str, Any]:
-        """Return what ROLL keeps beside the tensors: an array of one object each."""
+        """Return ROLL's non-tensor data: arrays with one object each."""
         tag, group = self.env_config["tag"], self.env_config["group_id"]
         values = {
             "env_ids": self.env_config["env_id"],

@@ -1,7 +1,7 @@
-"""Episodes and turns as flat rows, and JSON lines of them.
+"""Convert episodes and turns to flat rows, and write and read them as JSON lines.
 
-A row of an episode holds what tables are made of, and beside it the episode's own record (`episode`,
-`settings`), from which it is read back. A row of a turn is for reading alone.
+A row of an episode holds columns for tables, and the episode's own record (`episode`, `settings`), from which
+it can be read back. A row of a turn cannot be read back.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ PER: tuple[Per, ...] = ("episode", "turn")
 def episode_row(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
     """Return an episode as a row.
 
-    `reward` and `success` are None without verdict. `messages` is the conversation of an episode with one
-    seat, as roles and text; None where there are several.
+    `reward` and `success` are None without a verdict. `messages` is the conversation of an episode with one
+    seat, as roles and text; None if there are several seats.
 
     Args:
-        episode: any.
+        episode: any episode.
         tokens: False leaves token ids and log probabilities out of its record.
 
     Raises:
-        BadArgument: for what an episode store would not take either.
+        BadArgument: for an episode that an episode store would not accept either.
     """
     run, error = episode.run, episode.error
     return {
@@ -110,7 +110,7 @@ def rows(
         BadArgument: for another `per`.
     """
     if per not in PER:
-        raise BadArgument(f"a row per {per!r}; accepted: {', '.join(PER)}.")
+        raise BadArgument(f"per is {per!r}; accepted: {', '.join(PER)}.")
     for episode in episodes:
         if per == "turn":
             yield from turn_rows(episode, tokens=tokens)
@@ -121,12 +121,12 @@ def rows(
 def write_jsonl(
     episodes: Iterable[Episode], path: str | Path, per: Per = "episode", *, tokens: bool = True
 ) -> int:
-    """Write episodes as one JSON object a line, and return how many lines there are.
+    """Write episodes as one JSON object per line, and return how many lines there are.
 
-    Numbers that JSON lacks (NaN, infinities) are null in the columns; the record has them.
+    Numbers that JSON cannot hold (NaN, infinities) are null in the columns; the record keeps them.
 
     Raises:
-        BadArgument: when the file is there already. StoreError: when it cannot be written.
+        BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
     count = 0
     with whole_file(Path(path)) as part, part.open("wb") as file:
@@ -137,15 +137,15 @@ def write_jsonl(
 
 
 def read_jsonl(path: str | Path) -> Iterator[Callable[[], Episode]]:
-    """Yield, for each row of an episode that `write_jsonl` wrote, what reads it.
+    """Yield a function for each episode row that `write_jsonl` wrote, which reads it when called.
 
-    One damaged row so spoils no other: its call raises BadArgument.
+    A damaged row does not affect the others: only its call raises BadArgument.
     """
     return each_line(path, episode_in_row)
 
 
 def episode_in_row(row: object, where: str) -> Episode:
-    """Return the episode of its row.
+    """Return the episode of a row.
 
     Raises:
         BadArgument: for a row that is not one of `episode_row`. SchemaMismatch: for another schema.
@@ -154,14 +154,14 @@ def episode_in_row(row: object, where: str) -> Episode:
     texts = [line.encode(errors="surrogatepass") for line in lines if isinstance(line, str)]
     if len(texts) != 2:
         raise BadArgument(
-            f"{where} holds no record of an episode; accepted: rows per episode that gem wrote, with the "
-            "columns episode and settings."
+            f"{where} holds no record of an episode; accepted: a file that gem wrote, one row per episode, "
+            "with the columns episode and settings."
         )
     return episode_of(*texts)
 
 
 def _conversation(episode: Episode) -> list[dict[str, str]]:
-    """Return what was said, as roles and text."""
+    """Return the conversation as roles and text."""
     said: list[Message] = []
     for seat in episode.seats[:1]:
         turns = episode.exchanges(seat)

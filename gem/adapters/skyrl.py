@@ -1,4 +1,4 @@
-"""gem's environments in SkyRL's trainer, as a generator.
+"""Train with SkyRL on gem's environments: a generator for its trainer.
 
 ::
 
@@ -7,17 +7,17 @@
             return GemGenerator(cfg.generator, inference_engine_client, tokenizer)
 
 and a data set, ``write_dataset("train.jsonl", "game:GuessTheNumber-v0-easy", range(1000))``. The samples of a
-prompt begin from the same seed, in environments of their own; ``generator.max_turns``,
+prompt start from the same seed, each in its own environment; ``generator.max_turns``,
 ``generator.max_input_length`` and ``generator.sampling_params`` limit an episode.
 
-Tokens are rendered and kept by gem. What a turn earned stands on its last token. SkyRL takes one row of
-tokens per sample: where an episode has several, because its past was rewritten, one of them is drawn, each
-with the same chance, and carries the whole return. With ``generator.step_wise_trajectories`` it takes them
-all, and reads the return from the last.
+Tokens are rendered and kept by gem. A turn's reward is on its last token. SkyRL takes one row of tokens per
+sample: if an episode has several, because its past was rewritten, one of them is drawn uniformly at random,
+and has the whole return. With ``generator.step_wise_trajectories`` SkyRL takes all rows, and reads the return
+from the last.
 
-An episode without verdict is masked, and stands in its group with the mean of the others' returns, which
-leaves that mean as it is; a deviation is taken over one episode more. With step_wise_trajectories it is left
-out altogether, as long as another one of its group has a verdict.
+An episode without a verdict is masked, and its return is set to the mean of the others in its group. This
+does not change that mean, but a deviation is computed over one episode more. With step_wise_trajectories it
+is left out completely, as long as another one of its group has a verdict.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ NAME = "gem"
 def write_dataset(
     path: str | Path, envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int]
 ) -> int:
-    """Write SkyRL's JSON lines of episodes, one each, and return how many there are.
+    """Write SkyRL's data set as JSON lines, one episode per line, and return how many there are.
 
     Args:
-        path: the file, whose name ends with ``.jsonl``.
-        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
-        seeds: each environment is played from each.
+        path: the file; its name ends with ``.jsonl``.
+        envs: an id, or several; a TaskRef to give keywords or wrappers.
+        seeds: each environment is played with each seed.
 
     Raises:
-        BadArgument: when the file is there already; see `gem.adapters.prompts.seeded_tasks`.
+        BadArgument: when the file already exists; see `gem.adapters.prompts.seeded_tasks`.
     """
     tasks = seeded_tasks(envs, seeds)
     with whole_file(Path(path)) as part, part.open("wb") as file:
         for task in tasks:
             row = {
-                # SkyRL wants a prompt; the model is shown what the environment says instead.
+                # SkyRL requires a prompt; the model is shown the environment's observation instead.
                 "prompt": [{"role": "user", "content": f"{task.spec}, seed {task.seed}"}],
                 "env_class": NAME,
                 "data_source": task.spec,
@@ -84,7 +84,7 @@ def write_dataset(
 
 @dataclass(slots=True)
 class _Made:
-    """A row for SkyRL, and the place of its episode in the batch."""
+    """A row for SkyRL, and the index of its episode in the batch."""
 
     place: int
     row: Row
@@ -94,7 +94,7 @@ class _Made:
 
 
 class GemGenerator(GeneratorInterface):
-    """Plays the episodes of a batch, with SkyRL's inference engine."""
+    """A generator that plays the episodes of a batch with SkyRL's inference engine."""
 
     def __init__(
         self,
@@ -113,15 +113,15 @@ class GemGenerator(GeneratorInterface):
         Args:
             generator_cfg: SkyRL's ``generator``.
             inference_engine_client: SkyRL's client.
-            tokenizer: the model's.
+            tokenizer: the model's tokenizer.
             policy_model_name: the model's name for the client.
             history: which past turns the model is shown.
-            host: where environments live, by name; see gem.rollout.Runner.
+            host: where environments run, by name; see gem.rollout.Runner.
             retries: how often an episode that infrastructure broke is played again.
-            store: every episode is written there as it ends.
+            store: every episode is written there when it ends.
 
         Raises:
-            BadArgument: for settings of the generator that gem does not know.
+            BadArgument: for settings of the generator that gem does not support.
         """
         unknown = {
             "batched": generator_cfg.batched,
@@ -131,7 +131,7 @@ class GemGenerator(GeneratorInterface):
             ),
         }
         if wanted := [name for name, value in unknown.items() if value]:
-            raise BadArgument(f"generator.{', generator.'.join(wanted)}: GemGenerator takes false alone.")
+            raise BadArgument(f"generator.{', generator.'.join(wanted)}: GemGenerator accepts only false.")
         self.generator_cfg = generator_cfg
         self._client, self._model = inference_engine_client, policy_model_name
         self._renderer = ChatTemplateRenderer(tokenizer, **generator_cfg.chat_template_kwargs)
@@ -143,10 +143,10 @@ class GemGenerator(GeneratorInterface):
         }
 
     async def generate(self, input_batch: Mapping[str, Any], disable_tqdm: bool = False) -> dict[str, Any]:
-        """Play an episode for each prompt of a batch and return their tokens, as SkyRL takes them.
+        """Play an episode for each prompt of a batch and return their tokens in SkyRL's form.
 
         Raises:
-            BadArgument: for a row that `write_dataset` did not write. NoVerdict: where no episode of the
+            BadArgument: for a row that `write_dataset` did not write. NoVerdict: when no episode of the
                 batch has a verdict.
         """
         cfg = self.generator_cfg
@@ -221,7 +221,7 @@ def _rows(episodes: Sequence[Episode], stepwise: bool, blank: int) -> list[_Made
             scores.setdefault(episode.group, []).append(episode.reward())
     if not scores:
         raise NoVerdict(
-            f"nothing is learned from any of {len(episodes)} episodes: {why_unscored(episodes[0])}"
+            f"cannot train on any of {len(episodes)} episodes; the first: {why_unscored(episodes[0])}"
         )
     every = [score for group in scores.values() for score in group]
     made: list[_Made] = []
@@ -249,7 +249,7 @@ def _rows(episodes: Sequence[Episode], stepwise: bool, blank: int) -> list[_Made
 
 
 def _about(episode: Episode) -> dict[str, Any]:
-    """Return what SkyRL writes beside a row."""
+    """Return the extra data that SkyRL logs with a row."""
     return {
         "episode": episode.id,
         "stop": str(episode.stop),
@@ -260,7 +260,7 @@ def _about(episode: Episode) -> dict[str, Any]:
 
 
 def _metrics(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Return figures of a batch for SkyRL's logger."""
+    """Return the metrics of a batch for SkyRL's logger."""
     told = [episode.success for episode in episodes if episode.success is not None]
     made = {"environment/gem/no_verdict": sum(not episode.scored for episode in episodes) / len(episodes)}
     if told:
@@ -279,7 +279,7 @@ class _Engine(EngineAgent):
         self._client, self._name = client, model
         self._params = {**params, "stop_token_ids": sorted(renderer.stop_ids)}
         version = getattr(client, "weight_version", None)
-        # As SkyRL's own generator: what other weights cached is not read.
+        # Like SkyRL's own generator, do not read prefixes that other weights cached.
         self._salt = f"{model or ''}@{version}" if salted and version is not None else None
         self.sessions: dict[str, None] = {}
 

@@ -1,4 +1,4 @@
-"""gem's environments in the training loops of Tinker's cookbook.
+"""Train with Tinker's cookbook on gem's environments.
 
 ::
 
@@ -8,11 +8,11 @@
     config = train.Config(dataset_builder=data, model_name="Qwen/Qwen3-8B", rollout_error_tolerance=True)
     asyncio.run(train.main(config))
 
-A group is `group_size` fresh environments of one task and seed. Each prompt is the one before, the answer as
-it was sampled, and what is new; nothing is tokenised again, so that an append-only episode is one Datum.
-Rewards are dense: each step has its own, and the cookbook adds them up. An episode without verdict raises
-NoVerdict, which the cookbook's strategies (``rollout_error_tolerance``) note as a RolloutError: the episode
-is tried again or left out, and never counts as 0. Pictures appear as their `alt`.
+A group is `group_size` fresh environments of one task and seed. Each prompt is the previous one, the sampled
+answer, and the new observation; nothing is tokenised again, so an append-only episode is one Datum. Rewards
+are dense: each step has its own, and the cookbook sums them. An episode without a verdict raises NoVerdict,
+which the cookbook's strategies (``rollout_error_tolerance``) treat as a RolloutError: the episode is retried
+or left out, and never counts as 0. Pictures appear as their `alt`.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ STOPS = {
     StopReason.CONTEXT_LIMIT: types.StopReason.CONTEXT_OVERFLOW,
     StopReason.TIME_LIMIT: types.StopReason.ROLLOUT_TIMEOUT,
 }
-"""What the cookbook calls an end; any other is ``completed``."""
+"""The cookbook's names of how an episode ends; any other end is ``completed``."""
 
 
 ONE_SEAT = "it has several seats; accepted: environments of one, such as gem.seats.SeatEnv makes of it."
 
 
 class GemEnv(types.Env):
-    """One episode, at the level of tokens."""
+    """One episode as an environment over tokens."""
 
     def __init__(self, begin: Callable[[], Conversation], renderer: Renderer, waits: bool) -> None:
-        """Play the episode that `begin` begins; `waits`: its calls wait, and are carried out in threads."""
+        """Play the episode that `begin` starts; `waits`: its calls block, and are made in threads."""
         self._begin, self._renderer, self._waits = begin, renderer, waits
         self._talk: Conversation | None = None
         self._prompt: tuple[int, ...] = ()
@@ -73,13 +73,13 @@ class GemEnv(types.Env):
 
     @property
     def episode(self) -> Episode | None:
-        """The record; None before it began."""
+        """The episode's record; None before it started."""
         return None if self._talk is None else self._talk.episode
 
     async def initial_observation(
         self,
     ) -> tuple[tinker.ModelInput, list[int]] | types.InitialObservationOverflow:
-        """Begin the episode and return its first prompt.
+        """Start the episode and return its first prompt.
 
         Raises:
             NoVerdict: when the environment broke. GemError: when it cannot be made.
@@ -90,14 +90,16 @@ class GemEnv(types.Env):
         return tinker.ModelInput.from_ints(list(self._prompt)), self._stop
 
     async def step(self, action: list[int], *, extra: types.ActionExtra | None = None) -> types.StepResult:
-        """Give the sampled tokens to the environment.
+        """Step the environment with the sampled tokens.
 
         Raises:
             NoVerdict: when the environment broke, or no token was sampled.
         """
         talk = self._talk
         if talk is None or talk.done:
-            raise BadArgument("step() before initial_observation() or after the end; an Env is used once.")
+            raise BadArgument(
+                "step() was called before initial_observation() or after the end; an Env is used only once."
+            )
         turn = talk.episode.turns[-1]
         cut = extra is not None and extra.get("stop_reason") == "length"
         await self._run(lambda: self._answer(talk, tuple(action), "length" if cut else "stop"))
@@ -112,7 +114,7 @@ class GemEnv(types.Env):
         )
 
     async def close(self) -> None:
-        """End the episode and close its environment. Twice is harmless."""
+        """End the episode and close its environment; calling it twice is harmless."""
         await self._run(self._close)
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -128,7 +130,9 @@ class GemEnv(types.Env):
 
     def _start(self) -> Conversation:
         if self._closed or self._talk is not None:
-            raise BadArgument("initial_observation() again or after close(); an Env is used once.")
+            raise BadArgument(
+                "initial_observation() was called again, or after close(); an Env is used only once."
+            )
         self._talk = talk = self._begin()
         if talk.episode.several:
             raise BadArgument(f"{talk.episode.spec}: {ONE_SEAT}")
@@ -184,7 +188,7 @@ def _ending(episode: Episode) -> dict[str, float]:
 
 
 class GemGroupBuilder(types.EnvGroupBuilder):
-    """Fresh environments of one task and seed; picklable where task and renderer are."""
+    """A builder of fresh environments of one task and seed; picklable if task and renderer are."""
 
     def __init__(
         self,
@@ -202,23 +206,23 @@ class GemGroupBuilder(types.EnvGroupBuilder):
         """Build groups of `size`.
 
         Args:
-            env: an id, or a task, which has its keywords and wrappers.
+            env: an id, or a task with its keywords and wrappers.
             seed: the episodes' seed.
             size: how many environments.
-            renderer: turns messages to ids; or the name of a model, whose chat template does.
+            renderer: renders messages as ids; or the name of a model, to use its chat template.
             limits: `turns` and `tokens` end an episode. With `context` it ends when another answer of
-                `turn_tokens` would not fit: set that to the trainer's ``max_tokens``.
+                `turn_tokens` would not fit: set `turn_tokens` to the trainer's ``max_tokens``.
             history: which past turns the model sees.
             run: how the episodes are played, for the record; the groups of one training share it.
-            job: names the group in its episodes' ids.
-            on_episode: called with each episode that began when the group is cleaned up, those without
-                verdict too; `EpisodeStore.append` is one. Picklable, where the builder is pickled.
+            job: the group's name in its episodes' ids.
+            on_episode: called with each started episode when the group is cleaned up, also without a
+                verdict; for example `EpisodeStore.append`. Must be picklable if the builder is pickled.
 
         Raises:
-            UnknownEnv: for an id that nobody registered. BadArgument: for a group of none.
+            UnknownEnv: for an id that is not registered. BadArgument: for an empty group.
         """
         if size < 1:
-            raise BadArgument(f"a group of {size}; accepted: 1 environment or more.")
+            raise BadArgument(f"size is {size}; accepted: 1 environment or more.")
         self.spec = registry.Maker(env).spec
         self.env, self.seed, self.size, self.renderer = env, seeding.check(seed), size, renderer
         self.limits, self.history, self.job, self.on_episode = limits, history, job, on_episode
@@ -246,7 +250,7 @@ class GemGroupBuilder(types.EnvGroupBuilder):
     async def compute_group_rewards(
         self, trajectory_group: list[types.Trajectory], env_group: Sequence[GemEnv]
     ) -> list[tuple[float, types.Metrics]]:
-        """Note the log probabilities, which only the trajectories have, in the records; add no reward."""
+        """Copy the log probabilities from the trajectories to the records; add no reward."""
         for trajectory, env in zip(trajectory_group, env_group, strict=True):
             episode = env.episode
             for turn, transition in zip(
@@ -258,7 +262,7 @@ class GemGroupBuilder(types.EnvGroupBuilder):
         return [(0.0, {}) for _ in trajectory_group]
 
     async def cleanup(self) -> None:
-        """Close the environments, and hand on the episodes that began."""
+        """Close the environments, and pass the started episodes to `on_episode`."""
         made, self._made = self._made, []
         for env in made:
             await env.close()
@@ -266,13 +270,13 @@ class GemGroupBuilder(types.EnvGroupBuilder):
                 self.on_episode(env.episode)
 
     def logging_tags(self) -> list[str]:
-        """Return the environment's id: metrics are told apart by it."""
+        """Return the environment's id, by which metrics are grouped."""
         return [self.spec.id]
 
 
 @lru_cache(maxsize=4)
 def renderer_of(model_name: str) -> ChatTemplateRenderer:
-    """Return the renderer of a model, by its chat template."""
+    """Return the renderer of a model, based on its chat template."""
     return ChatTemplateRenderer(get_tokenizer(model_name))
 
 
@@ -282,7 +286,7 @@ def _run(renderer: Renderer | str, limits: Limits, history: HistoryPolicy | None
 
 
 def _task(env: str | TaskRef) -> TaskRef:
-    """Return what makes an environment in other processes too; what cannot be played is told now."""
+    """Return a task that other processes can make too; raise now if it cannot be played."""
     with registry.make(env) as made:
         if isinstance(made, SeatedEnv):
             raise BadArgument(f"{env}: {ONE_SEAT}")
@@ -290,7 +294,7 @@ def _task(env: str | TaskRef) -> TaskRef:
 
 
 class GemDataset(types.RLDataset):
-    """Batches of groups over one or several environments, in turn; each group has a seed of its own."""
+    """Batches of groups over one or several environments in turn; each group has its own seed."""
 
     def __init__(
         self,
@@ -305,14 +309,14 @@ class GemDataset(types.RLDataset):
         history: HistoryPolicy | None = None,
         on_episode: Callable[[Episode], None] | None = None,
     ) -> None:
-        """Give `batches` batches of `batch_size` groups of `group_size`; the rest is as in GemGroupBuilder.
+        """Make `batches` batches of `batch_size` groups of `group_size`; other arguments: GemGroupBuilder.
 
         Raises:
             BadArgument: for no environment, one of several seats, or numbers below 1. GemError: when an
                 environment cannot be made.
         """
         if isinstance(envs, str) or not envs:
-            raise BadArgument(f"envs is {envs!r}; accepted: a sequence of ids or tasks, one at least.")
+            raise BadArgument(f"envs is {envs!r}; accepted: a sequence of one or more ids or tasks.")
         if min(batches, batch_size, group_size) < 1:
             raise BadArgument(f"got {batches=}, {batch_size=}, {group_size=}; accepted: 1 or more.")
         self._envs, self._renderer = tuple(map(_task, envs)), renderer
@@ -329,7 +333,7 @@ class GemDataset(types.RLDataset):
         """Return the groups of a batch; the same index gives the same ones.
 
         Raises:
-            IndexError: behind the last batch.
+            IndexError: after the last batch.
         """
         if not 0 <= index < self._batches:
             raise IndexError(f"batch {index} of {self._batches}")
@@ -354,8 +358,8 @@ class GemDataset(types.RLDataset):
 class GemDatasetBuilder(types.RLDatasetBuilder):
     """The settings of a GemDataset, for ``train.Config`` and the command line.
 
-    With `test_groups` there is a second data set, of one episode each, from other seeds. `max_tokens` is that
-    of ``train.Config``, and `context` the model's.
+    With `test_groups` there is a second data set with groups of one episode and other seeds. `max_tokens` is
+    that of ``train.Config``, and `context` the model's.
     """
 
     envs: list[str]

@@ -1,6 +1,6 @@
-"""gem's environments in TRL's GRPOTrainer: as its `rollout_func`, or behind a tool, as `environment_factory`.
+"""Train with TRL's GRPOTrainer on gem's environments: by `rollout_func` or by `environment_factory`.
 
-With `Rollouts` gem plays the episodes, with every history, limit and agent that it has::
+With `Rollouts` gem plays the episodes, with all its histories, limits and agents::
 
     with Rollouts(limits=Limits(turn_tokens=64)) as rollouts:
         GRPOTrainer(
@@ -11,20 +11,19 @@ With `Rollouts` gem plays the episodes, with every history, limit and agent that
             args=GRPOConfig(...),
         ).train()
 
-TRL's rollout functions are given prompts alone, so a prompt of `dataset` is a task: what makes the
-environment, and its seed. The prompts of a group are equal; its episodes begin from the same seed, and differ
-by the noise of sampling. A task names what is imported and called: train on data sets that you made.
+TRL's rollout functions get only prompts, so a prompt of `dataset` is a task: an environment and a seed. The
+prompts of a group are equal; its episodes start from the same seed, and differ by sampling noise. A task
+names code to import and call, so train only on data sets that you made.
 
-What the model saw and sampled reaches TRL as token ids; nothing is tokenised again. TRL takes one row of
-tokens per episode. Where an episode has several (its past was rewritten: a history with a window, text that
-stands around the last observation alone), one of them is drawn, each with the same chance: what it gives is,
-in expectation, the mean over them.
+Prompts and answers reach TRL as token ids; nothing is tokenised again. TRL takes one row of tokens per
+episode. If an episode has several (its past was rewritten, by a history with a window or by text around only
+the last observation), one of them is drawn uniformly at random: its expected gradient is the mean over them.
 
-An episode without verdict has the reward None and a row on which nothing is learned: TRL leaves it out of
+An episode without a verdict has the reward None and a row on which nothing is learned: TRL leaves it out of
 its group's mean and deviation, and its advantage is 0.
 
-With `ToolEnvironment` TRL plays: the model acts by calling the tool ``act``, in its own chat template, and is
-shown pictures where it can see them::
+With `ToolEnvironment` TRL plays: the model acts by calling the tool ``act``, in its own chat template, and
+gets pictures if it supports them::
 
     GRPOTrainer(
         "Qwen/Qwen3-0.6B",
@@ -70,11 +69,11 @@ def dataset(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int])
     """Return a data set whose prompts are tasks: each environment with each seed.
 
     Args:
-        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
-        seeds: of the episodes.
+        envs: an id, or several; a TaskRef to give keywords or wrappers.
+        seeds: the seeds of the episodes.
 
     Raises:
-        UnknownEnv: for an id that nobody registered. BadArgument: for no environment, no seed, an
+        UnknownEnv: for an id that is not registered. BadArgument: for no environment, no seed, an
             environment of several seats, or one that cannot be made again from its task.
     """
     return Dataset.from_dict({"prompt": [task_text(task) for task in seeded_tasks(envs, seeds)]})
@@ -88,11 +87,11 @@ INSTRUCTION = (
 def tool_dataset(
     envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int], instruction: str = INSTRUCTION
 ) -> Dataset:
-    """Return a data set for `ToolEnvironment`: a task in each row, and what the first observation follows.
+    """Return a data set for `ToolEnvironment`: each row has a task, and the start of the first message.
 
     Args:
-        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
-        seeds: of the episodes.
+        envs: an id, or several; a TaskRef to give keywords or wrappers.
+        seeds: the seeds of the episodes.
         instruction: the beginning of the user's message, before the observation.
 
     Raises:
@@ -104,9 +103,9 @@ def tool_dataset(
 
 
 def episode_reward(*, reward: Sequence[float | None], log_metric: Any = None, **columns: Any) -> list[Any]:
-    """Return the undiscounted sum of each episode's rewards, None without verdict: a reward function of TRL.
+    """Return each episode's undiscounted sum of rewards, None without a verdict: a TRL reward function.
 
-    It also logs the share of episodes without verdict, and of solved ones among the others.
+    It also logs the share of episodes without a verdict, and of solved ones among the others.
     """
     if log_metric is not None:
         solved = [success for success in columns.get("success", ()) if success is not None]
@@ -117,18 +116,17 @@ def episode_reward(*, reward: Sequence[float | None], log_metric: Any = None, **
 
 
 class Rollouts:
-    """Plays the episodes of a TRL trainer: its `rollout_func`.
+    """A `rollout_func` that plays the episodes of a TRL trainer.
 
     Answers are sampled from the trainer's own model, at its temperature and with at most
-    `max_completion_length` tokens each, unless another `agent` is given; that one has to have the trainer's
-    weights, and to return token ids. The model has to be whole in every process: not split by FSDP or by
+    `max_completion_length` tokens each, unless another `agent` is given. That agent must have the trainer's
+    weights, and return token ids. The model must be whole in every process: not sharded by FSDP or by
     DeepSpeed's stage 3.
 
-    Reward functions find beside the prompt of each episode: `reward`, the sum of its rewards, None without
-    verdict; `turn_rewards`, what each turn earned, [] without verdict; `turn_of`, the turn that sampled each
-    token of the completion, -1 where none did; `success`, whether it was solved, None
-    where nobody knows; `stop`, why it ended; `turns`; `rows`, how many rows of tokens it has; `episode`, its
-    id in the store.
+    Reward functions get these columns: `reward`, the sum of the episode's rewards, None without a verdict;
+    `turn_rewards`, the reward of each turn, [] without a verdict; `turn_of`, the turn that sampled each token
+    of the completion, -1 if none did; `success`, whether it was solved, None if unknown; `stop`, why it
+    ended; `turns`; `rows`, how many rows of tokens it has; `episode`, its id in the store.
     """
 
     def __init__(
@@ -145,12 +143,12 @@ class Rollouts:
         """Play with these settings; see Runner.
 
         Args:
-            agent: who answers; None: the trainer's model, in this process.
-            limits: limits from outside.
+            agent: the agent that answers; None: the trainer's model, in this process.
+            limits: outside limits.
             history: which past turns the model is shown.
-            host: where environments live.
-            concurrency: episodes in flight.
-            store: every episode is written there as it ends.
+            host: where environments run.
+            concurrency: the number of episodes played at the same time.
+            store: every episode is written there when it ends.
             on_episode: called with every episode.
         """
         self._agent = agent
@@ -167,16 +165,16 @@ class Rollouts:
         self._at: tuple[str, int, int] = ("", -1, 0)  # what for, the step, and the calls in it
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
-        """Play an episode for each prompt and return their tokens, as TRL wants them from a rollout_func.
+        """Play an episode for each prompt and return their tokens in the form of a TRL rollout_func.
 
         Raises:
-            BadArgument: for a prompt that is not of `dataset`, or settings of the trainer that gem does not
-                sample with.
+            BadArgument: for a prompt that is not of `dataset`, or sampling settings of the trainer that gem
+                does not support.
         """
         tasks = [read_task(prompt) for prompt in prompts]
         runner = self._runner_of(trainer)
         step = int(trainer.state.global_step)
-        # Evaluation counts for itself: a run that went on from a checkpoint learns from the same noise.
+        # Evaluation has its own counter: a run resumed from a checkpoint gets the same training noise.
         what = "trl" if trainer.model.training else "trl-eval"
         self._at = (what, step, self._at[2] + 1 if self._at[:2] == (what, step) else 0)
         # A group may be spread over processes, each of which numbers its samples from 0.
@@ -212,7 +210,7 @@ class Rollouts:
         }
 
     def close(self) -> None:
-        """Close the environments. Twice is harmless."""
+        """Close the environments; calling it twice is harmless."""
         runner, self._runner, self._trainer = self._runner, None, None
         if runner is not None:
             runner.close()
@@ -226,7 +224,7 @@ class Rollouts:
         self.close()
 
     def _runner_of(self, trainer: Any) -> Runner:
-        """Return what plays the episodes of a trainer; it lives as long as the trainer asks."""
+        """Return the runner of a trainer's episodes; it is kept while the same trainer calls."""
         if self._runner is None or self._trainer is not trainer:
             self.close()
             self._runner = Runner(self._agent or _model_of(trainer), **self._settings)
@@ -238,15 +236,15 @@ def _model_of(trainer: Any) -> HuggingFaceAgent:
     """Return the trainer's model as an agent.
 
     Raises:
-        BadArgument: where the trainer changes the distribution in a way that gem does not know.
+        BadArgument: when the trainer changes the sampling distribution in a way that gem does not support.
     """
     args = trainer.args
     plain = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0, "generation_kwargs": None}
     changed = [name for name, value in plain.items() if (getattr(args, name, value) or value) != value]
     if changed:
         raise BadArgument(
-            f"the trainer's {', '.join(changed)} would change what is sampled; accepted: temperature alone, "
-            "or an agent of your own, as Rollouts(agent=...)."
+            f"the trainer's {', '.join(changed)} would change the sampling; accepted: only a temperature, or "
+            "an agent of your own, as Rollouts(agent=...)."
         )
     options = getattr(trainer, "chat_template_kwargs", None) or {}
     return HuggingFaceAgent(
@@ -258,30 +256,30 @@ def _model_of(trainer: Any) -> HuggingFaceAgent:
 
 
 def _tokenizer_of(trainer: Any) -> Any:
-    """Return the trainer's tokenizer, which a processor of pictures holds too."""
+    """Return the trainer's tokenizer, also if it is inside an image processor."""
     return getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
 
 
 def _one(made: Sequence[Row], episode: Episode, blank: Row) -> Row:
-    """Return one of an episode's rows, each with the same chance; `blank` where there is none."""
+    """Return one of an episode's rows, drawn uniformly; `blank` if there is none."""
     return seeding.stream(episode.seed, "trl", "row", episode.sample, episode.salt).choice(made or (blank,))
 
 
 class ToolEnvironment:
-    """An environment as TRL's `environment_factory` makes it; the model acts by calling the tool `act`.
+    """An environment for TRL's `environment_factory`; the model acts by calling the tool `act`.
 
-    The reward is the undiscounted sum of the episode's rewards, None without verdict. A model that stops
-    calling, or is cut off, gets what it has earned. The environment has to have one seat. Limits are given
-    with ``environment_factory=functools.partial(ToolEnvironment, Limits(turns=10))``.
+    The reward is the undiscounted sum of the episode's rewards, None without a verdict. A model that stops
+    calling, or is cut off, keeps the rewards so far. The environment must have one seat. Give limits with
+    ``environment_factory=functools.partial(ToolEnvironment, Limits(turns=10))``.
     """
 
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
-        """Play with these limits from outside."""
+        """Play with these outside limits."""
         self._limits = limits
         self._talk: Conversation | None = None
 
     def reset(self, *, task: str = "", **row: Any) -> str | list[dict[str, Any]]:
-        """Begin the episode of a row of `tool_dataset`, and return the first observation.
+        """Start the episode of a row of `tool_dataset`, and return the first observation.
 
         Raises:
             BadArgument: for another row. GemError: when the environment cannot be made.
@@ -306,7 +304,7 @@ class ToolEnvironment:
         return self._said()
 
     def get_reward(self) -> float | None:
-        """Return what was earned, None without verdict, and end the episode."""
+        """Return the sum of rewards, None without a verdict, and end the episode."""
         talk = self._talk
         if talk is None or (talk.done and not talk.episode.scored):
             return None
@@ -315,7 +313,7 @@ class ToolEnvironment:
         return earned
 
     def _said(self) -> str | list[dict[str, Any]]:
-        """Return what the environment says now."""
+        """Return the environment's current message."""
         assert self._talk is not None
         if self._talk.asks:
             return _content(self._talk.asks[0].messages[-1].content)

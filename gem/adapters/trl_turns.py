@@ -1,7 +1,7 @@
-"""TRL's GRPOTrainer with an advantage for each turn, where an environment pays for turns.
+"""TRL's GRPOTrainer with an advantage for each turn, for environments that reward single turns.
 
-GRPOTrainer gives all tokens of an episode one advantage, made of one reward. Its loss takes one for each
-token too, and this is the trainer that makes these, by `gem.estimators`, from what each turn earned::
+GRPOTrainer gives all tokens of an episode one advantage, computed from one reward. Its loss also accepts one
+per token; this trainer computes them with `gem.estimators` from the reward of each turn::
 
     with Rollouts() as rollouts:
         TurnGRPOTrainer(..., reward_funcs=episode_reward, rollout_func=rollouts, kind="rebn", gamma=0.9)
@@ -31,12 +31,12 @@ KINDS: dict[str, Callable[[Returns], list[list[float]]]] = {
 
 
 class TurnGRPOTrainer(GRPOTrainer):
-    """A GRPOTrainer whose advantages are those of turns.
+    """A GRPOTrainer with one advantage per turn.
 
-    It takes what GRPOTrainer takes, with a `gem.adapters.trl.Rollouts` as its `rollout_func`. Rewards of the
-    reward functions are logged, and not learned on: what is learned on is the environment's rewards of turns.
-    They are normalised over the whole batch, of all processes; groups play no part. An episode without
-    verdict has no returns, and advantage 0.
+    It takes the arguments of GRPOTrainer, with a `gem.adapters.trl.Rollouts` as its `rollout_func`. It learns
+    from the environment's rewards of turns; the results of reward functions are only logged. Returns are
+    normalised over the whole batch of all processes; groups are not used. An episode without a verdict has no
+    returns, and advantage 0.
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class TurnGRPOTrainer(GRPOTrainer):
         """Make the trainer.
 
         Args:
-            args: those of GRPOTrainer.
+            args: arguments of GRPOTrainer.
             kind: how returns become advantages, see `gem.estimators.turn_advantages`.
             gamma: the discount per turn, in [0, 1].
-            kwargs: those of GRPOTrainer.
+            kwargs: keyword arguments of GRPOTrainer.
 
         Raises:
             BadArgument: for another kind, or a discount outside [0, 1].
         """
         if kind not in KINDS:
             raise BadArgument(f"kind is {kind!r}; accepted: {', '.join(KINDS)}.")
-        discounted_returns((), gamma)  # refuses a discount that is none
+        discounted_returns((), gamma)  # raises for an invalid discount
         super().__init__(*args, **kwargs)
         self._kind, self._gamma = kind, gamma
 

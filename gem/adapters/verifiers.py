@@ -1,4 +1,4 @@
-"""gem's environments in verifiers (v1), for ``vf-eval`` and prime-rl: a taskset, and the env that plays it.
+"""Use gem's environments in verifiers (v1), for ``vf-eval`` and prime-rl: a taskset, and its env.
 
 ::
 
@@ -6,12 +6,12 @@
 
     __all__ = ["GemEnv", "GemTaskset"]
 
-verifiers finds a taskset by the name of a module at the top level, such as one with these lines
-(`examples/verifiers_gem.py`). A task is an environment and a seed; its rollouts are fresh environments of
-both. The environment plays the user of verifiers' interaction: what it says is a user's turn. verifiers has
-one reward for a trace, here the return; the rewards of the turns stand in ``trace.info["gem"]``, with success
-and how it ended. An episode without verdict has the reward None and fails the rollout, which
-``--env.retries`` plays again. Pictures appear as their `alt`.
+verifiers finds a taskset by the name of a top-level module, such as one with these lines
+(`examples/verifiers_gem.py`). A task is an environment and a seed; each of its rollouts has a fresh
+environment. The environment takes the user's part in verifiers' interaction: an observation is a user turn.
+verifiers has one reward per trace, here the return; the rewards of the turns are in ``trace.info["gem"]``,
+with success and the kind of end. An episode without a verdict has the reward None and fails the rollout,
+which ``--env.retries`` plays again. Pictures appear as their `alt`.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ __all__ = ["GemEnv", "GemTaskset"]  # verifiers looks for one of each
 
 
 class GemTasksetConfig(vf.TasksetConfig):
-    """Which environment, how many episodes of it, and its keywords."""
+    """The environment of a taskset, its keywords, and the number of episodes."""
 
     env: str = "game:GuessTheNumber-v0-easy"
     n: int = 100
     seed: int = 0
     kwargs: dict[str, Any] = Field(default_factory=dict)
     turns: int | None = None
-    """Cut an episode off after so many turns; it counts with what it earned."""
+    """Truncate each episode after this many turns; it keeps the rewards so far."""
 
 
 class GemData(vf.TaskData):
-    """What makes the episode again."""
+    """The data from which the episode can be made again."""
 
     env: str
     seed: int
@@ -61,7 +61,7 @@ class GemData(vf.TaskData):
 
 
 class GemTask(vf.Task[GemData, vf.State, vf.TaskConfig]):
-    """One episode; the environment opens the conversation."""
+    """One episode; the environment's first observation starts the conversation."""
 
 
 class GemTaskset(vf.Taskset[GemTask, GemTasksetConfig]):
@@ -71,7 +71,7 @@ class GemTaskset(vf.Taskset[GemTask, GemTasksetConfig]):
         """Yield the tasks; the same seed gives the same ones.
 
         Raises:
-            UnknownEnv: for an id that nobody registered.
+            UnknownEnv: for an id that is not registered.
         """
         config = self.config
         registry.spec(config.env)
@@ -93,10 +93,10 @@ class GemEnvConfig(vf.EnvConfig):
 
 
 class GemEnv(vf.Env[GemEnvConfig]):
-    """Plays a task's episode with the player as its agent."""
+    """An env that plays a task's episode with verifiers' player as the agent."""
 
     async def run(self, task: GemTask, agents: Any) -> None:
-        """Play the episode and note its return.
+        """Play the episode and record its return.
 
         Raises:
             NoVerdict: when the episode has none.

@@ -9,7 +9,7 @@
         algorithm.adv_estimator=grpo ...
 
 The variable makes every process of verl import this module, which registers the agent loop ``gem`` and the
-estimator ``gem_rebn``. Where the loop needs settings, name it in the YAML file of
+estimator ``gem_rebn``. To give the loop settings, name it in the YAML file of
 ``actor_rollout_ref.rollout.agent.agent_loop_config_path`` instead::
 
     - name: gem
@@ -17,17 +17,17 @@ estimator ``gem_rebn``. Where the loop needs settings, name it in the YAML file 
       limits: {turns: 8, turn_tokens: 256}
       rewards: turn
 
-The n episodes of a row begin from the same seed, in environments of their own. Tokens are rendered and kept
-by gem, so that rows are the same as with gem's own learner; of verl's engine, ids and log probabilities are
-taken as they are.
+The n episodes of a row start from the same seed, each in its own environment. Tokens are rendered and kept by
+gem, so rows are the same as with gem's own learner; ids and log probabilities of verl's engine are used
+unchanged.
 
-Rewards. verl's estimators want the return of an episode on the last token: ``rewards: episode``. With
-``rewards: turn`` what each turn earned stands on its last token, for estimators that look at tokens:
-``gem_rebn``. verl computes GRPO from the last of an episode's rows, so that it belongs with ``episode``.
+Rewards. verl's estimators need the return of an episode on the last token: ``rewards: episode``. With
+``rewards: turn`` each turn's reward is on its last token, for estimators over tokens, such as ``gem_rebn``.
+verl computes GRPO from the last of an episode's rows, so use ``episode`` with it.
 
-An episode without verdict is left out of its group: neither its mean nor its size knows of it. Only the
-V1 trainer can do that, and only it takes the several rows of an episode whose past was rewritten; under the
-older one such an episode raises.
+An episode without a verdict is left out of its group: it affects neither the mean nor the size. Only the V1
+trainer can do that, and only it takes several rows of an episode whose past was rewritten; the older trainer
+raises an error for such an episode.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ except ImportError as error:
     raise missing_extra("training with verl", "verl", "verl") from error
 
 NAME = "gem"
-"""The agent loop's name, in the column agent_name of the data set."""
+"""The agent loop's name in the column agent_name of the data set."""
 
 Rewards = Literal["episode", "turn"]
 
@@ -79,17 +79,17 @@ log = logging.getLogger(__name__)
 def write_dataset(
     path: str | Path, envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int], name: str = NAME
 ) -> int:
-    """Write verl's Parquet file of episodes, one row each, and return how many rows it has.
+    """Write verl's data set as a Parquet file, one episode per row, and return how many rows it has.
 
     Args:
         path: the file.
-        envs: an id, or several; a TaskRef where keywords or wrappers are wanted.
-        seeds: each environment is played from each.
+        envs: an id, or several; a TaskRef to give keywords or wrappers.
+        seeds: each environment is played with each seed.
         name: the agent loop that plays them.
 
     Raises:
-        BadArgument: when the file is there already; see `gem.adapters.prompts.seeded_tasks`.
-        MissingExtra: without pyarrow.
+        BadArgument: when the file already exists; see `gem.adapters.prompts.seeded_tasks`.
+        MissingExtra: when pyarrow is not installed.
     """
     try:
         import pyarrow as pa
@@ -98,7 +98,7 @@ def write_dataset(
         raise missing_extra("a data set of verl", "pyarrow", "data") from error
     made = [
         {
-            # verl wants a prompt; the model is shown what the environment says instead.
+            # verl requires a prompt; the model is shown the environment's observation instead.
             "prompt": [{"role": "user", "content": f"{task.spec}, seed {task.seed}"}],
             "agent_name": name,
             "data_source": task.spec,
@@ -116,12 +116,12 @@ def write_dataset(
 
 
 class Output(AgentLoopOutput):
-    """A row of an episode; `token_rewards` says what each token of the response earned."""
+    """A row of an episode; `token_rewards` has the reward of each token of the response."""
 
     token_rewards: list[float]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the row as the V1 trainer stores it."""
+        """Return the row in the form of the V1 trainer."""
         made: dict[str, Any] = super().as_dict()
         made["rm_scores"] = torch.tensor(made.pop("token_rewards"), dtype=torch.float32)
         return made
@@ -129,7 +129,7 @@ class Output(AgentLoopOutput):
 
 @register(NAME)
 class GemAgentLoop(AgentLoopBase):
-    """Plays the episode of a row of the data set, with verl's engine."""
+    """An agent loop that plays the episode of a data set row with verl's engine."""
 
     def __init__(
         self,
@@ -144,14 +144,14 @@ class GemAgentLoop(AgentLoopBase):
         """Play under these settings.
 
         Args:
-            *args: verl's.
-            limits: limits from outside, by the names of gem.record.Limits.
+            *args: verl's own arguments.
+            limits: outside limits, by the names of gem.record.Limits.
             history: which past turns the model is shown, by the names of gem.history.HistoryPolicy.
-            rewards: where rewards stand: ``episode`` or ``turn``.
-            host: where environments live: ``thread`` or ``process`` for those that compute for long, as all
-                episodes of a worker share its event loop; see gem.rollout.Runner.
+            rewards: where rewards are put: ``episode`` (on the last token) or ``turn`` (on each turn's last).
+            host: where environments run: use ``thread`` or ``process`` for slow ones, because all episodes
+                of a worker share its event loop; see gem.rollout.Runner.
             retries: how often an episode that infrastructure broke is played again.
-            **kwargs: verl's.
+            **kwargs: verl's own keyword arguments.
 
         Raises:
             BadArgument: for a setting that is not accepted.
@@ -169,16 +169,16 @@ class GemAgentLoop(AgentLoopBase):
         self.gamma = float(self.config.algorithm.get("gamma", 1.0))
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Output | list[Output]:
-        """Play the episode of a row: a list for the V1 trainer, one output for the older.
+        """Play the episode of a row; return a list for the V1 trainer, one output for the older one.
 
         Raises:
-            BadArgument: for a row that `write_dataset` did not write, and where the older trainer cannot take
-                what came out. NoVerdict: under the older trainer, for an episode without verdict.
+            BadArgument: for a row that `write_dataset` did not write, or a result that the older trainer
+                cannot take. NoVerdict: with the older trainer, for an episode without a verdict.
         """
         task = read_task(row.get("task"))
         several = "session_id" in row  # the V1 trainer tells its n samples apart
         if self.rewards == "turn" and not several:
-            raise BadArgument("rewards: turn wants the V1 trainer (trainer.use_v1=true).")
+            raise BadArgument("rewards: turn needs the V1 trainer (trainer.use_v1=true).")
         priority = int(row.get("priority", 0))
         agent = _Server(self, sampling_params, priority)
         job = Job(
@@ -198,7 +198,7 @@ class GemAgentLoop(AgentLoopBase):
         )
         made = outputs(episode, rewards=self.rewards, gamma=self.gamma, logprobs=agent.logprobs)
         if not made:
-            why = f"nothing is learned from {task.spec}, seed {task.seed}: {why_unscored(episode)}"
+            why = f"cannot train on {task.spec}, seed {task.seed}: {why_unscored(episode)}"
             if not several:
                 raise NoVerdict(f"{why}; the V1 trainer (trainer.use_v1=true) can leave it out.")
             log.warning("%s; the episode is left out.", why)
@@ -254,28 +254,28 @@ class _Server(EngineAgent):
 
 
 def _plain(options: Any) -> str:
-    """Return settings of verl as JSON."""
+    """Return verl's settings as JSON."""
     return json.dumps(OmegaConf.to_container(OmegaConf.create(options), resolve=True), sort_keys=True)
 
 
 @lru_cache(maxsize=8)
 def _renderer(tokenizer: Any, options: str) -> Renderer:
-    """Return a tokenizer's renderer; verl makes an agent loop for every episode."""
+    """Return a tokenizer's renderer; cached, because verl makes an agent loop for every episode."""
     return ChatTemplateRenderer(tokenizer, **json.loads(options))
 
 
 def outputs(
     episode: Episode, *, rewards: Rewards = "episode", gamma: float = 1.0, logprobs: bool = True
 ) -> list[Output]:
-    """Return the rows of an episode as verl takes them; [] without verdict.
+    """Return the rows of an episode in verl's form; [] without a verdict.
 
-    With `rewards` ``turn`` the discounted return from each turn on, computed over a row, is the episode's:
-    where another row goes on between two turns of a row, the earlier one carries what was earned there.
+    With `rewards` ``turn``, the discounted return from each turn, computed over a row, equals the episode's.
+    If turns of other rows lie between two turns of a row, their rewards are added to the earlier of the two.
 
     Args:
-        episode: of one seat.
-        rewards: where rewards stand, see the module.
-        gamma: the discount per turn, of ``turn``.
+        episode: an episode of one seat.
+        rewards: where rewards are put, see the module.
+        gamma: the discount per turn, for ``turn``.
         logprobs: False leaves log probabilities out.
 
     Raises:
@@ -319,7 +319,7 @@ def outputs(
                 token_rewards=scores,
                 num_turns=2 * len(turns),
                 metrics=AgentLoopMetrics(**metrics),
-                # verl takes the names of a batch's columns from one row: all have the same.
+                # verl takes the column names of a batch from one row, so all rows must have the same.
                 extra_fields={
                     "turn_scores": [earned[turn] for turn in last],
                     "tool_rewards": [],
@@ -339,7 +339,7 @@ def outputs(
 
 
 def _last_tokens(response: Row) -> dict[int, int]:
-    """Return where each turn's last token stands, by the turn's number."""
+    """Return the index of each turn's last token, by the turn's number."""
     return {turn: place for place, turn in enumerate(response.turn) if turn >= 0}
 
 
@@ -347,17 +347,17 @@ def _last_tokens(response: Row) -> dict[int, int]:
 def rebn_advantages(
     token_level_rewards: torch.Tensor, response_mask: torch.Tensor, config: Any = None, **others: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the advantages and returns of each token by Return Batch Normalisation: verl's ``gem_rebn``.
+    """Return each token's advantage and return by Return Batch Normalisation: verl's ``gem_rebn``.
 
-    A turn is a run of tokens that are learned on. Its return is discounted per turn, by ``algorithm.gamma``,
-    and normalised over every turn of the batch; see `gem.estimators.rebn`. A row on which nothing is learned,
-    such as verl's padding, enters nothing.
+    A turn is a run of consecutive trained tokens. Its return is discounted per turn, by ``algorithm.gamma``,
+    and normalised over all turns of the batch; see `gem.estimators.rebn`. A row without trained tokens, such
+    as verl's padding, is ignored.
 
     Args:
         token_level_rewards: (batch, response), as ``rewards: turn`` sets them.
-        response_mask: (batch, response), 1 where a token is learned on.
+        response_mask: (batch, response), 1 for trained tokens.
         config: verl's ``algorithm``.
-        **others: what verl gives other estimators.
+        **others: further arguments of verl, ignored.
     """
     gamma = 1.0 if config is None else float(config.gamma)
     mask = response_mask.bool().cpu()
@@ -372,7 +372,7 @@ def rebn_advantages(
 
 
 def _spread(values: list[list[float]], turn: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return a value of each turn on each of its tokens, and 0 elsewhere."""
+    """Copy each turn's value to all its tokens, with 0 elsewhere."""
     made = torch.zeros(turn.shape, dtype=torch.float64)
     for row, turns in enumerate(values):
         if turns:

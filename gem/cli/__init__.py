@@ -33,8 +33,8 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "list": Command("gem.cli.play:list_ids", "list the environments"),
     "play": Command("gem.cli.play:play", "play an episode, or watch an agent play one"),
-    "check": Command("gem.cli.check:check", "judge environments by what they claim"),
-    "audit": Command("gem.cli.check:audit", "find out what the rewards of environments are worth"),
+    "check": Command("gem.cli.check:check", "check that environments keep the contract and their own claims"),
+    "audit": Command("gem.cli.check:audit", "audit the rewards of environments, or a grader"),
     "demos": Command("gem.cli.demos:demos", "write expert episodes for a supervised warm-up"),
     "init": Command("gem.cli.init:init", "write a package with an environment of your own"),
     "train": Command("gem.cli.train:command", "train a language model on an environment"),
@@ -44,28 +44,28 @@ COMMANDS: dict[str, Command] = {
     ),
     "eval": Command("gem.cli.eval:command", "measure agents on environments"),
     "compare": Command("gem.cli.compare:compare_runs", "compare two stored runs on the same tasks"),
-    "power": Command("gem.cli.power:power", "say how small a difference a suite of tasks can show"),
+    "power": Command("gem.cli.power:power", "estimate the smallest difference that a suite can detect"),
     "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
     "export": Command("gem.cli.export:export", "write stored episodes for other tools"),
-    "import": Command("gem.cli.export:import_", "read episodes of other tools' files into a store"),
+    "import": Command("gem.cli.export:import_", "read episodes from other tools' files into a store"),
     "view": Command("gem.cli.view:view", "look at episodes and training runs in the browser"),
     "report": Command("gem.cli.report:report", "write training runs as one page, or compare several"),
     "show": Command("gem.cli.replay:show", "show a stored episode in the terminal"),
-    "tail": Command("gem.cli.replay:tail", "show the last episodes of a run, and those that are added"),
-    "replay": Command("gem.cli.replay:replay", "play stored actions again, and check what comes of them"),
-    "value": Command("gem.cli.value:value", "say what each turn of a stored episode was worth"),
+    "tail": Command("gem.cli.replay:tail", "show the last episodes of a run, and new ones as they come"),
+    "replay": Command("gem.cli.replay:replay", "play stored actions again, and compare the transcripts"),
+    "value": Command("gem.cli.value:value", "estimate the value of each turn of a stored episode"),
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
     "proxy": Command("gem.cli.proxy:proxy", "record the calls of agent programs, to train on them"),
-    "serve": Command("gem.cli.serve:serve", "serve environments over HTTP and web sockets"),
+    "serve": Command("gem.cli.serve:serve", "serve environments over HTTP and WebSocket"),
     "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
     "models": Command("gem.cli.machine:models", "list the language models that have names, and fetch them"),
-    "doctor": Command("gem.cli.machine:doctor", "say what works on this machine, and how to get the rest"),
-    "sandbox": Command("gem.cli.machine:sandbox", "say how well programs are isolated here, and test it"),
+    "doctor": Command("gem.cli.machine:doctor", "show what works on this machine, and how to get the rest"),
+    "sandbox": Command("gem.cli.machine:sandbox", "test and show how well programs are isolated here"),
 }
 
 
 PARSES_ITSELF = ("train", "eval")
-"""Commands whose defaults follow their arguments: their functions take the words and the program's name."""
+"""Commands whose defaults depend on their arguments; their functions take the arguments and program name."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -117,6 +117,6 @@ def _help() -> str:
             "",
             *rows,
             "",
-            "`gem-gym COMMAND --help` explains a command; `gem-gym --version` says which gem this is.",
+            "`gem-gym COMMAND --help` explains a command; `gem-gym --version` prints gem's version.",
         ]
     )

@@ -1,4 +1,4 @@
-"""``gem-gym check`` and ``gem-gym audit``: what environments and graders are worth."""
+"""The commands ``gem-gym check`` and ``gem-gym audit``: test environments and graders."""
 
 from __future__ import annotations
 
@@ -24,25 +24,23 @@ def check(
     faults: bool = False,
     record: bool = False,
 ) -> int:
-    """Judge environments: seeds, state, forks, hostile actions, documentation, and what their specs claim.
+    """Check environments: seeds, state, forks, hostile actions, documentation, and what their specs claim.
 
     Args:
         targets: ids, or classes as my_envs.py:MyEnv or my_package.envs:MyEnv.
         seeds: how many episodes to try.
-        thorough: also compare transcripts on every host and under two hash seeds; seconds each, ids alone.
-        faults: also break it and what is around it: its code, tools, sandbox, process and agent; seconds.
-        record: write the golden transcript of each id, under tests/golden/.
+        thorough: also compare transcripts on every host and under two hash seeds. Takes seconds; ids only.
+        faults: also inject faults into its code, tools, sandbox, process and agent. Takes seconds.
+        record: write the golden transcript of each id under tests/golden/.
     """
     from gem.testing import check_env
     from gem.testing.golden import FOLDER
     from gem.testing.golden import record as write_golden
 
     if not targets:
-        raise BadArgument("nothing to check was named: an id, or a class as my_envs.py:MyEnv.")
+        raise BadArgument("no environment was named; accepted: an id, or a class as my_envs.py:MyEnv.")
     if record and not FOLDER.is_dir():
-        raise BadArgument(
-            f"there is no {FOLDER}/ here; --record writes into a checkout of gem, from its root."
-        )
+        raise BadArgument(f"there is no {FOLDER}/ here; run --record in the root of a checkout of gem.")
     code = 0
     for name in targets:
         target = environment(name)
@@ -52,7 +50,7 @@ def check(
             code = FAILED
         elif record:
             if not isinstance(target, str):
-                raise BadArgument(f"{name} is a class; golden transcripts are kept for ids.")
+                raise BadArgument(f"{name} is a class; golden transcripts are kept for ids only.")
             print(f"  recorded {write_golden(target)}")
     return code
 
@@ -68,23 +66,26 @@ def audit(
     data: MaybePath = None,
     answer_key: str = "answer",
 ) -> int:
-    """Audit environments: is the full reward reached, what does knowing nothing earn, does the answer leak?
+    """Audit environments: can the full reward be reached, what do ignorant policies earn, do answers leak?
 
-    A solver, legal random play and policies that know nothing play each environment. The card of one is
-    printed in full, of several a line each, with the findings that are open.
+    A solver, legal random play and policies that know nothing play each environment. The audit of one
+    environment is printed in full. Of several, each gets one line, with its open findings.
 
     Args:
         targets: ids, whole families as game, or classes as my_envs.py:MyEnv.
-        episodes: how many each policy plays, at most; fewer where episodes are long.
-        instances: how many seeds are dealt to count distinct instances.
-        json: write the cards to this file; the cards of other environments that it holds stay.
-        grader: audit a grader instead, math, text or code: rewritings must score the same, mutants not.
-        data: list instead the references in this file that the mathematics grader cannot read whole.
+        episodes: the most episodes per policy; fewer if episodes are long.
+        instances: how many seeds to try, to count distinct instances.
+        json: write the cards to this file; cards of other environments in the file are kept.
+        grader: audit a grader instead: math, text or code. Rewritten answers must score the same, wrong
+            mutants must not.
+        data: list instead the references in this file that the mathematics grader can read only in part.
         answer_key: the column of the reference in that file.
     """
     if data is not None:
         if targets or json is not None or grader is not None:
-            raise BadArgument("--data audits the references of a file alone; leave out the others.")
+            raise BadArgument(
+                "--data audits a file of references alone; leave out environments and --grader."
+            )
         return _audit_data(data, answer_key)
     if grader is not None:
         if targets or json is not None:
@@ -103,7 +104,9 @@ def audit(
     for name in targets:
         wanted += gem.ids(name.removesuffix(":")) or [environment(name)]
     if not wanted:
-        raise BadArgument("nothing to audit was named: an id, a family, or a class as my_envs.py:MyEnv.")
+        raise BadArgument(
+            "no environment was named; accepted: an id, a family, or a class as my_envs.py:MyEnv."
+        )
     cards = read_cards(json) if json is not None and json.exists() else {}
     rows, code = [], 0
     for target in wanted:
@@ -146,7 +149,7 @@ def _audit_code() -> int:
     code = 0
     for name, solutions in (("code:Basics", basics()), ("HumanEval", humaneval())):
         if not solutions:
-            print(f"{name}: not audited: GEM_DATA names no folder that holds {' or '.join(HUMANEVAL)}.")
+            print(f"{name}: not audited: the folder GEM_DATA does not hold {' or '.join(HUMANEVAL)}.")
             continue
         print(f"{name}: about {30 * len(solutions)} programs, which takes minutes ...", file=sys.stderr)
         found = audit_code(solutions)
@@ -171,14 +174,14 @@ def _audit_data(path: Path, answer_key: str) -> int:
 
 
 def environment(name: str) -> str | Callable[..., Any]:
-    """Return the id that `name` is, or the class that ``file.py:Class`` or ``module:Class`` names.
+    """Return `name` if it is an id, or else the class that ``file.py:Class`` or ``module:Class`` names.
 
     Raises:
         UnknownEnv: for an unknown id of a known family. BadArgument: when there is no such file or class.
     """
     source, _, class_name = name.rpartition(":")
     if not source and class_name.endswith(".py"):
-        raise BadArgument(f"{name} names a file and no class in it; accepted: {name}:Class.")
+        raise BadArgument(f"{name} names a file but no class in it; accepted: {name}:Class.")
     if not source or any(env_id.startswith(f"{source}:") for env_id in gem.ids()):
         return gem.spec(name).id
     if not source.endswith(".py"):

@@ -1,4 +1,4 @@
-"""The command ``gem-gym compare``: two stored runs on the same tasks."""
+"""The command ``gem-gym compare``: compare two stored runs on the same tasks."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def compare_runs(
     json: bool = False,
     picture: MaybePath = None,
 ) -> int:
-    """Compare two runs on the tasks that both played: is one better, by how much, what could be seen?
+    """Compare two runs on the tasks that both played: is one better, and by how much?
 
-    Episodes pair where environment, keywords, wrappers, seed and sample number are the same, whichever agents
-    played; tasks are what is drawn. `B - A` has its 95% interval, and a bootstrap interval beside it. `A : B
-    alone` counts the pairs that one alone won; `p` is that of no difference: of success, by McNemar's exact
-    test of these (of several samples of a task, signs are flipped by task); of the return, by Student's t.
-    `Holm` allows for several environments. `all` is the mean over environments, each counting alike.
+    Two episodes are a pair if environment, keywords, wrappers, seed and sample number are the same. Tasks are
+    treated as the random sample. `B - A` has a 95% interval and a bootstrap interval. `A : B alone` counts
+    the pairs that only one of the two won. `p` is for the hypothesis of no difference: McNemar's exact
+    test for success (with several samples per task, signs are flipped by task), Student's t for the return.
+    `Holm` is `p` corrected for several environments. `all` is the unweighted mean over environments.
 
-    An episode without verdict enters no figure. `coverage` is the share of all samples where both have a
-    verdict; all figures are of these `pairs`. `bounds` is B - A with all others counted one way, and the
-    other. The exit code is 1 where a headline is withheld.
+    Episodes without a verdict are in no figure. `coverage` is the share of all samples where both runs have a
+    verdict; all figures are of these `pairs`. `bounds` is B - A if every other sample counts against B, and
+    if every one counts for B. The exit code is 1 if a headline is withheld.
 
     Args:
-        run_a: a folder of `gem-gym eval --out`, of several agents the folder of one, or a file of episodes.
-        run_b: another one.
+        run_a: a folder of `gem-gym eval --out` (of several agents: the folder of one), or a file of episodes.
+        run_b: the run to compare it with.
         metric: success or return.
-        seat: of a game of several, whose success and return are compared; left out, the episode's success and
-            the mean return.
-        min_coverage: below this coverage no headline is given.
+        seat: in a game of several seats, the seat to compare; if left out, the episode's success and the mean
+            return.
+        min_coverage: no headline is given below this coverage.
         json: print the figures as JSON.
-        picture: draw the differences into this file; .png, .svg or .pdf.
+        picture: draw the differences into this file: .png, .svg or .pdf.
     """
     from gem.evals.picture import check_picture, draw
 
@@ -128,7 +128,7 @@ def _difference(value: Interval | None, success: bool) -> str:
 
 
 def _bounds(value: Interval | None, success: bool) -> str:
-    """Return an interval's bounds; of what is unbounded only that."""
+    """Return an interval's bounds, or ``-`` if both are infinite."""
     if value is None or not (math.isfinite(value.low) or math.isfinite(value.high)):
         return "-"
     low, high = (f"{100 * bound:+.1f}" if success else f"{bound:+.3f}" for bound in value[1:3])
@@ -147,12 +147,12 @@ def _warnings(found: Comparison, a: RunOutcomes, b: RunOutcomes) -> list[str]:
         if run.damaged:
             warnings.append(damaged_of(run))
     if found.alone:
-        warnings.append(f"one run alone holds {', '.join(found.alone)}; that enters nothing.")
+        warnings.append(f"only one run holds {', '.join(found.alone)}; no figure includes it.")
     return warnings
 
 
 def damaged_of(run: RunOutcomes) -> str:
-    """Return what is said of a run's damaged lines."""
+    """Return the warning about a run's damaged lines."""
     lines = "1 damaged line is" if run.damaged == 1 else f"{run.damaged} damaged lines are"
     return f"{run.name}: {lines} left out."
 

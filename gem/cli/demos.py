@@ -1,4 +1,4 @@
-"""``gem-gym demos``: expert episodes."""
+"""The command ``gem-gym demos``: write expert episodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def demos(
     seed: int = 0,
     lost: bool = False,
 ) -> int:
-    """Write episodes that the environment's own solver plays to an episode store, for a supervised warm-up.
+    """Write episodes played by the environment's own solver to a store, for a supervised warm-up.
 
-    What was stopped goes on by the same command: episodes that the store holds are not played again.
+    To continue after an interruption, run the same command again: stored episodes are not played again.
 
     Args:
         env_id: the environment; `gem-gym list` shows which have a solver.
-        out: the store; episodes are added to what it holds.
-        episodes: how many of this seed the store is to hold.
+        out: the store; new episodes are appended.
+        episodes: how many episodes of this seed the store holds at the end.
         seed: the same seed gives the same episodes.
         lost: also keep the episodes that the solver lost.
     """

@@ -1,4 +1,4 @@
-"""The command ``gem-gym eval``: agents measured on environments and suites."""
+"""The command ``gem-gym eval``: evaluate agents on environments and suites."""
 
 from __future__ import annotations
 
@@ -43,138 +43,138 @@ from gem.rollout import EpisodeStore, RayRunner
 from gem.statistics import Interval, normalised
 
 EPISODES_AT_ONCE = 128
-"""Episodes in flight where nobody sets a limit."""
+"""Default of --concurrency."""
 
 Words = UseAppendAction[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Model:
-    """How a model is asked."""
+    """How the model is called."""
 
     temperature: Annotated[str, arg(metavar="FLOAT", help_behavior_hint="")] = ""
-    """Of sampling; 0 is greedy, "none" sends none, for models that refuse it. 1 when left out."""
+    """Sampling temperature; 0 is greedy; "none" sends none, for models that refuse it. 1 if left out."""
     max_tokens: MaybeInt = None
-    """Tokens of one answer."""
+    """The most tokens of one answer."""
     api: Annotated[
         Literal["chat", "responses", "completions", ""],
         arg(metavar="{chat,responses,completions}", help_behavior_hint=""),
     ] = ""
-    """What an endpoint speaks; chat when left out."""
+    """The API of an endpoint; chat if left out."""
     template: MaybeText = None
-    """For --api completions: the model whose chat template makes the prompts, as `gem-gym models` lists or of
-    the Hugging Face hub. A plain transcript when left out."""
+    """For --api completions: the model whose chat template makes the prompts: a name that `gem-gym models`
+    lists, or one of the Hugging Face hub. Prompts are a plain transcript if left out."""
     api_key_env: MaybeText = None
-    """The environment variable that holds an endpoint's key; OPENAI_API_KEY when left out."""
+    """The environment variable that holds an endpoint's key; OPENAI_API_KEY if left out."""
     concurrency: MaybeInt = None
-    """The most episodes, and requests to an endpoint, at a time; it begins with few, and goes back where the
-    endpoint is busy. 64 when left out."""
+    """The most episodes, and requests to an endpoint, at a time. It starts lower, and goes down when the
+    endpoint is busy. 64 if left out."""
     timeout: MaybeFloat = None
-    """Seconds for one answer of an endpoint; 600 when left out."""
+    """Seconds to wait for one answer of an endpoint; 600 if left out."""
     tool_calls: Annotated[
         Literal["native", "text", ""], arg(metavar="{native,text}", help_behavior_hint="")
     ] = ""
-    """native: tools are offered as schemas, where the model takes them. text: calls are in the text. native
-    when left out."""
+    """native: tools are given as schemas, if the model accepts them. text: the model writes calls as text.
+    native if left out."""
     send_reasoning: bool = False
-    """Send an endpoint the model's reasoning of earlier turns."""
+    """Send the model's reasoning of earlier turns back to the endpoint."""
     stream: bool = False
-    """Read an endpoint's answers as streams."""
+    """Stream the endpoint's answers."""
     extra: Annotated[str, arg(metavar="JSON", help_behavior_hint="")] = ""
-    """Further fields of each request to an endpoint, as '{"reasoning_effort": "low"}'."""
+    """Extra fields of each request to an endpoint, as '{"reasoning_effort": "low"}'."""
     device: MaybeText = None
-    """Where a local model lives, as cuda; cpu when left out."""
+    """The device of a local model, as cuda; cpu if left out."""
 
 
 @dataclass(frozen=True)
 class LimitFlags:
-    """What an episode, and all of them, may take."""
+    """Limits of each episode, and of all together."""
 
     turns: MaybeInt = None
-    """Cut an episode off after so many turns."""
+    """Truncate each episode after this many turns."""
     tokens_per_episode: MaybeInt = None
-    """Cut an episode off after so many sampled tokens."""
+    """Truncate each episode after this many sampled tokens."""
     budget_tokens: MaybeInt = None
-    """Begin no episode that is expected to exceed so many tokens, of prompts and answers, in all. What --out
-    holds counts."""
+    """Start no episode that is expected to exceed this total of prompt and answer tokens. Episodes stored in
+    --out count."""
     budget_usd: MaybeFloat = None
-    """The same in dollars, by --prices."""
+    """The same budget in dollars, by --prices."""
     stop_at_width: MaybeFloat = None
-    """Begin no more tasks of an environment once the interval of its success is so narrow, as 0.1 for ten
-    points. The interval is one that may be looked at after each task; it is wider than that of a number of
-    tasks that was chosen beforehand. --episodes is the most."""
+    """Start no more tasks of an environment once the interval of its success is this narrow: 0.1 is ten
+    points. This interval stays valid when checked after every task, so it is wider than one for a fixed
+    number of tasks. --episodes is the maximum."""
     prices: MaybePath = None
-    """A file with the dollars of a million tokens, by model; docs/guides/prices.toml is one."""
+    """A file with dollars per million tokens, by model; docs/guides/prices.toml is an example."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What is kept and said."""
+    """What is stored and printed."""
 
     out: MaybeFolder = None
-    """The folder in which episodes, result.json, report.md and junit.xml are kept."""
+    """The folder for episodes, result.json, report.md and junit.xml."""
     resume: bool = False
-    """Go on with the evaluation in --out: the flags that it began with, and those given now on top."""
+    """Continue the evaluation in --out with its own flags; flags given now override them."""
     retry_failed: bool = False
-    """Play again what is stored in --out without a verdict."""
+    """Play stored episodes of --out that have no verdict again."""
     gate: Annotated[Words, arg(metavar="CONDITION", help_behavior_hint="")] = ()
-    """Fail, with exit code 1, unless this holds, as "success>=0.8", "low(success)>=0.8" (the lower end of the
-    interval), "success[ENV]>=0.8", "success[*]>=0.5" (every environment). Of: success, return, turns,
+    """Exit with code 1 unless this holds, as "success>=0.8", "low(success)>=0.8" (the lower end of the
+    interval), "success[ENV]>=0.8", "success[*]>=0.5" (every environment). Metrics: success, return, turns,
     coverage, tokens, cost, pass@K, pass^K. May be given several times."""
     min_coverage: MaybeFloat = None
-    """Give no headline where a smaller share of the episodes has a verdict, as 0.95."""
+    """Give no headline if a smaller share of the episodes has a verdict, as 0.95."""
     normalise: bool = False
-    """Play random and solver on the same tasks too, once each, and tell the return on a scale on which random
-    play is 0 and the solver 1."""
+    """Also play random and solver once on each task, and show the return on a scale where random is 0 and the
+    solver is 1."""
     json: bool = False
     """Print the result as JSON, and nothing else."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Measure agents: success, return and turns, each with its 95% interval.
+    """Evaluate agents: success, return and turns, each with its 95% interval.
 
-    What is played are environments, by id, or a suite: a TOML file, or the name of one that comes with gem
-    (--suites lists them). Flags take the place of what a suite says.
+    Name environments by id, or one suite: a TOML file, or the name of one that comes with gem (--suites lists
+    them). Flags override the settings of a suite.
 
-    An episode that infrastructure broke has no verdict and enters no figure: `verdicts` says how many do,
-    `bounds` is the success with all of them counted as lost, and as won. Where agents are compared and lost
-    verdicts at different rates, that is told.
+    An episode that infrastructure broke has no verdict and is in no figure. `verdicts` is how many episodes
+    have one. `bounds` is the success with all others counted as lost, and as won. A warning is printed if the
+    agents lost verdicts at different rates.
 
-    With --out, episodes are kept in FOLDER/episodes.jsonl (of several agents in a folder for each) and the
-    figures in FOLDER/result.json. What was stopped goes on by the same command: no stored episode is played
-    again.
+    With --out, episodes are stored in FOLDER/episodes.jsonl (several agents: one folder each), and figures in
+    FOLDER/result.json. To continue after an interruption, run the same command again: stored episodes are not
+    played again.
     """
 
     targets: Annotated[Positional[tuple[str, ...]], arg(metavar="[ID|SUITE ...]", help_behavior_hint="")] = ()
     """Environments (`gem-gym list` shows all), or one suite."""
     env: Annotated[Words, arg(metavar="ID[,ID...]", help_behavior_hint="")] = ()
-    """Environments too."""
+    """More environments."""
     agent: Annotated[Words, arg(metavar="NAME", help_behavior_hint="")] = ()
     """random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER (a model of transformers), smollm2 or
     another name of `gem-gym models`, or the folder of a training run, as runs/demo (runs/demo@best: its
-    best weights, not the last); random when left out.
+    best weights, not the last); random if left out.
     Given several times, the agents are compared."""
     episodes: Annotated[MaybeInt, arg(aliases=["-n"])] = None
-    """Tasks of each environment, each from a seed of its own; 200 when left out."""
+    """Tasks of each environment, each with its own seed; 200 if left out."""
     samples: Annotated[MaybeInt, arg(aliases=["-k"])] = None
-    """Episodes of each task: then pass@1 to pass@k and pass^k are told too, and intervals are clustered by
-    task. 1 when left out."""
+    """Episodes of each task. With more than 1, pass@1 to pass@k and pass^k are shown too, and intervals are
+    clustered by task. 1 if left out."""
     seed: MaybeInt = None
-    """The same seed gives the same episodes; 0 when left out."""
+    """The same seed gives the same episodes; 0 if left out."""
     tools: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
-    """Tools that the environments carry: python, search (by SEARCH_URL), world_search (built in, offline)."""
+    """Tools added to the environments: python, search (uses SEARCH_URL), world_search (built in, offline)."""
     wrappers: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
     """Wrappers around the environments, inner first: names, or module:function."""
     seat: MaybeText = None
-    """Of a game of several, the seat that the agent takes; it takes all when left out."""
+    """In a game of several seats, the seat of the agent; it plays all seats if left out."""
     others: MaybeText = None
-    """Who plays the other seats, beside `seat`: an agent's name as above."""
+    """With `seat`: who plays the other seats, an agent's name as above."""
     host: str = "auto"
-    """Where environments live: serial, thread, process, or auto: thread for those that wait."""
+    """Where environments run: serial, thread, process, or auto: thread for those that wait."""
     ray: Annotated[str, arg(metavar="ADDRESS", help_behavior_hint="")] = ""
-    """Play on a Ray cluster: HOST:PORT, auto for the one of this machine, or local to start one. Agents, but
-    for training runs, are made on its nodes: keys, and variables such as SEARCH_URL, are those of there."""
+    """Play on a Ray cluster: HOST:PORT, auto for the one of this machine, or local to start one. All agents
+    except training runs are made on its nodes, and use the keys and variables (as SEARCH_URL) set there."""
     suites: bool = False
     """List the suites that come with gem, and do nothing else."""
     model: Annotated[Model, OmitArgPrefixes] = field(default_factory=Model)
@@ -183,10 +183,10 @@ class Arguments:
 
 
 def command(args: list[str], prog: str) -> int:
-    """Carry out ``gem-gym eval``; with --resume the flags of the stored command come first.
+    """Run ``gem-gym eval``; with --resume, the flags of the stored command come first.
 
     Raises:
-        BadArgument: for flags that make no sense.
+        BadArgument: for flags that are invalid or exclude one another.
     """
     given = _parsed(args, prog)
     if given.suites:
@@ -206,20 +206,20 @@ def _parsed(args: Sequence[str], prog: str) -> Arguments:
 
 def _stored_command(out: Path | None) -> list[str]:
     if out is None:
-        raise BadArgument("--resume goes on with an evaluation; --out FOLDER says which.")
+        raise BadArgument("--resume continues a stored evaluation; name its folder by --out FOLDER.")
     try:
         words = json.loads((out / "command.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadArgument(f"{out} holds no evaluation that could go on: {error}.") from error
+        raise BadArgument(f"{out} holds no evaluation to continue: {error}.") from error
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise BadArgument(f"{out / 'command.json'} is no list of words.")
+        raise BadArgument(f"{out / 'command.json'} is not a list of strings.")
     if any(HIDDEN in word for word in words):
         raise BadArgument("the stored command has its password left out; give the whole command again.")
     return words
 
 
 def _words(given: Any) -> list[str]:
-    """Return the words of a command that asks for the same, each flag once, as it counts."""
+    """Return the arguments of an equivalent command: each flag once, with the value that took effect."""
     words: list[str] = []
     for each in fields(given):
         value, flag = getattr(given, each.name), f"--{each.name.replace('_', '-')}"
@@ -243,7 +243,7 @@ def _said(flag: str, value: str) -> list[str]:
 
 
 def evaluate(given: Arguments) -> int:
-    """Play what is asked for, say and write what it came to, and return the exit code."""
+    """Play what the arguments ask for, print and write the results, and return the exit code."""
     suite = _suite(given)
     gates = [Gate.parse(text) for text in given.output.gate]
     names = given.agent or suite.agents or ("random",)
@@ -256,7 +256,7 @@ def evaluate(given: Arguments) -> int:
     samples = min(entry.samples for entry in suite.entries)
     refuse_unknown(gates, labels, {entry.category for entry in suite.entries}, samples, prices is not None)
     if given.output.retry_failed and out is None:
-        raise BadArgument("--retry-failed plays stored episodes again; --out FOLDER says which.")
+        raise BadArgument("--retry-failed plays stored episodes again; name their folder by --out FOLDER.")
     with ExitStack() as last:
         if given.ray:
             last.enter_context(Cluster(given.ray))
@@ -315,7 +315,7 @@ def evaluate(given: Arguments) -> int:
             return FAILED
         except GemError as error:
             progress.close()
-            if report.results:  # what is known already is lost to nobody
+            if report.results:  # do not lose the results so far
                 report.show(given.output.json)
             report.stop(f"{type(error).__name__}: {error}")
             raise
@@ -329,7 +329,7 @@ def evaluate(given: Arguments) -> int:
 
 
 def _suite(given: Arguments) -> Suite:
-    """Return what is to be played: a suite as the flags change it, or the environments that they name."""
+    """Return the suite to play: the named one with the flags applied, or one of the named environments."""
     named = [*given.targets, *_split(given.env)]
     tools, wrappers = _split(given.tools), _split(given.wrappers)
     flags = given.model
@@ -347,7 +347,7 @@ def _suite(given: Arguments) -> Suite:
             raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
     suites = [name for name in named if name in known_suites() or name.endswith(".toml")]
     if suites and len(named) > 1:
-        raise BadArgument(f"{suites[0]} is a suite, which is played alone; leave the others out.")
+        raise BadArgument(f"{suites[0]} is a suite, and a suite is played alone; leave the others out.")
     if suites:
         return load_suite(
             suites[0],
@@ -403,7 +403,7 @@ def _fields(text: str) -> dict[str, Any] | None:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadArgument(f"extra is {text[:100]!r}, which is no JSON: {error}.") from error
+        raise BadArgument(f"extra is {text[:100]!r}, which is not JSON: {error}.") from error
     if not isinstance(fields, dict):
         raise BadArgument(f"extra is {text[:100]!r}; accepted: a JSON object.")
     return fields
@@ -424,8 +424,8 @@ def _measured(
     """Play an environment of the suite.
 
     Raises:
-        MissingData, MissingExtra, NoSolver: where it is not here, or the agent is a solver that it has not,
-            and it was named by its id; in a suite that is told.
+        MissingData, MissingExtra, NoSolver: when the environment was named by its id and is not available
+            here, or has no solver and the agent is `solver`. In a suite, it is reported as missing instead.
     """
     stop = None if suite.stop_at_width is None else Stopping(entry.samples, suite.stop_at_width)
 
@@ -473,7 +473,7 @@ def _measured_on_ray(asked: dict[str, Any], play: dict[str, Any]) -> EnvResult:
 
 
 def _player(last: ExitStack, name: str, settings: AgentSettings, ray: str) -> Agent | AgentByName:
-    """Return the agent of that name; on Ray one that is made on the nodes, but for a training run's."""
+    """Return the agent of that name; with Ray, one that is made on the nodes, unless it is a training run."""
     if ray and trained(name) is None:
         return AgentByName(name, settings)
     return _kept(last, local_agent(name, settings))
@@ -482,7 +482,7 @@ def _player(last: ExitStack, name: str, settings: AgentSettings, ray: str) -> Ag
 def _reference(
     entry: Entry, name: str, store: EpisodeStore | None, seed: int, given: Arguments, progress: Progress
 ) -> EnvResult | None:
-    """Play what a scale is made of on an environment's tasks; None where the environment has none of it."""
+    """Play one reference agent of the normalised scale; None if the environment does not have it."""
     try:
         seeds = entry.seeds()
         episodes = len(seeds) if seeds is not None else entry.episodes or 0
@@ -499,14 +499,14 @@ def _reference(
             resume=store is not None,
             on_episode=progress.hear,
         )
-    except (MissingData, MissingExtra, NoSolver):  # of what is not here the agent's own turn tells
+    except (MissingData, MissingExtra, NoSolver):  # reported when the agent itself plays
         return None
     finally:
         progress.end()
 
 
 def _normalised(result: EnvResult | None, scale: Sequence[EnvResult | None]) -> Interval | None:
-    """Return the return on a scale from random play to the solver; None where one of the three is missing."""
+    """Return the return on a scale from random play to the solver; None if one of the three is missing."""
     ends = [each.reward for each in scale if each is not None and each.reward is not None]
     if len(ends) < len(REFERENCES) or result is None or result.reward is None:
         return None
@@ -514,16 +514,16 @@ def _normalised(result: EnvResult | None, scale: Sequence[EnvResult | None]) -> 
 
 
 REFERENCES = ("random", "solver")
-"""What stands for 0 and for 1 where returns are normalised."""
+"""The agents whose returns are 0 and 1 on the normalised scale."""
 
 HIDDEN = "***"
-"""What stands for a password."""
+"""The text that replaces a password."""
 
 EPISODES_FILE = "episodes.jsonl"
 
 
 def _without_password(word: str) -> str:
-    """Return a word of a command without the password of an address."""
+    """Return a command argument with the password of an address hidden."""
     return re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", word)
 
 
@@ -533,7 +533,7 @@ def _model_of(agent: Agent | AgentByName) -> str | None:
 
 
 def _kept(last: ExitStack, agent: Agent) -> Agent:
-    """Return an agent that is closed at the end."""
+    """Return the agent, and close it at the end."""
     close = getattr(agent, "close", None)
     if close is not None:
         last.callback(close)
@@ -541,7 +541,7 @@ def _kept(last: ExitStack, agent: Agent) -> Agent:
 
 
 class _CountedStore(EpisodeStore):
-    """A store that tells a budget what was played."""
+    """An episode store that also reports each episode to a budget."""
 
     budget: Budget | None = None
 
@@ -555,7 +555,7 @@ class _CountedStore(EpisodeStore):
 def _store(
     last: ExitStack, out: Path | None, name: str, alone: bool, budget: Budget | None
 ) -> EpisodeStore | Budget | None:
-    """Return where an agent's episodes go: agents apart, for a store goes on under one agent's settings.
+    """Return the store of an agent's episodes; each agent has its own, as a store has one agent's settings.
 
     Raises:
         StoreError: when the folder cannot be made, is a training run's, or another evaluation writes there.
@@ -563,12 +563,16 @@ def _store(
     if out is None:
         return budget
     if any((out / name).exists() for name in ("checkpoint.pt", "metrics.jsonl")):
-        raise StoreError(f"{out} holds a training run, whose episodes are its own; choose another --out.")
+        raise StoreError(
+            f"{out} holds a training run, and an evaluation cannot write there; choose another --out."
+        )
     folder = out / file_name(name)
     if alone and not (folder / EPISODES_FILE).exists():
         folder = out
     elif (out / EPISODES_FILE).exists():
-        raise StoreError(f"{out} holds the episodes of one agent alone; for several choose another --out.")
+        raise StoreError(
+            f"{out} holds the episodes of a single agent; for several agents choose another --out."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -580,7 +584,7 @@ def _store(
 
 
 def _count(store: EpisodeStore, budget: Budget) -> None:
-    """Count what a store holds; what a damaged line took nobody knows, and it is played again."""
+    """Add stored episodes to the budget; damaged lines cannot be counted, and are played again."""
     damaged = 0
     for number in range(len(store)):
         try:
@@ -588,12 +592,12 @@ def _count(store: EpisodeStore, budget: Budget) -> None:
         except StoreError:
             damaged += 1
     if damaged:
-        said = f"{store.path}: the budget leaves out what {damaged} damaged line{'s' * (damaged != 1)} took"
+        said = f"{store.path}: the budget does not count {damaged} damaged line{'s' * (damaged != 1)}"
         print(printable(said), file=sys.stderr)
 
 
 def _reference_store(last: ExitStack, out: Path | None, name: str) -> EpisodeStore | None:
-    """Return where the episodes of a reference go: apart from those of agents of the same name."""
+    """Return the store of a reference agent, separate from that of an evaluated agent of the same name."""
     if out is None:
         return None
     store = _store(last, out / "references" / name, name, True, None)

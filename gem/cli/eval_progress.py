@@ -1,4 +1,4 @@
-"""How an evaluation goes, while it does: live lines on a terminal, a plain line now and then elsewhere."""
+"""Progress of a running evaluation: live lines on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gem.record import Episode
 from gem.statistics import rate_interval
 
 PLAIN_EVERY_S = 30.0
-"""Seconds between lines where nobody looks at a terminal."""
+"""Seconds between lines when stderr is not a terminal."""
 
 
 @dataclass
 class Line:
-    """One environment under way: what has ended, and what it came to so far."""
+    """The progress line of one environment: the episodes that ended, and the results so far."""
 
     label: str
     agent: str
@@ -34,7 +34,7 @@ class Line:
     groups: list[str] = field(default_factory=list)
 
     def hear(self, episode: Episode) -> None:
-        """Take in an episode."""
+        """Add an episode that has ended."""
         self.done += 1
         self.spent = together((self.spent, spent_on((episode,))))
         if episode.scored:
@@ -44,14 +44,14 @@ class Line:
                 self.groups.append(episode.group)
 
     def left(self, now: float) -> str:
-        """The time that the rest will take."""
+        """Return the estimated time for the remaining episodes; empty if unknown."""
         if self.done >= self.total or not self.done:
             return ""
         seconds = (now - self.began) / self.done * (self.total - self.done)
         return f"{_clock(seconds)} left" if math.isfinite(seconds) else ""
 
     def cells(self, now: float, prices: Prices | None) -> tuple[str, ...]:
-        """Return what is told of it, in columns; empty where there is nothing to tell."""
+        """Return the line's columns; an empty string where there is nothing to show."""
         seconds = max((self.ended or now) - self.began, 1e-9)
         tokens = tokens_of(self.spent)
         speed = f"{tokens / seconds:,.0f} tok/s" if tokens else ""
@@ -69,10 +69,10 @@ def _clock(seconds: float) -> str:
 
 
 class Progress:
-    """Tells on stderr how an evaluation goes; nothing where it is `quiet`."""
+    """Prints the progress of an evaluation on stderr; prints nothing if `quiet`."""
 
     def __init__(self, quiet: bool = False, prices: Prices | None = None, stream: Any = None) -> None:
-        """Tell on `stream`, stderr by default; `prices` give the cost."""
+        """Print on `stream`, stderr by default; with `prices`, show the cost."""
         self._stream = sys.stderr if stream is None else stream
         self._prices = prices
         self._quiet = quiet
@@ -96,17 +96,17 @@ class Progress:
         self.close()
 
     def close(self) -> None:
-        """Leave the lines as they stand; calling it twice is harmless."""
+        """Stop updating the lines; calling it twice is harmless."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
 
     def begin(self, label: str, agent: str, total: int) -> None:
-        """An environment is begun."""
+        """Start the line of an environment."""
         self._lines.append(Line(label, agent, total, perf_counter()))
 
     def hear(self, episode: Episode) -> None:
-        """An episode has ended."""
+        """Add an episode that has ended, and print a line if one is due."""
         line, now = self._lines[-1], perf_counter()
         line.hear(episode)
         if not self._quiet and self._live is None and now - self._told >= PLAIN_EVERY_S:
@@ -115,7 +115,7 @@ class Progress:
             print(printable(told_of), file=self._stream, flush=True)
 
     def end(self) -> None:
-        """The environment is done, or given up."""
+        """End the line of the environment, finished or not."""
         if self._lines:
             self._lines[-1].ended = perf_counter()
 

@@ -1,4 +1,4 @@
-"""What ``gem-gym eval`` says and writes of an evaluation."""
+"""The report that ``gem-gym eval`` prints and writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gem.rollout.episode import versions
 
 
 class Report:
-    """What is said and written of an evaluation; `now` is the agent that plays."""
+    """The printed and written report of an evaluation; `now` is the agent that plays."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Report:
         budget: Budget | None,
         command: Sequence[str],
     ) -> None:
-        """Say and write nothing yet."""
+        """Start an empty report; nothing is printed or written yet."""
         self.suite, self.out, self.gates = suite, out, gates
         self.prices, self.budget, self.command = prices, budget, list(command)
         self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
@@ -47,21 +47,21 @@ class Report:
         self.done = 0
         self.now = ""
         self.warnings: list[str] = []
-        self.stopped = "it has not come to its end"
+        self.stopped = "the evaluation has not finished"
         self._said: dict[str, str] = {}
 
     def hear(self, episode: Episode) -> None:
-        """Count an episode, and keep the first of each error."""
+        """Count an episode, and keep the first message of each error."""
         if not self.done:
-            self._write_command()  # not before: a command that the store refuses takes no other's place
-            with suppress(StoreError):  # which is told when there are figures, that they be shown
-                self.write()  # what an earlier one came to holds no more, should this one be killed
+            self._write_command()  # not before: a command that the store refuses must not replace another
+            with suppress(StoreError):  # reported later, together with the figures
+                self.write()  # replaces the results of an earlier run, in case this one is killed
         self.done += 1
         if episode.error:
             self._said.setdefault(f"{episode.error.boundary}: {episode.error.type}", episode.error.message)
 
     def add(self, name: str, row: Scored) -> None:
-        """Take in an environment's figures, and say what broke."""
+        """Add an environment's figures, and print its errors."""
         self.cards[name].rows.append(row)
         of = f"{row.entry.label}, {name}" if self.several else row.entry.label
         if row.result is None:
@@ -74,7 +74,7 @@ class Report:
         self.write()
 
     def compare(self, label: str) -> None:
-        """Warn where agents lost verdicts at other rates on an environment."""
+        """Warn if agents lost verdicts at different rates on an environment."""
         rows = {name: row.result for name, card in self.cards.items() for row in card.rows if _is(row, label)}
         found = unfair({name: result for name, result in rows.items() if result is not None})
         self.warnings += [f"{label}: {each}" for each in found]
@@ -93,26 +93,26 @@ class Report:
 
     @property
     def unplayed(self) -> int:
-        """How many episodes were not begun for want of budget."""
+        """The number of episodes that were not started because the budget was used up."""
         return sum(result.unplayed for result in self.results)
 
     @property
     def checked(self) -> list[Checked]:
-        """What the gates come to."""
+        """The results of the gates."""
         return [each for card in self.cards.values() for each in check(self.gates, card)]
 
     @property
     def code(self) -> int:
-        """The exit code.
+        """The exit code: 0 or 1.
 
-        1 where an environment has no verdict at all, a gate failed, the budget left episodes unplayed, or
-        nothing of a suite is here.
+        1 if an environment has no verdict at all, a gate failed, the budget left episodes unplayed, or no
+        environment of a suite is available here.
         """
         bad = any(not result.scored for result in self.results) or not self.results
         return FAILED if bad or self.unplayed or any(not each.passed for each in self.checked) else 0
 
     def progress(self) -> str:
-        """Return how much is stored, and how to go on."""
+        """Return how much is stored, and how to continue."""
         total = "" if self.total is None else f" of {self.total}"
         if self.out is None:
             return f"{self.done}{total} episodes had ended; none is stored, --out FOLDER keeps them"
@@ -122,20 +122,20 @@ class Report:
     # -- files
 
     def _write_command(self) -> None:
-        """Write what --resume reads."""
+        """Write the command that --resume reads."""
         if self.out is not None:
             _write(self.out / "command.json", json.dumps(self.command).encode() + b"\n")
 
     def end(self) -> None:
-        """Write that this is all."""
+        """Write that the evaluation is complete."""
         self.stopped = ""
         self.write()
 
     def stop(self, why: str) -> None:
-        """Write that the evaluation ended before its end, unless it takes the place of another's report."""
+        """Write that the evaluation stopped early, unless that would replace the report of another one."""
         self.stopped = why
         if self.out is not None and (self.done or not (self.out / "result.json").exists()):
-            with suppress(StoreError):  # which would hide why it ended
+            with suppress(StoreError):  # it would hide the reason
                 self.write()
 
     def write(self) -> None:
@@ -149,14 +149,14 @@ class Report:
             checked,
             title=self.suite.name or "Evaluation",
             about=self.suite.about,
-            notes=[*self.notes, *[f"this is not all: {self.stopped}"] * bool(self.stopped)],
+            notes=[*self.notes, *[f"incomplete: {self.stopped}"] * bool(self.stopped)],
             command=shlex.join(["gem-gym", "eval", *self.command]),
         )
         _write(self.out / "report.md", text.encode("utf-8", "backslashreplace"))
         _write(self.out / "junit.xml", junit(cards, checked, self.stopped))
 
     def json(self) -> str:
-        """Return all that is known, and what repeats it."""
+        """Return all results as JSON, with the command and settings that reproduce them."""
         parts = [card.to_json() for card in self.cards.values()]
         settings = {**asdict(self.suite.settings), "extra": dict(self.suite.settings.extra)}
         values = {
@@ -184,7 +184,7 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be known beside the figures."""
+        """The warnings and remarks shown with the figures."""
         notes = [f"warning: {warning}" for warning in self.warnings]
         for name, card in self.cards.items():
             of = f", {name}" if self.several else ""
@@ -201,13 +201,13 @@ class Report:
         for name, card in self.cards.items():
             if turns := uncounted(card.overall.usage):
                 whom = f" of {name}" if self.several else ""
-                kept = ", nor does the budget" if self.budget else ""
-                notes.append(f"nobody counted the tokens of {turns} turns{whom}: no figure holds them{kept}")
+                kept = " or in the budget" if self.budget else ""
+                notes.append(f"the tokens of {turns} turns{whom} are not known, and not in any figure{kept}")
         if self.unplayed:
-            way = f"stored in {self.out}; the same command with a greater budget goes on" if self.out else ""
+            way = f"the others are stored in {self.out}; to continue, raise the budget" if self.out else ""
             notes.append(
-                f"the budget ends it: {self.budget}; {self.unplayed} episodes were not played"
-                f"{'; what was played is ' + way if way else ''}"
+                f"the budget is used up: {self.budget}; {self.unplayed} episodes were not played"
+                f"{'; ' + way if way else ''}"
             )
         return notes
 

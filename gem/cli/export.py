@@ -1,4 +1,4 @@
-"""``gem-gym export`` and ``gem-gym import``: stored episodes in other tools' formats, and back."""
+"""The commands ``gem-gym export`` and ``gem-gym import``: convert episodes to other formats, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gem.rollout.store import EpisodeStore
 
 FORMATS = ("parquet", "jsonl", "atif", "inspect", "openenv", "sft", "preferences")
 ONE_WAY = ("sft", "preferences")
-"""Data sets to train on: episodes are not made of them again."""
+"""Formats of training data sets; they cannot be read back as episodes."""
 SUFFIXES = {".parquet": "parquet", ".jsonl": "jsonl", ".eval": "inspect"}
 
 Read: TypeAlias = Callable[[], Episode]
@@ -33,22 +33,22 @@ def export(
 ) -> int:
     """Write stored episodes for other tools.
 
-    parquet and jsonl are tables, atif is Harbor's trajectories (a .jsonl file, or a folder of files), inspect
-    is the log of Inspect, for `inspect view` (a .eval or .json file for one environment and agent, or a
-    folder with a log for each), openenv is OpenEnv's traces of tokens. sft and preferences are data sets of
-    conversations to train on: all that were scored, and the best against the worst of each task.
+    The formats: parquet and jsonl are tables. atif is Harbor's trajectories (a .jsonl file, or a folder of
+    files). inspect is the log of Inspect, for `inspect view` (a .eval or .json file for one environment and
+    agent, or a folder with a log for each). openenv is OpenEnv's token traces. sft and preferences are
+    training data sets of conversations: all scored ones, and the best against the worst of each task.
 
     Args:
         store: a store of episodes, or the folder of a run.
-        out: the file or folder to write; it must not be there yet.
-        format: parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed from OUT's suffix where
-            that is .parquet, .jsonl or .eval.
-        per: a row for each episode, which `gem-gym import` reads, or for each turn; of tables alone.
+        out: the file or folder to write; it must not exist yet.
+        format: parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed from OUT's suffix if that
+            is .parquet, .jsonl or .eval.
+        per: for tables: one row per episode (`gem-gym import` can read it), or one row per turn.
         no_tokens: leave token ids and log probabilities out.
     """
     kind = _format(format, out)
     if kind == "openenv" and no_tokens:
-        raise BadArgument("openenv is a format of tokens; leave out --no-tokens.")
+        raise BadArgument("the format openenv consists of tokens; leave out --no-tokens.")
     if per == "turn" and kind not in ("parquet", "jsonl"):
         raise BadArgument(f"a row per turn is for parquet and jsonl; {kind} has episodes.")
     with EpisodeStore(store_of(store), read_only=True) as episodes:
@@ -90,20 +90,20 @@ def import_(
     store: Annotated[Positional[Path], arg(metavar="STORE")],
     format: MaybeText = None,
 ) -> int:
-    """Read episodes from another tool's file into a store; those that it holds already are left out.
+    """Read episodes from another tool's file into a store; episodes already there are skipped.
 
-    Read is what `gem-gym export` wrote, a row per episode; and any trajectory in atif or trace in openenv,
-    which has no verdict.
+    It reads what `gem-gym export` wrote with one row per episode. It also reads any atif trajectory and any
+    openenv trace; these have no verdict.
 
     Args:
         source: the file, or a folder of such files.
-        store: a file of episodes; it is made where it is not there.
-        format: parquet, jsonl, atif, inspect or openenv; guessed from FILE's suffix where that is .parquet,
+        store: a file of episodes; created if it does not exist.
+        format: parquet, jsonl, atif, inspect or openenv; guessed from FILE's suffix if that is .parquet,
             .jsonl or .eval.
     """
     kind = _format(format, source)
     if kind in ONE_WAY:
-        raise BadArgument(f"{kind} is a data set to train on; episodes are not made of it again.")
+        raise BadArgument(f"{kind} is a training data set; episodes cannot be read back from it.")
     if not source.exists():
         raise MissingData(f"{source}: no such file or folder.")
     copied = duplicates = 0
@@ -125,7 +125,7 @@ def import_(
 
 
 class _Damaged:
-    """Counts what cannot be read, and says why the first one cannot."""
+    """Counts the episodes that cannot be read, and keeps the first error."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -154,7 +154,7 @@ class _Damaged:
 def _format(given: str | None, path: Path) -> str:
     kind = given or SUFFIXES.get(path.suffix)
     if kind is None:
-        raise BadArgument(f"what {path} holds cannot be told from its name; give --format.")
+        raise BadArgument(f"the format of {path} cannot be guessed from its name; give --format.")
     if kind not in FORMATS:
         raise BadArgument(f"format is {kind!r}; accepted: {', '.join(FORMATS)}.")
     return kind

@@ -1,4 +1,4 @@
-"""``gem-gym init``: a package with an environment of one's own."""
+"""The command ``gem-gym init``: write a package with an environment of your own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def init(
     """Write a package with an environment of your own, ready to install, check and change.
 
     Args:
-        name: of the package, as word-ladder; its environment becomes word_ladder:WordLadder-v0.
-        dataset: an environment over a data set (questions, answers, a grader) instead of a game.
-        into: the folder in which the package's own folder is made.
+        name: the package's name, as word-ladder; its environment is then word_ladder:WordLadder-v0.
+        dataset: make an environment over a data set (questions, answers, a grader) instead of a game.
+        into: the folder in which the package's folder is made.
     """
     from gem.scaffold import write_package
 

@@ -1,4 +1,4 @@
-"""``gem-gym doctor``, ``sandbox`` and ``models``: what is on this machine."""
+"""The commands ``gem-gym doctor``, ``sandbox`` and ``models``: show what this machine has."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None
 
 
 def doctor() -> int:
-    """Try what works on this machine, and say what to type for the rest.
+    """Test what works on this machine, and show how to install the rest.
 
-    Environments of each kind are begun, the backends of the sandbox tested, packages and engines looked for.
+    It resets environments of each kind, tests the sandbox backends, and looks for packages and engines.
 
-    The exit code is 1 when something that is installed is broken. What is absent is no fault.
+    The exit code is 1 if something that is installed is broken. A missing package is not an error.
     """
     from gem.doctor import report
 
@@ -73,11 +73,11 @@ def sandbox(
     backend: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")] = None,
     seen: bool = False,
 ) -> int:
-    """Say which sandbox programs get on this machine, after trying what it holds back.
+    """Show which sandbox backend programs get on this machine, and test its isolation.
 
     Args:
-        backend: try this one alone: remote, container, userns, bwrap-slots, landlock or none.
-        seen: say also what a program in it can see of this machine.
+        backend: test only this one: remote, container, userns, bwrap-slots, landlock or none.
+        seen: also show what a program in it can see of this machine.
     """
     from gem.sandbox.command import describe
 

@@ -1,4 +1,4 @@
-"""``gem-gym oracle``: what training algorithms estimate, beside exact gradients."""
+"""The command ``gem-gym oracle``: compare training algorithms with exact gradients."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def oracle(
     seed: int = 0,
     json: bool = False,
 ) -> int:
-    """Compare the mean step of training algorithms with exact gradients, in environments of few episodes.
+    """Compare the mean step of training algorithms with exact gradients, in small environments.
 
-    Each batch of episodes that can happen is given to the trainer's own learn step, in float64, and weighed
-    by its probability. Beside the exact gradient of what the algorithm states to maximise stand the mean
-    step's cosine, its length and its distance (bias), each over the gradient's length, and the variance per
-    episode. `undiscounted` is the cosine with the gradient of the return without discount. The exit code is 1
-    where a verdict is UNEXPECTED.
+    Every possible batch of episodes goes through the trainer's own learn step, in float64, weighted by its
+    probability. The mean step is compared with the exact gradient of the algorithm's stated objective. The
+    table shows the cosine, the length and the distance (bias), both divided by the gradient's length, and the
+    variance per episode. `undiscounted` is the cosine with the gradient of the undiscounted return. The exit
+    code is 1 if a verdict is UNEXPECTED.
 
     Args:
-        algorithm: which; all when left out.
-        env: in which small environments; all when left out, which takes minutes.
+        algorithm: the algorithms; all if left out.
+        env: the small environments; all if left out, which takes minutes.
         gamma: discounts per turn.
-        batch: episodes of a step; as many as can be listed when left out.
-        samples: batches that are drawn, where there are too many to list.
-        seed: of the policy whose gradient it is, of the reference, the critic, and what is drawn.
+        batch: episodes per step; as many as can be enumerated if left out.
+        samples: batches to draw if there are too many to enumerate.
+        seed: the seed of the policy, the reference, the critic, and the drawn batches.
         json: print the figures as JSON.
     """
     from gem.train.oracle import HEADS, SETTINGS, judge  # here: torch takes seconds

@@ -1,4 +1,4 @@
-"""``gem-gym list`` and ``gem-gym play``."""
+"""The commands ``gem-gym list`` and ``gem-gym play``: list environments, and play one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gem.record import Episode, StopReason
 def list_ids(
     family: Annotated[Positional[str | None], arg(metavar="[FAMILY]", help_behavior_hint="")] = None,
 ) -> None:
-    """List the environments: id, turns that the task states, solver, and the pip extra it needs.
+    """List the environments: id, the task's stated turn limit, solver, and the pip extra it needs.
 
     Args:
-        family: the part of an id before the colon; all families when left out.
+        family: the part of an id before the colon; all families if left out.
     """
     found = gem.ids(family and family.rstrip(":"))
     if not found:
@@ -49,10 +49,10 @@ def play(
         agent: human (you), random (legal actions), solver (the environment's own expert),
             openai:MODEL[@BASE_URL] (a model behind a server), or the folder of a training run
             (FOLDER@best: its best weights, not the last).
-        seed: which episode; drawn, and shown, when left out.
-        turns: stop after so many turns.
-        seat: of a game of several, the seat that the agent takes; it takes all when left out.
-        others: who plays the other seats, beside `seat`: an agent's name as above, but for human.
+        seed: which episode; random, and printed, if left out.
+        turns: stop after this many turns.
+        seat: in a game of several seats, the seat of the agent; it plays all seats if left out.
+        others: with `seat`: who plays the other seats, an agent's name as above, except human.
     """
     from gem.rollout import Job, rollout
     from gem.rollout.session import session
@@ -74,7 +74,7 @@ def play(
 
 
 def show(episode: Episode, rewards: bool = False) -> None:
-    """Print what was said in an episode, and how it ended; with `rewards`, what each turn earned too."""
+    """Print an episode's observations and actions, and how it ended; with `rewards`, each turn's reward."""
     lines = []
     for turn in episode.turns:
         heard = f"[{turn.seat}]\n" if episode.several else ""

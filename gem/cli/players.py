@@ -1,4 +1,4 @@
-"""The agents and limits that a command line names."""
+"""The agents and limits named on a command line."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gem.record import Agent
 
 
 def local_agent(name: str, settings: AgentSettings | None = None, accepted: str = "") -> Agent:
-    """Return the agent of that name: what `named_agent` knows, or the model of a training run, by its folder.
+    """Return the agent of that name: one that `named_agent` knows, or the model in a training run's folder.
 
     ``FOLDER`` has the run's last weights, ``FOLDER@best`` those of its best held-out evaluation.
 
-    The message about any other name lists the `accepted` ones first.
+    The error for an unknown name lists the `accepted` ones first.
 
     Raises:
-        BadArgument: when there is neither such an agent nor such a folder. MissingExtra: without what it
-            takes.
+        BadArgument: when there is neither such an agent nor such a folder. MissingExtra: when a package that
+            it needs is not installed.
     """
     settings = settings or AgentSettings()
     agent = named_agent(name, settings)
@@ -42,7 +42,7 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
 
 
 def trained(name: str) -> tuple[Path, Literal["last", "best"]] | None:
-    """Return the folder of the training run that an agent's name means, and which of its weights."""
+    """Return the folder and the weights of the training run that `name` refers to; None if it is no run."""
     if os.path.isdir(name):
         return Path(name), "last"
     folder, _, weights = name.rpartition("@")
@@ -50,7 +50,7 @@ def trained(name: str) -> tuple[Path, Literal["last", "best"]] | None:
 
 
 def others_of(env_id: str, seat: str | None, others: str | None) -> dict[str, Agent]:
-    """Return who holds the seats of a game that `seat` leaves; nobody where no seat is named."""
+    """Return the agents of the seats other than `seat`; empty if no seat is named."""
     seats = gem.spec(env_id).seats
     if seat is None:
         if others is not None:
@@ -63,7 +63,7 @@ def others_of(env_id: str, seat: str | None, others: str | None) -> dict[str, Ag
 
 
 def limits_of(turns: int | None, tokens: int | None = None) -> gem.Limits:
-    """Return the limits of an episode that were asked for."""
+    """Return the episode limits for these flags."""
     for name, value in (("turns", turns), ("tokens per episode", tokens)):
         if value is not None and value < 1:
             raise BadArgument(f"{name} is {value}; accepted: 1 or more.")

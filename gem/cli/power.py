@@ -1,4 +1,4 @@
-"""The command ``gem-gym power``: the noise floor of a suite, and the smallest difference that it can show."""
+"""The command ``gem-gym power``: the noise of a suite, and the smallest difference that it can detect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gem.evals.outcomes import Metric
 from gem.evals.power import Floor, Suite, floors, planned, suites
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""The table goes over so many times as many tasks."""
+"""Factors of the number of tasks; the table has a row for each."""
 
 
 def power(
@@ -35,35 +35,36 @@ def power(
     seat: MaybeText = None,
     json: bool = False,
 ) -> int:
-    """Say how small a difference a suite can show: of a stored run, of two, or of a plan by its --rate.
+    """Estimate the smallest difference that a suite can detect, from one run, two runs, or a planned --rate.
 
-    A figure varies because tasks differ (`between`) and because samples of one task do (`within`); more
-    samples lower the latter alone, more tasks both. `unpaired` is the smallest difference that two agents on
-    tasks of their own show, `paired` on the same tasks, at a 95% interval and with the probability --power.
-    Of two runs the noise of their differences is measured. Over several environments `all` is their mean.
+    A figure varies because tasks differ (`between`) and because samples of one task differ (`within`). More
+    samples reduce only `within`; more tasks reduce both. `unpaired` is the smallest difference between two
+    agents on different tasks that a 95% interval detects with the probability --power; `paired` is the same
+    for two agents on the same tasks. With two runs, the noise of their differences is measured. `all` is the
+    mean over several environments.
 
-    Where so few tasks show no difference at all, there is none (`-`).
+    `-` means that so few tasks can detect no difference at all.
 
-    Where each task was sampled once, nobody can tell `between` from `within`, and the worst split is taken.
+    If each task was sampled once, `between` and `within` cannot be separated, and the worst split is assumed.
 
     Args:
-        run: a folder of `gem-gym eval --out`, or a file of episodes; a second one of another agent.
-        tasks: tasks of each environment; as many as the run has when left out.
-        samples: samples of each task; as many as the run has when left out, and 1 in a plan.
-        rate: without a run: the rate of success that is expected.
-        within: without a run: the variance within a task, at most rate * (1 - rate); the worst when left out.
-        alike: how alike two agents find the tasks hard: the correlation of their rates, from 0 to 1; of two
-            runs it is measured.
-        power: how often such a difference is to be shown.
+        run: a folder of `gem-gym eval --out`, or a file of episodes; a second one is of another agent.
+        tasks: tasks of each environment; as many as the run has if left out.
+        samples: samples of each task; if left out, as many as the run has, or 1 without a run.
+        rate: without a run: the expected success rate.
+        within: without a run: the variance within a task, at most rate * (1 - rate); the worst if left out.
+        alike: the correlation of two agents' success rates over the tasks, from 0 to 1; measured if two runs
+            are given.
+        power: the probability of detecting the difference.
         metric: success or return.
-        seat: of a game of several, whose success and return vary.
+        seat: in a game of several seats, the seat whose success and return are used.
         json: print the figures as JSON.
     """
     if len(run) > 2:
         raise BadArgument(f"{len(run)} runs were named; accepted: one, or two of different agents.")
     if run:
         if rate is not None or within is not None:
-            raise BadArgument("a run tells its rate and variances; leave --rate and --within out.")
+            raise BadArgument("rate and variance are measured from the run; leave --rate and --within out.")
         runs = [read_run(each, seat) for each in run]
         for each in runs:
             if each.damaged:
@@ -74,7 +75,7 @@ def power(
             "name a run, or give -n (tasks) and --rate, as in `gem-gym power -n 200 --rate 0.6`."
         )
     elif metric != "success":
-        raise BadArgument("--rate is a rate of success; the noise of a return takes a run.")
+        raise BadArgument("--rate is a success rate; to estimate the noise of the return, name a run.")
     else:
         known, samples = [planned(rate, within)], samples or 1
     found = floors(known, SCALES, tasks=tasks, samples=samples, alike=alike, power=power)
@@ -89,7 +90,7 @@ def power(
     if run:
         _show_noise(known, metric)
     if any(own.within is None for suite in known for own in suite.own):
-        print("What varies between tasks, and what within, is not known: the worst is taken.\n")
+        print("The variance between and within tasks is not known separately: the worst case is assumed.\n")
     print(f"the smallest difference{', in percentage points' if metric == 'success' else ''}:\n")
     rows = [_cells(each, metric) for each in found]
     table("env", "tasks", "samples", "standard error", "unpaired", "paired", rows=rows)
@@ -124,7 +125,7 @@ def _split(between: float, within: float | None) -> tuple[str, str]:
 
 
 def _within_rates(floor: Floor) -> Floor:
-    """Return a floor without the differences that no two rates have: so few tasks show none."""
+    """Return a floor without differences of 1 or more, which two rates cannot have."""
     unpaired, paired = (
         None if value is None or value >= 1 else value for value in (floor.unpaired, floor.paired)
     )

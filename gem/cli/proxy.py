@@ -1,4 +1,4 @@
-"""``gem-gym proxy``: calls of any agent program become episodes."""
+"""The command ``gem-gym proxy``: record the model calls of any agent program as episodes."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ def proxy(
     api_key_env: str = "OPENAI_API_KEY",
     token_env: str = "GEM_PROXY_TOKEN",
 ) -> int:
-    """Stand between agent programs and a model, and record their calls as episodes, until Ctrl-C.
+    """Forward the calls of agent programs to a model, and record them as episodes, until Ctrl-C.
 
-    Programs speak chat completions or Responses to the printed address. Their API key names the episode;
-    POST /episodes/KEY/reward with {"reward": 1.0} ends it.
+    Programs send chat completions or Responses requests to the printed address. Their API key names the
+    episode; POST /episodes/KEY/reward with {"reward": 1.0} ends it.
 
     Args:
-        model: the address of a server of chat completions (or openai:NAME@ADDRESS), a model of
+        model: the address of a chat completions server (or openai:NAME@ADDRESS), a model of
             `gem-gym models`, hf:NAME_OR_FOLDER, or the folder of a training run; vllm:ADDRESS or
-            sglang:ADDRESS for a server that is given token ids, which are rendered here.
-        out: a folder; episodes go to episodes.jsonl in it.
-        host: where to listen. Others than this machine's own programs need a token.
-        port: 0 takes a free one.
-        temperature: of sampling; by default 1 of a local model, and what programs ask for of a server.
-        max_tokens: the longest answer.
+            sglang:ADDRESS for a server that receives token ids, which are rendered here.
+        out: the folder for the episodes; they are written to episodes.jsonl in it.
+        host: the address to listen on. Any address other than this machine's own needs a token.
+        port: the port to listen on; 0 takes a free one.
+        temperature: sampling temperature; by default 1 for a local model, and the programs' own for a server.
+        max_tokens: the most tokens of one answer.
         template: the model whose tokenizer renders for vllm:ADDRESS and sglang:ADDRESS.
         calls: the most calls of an episode.
         tokens: the most tokens that are sampled in an episode.
         context: the most tokens of prompt and answer together.
         sessions: how many episodes may be open at a time.
-        idle: seconds of silence after which an episode ends without verdict.
+        idle: seconds without a call after which an episode ends without a verdict.
         grader: math, text, code, or module:Name; scores episodes that were opened with a reference.
-        task: what the episodes' task is called.
-        seed: of sampling from a local model.
-        api_key_env: the variable that holds the server's key.
-        token_env: the variable that holds the token with which episodes are opened and rewarded, if any.
+        task: the task name stored in the episodes.
+        seed: the seed for sampling from a local model.
+        api_key_env: the environment variable that holds the server's key.
+        token_env: the environment variable that holds the token for opening and rewarding episodes, if any.
     """
     from gem.rollout.store import EpisodeStore
     from gem.serve.proxy.app import Allowed
@@ -96,7 +96,7 @@ def _agent(
 ) -> Agent:
     by_tokens = BY_TOKENS.fullmatch(model)
     if bool(by_tokens) != (template is not None):
-        raise BadArgument("template goes with a model vllm:ADDRESS or sglang:ADDRESS, which needs one.")
+        raise BadArgument("vllm:ADDRESS and sglang:ADDRESS need a template, and no other model takes one.")
     if by_tokens and template is not None:
         from gem.agents.token_server import TokenServerAgent
         from gem.models import load_tokenizer
@@ -128,7 +128,7 @@ def _agent(
     settings = AgentSettings(1.0 if temperature is None else temperature, max_tokens, api_key_env=api_key_env)
     agent = local_agent(model, settings, "http://ADDRESS/v1")
     if getattr(agent, "verb", None):
-        raise BadArgument(f"model is {model!r}, which plays environments and answers no messages.")
+        raise BadArgument(f"model is {model!r}, an agent that plays environments but cannot answer messages.")
     return agent
 
 

@@ -1,4 +1,4 @@
-"""``gem-gym regrade``: stored episodes scored again."""
+"""The command ``gem-gym regrade``: score stored episodes again."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def regrade(
     cache: MaybePath = None,
     out: MaybePath = None,
 ) -> int:
-    """Score stored episodes again, without running them, and say where the verdicts differ.
+    """Score stored episodes again, without running them, and show where the verdicts differ.
 
-    What is graded is an episode's last answer; its reference comes from the environment's task.
+    It grades the last answer of each episode; the reference comes from the environment's task.
 
     Args:
         store: a file of episodes, as EpisodeStore writes them.
-        grader: math, text, code, or module:Name of a grader that is made without arguments.
-        cache: an SQLite file of verdicts by content, so that nothing is graded twice.
+        grader: math, text, code, or module:Name of a grader that takes no arguments.
+        cache: an SQLite file of verdicts, keyed by content, so that nothing is graded twice.
         out: write each verdict to this file, one JSON object a line.
     """
     from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""``gem-gym replay``, ``show`` and ``tail``: stored episodes in the terminal."""
+"""The commands ``gem-gym replay``, ``show`` and ``tail``: stored episodes in the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gem.rollout.store import EpisodeStore
 
 Run = Annotated[Positional[Path], arg(metavar="RUN")]
 LONGEST = 300
-"""Characters of a value that is shown of a difference."""
+"""The most characters shown of each value in a difference."""
 POLL_S = 0.5
 
 
@@ -26,23 +26,23 @@ def show(
     episode: Annotated[Positional[str], arg(metavar="ID|NUMBER")],
     json: bool = False,
 ) -> None:
-    """Show an episode: what was said, done and earned, and how it ended.
+    """Show an episode: observations, actions, rewards, and how it ended.
 
     Args:
         run: a store of episodes, or the folder of a run.
         episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
-        json: the line as it is stored.
+        json: print the line as it is stored.
     """
     cat(store_of(run), episode, json=json)
 
 
 def tail(run: Run, lines: int = 10, once: bool = False) -> int:
-    """Show the last episodes of a run, one a line, and each that is added, until Ctrl-C.
+    """Show the last episodes of a run, one per line, and new ones as they are added, until Ctrl-C.
 
     Args:
         run: a store of episodes, or the folder of a run.
-        lines: how many of the last ones to begin with.
-        once: end after the last one, and do not wait for more.
+        lines: how many stored episodes to show first.
+        once: stop after the last stored episode; do not wait for more.
     """
     if lines < 0:
         raise BadArgument(f"lines is {lines}; accepted: 0 or more.")
@@ -72,16 +72,16 @@ def replay(
     trust: bool = False,
     host: str = "serial",
 ) -> int:
-    """Play the actions of stored episodes again, and check that the same comes of them.
+    """Play the actions of stored episodes again, and check that the transcripts are the same.
 
-    The exit code is 0 where every transcript is the stored one, 1 where one differs or cannot be played
-    again; the first difference is told.
+    The exit code is 0 if every transcript equals the stored one, and 1 if one differs or cannot be played
+    again. The first difference is printed.
 
     Args:
         run: a store of episodes, or the folder of a run.
-        episodes: ids, or numbers as `gem-gym store ls` shows them; -1 is the last one; `all`: every one.
-        trust: make environments that are not registered, or that the record names code for.
-        host: where environments live: serial, thread or process.
+        episodes: ids, or numbers as `gem-gym store ls` shows them; -1 is the last one, `all` is every one.
+        trust: allow environments that are not registered, or whose record names code to import.
+        host: where environments run: serial, thread or process.
     """
     from gem.rollout.replay import check_known, claims
     from gem.rollout.replay import replay as played_again
@@ -106,7 +106,7 @@ def replay(
                 said = "the same transcript" if found.whole else "the same turns"
                 print(f"{number}: {said}, {count} turn{'s' * (count != 1)}, {hashed}")
                 if not found.whole:
-                    print(f"  it ended by a {stored.stop}, which binds the agent and is not played again")
+                    print(f"  it ended by {stored.stop}, a limit of the agent that replay does not apply")
                 continue
             wrong += 1
             where = found.difference
@@ -129,7 +129,7 @@ def replay(
 
 
 def numbers(store: EpisodeStore, episodes: tuple[str, ...]) -> list[int]:
-    """Return the numbers of the episodes that are named."""
+    """Return the numbers of the named episodes."""
     count, found = len(store), list[int]()
     for name in episodes:
         if name == "all":

@@ -1,4 +1,4 @@
-"""``gem-gym serve`` and ``gem-gym serve-search``."""
+"""The commands ``gem-gym serve`` and ``gem-gym serve-search``: environments and search over HTTP."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def serve_search(
 
     Args:
         source: world (the built-in one), a folder of text files, a .jsonl corpus, or a .zim file.
-        host: where to listen; whoever can reach it can search, so by default only this machine.
-        port: 0 takes a free one.
-        topk: how many documents a request gets that does not say.
-        index: a folder in which the index is kept, to be ready at once next time.
+        host: the address to listen on; anyone who can reach it can search. Default: this machine only.
+        port: the port to listen on; 0 takes a free one.
+        topk: how many documents to return when a request does not say.
+        index: a folder in which the index is stored, so that the next start is fast.
     """
     from gem.serve.search import SearchServer
     from gem.tools.search import open_engine
@@ -52,27 +52,27 @@ def serve(
     call_s: float = 60.0,
     drain_s: float = 30.0,
 ) -> int:
-    """Serve environments by OpenEnv's protocol and to gem's own clients, until Ctrl-C or SIGTERM.
+    """Serve environments to OpenEnv clients and to gem's own clients, until Ctrl-C or SIGTERM.
 
     The token that clients must send is read from GEM_SERVE_TOKEN; without one, only this machine is answered.
-    Put a proxy with TLS in front before a token crosses a network that others share.
+    On a shared network, put a proxy with TLS in front, so that the token is not sent in the clear.
 
     Args:
-        ids: what is offered, separated by spaces or commas. The first is also at the root of the address,
-            where OpenEnv's clients look.
-        host: where to listen; another than this machine needs a token.
-        port: 0 takes a free one.
-        backend: where environments live: auto, serial (in the server's own thread), thread, process.
-        keywords: names of the environments' keywords that clients may give.
+        ids: the environments to serve, separated by spaces or commas. The first is also at the root of the
+            address, where OpenEnv's clients look.
+        host: the address to listen on; any address other than this machine's own needs a token.
+        port: the port to listen on; 0 takes a free one.
+        backend: where environments run: auto, serial (in the server's own thread), thread, process.
+        keywords: names of the environments' keywords that clients may set.
         wrappers: names of wrappers that clients may ask for.
-        origins: of web pages that may ask, as https://example.org.
-        sessions: environments at a time, of all clients together.
-        message_bytes: of one message.
-        rate: calls per second of one session; who asks faster waits.
-        steps: of one episode; then it is truncated.
-        lease_s: seconds after which a session that nobody uses is closed.
-        call_s: seconds that a call may take, but for environments in the server's own thread.
-        drain_s: seconds that episodes may go on after SIGTERM.
+        origins: origins of web pages that may connect, as https://example.org.
+        sessions: the most environments at a time, of all clients together.
+        message_bytes: the most bytes of one message.
+        rate: the most calls per second of one session; faster clients wait.
+        steps: the most steps of one episode; then it is truncated.
+        lease_s: seconds after which an unused session is closed.
+        call_s: the most seconds of one call; not applied in the server's own thread.
+        drain_s: seconds that running episodes get after SIGTERM.
     """
     from gem.serve.environments import ServeLimits
     from gem.serve.environments.server import EnvironmentServer

@@ -34,12 +34,12 @@ def ls(
 
     Args:
         path: a file of episodes, as EpisodeStore writes them.
-        spec: those of this environment alone.
-        success: those that solved their task.
-        failed: those that have a verdict and did not.
-        no_verdict: those that something broke.
-        limit: so many at most, the first ones.
-        json: all that the index knows, one JSON object a line.
+        spec: only episodes of this environment.
+        success: only episodes that solved their task.
+        failed: only episodes that have a verdict and did not solve their task.
+        no_verdict: only episodes without a verdict, because something broke.
+        limit: show at most this many, from the start.
+        json: print all that the index holds, one JSON object per line.
     """
     if success + failed + no_verdict > 1:
         raise BadArgument("success, failed and no-verdict exclude one another; give one of them.")
@@ -87,12 +87,12 @@ def cat(
     episode: Annotated[Positional[str], arg(metavar="ID|NUMBER")],
     json: bool = False,
 ) -> None:
-    """Show an episode of a store: what was said, done and earned, and how it ended.
+    """Show an episode of a store: observations, actions, rewards, and how it ended.
 
     Args:
         path: a file of episodes, as EpisodeStore writes them.
         episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
-        json: the line as it is stored.
+        json: print the line as it is stored.
     """
     with EpisodeStore(path, read_only=True) as store:
         try:
@@ -130,13 +130,13 @@ def merge_stores(
     out: Annotated[Positional[Path], arg(metavar="OUT")],
     sources: Annotated[Positional[tuple[Path, ...]], arg(metavar="IN [IN ...]", help_behavior_hint="")],
 ) -> None:
-    """Merge stores into one; episodes whose id is there already are left out.
+    """Merge stores into one; episodes whose id is already there are skipped.
 
-    What was stopped goes on by the same command.
+    To continue after an interruption, run the same command again.
 
     Args:
-        out: the store that is written; episodes are added to what it holds.
-        sources: the stores whose episodes it gets.
+        out: the store to write; episodes are appended.
+        sources: the stores to copy episodes from.
     """
     done = merge(out, sources)
     print(f"copied {done.copied} episodes to {out}; {done.duplicates} were there already")
@@ -146,7 +146,7 @@ def merge_stores(
 
 
 def schema() -> None:
-    """Print the JSON schema of a store's lines, and of what agents and hosts send one another."""
+    """Print the JSON schema of a store's lines, and of the messages between agents and hosts."""
     print(json_module.dumps(codec.json_schema(), indent=2))
 
 

@@ -1,4 +1,4 @@
-"""What commands share: exit codes, flags that may be left out, and tables."""
+"""Shared by all commands: exit codes, types of optional flags, and tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 
 
 def _maybe(kind: type, metavar: str) -> PrimitiveConstructorSpec[Any]:
-    """Return how a flag that may be left out is read; tyro's own way would speak of {None}|INT."""
+    """Return the tyro spec of an optional flag; tyro's own would show {None}|INT as its value."""
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
@@ -26,7 +26,7 @@ def _maybe(kind: type, metavar: str) -> PrimitiveConstructorSpec[Any]:
 
 
 UNTOLD = arg(help_behavior_hint="")
-"""For a flag that may be left out: that its default is None tells nobody anything."""
+"""For an optional flag: hides the useless text "(default: None)"."""
 
 MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT"), UNTOLD]
 MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT"), UNTOLD]
@@ -36,9 +36,9 @@ MaybeFolder: TypeAlias = Annotated[Path | None, _maybe(Path, "FOLDER"), UNTOLD]
 
 
 def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str] = ()) -> None:
-    """Print a table; into a pipe as aligned plain text, one row a line, never wrapped.
+    """Print a table; into a pipe as aligned plain text, one row per line, never wrapped.
 
-    On a terminal that is too narrow the columns that are `cropped` lose their ends instead of being wrapped.
+    If the terminal is too narrow, the `cropped` columns are cut off instead of wrapped.
     """
     if sys.stdout.isatty():
         from rich.box import SIMPLE_HEAD

@@ -1,4 +1,4 @@
-"""``gem-gym value``: what each turn of a stored episode was worth."""
+"""The command ``gem-gym value``: estimate the value of each turn of a stored episode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gem.rollout.store import EpisodeStore
 from gem.statistics import Interval
 
 SHOWN = 60
-"""Characters of an action."""
+"""The most characters shown of an action."""
 
 
 def value(
@@ -29,22 +29,22 @@ def value(
     max_turns: MaybeInt = None,
     trust: bool = False,
 ) -> int:
-    """Say what each turn of a stored episode was worth, had an agent gone on from there.
+    """Estimate the value of each turn of a stored episode, if an agent plays on from there.
 
-    From before each turn, and from behind it, the agent plays on to the end several times. The value is the
-    mean return of these episodes, with its 95% interval, and the advantage of a turn what it changed. The
-    world's chance stays that of the episode. The exit code is 1 where no turn could be valued.
+    From before and after each turn, the agent plays on to the end several times. The value is the mean return
+    of these episodes, with its 95% interval. A turn's advantage is the change in value. The environment keeps
+    the random numbers of the stored episode. The exit code is 1 if no turn could be valued.
 
     Args:
         run: a store of episodes, or the folder of a run.
         episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
-        agent: who goes on: random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER, the name of a model,
+        agent: who plays on: random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER, the name of a model,
             or the folder of a training run.
-        samples: how often it goes on from each place.
-        seed: another number is other chances of the agent's.
-        host: where environments live: serial, thread or process; auto chooses by environment.
-        max_turns: end each of these episodes behind so many turns, the stored ones among them.
-        trust: make an environment that is not registered, or that the record names code for.
+        samples: how many episodes to play from each place.
+        seed: the seed of the agent's own random numbers.
+        host: where environments run: serial, thread or process; auto chooses by environment.
+        max_turns: end each of these episodes after this many turns, including the stored ones.
+        trust: allow an environment that is not registered, or whose record names code to import.
     """
     from gem.rollout.forks import turn_values
     from gem.rollout.replay import check_known
@@ -70,7 +70,7 @@ def value(
     ]
     table("turn", "value before", "advantage", "action", rows=rows, cropped=("action",))
     end = values[-1].after if values else None
-    print(f"behind the last turn: {_figure(end)}; {samples} episodes of {agent} from each place")
+    print(f"after the last turn: {_figure(end)}; {samples} episodes of {agent} from each place")
     if lost := sum(each.lost for each in values):
         print(f"{lost} of them have no verdict and were left out")
     return 0 if any(each.before for each in values) else FAILED

@@ -1,4 +1,4 @@
-"""``gem-gym view``: pages over episodes and training runs."""
+"""The command ``gem-gym view``: show episodes and training runs in the browser."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def view(
     episode: MaybeText = None,
     limit: MaybeInt = None,
 ) -> int:
-    """Look at episodes: how an agent decided, and how it learned. Serves pages on this machine until Ctrl-C.
+    """Show episodes and training runs in the browser. Serves pages on this machine until Ctrl-C.
 
-    Only whoever has the printed address can open them. No request leaves the machine.
+    Opening them takes the printed address, which contains a secret. No request leaves the machine.
 
     Args:
         runs: stores (episodes.jsonl), folders of training runs or evaluations, or folders of such folders.
-        port: where to listen on 127.0.0.1; 0 takes a free one.
-        export: write the run into this one HTML file instead, which needs nothing else, and end.
-        episode: export this episode alone: its id, or its number.
-        limit: export so many of the last episodes at most.
+        port: the port to listen on, on 127.0.0.1; 0 takes a free one.
+        export: write the run into one self-contained HTML file instead, and stop.
+        episode: export only this episode: its id, or its number.
+        limit: export at most this many of the last episodes.
     """
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
@@ -44,7 +44,7 @@ def view(
     if not runs:
         raise BadArgument("no run was named; give a store, or the folder of a run.")
     if export is None and (episode is not None or limit is not None):
-        raise BadArgument("episode and limit say what is exported; name the file by --export.")
+        raise BadArgument("--episode and --limit choose what is exported; name the file by --export.")
     with ExitStack() as last:
         sources = open_sources(runs, watched=export is None)
         for source in sources:

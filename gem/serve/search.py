@@ -1,4 +1,4 @@
-"""A search engine as a server that speaks Search-R1's ``/retrieve``, in JSON and in msgpack."""
+"""Serve a search engine over HTTP with Search-R1's ``/retrieve`` protocol, in JSON and in msgpack."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ from gem.tools.search.base import check_topk, plain
 from gem.tools.search.corpus import contents_of
 
 MAX_BODY = 1 << 20
-"""How long a request may be, in bytes."""
+"""The most bytes of a request."""
 
 MAX_QUERIES = 256
-"""How many queries one request may ask."""
+"""The most queries in one request."""
 
 IDLE_S = 30.0
-"""How long a connection may say nothing."""
+"""Seconds after which a silent connection is closed."""
 
 
 class SearchServer(ThreadingHTTPServer):
-    """Serves an engine: ``POST /retrieve`` and ``GET /health``; `serve_forever` runs it, `shutdown` ends it.
+    """A server of a search engine: ``POST /retrieve`` and ``GET /health``.
 
-    A request is JSON or msgpack, and is answered in kind:
+    `serve_forever` runs it, `shutdown` ends it. A request is JSON or msgpack, and the answer has the same
+    format:
 
     - ``{"queries": [...], "topk": 3, "return_scores": true}`` gives ``{"result": [[...], ...]}``, a list per
       query, of documents, or with `return_scores` of ``{"document": ..., "score": ...}``;
     - ``{"query": "...", "topk": 3}`` gives ``{"result": [{"document": ...}, ...]}``, with scores if wanted.
 
-    A document is ``{"id", "contents", "title", "text"}``. A request that cannot be served gets
-    ``{"error": ...}``: 400 what it asks, 404 where, 405 how, 411 and 413 its length, 503 the engine.
+    A document is ``{"id", "contents", "title", "text"}``. An error is answered with ``{"error": ...}``: 400
+    for a wrong body, 404 for the path, 405 for the method, 411 and 413 for the length, 503 for the engine.
 
     Args:
-        engine: who searches.
-        host: where to listen; by default this machine alone can ask.
-        port: 0 takes a free one; `server_port` says which.
-        topk: how many documents a request gets that does not say.
+        engine: the search engine.
+        host: the address to listen on; by default only this machine can connect.
+        port: the port to listen on; 0 takes a free one, see `server_port`.
+        topk: how many documents to return when a request does not say.
 
     Raises:
         BadArgument: when it cannot listen there.
@@ -63,17 +64,17 @@ class SearchServer(ThreadingHTTPServer):
             ) from error
 
     def server_bind(self) -> None:
-        """Bind without asking a name server what this machine is called."""
+        """Bind without a name server lookup of this machine's name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     @property
     def url(self) -> str:
-        """Where to ask."""
+        """The server's address."""
         return f"http://{self.server_address[0]!s}:{self.server_port}/retrieve"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Forget a connection that broke: the client is gone, and nobody reads what would be printed."""
+        """Ignore a broken connection: the client is gone, and a printed traceback helps nobody."""
 
 
 class _Refused(Exception):
@@ -113,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, {"error": "there are POST /retrieve and GET /health."})
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: whoever wants a log puts a proxy in front."""
+        """Log nothing; for a log, put a proxy in front."""
 
     def _body(self) -> bytes:
         said = self.headers.get("Content-Length", "")

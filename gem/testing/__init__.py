@@ -1,4 +1,4 @@
-"""Testing: the public judges of environments, golden transcripts, and doubles."""
+"""Tools to test environments: contract checks, audits, golden transcripts, and test doubles."""
 
 from gem.testing.audit import audit_env
 from gem.testing.card import Card, Check

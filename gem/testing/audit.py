@@ -1,7 +1,7 @@
-"""audit_env: what an environment's reward is worth.
+"""Audit the reward of an environment with `audit_env`.
 
-`gem.testing.check_env` asks whether an environment keeps the contract; this asks whether it is a good task.
-Policies that know nothing play it beside its own expert, and a card says what they earned.
+`gem.testing.check_env` tests whether an environment keeps the contract; an audit tests whether it is a good
+task. Policies that know nothing and the environment's own expert play it, and a card shows their returns.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from gem.testing.rules import FULL_REWARD
 from gem.testing.transcripts import act
 
 EPISODES = 40
-"""Episodes that each player plays, each from a seed of its own."""
+"""Episodes that each player plays, each with its own seed."""
 
 TURNS = 4_000
-"""About how many turns a player takes in all; where the task states many turns, it plays fewer episodes."""
+"""About how many turns a player takes in all; with many turns per episode, it plays fewer episodes."""
 
 FEWEST_EPISODES = 8
 """Fewer say nothing: what pays a third of the time pays in none of 7 more than once in 20 times."""
 
 CANDIDATES = 40
-"""Seeds beside those that are played, whose answers are tried as constants."""
+"""Additional seeds that are not played; their answers are tried as constants."""
 
 INSTANCES = 200
-"""Seeds that are dealt to count distinct instances."""
+"""Seeds that are tried, to count distinct instances."""
 
 FEWEST_INSTANCES = 5
-"""So many different instances a task must have, or a policy can know them all by heart."""
+"""The fewest distinct instances of a task; with fewer, a policy can memorise them all."""
 
 IGNORANT_REWARD = 1 / 3
-"""What a policy that knows nothing may earn on average, as a share of the full reward."""
+"""The most that an ignorant policy may earn on average, as a share of the full reward."""
 
 COPIED_REWARD = 0.05
-"""What copiers may earn on average beyond what guessing does, as a share of the full reward."""
+"""The most that copiers may earn on average above guessing, as a share of the full reward."""
 
 AS_GOOD = 0.95
-"""Which part of a solver's reward a copier of later observations must earn to count as no worse a player."""
+"""The share of the solver's reward at which a copier of later observations counts as equally good."""
 
 LEAST_GAP = 0.2
-"""How much more than legal random play an expert must earn on average."""
+"""How much more an expert must earn on average than legal random play."""
 
 LEAK = 0.1
-"""How much more often its own secret may stand in what is shown than the secrets of other episodes do."""
+"""How much more often shown text may contain the episode's own secret than secrets of other episodes."""
 
 LONGEST = 200
-"""Turns after which an episode without a stated budget is cut."""
+"""Turns after which an episode without a stated turn limit is stopped."""
 
 MOST_SAID = 120
-"""Characters that a card keeps of what a policy said first."""
+"""The most characters of a policy's first answer that a card keeps."""
 
 EPSILON = 1e-6
 
@@ -79,10 +79,10 @@ ANSWERS_IN_VIEW: dict[str, str] = {
     "rg:word_sorting": "reasoning-gym pays a part for each word that stands in its place",
     "ta:": "the rules name moves, and TextArena pays how near a game came to its end",
 }
-"""Why copiers may earn more than guessing in some environments, by the beginning of their ids."""
+"""Why copiers may earn more than guessing in some environments, by id prefix."""
 
 SECRETS = ("secret", "answer", "solution", "reference")
-"""Attributes in which games keep what must be found out."""
+"""Names of the attributes in which games store the secret to find."""
 
 
 def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INSTANCES) -> Card:
@@ -90,8 +90,8 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
 
     Args:
         target: an id, an EnvSpec, a class or other callable that makes one, or an environment.
-        episodes: how many each player plays, at most; seeds 0, 1 and so on.
-        instances: how many seeds are dealt to count distinct instances.
+        episodes: the most episodes per player, with the seeds 0, 1 and so on.
+        instances: how many seeds to try, to count distinct instances.
 
     Raises:
         BadArgument: for fewer than 2 episodes or instances, or for an environment of several seats.
@@ -139,7 +139,7 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
 
 
 def _several_seats(name: str) -> str:
-    """Return why a game of several seats has no card, and what has one."""
+    """Return the error text for a game of several seats, which has no card, with the alternatives."""
     one_seat = [env_id for env_id in registry.ids(name.partition(":")[0]) if env_id.startswith(f"{name}-")]
     instead = f": {', '.join(one_seat)}" if one_seat else ", as gem.seats.SeatEnv makes one"
     return (
@@ -149,7 +149,7 @@ def _several_seats(name: str) -> str:
 
 
 def spread(numbers: Sequence[int]) -> Spread:
-    """Return the smallest, the middle and the largest of some numbers."""
+    """Return the minimum, median and maximum of some numbers."""
     return Spread(min(numbers), median_low(numbers), max(numbers))
 
 
@@ -157,7 +157,7 @@ def spread(numbers: Sequence[int]) -> Spread:
 
 
 def _play(deals: Deals, player: Player, seeds: Sequence[int], longest: int, failed: list[str]) -> Played:
-    """Play a policy's episodes; what an episode raises goes to `failed`, and the episode earns nothing."""
+    """Play a policy's episodes; an error of an episode is added to `failed`, and its return is 0."""
     rewards, turns, won, says = [], [], 0, ""
     env = deals.env
     for seed in seeds:
@@ -215,7 +215,7 @@ def _watch(deals: Deals, seed: int, longest: int) -> tuple[list[Obs], list[Any]]
 
 
 def _identity(deals: Deals, seed: int) -> Hashable:
-    """Return what tells a dealt instance from others: what the environment says it is, or what it shows."""
+    """Return the identity of an instance: what the environment names, or else what it shows."""
     obs = deals.begin(seed).obs
     deal = getattr(deals.env.unwrapped, "instance", None)
     try:
@@ -228,7 +228,7 @@ def _identity(deals: Deals, seed: int) -> Hashable:
 
 
 def scale(played: Mapping[str, Played]) -> float:
-    """Return the full reward: 1, or what the solver at its best earns where games pay other stakes."""
+    """Return the full reward: 1, or the solver's best return if the game has other rewards."""
     expert = played.get("solver")
     return max(FULL_REWARD, expert.best) if expert else FULL_REWARD
 
@@ -278,10 +278,10 @@ def _ignorance(played: Mapping[str, Played]) -> Check:
 
 
 def _copying(env: str, played: Mapping[str, Played], oracle: bool) -> Check:
-    """Compare what copiers earn with what guessing does: an answer may be guessed, the question is none.
+    """Compare the returns of copiers with those of guessing: repeating the question must not pay.
 
-    What a game shows later is its state, and to go by that is to play. So what is copied later counts only
-    where the solver reads a hidden answer, or plays no better.
+    Later observations show the state of a game, and acting on them is playing. So later copies count only if
+    the solver reads a hidden answer, or plays no better.
     """
     name = "copying earns little"
     copied = {policy: played[policy] for policy in COPIERS if policy in played}
@@ -315,10 +315,10 @@ def _gap(played: Mapping[str, Played]) -> Check:
 def _leak(
     deals: Deals, seeds: Sequence[int], shown: Sequence[tuple[list[Obs], list[Any]]], oracle: bool
 ) -> Check:
-    """Compare how often the secret of an episode stands in what it showed with how often those of others do.
+    """Compare how often an episode's shown text contains its own secret, and secrets of other episodes.
 
-    A solver that reads the hidden answer says that the answer cannot be worked out from rules; the question
-    may quote it then, as one that asks for a word of a text does, and `info` alone is searched.
+    If the solver reads the hidden answer, the answer does not follow from rules, and the question may quote
+    it, as one that asks for a word of a text does. Then only `info` is searched.
     """
     name = "nothing leaks"
     secrets = [_secrets(deals, seed, oracle) for seed in seeds]
@@ -339,7 +339,7 @@ def _leak(
 
 
 def _secrets(deals: Deals, seed: int, oracle: bool) -> frozenset[str]:
-    """Return the forms in which an episode's secret may stand in a text, in small letters."""
+    """Return the forms in which a text may contain an episode's secret, in lower case."""
     deals.begin(seed)
     found = [vars(deals.env.unwrapped).get(attribute) for attribute in SECRETS]
     if oracle:
@@ -350,7 +350,7 @@ def _secrets(deals: Deals, seed: int, oracle: bool) -> frozenset[str]:
 
 
 def _stands(forms: frozenset[str], text: str) -> bool:
-    """Return whether one of the forms stands in a text as a word of its own."""
+    """Return whether a text contains one of the forms as a separate word."""
     low = text.lower()
     return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", low) for form in forms if form in low)
 

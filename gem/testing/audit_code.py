@@ -1,8 +1,8 @@
-"""Is a grader of programs to be trusted? Correct programs in other words must pass, broken ones must not.
+"""Audit a grader of programs: rewritten correct programs must pass, broken ones must fail.
 
-Beside `gem.testing.audit_grader`: each known solution is rewritten by every rule that fits it. Small
-mistakes, an operator or a number that is another, may leave a program the same function in other words: one
-that passes is judged by tests drawn anew, and where it passes these too it is not counted.
+Like `gem.testing.audit_grader`, it rewrites each known solution by every rule that fits. A small mistake,
+such as another operator or number, may leave the program correct. So a mutant that passes is judged again
+with newly drawn tests, and if it passes these too, it is not counted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ENDLESS = 12  # of so many solutions one is made to loop for ever, for that take
 
 @dataclass(frozen=True)
 class Solution:
-    """A correct program with its tests; `more` draws further ones, without which no small mistakes are made.
+    """A correct program with its tests; `more` draws further tests, which are needed for small mistakes.
 
-    `name` is the function's, or of a program whatever it is called by.
+    `name` is the name of the function, or any name for a whole program.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Solution:
 
     @property
     def tree(self) -> ast.Module:
-        """Its source, parsed anew."""
+        """Return a new syntax tree of the source."""
         return ast.parse(self.source)
 
 
 Rewriting = Callable[[Solution], str | None]
-"""Returns an answer with the program rewritten, or None where the rule does not fit."""
+"""A function that returns an answer with the rewritten program, or None if the rule does not fit."""
 
 
 def audit_code(solutions: Iterable[Solution], grader: Grader | None = None) -> GraderCard:
@@ -71,7 +71,7 @@ def audit_code(solutions: Iterable[Solution], grader: Grader | None = None) -> G
 
 
 def _verdicts(grader: Grader, number: int, solution: Solution) -> list[tuple[str, bool, str]]:
-    """Return each rule that was tried on a solution, whether the grader was right, and what was changed."""
+    """Return each rule tried on a solution, whether the grader was right, and the change."""
     found = []
     for table, expected in ((CODE_EQUIVALENCES, True), (CODE_MUTATIONS, False)):
         for name, rewrite in table.items():
@@ -93,7 +93,7 @@ def _verdicts(grader: Grader, number: int, solution: Solution) -> list[tuple[str
 
 
 def fenced(code: str) -> str:
-    """Return an answer that is code and nothing else."""
+    """Return an answer that is only a code block."""
     return f"```python\n{code}\n```"
 
 
@@ -112,7 +112,7 @@ def _renamed(solution: Solution, names: dict[str, str]) -> str:
 
 
 def _answering(solution: Solution, value: str) -> str:
-    """Return a program that answers `value`, written in terms of `result` and `given`."""
+    """Return a program that answers `value`, an expression of `result` and `given`."""
     if _function(solution):
         inner = _renamed(solution, {solution.name: "inner"})
         return f"{inner}\ndef {solution.name}(*given):\n    result = inner(*given)\n    return {value}\n"
@@ -294,7 +294,7 @@ def _always_the_first(solution: Solution) -> str | None:
 
 
 def _before(statement: str) -> Rewriting:
-    """Put a statement before all that the program or function does."""
+    """Return a rule that puts a statement before the program, or at the start of the function."""
 
     def rewritten(solution: Solution) -> str:
         if not _function(solution):
@@ -363,7 +363,7 @@ MISTAKES: dict[str, Mistakes] = {
 
 
 def _mutants(source: str, kinds: Mistakes) -> Iterator[tuple[str, str]]:
-    """Yield what was changed, and the program."""
+    """Yield each change and the changed program."""
     tree = ast.parse(source)
     for number, node in enumerate(ast.walk(tree)):
         for field, new in _changes(node, kinds):
@@ -374,7 +374,7 @@ def _mutants(source: str, kinds: Mistakes) -> Iterator[tuple[str, str]]:
 
 
 def _changes(node: ast.AST, kinds: Mistakes) -> Iterator[tuple[str, object]]:
-    """Yield the fields of a node that a mutant has otherwise."""
+    """Yield the fields of a node that a mutant changes, with their new values."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in kinds:
         yield "ops", [kinds[type(node.ops[0])](), *node.ops[1:]]
     elif isinstance(node, ast.BinOp | ast.AugAssign | ast.BoolOp) and type(node.op) in kinds:

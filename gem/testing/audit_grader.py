@@ -1,8 +1,8 @@
-r"""Is a grader to be trusted? Equivalent rewritings must score the same, perturbed ones must not.
+r"""Audit a grader of answers: equivalent rewritings must score the same, wrong mutants must not.
 
-`audit_grader` takes reference answers of many kinds and rewrites each by every rule that fits it: an
-equivalence (``\frac{1}{2}`` to ``0.5``) has to be accepted, a mutation (another digit, a lost sign, an open
-end closed) refused. The share of mutants that are refused is the mutation score, as in testing of programs.
+`audit_grader` takes reference answers of many kinds and rewrites each by every rule that fits. An equivalence
+(``\frac{1}{2}`` to ``0.5``) must be accepted; a mutation (another digit, a lost sign, a closed interval end)
+must be refused. The share of refused mutants is the mutation score, as in mutation testing of programs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gem.errors import BadArgument, did_you_mean
 from gem.graders.base import Grader
 
 Rewriting = Callable[[str], str | None]
-"""Returns an answer rewritten, or None where the rule does not fit."""
+"""A function that returns the rewritten answer, or None if the rule does not fit."""
 
 SHOWN = 5
 
@@ -33,7 +33,7 @@ WORDS = re.compile(r"[A-Za-z][A-Za-z .'-]+")
 
 @dataclass(slots=True)
 class Rule:
-    """What became of one rule: how often it fitted, how often the grader was right, and where it was not."""
+    """The result of one rule: how often it fitted, how often the grader was right, and its errors."""
 
     name: str
     tried: int = 0
@@ -41,7 +41,7 @@ class Rule:
     wrong: list[tuple[str, str]] = field(default_factory=list)  # answer, reference
 
     def enter(self, right: bool, answer: str, reference: str) -> None:
-        """Count one verdict of the grader."""
+        """Add one verdict of the grader."""
         self.tried += 1
         if right:
             self.right += 1
@@ -51,7 +51,7 @@ class Rule:
 
 @dataclass(slots=True)
 class GraderCard:
-    """What an audit of a grader found."""
+    """The result of an audit of a grader."""
 
     grader: str
     references: int
@@ -60,12 +60,12 @@ class GraderCard:
 
     @property
     def equivalence_score(self) -> float:
-        """Share of the equivalent rewritings that were accepted."""
+        """The share of equivalent rewritings that were accepted."""
         return _share(self.equivalences)
 
     @property
     def mutation_score(self) -> float:
-        """Share of the mutants that were refused."""
+        """The share of mutants that were refused."""
         return _share(self.mutations)
 
     @property
@@ -118,12 +118,12 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
     """Audit a grader.
 
     Args:
-        name: ``math`` or ``text``: which rules and references are used.
-        grader: who is audited; the grader of that name when left out.
-        references: reference answers instead of the built-in ones.
+        name: ``math`` or ``text``; it chooses the rules and references.
+        grader: the grader to audit; by default the one of that name.
+        references: reference answers to use instead of the built-in ones.
 
     Raises:
-        BadArgument: for another name. MissingExtra: where the grader needs an absent package.
+        BadArgument: for another name. MissingExtra: when the grader needs a package that is not installed.
     """
     if name not in SUBJECTS:
         raise BadArgument(
@@ -141,14 +141,14 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
 
 
 def unread_references(references: Iterable[Any]) -> list[tuple[int, str]]:
-    """Return the references that the mathematics grader cannot read whole, each with its place in the data.
+    """Return the references that the mathematics grader cannot read completely, with their row numbers.
 
-    Of these only the same words are right, whatever else says the same. Where a reference has several texts,
-    of which any will do, it is listed when none of them is read.
+    For these, only an answer with the same words is right, even if others are equivalent. A reference with
+    several alternative texts is listed if none of them can be read.
 
     Raises:
-        BadArgument: for a reference that is neither text nor a number nor a sequence of them.
-        MissingExtra: where only sympy could say, and the `math` extra is absent.
+        BadArgument: for a reference that is not a text, a number, or a sequence of them.
+        MissingExtra: when sympy is needed to decide, and the `math` extra is not installed.
     """
     from gem.graders.math import MathGrader
     from gem.graders.math import references as texts

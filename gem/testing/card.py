@@ -1,4 +1,4 @@
-"""The card of an environment: what an audit found, as text and as data."""
+"""The card of an environment: the results of an audit, as text and as data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gem.statistics import Interval, wilson
 from gem.testing.policies import IGNORANT
 
 TOKEN = re.compile(r"[^\W\d_]{1,6}|\d{1,3}|[^\w\s]|_|\n")
-"""What counts as a token of text: up to six letters, up to three digits, any other sign, a new line."""
+"""A pattern that approximates a token of text: up to six letters, up to three digits, any other sign, a
+line break."""
 
 PATCH = 28
 """The side in pixels of the square that counts as a token of a picture, as in Qwen2-VL (arXiv 2409.12191)."""
@@ -26,7 +27,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def tokens(obs: Obs) -> int:
-    """Return about how many tokens an observation takes; see TOKEN and PATCH. Pictures must be PNGs."""
+    """Return about how many tokens an observation has; see TOKEN and PATCH. Pictures must be PNG."""
     if isinstance(obs, str):
         return len(TOKEN.findall(obs))
     count = 0
@@ -40,9 +41,9 @@ def tokens(obs: Obs) -> int:
 
 
 class Check(NamedTuple):
-    """One question of the audit: its answer, and, where that is a finding, what to change.
+    """One check of the audit: its result, and for a finding, what to change.
 
-    `open`: the finding stands; False: there is nothing to mend; None: the question does not apply.
+    `open`: True for an open finding, False if nothing is wrong, None if the check does not apply.
     """
 
     name: str
@@ -52,23 +53,23 @@ class Check(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """The smallest, the middle and the largest of some numbers."""
+    """The minimum, median and maximum of some numbers."""
 
     least: int
     median: int
     most: int
 
     def __str__(self) -> str:
-        """The middle, and the range where there is one."""
+        """Return the median, with the range if there is one."""
         return str(self.median) if self.least == self.most else f"{self.median} ({self.least} to {self.most})"
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A policy's episodes: how many, their rate of success, the mean return and its 95% interval's low end.
+    """A policy's episodes: their number, success rate, mean return, and the low end of its 95% interval.
 
     `best`: the highest return of an episode. `says`: the beginning of the first answer. `rate`: the success
-    with the interval that so few episodes leave.
+    rate with its interval.
     """
 
     episodes: int
@@ -81,16 +82,16 @@ class Played:
 
     @property
     def rate(self) -> Interval:
-        """The rate of success and its 95% Wilson interval."""
+        """The success rate with its 95% Wilson interval."""
         return wilson(round(self.success * self.episodes), self.episodes)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What an audit found out about an environment.
+    """The result of an audit of an environment.
 
-    `distinct` of `dealt` instances differ. `first` and `later`: tokens of the first observation and of those
-    after it, under legal random play.
+    `distinct` of the `dealt` instances are different. `first` and `later`: tokens of the first observation
+    and of later ones, under legal random play.
     """
 
     env: str
@@ -109,7 +110,7 @@ class Card:
 
     @property
     def ignorant(self) -> dict[str, float]:
-        """What the policies that know nothing earned on average."""
+        """The mean returns of the policies that know nothing."""
         return {name: self.policies[name].reward for name in IGNORANT if name in self.policies}
 
     @property
@@ -125,7 +126,7 @@ class Card:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Card:
-        """Return the card that to_json() made `data` of."""
+        """Return the card from the data of to_json()."""
         kept = dict(data)
         kept["policies"] = {
             name: Played(**{**played, "turns": Spread(*played["turns"])})
@@ -137,7 +138,7 @@ class Card:
         return cls(**kept)
 
     def __str__(self) -> str:
-        """The card as lines of text."""
+        """Return the card as lines of text."""
         wide = max(map(len, self.policies), default=0)
         lines = [
             f"{self.env}: {'no open finding' if self.ok else f'{len(self.findings)} OPEN'}",
@@ -159,7 +160,7 @@ class Card:
 
 
 def read_cards(path: Path) -> dict[str, Card]:
-    """Return the cards of a file by environment.
+    """Return the cards in a file, by environment.
 
     Raises:
         BadArgument: when it holds no cards.
@@ -173,9 +174,9 @@ def read_cards(path: Path) -> dict[str, Card]:
 
 
 def write_cards(cards: Mapping[str, Card], path: Path) -> None:
-    """Write cards by environment, in order, as JSON: a line for each part, so that changes are readable.
+    """Write cards as JSON, sorted by environment, with a line for each part, so that diffs are readable.
 
-    A crash leaves the old file or the new one. Folders on the way are made.
+    A crash leaves either the old file or the new one. Missing folders are created.
     """
     parts = {
         name: ",\n".join(

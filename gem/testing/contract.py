@@ -1,4 +1,4 @@
-"""check_env: the public judge of an environment."""
+"""Check that an environment keeps the contract, with `check_env`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gem.testing.fault_rules import FAULT_RULES
 from gem.testing.rules import RULES, Broken, Skip, Subject, where
 
 Target: TypeAlias = "str | registry.EnvSpec | Env | Callable[..., Env]"
-"""What can be judged: an id, a spec, a class or other maker, or an environment, whose like is spawned."""
+"""What can be checked: an id, a spec, a class or other callable, or an environment, which is spawned."""
 
 
 class Finding(NamedTuple):
@@ -24,13 +24,13 @@ class Finding(NamedTuple):
     change: str
 
     def __str__(self) -> str:
-        """The rule, what was seen, what to change."""
+        """Return the rule, what was seen, and what to change."""
         return f"{self.rule}: {self.seen}\n    -> {self.change}"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What check_env found: `held` rules, `skipped` rules with the reason, `findings` of broken ones."""
+    """The result of check_env: `held` rules, `skipped` rules with reasons, `findings` of broken rules."""
 
     target: str
     findings: tuple[Finding, ...] = ()
@@ -48,7 +48,7 @@ class Report:
             raise errors.ContractBroken(str(self))
 
     def __str__(self) -> str:
-        """A line of counts, then the broken and the skipped rules."""
+        """Return a line of counts, then the broken and the skipped rules."""
         counts = f"{len(self.held)} rules hold, {len(self.findings)} broken, {len(self.skipped)} skipped"
         broken = [f"  BROKEN {finding}" for finding in self.findings]
         skipped = [f"  skipped {rule}: {why}" for rule, why in self.skipped.items()]
@@ -65,16 +65,16 @@ def check_env(
     hash_seed: bool = False,
     faults: bool = False,
 ) -> Report:
-    """Judge an environment by what it claims.
+    """Check that an environment keeps the contract, and the claims of its spec.
 
     Args:
         target: an id, an EnvSpec, a class or other callable that makes one, or an environment.
-        seeds: the episodes to try; more find more.
-        turns: the longest transcript that is compared, in turns.
+        seeds: the seeds of the episodes to try; more seeds find more.
+        turns: the most turns of a transcript that is compared.
         rules: the rules to run; None means all.
         hosts: also compare transcripts on the serial, thread and process hosts (ids and specs; seconds).
         hash_seed: also compare transcripts under two hash seeds, in two processes (ids and specs; seconds).
-        faults: also break it and what is around it, by the rules of `gem.testing.fault_rules` (seconds).
+        faults: also inject faults, with the rules of `gem.testing.fault_rules` (seconds).
 
     Raises:
         BadArgument: for a rule that does not exist. UnknownEnv, MissingExtra, MissingData: as gem.make does.
@@ -115,10 +115,10 @@ def check_env(
 
 
 def resolve(target: Target) -> tuple[str, Callable[..., Env], registry.EnvSpec | None]:
-    """Return a target's name, what makes it, and its spec where it has one.
+    """Return a target's name, the callable that makes it, and its spec or None.
 
     Raises:
-        BadArgument: for what cannot be judged.
+        BadArgument: for a target that cannot be checked.
     """
     if isinstance(target, str):
         return target, registry.Maker(target), registry.spec(target)

@@ -1,4 +1,4 @@
-"""EchoEnv: the simplest environment that keeps the whole contract."""
+"""A test double of an environment: EchoEnv, the simplest one that keeps the whole contract."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an environment does when something in it, or around it, breaks: rules beside those of the contract.
+"""The rules about faults: what an environment must do when something in it, or around it, breaks.
 
-`check_env(faults=True)` and ``gem-gym check ID --faults`` run them. A fault is brought in where the author
-has no say (the host's process, the agent) and where he has: in his own code, his tools and his sandbox.
+`check_env(faults=True)` and ``gem-gym check ID --faults`` run them. Faults are injected outside the author's
+code (the host's process, the agent) and inside it (the environment, its tools, its sandbox).
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ FAULT_RULES: dict[str, Rule] = {}
 
 EVER = 1 << 30
 TURNS = 8
-"""Turns of an episode that are played: what breaks in the first ones tells enough."""
+"""The turns of an episode that are played; faults in the first ones are enough."""
 
 INSIDE = 6
-"""Calls within the author's code at which a step is broken off, one after another."""
+"""The number of calls within the author's code at which a step is interrupted, one at a time."""
 
 AGAIN = 8
-"""Episodes that break before what is left behind is counted."""
+"""The number of episodes that break before leaks are counted."""
 
 LEAST_CALL_S = 0.5
-"""The least time that a call is given before it counts as hanging."""
+"""The least seconds before a call counts as hanging."""
 
 SLACK = 20
-"""How many times longer than one call all of it may take, closing included."""
+"""The most time for the whole rule, closing included, as a multiple of one call's limit."""
 
 
 def fault_rule(check: Rule) -> Rule:
-    """Enter a function into FAULT_RULES under its own name, with hyphens."""
+    """Add a function to FAULT_RULES under its own name, with hyphens."""
     FAULT_RULES[check.__name__.replace("_", "-")] = check
     return check
 
@@ -72,7 +72,7 @@ def fault_rule(check: Rule) -> Rule:
 
 
 def _player(env: Env) -> Any:
-    """Return the expert's action, which comes further than a random one, or else a random one."""
+    """Return the expert's action, which gets further, or else a random action."""
     try:
         return env.solve()
     except errors.NoSolver:
@@ -84,7 +84,7 @@ def _recorded(case: Subject, seed: int) -> Transcript:
 
 
 class _Recorded(BaseAgent):
-    """Takes the actions of recorded transcripts, by the key of the job."""
+    """An agent that repeats the actions of recorded transcripts, by the job's key."""
 
     def __init__(self, played: dict[str, Transcript]) -> None:
         self._said: dict[tuple[str, str], list[str]] = {}
@@ -115,13 +115,13 @@ def _play(case: Subject, plan: Faults, agent: BaseAgent, **options: Any) -> list
 
 
 def _free(case: Subject) -> tuple[_Recorded, dict[int, str]]:
-    """Return who plays the recorded actions, and the hashes of episodes in which nothing breaks."""
+    """Return an agent that plays the recorded actions, and the hashes of episodes without faults."""
     agent = _Recorded({str(seed): _recorded(case, seed) for seed in case.seeds})
     return agent, {e.seed: e.transcript_hash() for e in _play(case, Faults(), agent)}
 
 
 def _judge(episode: Episode, free: dict[int, str], boundary: str, what: str, case: Subject) -> None:
-    """Raise Broken where an episode that was hit has a score that it does not have without the fault."""
+    """Raise Broken if an episode with a fault has a score that it does not have without the fault."""
     change = "let errors go on to the caller, NoVerdict or what was raised: never a reward in their place"
     if episode.verdict is Verdict.SCORED:
         deterministic = case.claims is None or case.claims.deterministic
@@ -132,7 +132,7 @@ def _judge(episode: Episode, free: dict[int, str], boundary: str, what: str, cas
 
 
 class _Watched:
-    """A plan that notes how often it struck."""
+    """A plan that counts its faults."""
 
     def __init__(self, plan: Faults) -> None:
         self.plan = plan
@@ -164,7 +164,7 @@ class _FaultyShared(dict[Any, Sandbox]):
 
 @contextmanager
 def faulty_sandboxes(plan: _Watched) -> Iterator[None]:
-    """Within the block, whoever asks for the process's sandbox is given one that breaks by a plan."""
+    """Replace the process's shared sandbox within the block by one that breaks according to a plan."""
     with shared._lock:
         given = shared._shared
         shared._shared = _FaultyShared(given, plan)
@@ -199,7 +199,7 @@ def _call_of(tool: BaseTool) -> str:
 
 @fault_rule
 def no_false_zero(case: Subject) -> None:
-    """An episode in which the environment or the agent breaks has no verdict, or the one it has without."""
+    """If the environment or the agent breaks, an episode has no verdict, or the same as without the fault."""
     agent, free = _free(case)
     kinds: Sequence[tuple[Boundary, Kind]] = [
         ("env", "fail"),
@@ -220,7 +220,7 @@ def no_false_zero(case: Subject) -> None:
 
 @fault_rule
 def broken_off(case: Subject) -> None:
-    """A step that broke off in the author's own code leaves an environment that can be reset and closed."""
+    """After a step was interrupted in the author's own code, the environment can be reset and closed."""
     case.deterministic()
     change = "let reset() set everything anew, and close() take an instance in any state"
     for seed in case.seeds:
@@ -273,7 +273,7 @@ def _falling_inside(env: Env, number: int) -> Iterator[None]:
 
 @fault_rule
 def broken_tools(case: Subject) -> None:
-    """A tool that fails is no verdict, whatever it raises or returns; afterwards reset and close work."""
+    """A failed tool gives no verdict, whatever it raises or returns; afterwards reset and close work."""
     if not _tool_wrappers(case.make()):
         raise Skip("it carries no tools (ToolEnvWrapper)")
     change = "let the tool's failure go on to the caller; ToolError is for what the agent did wrong"
@@ -296,7 +296,7 @@ def broken_tools(case: Subject) -> None:
 
 @fault_rule
 def broken_sandbox(case: Subject) -> None:
-    """A sandbox that fails is no verdict, whatever it raises or returns; afterwards reset and close work."""
+    """A failed sandbox gives no verdict, whatever it raises or returns; afterwards reset and close work."""
     change = "let SandboxFailed go on to the caller; check a Result (gem.sandbox.base.checked) before scoring"
     used = False
     wanted = {seed: _recorded(case, seed) for seed in case.seeds}
@@ -340,7 +340,7 @@ def _came_to(case: Subject, seed: int, played: Transcript) -> float | Exception:
 
 @fault_rule
 def hangs_are_cut_off(case: Subject) -> None:
-    """A call that hangs is left behind after `call_s`, and its episode has no verdict."""
+    """A call that hangs is abandoned after `call_s`, and its episode has no verdict."""
     if case.claims and not case.claims.thread_safe:
         raise Skip("it does not claim to be thread-safe")
     began = perf_counter()
@@ -362,7 +362,7 @@ def hangs_are_cut_off(case: Subject) -> None:
 
 @fault_rule
 def dying_workers(case: Subject) -> None:
-    """An episode whose process is killed is played again, and comes to the same."""
+    """An episode whose process is killed is played again, with the same result."""
     claims = _elsewhere(case)
     agent, free = _free(case)
     with TemporaryDirectory() as folder:
@@ -377,7 +377,7 @@ def dying_workers(case: Subject) -> None:
 
 @fault_rule
 def nothing_left_behind(case: Subject) -> None:
-    """Episodes that break leave no file, thread or process behind once their environment is closed."""
+    """Broken episodes leave no open file, thread or process after their environment is closed."""
     agent, _ = _free(case)
     plan = Faults((Fault("env", "raise", at=1, times=EVER),))
 

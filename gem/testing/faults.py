@@ -1,8 +1,8 @@
-"""The fault kit: real things that break on purpose, at the boundaries where things break.
+"""Fault injection: wrappers that make environments, tools, agents and other parts break on purpose.
 
-A plan, `Faults`, says what breaks where and when. One wrapper per boundary brings it into a real environment,
-tool, sandbox, grader, agent, endpoint or store. What a plan decides follows from its seed, the episode, how
-often that was tried and the turn, so that a run with faults can be had again, on every host.
+A plan, `Faults`, defines what breaks, where and when. One wrapper per boundary injects it into a real
+environment, tool, sandbox, grader, agent, endpoint or store. A plan's decisions depend only on its seed, the
+episode, the attempt and the turn, so a run with faults is reproducible on every host.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ KINDS: Mapping[Boundary, tuple[Kind, ...]] = MappingProxyType(
 """What can happen at each boundary."""
 
 HANG_S = 60.0
-"""How long something hangs when nobody releases it."""
+"""Seconds for which a fault hangs if it is not released."""
 
 SLOW_S = 0.05
-"""How much later something slow answers."""
+"""Seconds by which a slow fault is late."""
 
 
 class Fell(RuntimeError):
-    """An error that nobody expects: what the kind ``raise`` raises."""
+    """An unexpected error, raised by the kind ``raise``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +71,16 @@ class Fault:
     """One thing that breaks.
 
     `kind`: ``fail`` raises the boundary's own error (NoVerdict, SandboxFailed, StoreError, status 500),
-    ``raise`` a foreign one; ``hang`` waits until `release` or for `seconds`; ``slow`` is `seconds` late;
-    ``garbage`` gives an answer of a wrong type or shape, of which `form` chooses one; ``die`` kills the
-    process; ``full-disk`` says ENOSPC, in a store once `form` bytes are written; ``half-written`` kills the
-    process in the middle of a line.
+    ``raise`` an unexpected one; ``hang`` waits until `release` or for `seconds`; ``slow`` is `seconds` late;
+    ``garbage`` returns a value of a wrong type or shape, chosen by `form`; ``die`` kills the process;
+    ``full-disk`` raises ENOSPC, in a store after `form` bytes are written; ``half-written`` kills the process
+    in the middle of a line.
 
-    `at`: the moment, None: every one. Of an environment 0 is the reset and 1 the first step; of an agent it
-    is the turn, of a tool or of a sandbox's session the number of the call in the episode. `times`: how many
-    attempts of an episode it hits, from the first one. `of`: which episodes it hits, () all: their seeds, for
-    an agent or a store the keys of their jobs, for a sandbox, a grader or an endpoint words that stand in
-    what it is given.
+    `at`: the moment; None: every moment. For an environment, 0 is the reset and 1 the first step; for an
+    agent, it is the turn; for a tool or a sandbox session, the number of the call in the episode. `times`:
+    how many attempts of an episode it affects, from the first. `of`: the affected episodes, () for all: their
+    seeds; for an agent or a store, the keys of their jobs; for a sandbox, a grader or an endpoint, words in
+    its input.
     """
 
     boundary: Boundary
@@ -92,7 +92,7 @@ class Fault:
     form: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what never happens."""
+        """Refuse a fault that can never happen."""
         if self.boundary not in KINDS:
             raise BadArgument(f"boundary is {self.boundary!r}; accepted: {', '.join(KINDS)}.")
         if self.kind not in KINDS[self.boundary]:
@@ -102,7 +102,7 @@ class Fault:
             raise BadArgument(f"got at={self.at}, times={self.times}; accepted: 0 or more, 1 or more.")
 
     def hits(self, key: str, attempt: int, moment: int) -> bool:
-        """Return whether it happens to `key` at a moment of an attempt; see Faults.find."""
+        """Return whether the fault happens to `key` at a moment of an attempt; see Faults.find."""
         if attempt >= self.times or self.at not in (None, moment):
             return False
         return not self.of or any(self._means(each, key) for each in self.of)
@@ -116,7 +116,7 @@ class Fault:
 
 
 class _Counts:
-    """Counters by name; a copy, in another process too, begins anew."""
+    """Counters by name; a copy, also in another process, starts at 0."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Iterator[int]] = {}
@@ -130,14 +130,14 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """A plan of what breaks: the `faults` that are listed, and others at random.
+    """A plan of faults: the listed `faults`, and random ones.
 
-    `rate`: the share of an episode's attempts in which something breaks, at every boundary or by boundary; it
-    breaks at one of the first `within` moments (a number, or by boundary), if the episode comes so far.
-    `kinds`: what may happen then, by boundary; by default all but what stops a run (a hang, a death, a full
-    disk). Attempts are counted in this process, or in a `folder` where several processes share a plan:
-    retries on the process host are attempts of other processes. Jobs should have seeds of their own: two of
-    one seed count as attempts.
+    `rate`: the share of an episode's attempts with a random fault, at every boundary or by boundary. It
+    happens at one of the first `within` moments (a number, or by boundary), if the episode gets that far.
+    `kinds`: the random kinds by boundary; by default all that do not stop a run (not a hang, a death, or a
+    full disk). Attempts are counted in this process, or in a `folder` if several processes share a plan:
+    retries on the process host are attempts of other processes. Give each job its own seed: two jobs with the
+    same seed count as two attempts.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -149,7 +149,7 @@ class Faults:
     _counts: _Counts = field(default_factory=_Counts, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse rates and kinds that make no sense."""
+        """Refuse invalid rates, kinds and moments."""
         object.__setattr__(self, "faults", tuple(self.faults))
         rates = self.rate if isinstance(self.rate, Mapping) else {"env": self.rate}
         for boundary, rate in rates.items():
@@ -177,7 +177,7 @@ class Faults:
             os.close(fd)
 
     def find(self, boundary: Boundary, key: object, attempt: int, moment: int) -> Fault | None:
-        """Return what happens at a boundary to `key` (an episode) at a moment of an attempt, if anything."""
+        """Return the fault at a boundary for `key` (an episode) at a moment of an attempt, or None."""
         for fault in self.faults:
             if fault.boundary == boundary and fault.hits(str(key), attempt, moment):
                 return fault
@@ -199,19 +199,19 @@ def _digest(text: str) -> bytes:
 
 
 class _Hanging:
-    """What everything of this process that hangs waits for."""
+    """The event for which all hanging calls of this process wait."""
 
     event = Event()
 
 
 def release() -> None:
-    """Let go everything of this process that hangs now."""
+    """Release everything that hangs in this process."""
     _Hanging.event.set()
     _Hanging.event = Event()
 
 
 def _strike(fault: Fault | None, own: type[Exception] = NoVerdict) -> Fault | None:
-    """Let a fault happen, but for garbage: that is returned, for the caller to make."""
+    """Make a fault happen; garbage is returned instead, for the caller to make."""
     if fault is None or fault.kind == "garbage":
         return fault
     what = f"broken on purpose: {fault.kind} at {fault.boundary}"
@@ -234,7 +234,7 @@ def kill_process(how: int = signal.SIGKILL) -> None:
     """Send this process a signal that ends or stops it.
 
     Raises:
-        BadArgument: in the main process, which would take the whole run along.
+        BadArgument: in the main process, because that would end the whole run.
     """
     if multiprocessing.parent_process() is None:
         raise BadArgument("this fault would end the main process; it is for a process host.")
@@ -245,13 +245,13 @@ def kill_process(how: int = signal.SIGKILL) -> None:
 
 
 class FaultyWrapper(EnvWrapper):
-    """A real environment that breaks by a plan: itself (``env``), or the process it lives in (``worker``).
+    """A real environment that breaks by a plan: itself (``env``), or its process (``worker``).
 
-    It is importable, and a task names it, so that it goes wherever environments go::
+    It is importable, so a task can name it and use it on every host::
 
         Maker("game:GuessTheNumber-v0-easy", wrappers=(partial(FaultyWrapper, plan=plan),))
 
-    A fault comes in place of the call that it hits, or before it where it is only slow.
+    A fault replaces the call that it affects; a slow one comes before the call.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("plan",)
@@ -309,7 +309,7 @@ class FaultyEnv(EchoEnv):
     """
 
     released: ClassVar[Event] = Event()
-    """Set it to let go every environment of this process that hangs."""
+    """Set it to release every hanging environment of this process."""
 
     def __init__(
         self,
@@ -360,14 +360,14 @@ class FaultyEnv(EchoEnv):
 class FaultyTool(BaseTool):
     """A real tool whose calls break by a plan.
 
-    It keeps where it is in its episode, so every environment gets one of its own, and none can be forked.
-    Tools that read actions by a method of their own, as upstream's, are not for it.
+    It counts the calls of its episode, so every environment needs its own, and cannot be forked. It does not
+    support tools that parse actions with their own method, as upstream's do.
     """
 
     live = True
 
     def __init__(self, tool: BaseTool, plan: Faults) -> None:
-        """Stand for `tool`."""
+        """Wrap `tool`."""
         super().__init__()
         self.tool, self.plan = tool, plan
         self.name, self.tag, self.fences = tool.name, tool.tag, tool.fences
@@ -377,26 +377,26 @@ class FaultyTool(BaseTool):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The JSON Schema of the arguments of the tool inside."""
+        """The JSON Schema of the wrapped tool's arguments."""
         return self.tool.arguments
 
     def schema(self) -> dict[str, Any]:
-        """Return how the tool inside is described."""
+        """Return the schema of the wrapped tool."""
         return self.tool.schema()
 
     def instruction_string(self) -> str:
-        """Return what the tool inside says of itself."""
+        """Return the instruction of the wrapped tool."""
         return self.tool.instruction_string()
 
     def call(self, **arguments: Any) -> ToolResult:
-        """Call the tool inside, or break."""
+        """Call the wrapped tool, or break."""
         fault = _strike(self.plan.find("tool", self._key, self._attempt, next(self._calls)))
         if fault is not None:
             return cast(ToolResult, garbage.RESULTS[fault.form % len(garbage.RESULTS)])
         return self.tool.call(**arguments)
 
     def offered(self) -> Sequence[BaseTool]:
-        """Return what may be called: itself, or of a toolbox what is in it, each as faulty as this."""
+        """Return the tools that may be called: itself, or each tool of a toolbox, with the same faults."""
         return [self if each is self.tool else self._around(each) for each in self.tool.offered()]
 
     def _around(self, tool: BaseTool) -> FaultyTool:
@@ -411,20 +411,20 @@ class FaultyTool(BaseTool):
         self.tool.reset(seed)
 
     def spawn(self) -> Self:
-        """Return another around what the tool inside spawns."""
+        """Return a new wrapper around what the wrapped tool spawns."""
         return type(self)(self.tool.spawn(), self.plan)
 
     def close(self) -> None:
-        """Close the tool inside where it is this one's own."""
+        """Close the wrapped tool if this wrapper owns it."""
         if self.tool.live:
             self.tool.close()
 
 
 class FaultyGrader(Rebuildable):
-    """A real grader whose judgements break by a plan; a fault's words (`of`) stand in the answer."""
+    """A real grader that breaks by a plan; a fault's words (`of`) are looked for in the answer."""
 
     def __init__(self, grader: Grader, plan: Faults) -> None:
-        """Stand for `grader`."""
+        """Wrap `grader`."""
         self.grader, self.plan = grader, plan
 
     def __call__(self, answer: str, reference: Any) -> Score:
@@ -439,13 +439,13 @@ class FaultyGrader(Rebuildable):
 
 
 class FaultySandbox:
-    """A real sandbox that breaks by a plan; a fault's words (`of`) stand in the program.
+    """A real sandbox that breaks by a plan; a fault's words (`of`) are looked for in the program.
 
-    ``die`` kills the processes of the sandbox, which it has to notice by itself.
+    ``die`` kills the processes of the sandbox, which it must notice by itself.
     """
 
     def __init__(self, sandbox: Sandbox, plan: Faults) -> None:
-        """Stand for `sandbox`."""
+        """Wrap `sandbox`."""
         self.sandbox, self.plan = sandbox, plan
         self.backend = sandbox.backend
 
@@ -480,11 +480,11 @@ class FaultySandbox:
         return await self.sandbox.arun(code, **options) if given is _NOTHING else given
 
     def report(self) -> Mapping[str, Any]:
-        """Return what the sandbox inside reports."""
+        """Return the report of the wrapped sandbox."""
         return self.sandbox.report()
 
     def close(self) -> None:
-        """Close the sandbox inside."""
+        """Close the wrapped sandbox."""
         self.sandbox.close()
 
     def breaks(self, code: str, attempt: int, moment: int, forms: Sequence[Any]) -> Any:
@@ -499,7 +499,7 @@ class FaultySandbox:
 
 
 class _FaultySession:
-    """A session; its cells and commands are numbered, and the first one tells it from others."""
+    """A session; its cells and commands are numbered, and its first one identifies it."""
 
     def __init__(self, sandbox: FaultySandbox, session: Session) -> None:
         self._sandbox, self._session = sandbox, session
@@ -534,14 +534,14 @@ class _FaultySession:
 
 
 class FaultyAgent(BaseAgent):
-    """A real agent whose answers break by a plan, asked in batches or one by one.
+    """A real agent whose answers break by a plan, called in batches or one by one.
 
-    In a batch a fault costs its own ask alone. The garbage of form `gem.testing.garbage.TOO_FEW` leaves its
-    answer out, so that the batch has to be asked again in parts. A fault is of an episode by its job's key.
+    In a batch, a fault affects only its own request. The garbage of form `gem.testing.garbage.TOO_FEW` leaves
+    its answer out, so that the batch must be repeated in parts. A fault finds its episode by its job's key.
     """
 
     def __init__(self, agent: Agent, plan: Faults) -> None:
-        """Stand for `agent`, one that is asked: a verb of the environment is not."""
+        """Wrap `agent`; it must be an agent that gets requests, not a verb of the environment."""
         self.agent, self.plan = agent, plan
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
@@ -574,11 +574,11 @@ class FaultyAgent(BaseAgent):
 
     @property
     def info(self) -> AgentInfo:
-        """Who answers: the agent inside."""
+        """The info of the wrapped agent."""
         return getattr(self.agent, "info", None) or AgentInfo(type(self.agent).__name__)
 
     def forget(self, episode: str) -> None:
-        """Let the agent inside drop what it keeps."""
+        """Make the wrapped agent drop the data of an episode."""
         self.agent.forget(episode)
 
     def close(self) -> None:
@@ -605,17 +605,17 @@ def _job_of(episode: str) -> tuple[str, int]:
 
 
 class FaultyServer(StubServer):
-    """A StubServer whose answers break by a plan; a fault's words (`of`) stand in the request."""
+    """A StubServer that breaks by a plan; a fault's words (`of`) are looked for in the request."""
 
     def __init__(self, answer: Any, plan: Faults) -> None:
-        """Begin to serve `answer`; see StubServer."""
+        """Start to serve `answer`; see StubServer."""
         self.plan = plan
         super().__init__(answer)
 
     def arrived(
         self, body: stub_server.Body, path: str, headers: Mapping[str, str]
     ) -> stub_server.RawAnswer | None:
-        """Take note of a request and return what it gets in place of an answer."""
+        """Record a request and return the fault that replaces its answer, or None."""
         given = super().arrived(body, path, headers)
         text = json.dumps(body, sort_keys=True)
         fault = self.plan.find("endpoint", text, self.plan.attempt("endpoint", text), 0)
@@ -643,14 +643,14 @@ class FaultyServer(StubServer):
 
 
 class FaultyStore:
-    """A real episode store that breaks by a plan as it is written; all else is read from the store inside.
+    """A real episode store whose writes break by a plan; everything else is read from the wrapped store.
 
-    ``full-disk`` lets the append write `form` bytes, then the disk is full; ``half-written`` kills the
-    process in the middle of the line, so it is for a process of its own.
+    ``full-disk`` lets the append write `form` bytes, then the disk is full. ``half-written`` kills the
+    process in the middle of the line, so use it in a separate process.
     """
 
     def __init__(self, store: Any, plan: Faults) -> None:
-        """Stand for `store`."""
+        """Wrap `store`."""
         self.store, self.plan = store, plan
 
     def append(self, episode: Episode) -> None:
@@ -668,21 +668,21 @@ class FaultyStore:
             self.store.append(episode)
 
     def __getattr__(self, name: str) -> Any:
-        """Read all else from the store inside."""
+        """Read any other attribute from the wrapped store."""
         if name in ("store", "plan"):
             raise AttributeError(name)
         return getattr(self.store, name)
 
     def __len__(self) -> int:
-        """How many episodes there are."""
+        """Return the number of episodes."""
         return len(self.store)
 
 
 @contextmanager
 def full_disk(path: str | PathLike[str], after: int = 0) -> Iterator[None]:
-    """Within the block, let `os.write` to the file at `path` fail with ENOSPC once it took `after` bytes.
+    """Make `os.write` to the file at `path` fail with ENOSPC after `after` bytes, within the block.
 
-    As on a real disk, the write that goes past them takes a part, and the next one fails.
+    As on a real disk, the write that crosses the limit is partial, and the next one fails.
     """
 
     def full() -> None:
@@ -694,7 +694,7 @@ def full_disk(path: str | PathLike[str], after: int = 0) -> Iterator[None]:
 
 @contextmanager
 def dying_write(path: str | PathLike[str], after: int = 1) -> Iterator[None]:
-    """Within the block, kill this process once `os.write` has put `after` bytes into the file at `path`.
+    """Kill this process after `os.write` has written `after` bytes to the file at `path`, within the block.
 
     Raises:
         BadArgument: in the main process.

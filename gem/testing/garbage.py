@@ -1,4 +1,4 @@
-"""Garbage: answers of a wrong type or shape, as broken things give them, boundary by boundary."""
+"""Invalid values of a wrong type or shape, as broken parts return them, for each boundary."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gem.tools.base_tool import ToolResult
 
 
 class Unloadable:
-    """What leaves its process, and cannot be made in another."""
+    """An object that can be pickled in its process, but not unpickled in another."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Be made from what makes nothing."""
+        """Return a pickle that fails to load."""
         return int, ("no number",)
 
 
@@ -34,7 +34,7 @@ STARTS: tuple[Any, ...] = (
     ("text", []),
     ({}, {}),
 )
-"""What no reset returns."""
+"""Invalid results of a reset."""
 
 STEPS: tuple[Any, ...] = (
     None,
@@ -60,7 +60,7 @@ STEPS: tuple[Any, ...] = (
     ("obs", 0.0, True, False, []),
     ({"agent": "obs"}, {"agent": 0.0}, {"agent": True}, {"agent": False}, {"agent": {}}),
 )
-"""What no step returns."""
+"""Invalid results of a step."""
 
 RESULTS: tuple[Any, ...] = (
     None,
@@ -73,7 +73,7 @@ RESULTS: tuple[Any, ...] = (
     ToolResult("text", images=cast(Any, ("picture",))),
     ToolResult("text", info=cast(Any, "info")),
 )
-"""What no tool returns."""
+"""Invalid results of a tool."""
 
 SCORES: tuple[Any, ...] = (
     None,
@@ -91,7 +91,7 @@ SCORES: tuple[Any, ...] = (
     Score(0.0, cast(Any, None)),
     Score(0.0, False, info=cast(Any, "info")),
 )
-"""What no grader returns."""
+"""Invalid results of a grader."""
 
 RUNS: tuple[Any, ...] = (
     None,
@@ -109,10 +109,10 @@ RUNS: tuple[Any, ...] = (
     Result(Status.OK, figures=cast(Any, 7)),
     Result(Status.OK, info=cast(Any, "info")),
 )
-"""What no run ends in."""
+"""Invalid results of a sandbox run."""
 
 JUDGEMENTS: tuple[Any, ...] = (None, [], [None], "AC", *([run] for run in RUNS[2:]))
-"""What no judging returns."""
+"""Invalid results of judging in a sandbox."""
 
 REPLIES: tuple[Any, ...] = (
     None,
@@ -136,10 +136,10 @@ REPLIES: tuple[Any, ...] = (
     Reply("x", policy_s=_NAN),
     Reply("x", policy_s=-1.0),
 )
-"""What no agent answers."""
+"""Invalid answers of an agent."""
 
 TOO_FEW = len(REPLIES)
-"""The `form` of an agent's garbage that leaves an answer out of its batch."""
+"""The `form` of an agent's garbage with which a batch lacks an answer."""
 
 BODIES: tuple[bytes, ...] = (
     b"",
@@ -156,4 +156,4 @@ BODIES: tuple[bytes, ...] = (
     b"[" * 10_000,
     b"\xff\xfe\xfd",
 )
-"""What no endpoint answers."""
+"""Invalid answers of an endpoint."""

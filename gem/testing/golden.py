@@ -1,7 +1,7 @@
 """Golden transcripts: one short file per id, so that a changed prompt is a visible difference.
 
-Prompts are behaviour: agents are trained on them. ``record`` writes the file, ``compare`` shows what no
-longer says the same.
+Prompts are behaviour: agents are trained on them. ``record`` writes the file, ``compare`` shows the
+differences.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gem.core import Env
 from gem.testing.transcripts import transcript
 
 FOLDER = Path("tests/golden")
-"""Where a checkout keeps them."""
+"""The folder of golden transcripts in a checkout."""
 
 MAX_TURNS = 12
-"""The longest transcript that is kept."""
+"""The most turns of a stored transcript."""
 
 _PLAYERS: tuple[tuple[str, int, Callable[[Env], Any]], ...] = (
     ("solver", 0, lambda env: env.solve()),
@@ -38,10 +38,10 @@ def record(env_id: str, folder: Path = FOLDER) -> Path:
 
 
 def compare(env_id: str, folder: Path = FOLDER) -> str:
-    """Return how `env_id` differs from its golden transcript, as a unified diff; ``""`` where it does not.
+    """Return a unified diff of `env_id` and its golden transcript; ``""`` if they are equal.
 
     Raises:
-        FileNotFoundError: when there is none.
+        FileNotFoundError: when there is no golden transcript.
     """
     path = _path(env_id, folder)
     kept = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""What a process holds: open files, threads and processes, to see whether something was left behind."""
+"""Detect leaks: count the open files, threads and child processes of this process."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from time import monotonic, sleep
 
 @dataclass(frozen=True, slots=True, order=True)
 class Held:
-    """What this process holds: open files, threads, and processes that it started and theirs."""
+    """The numbers of open files, threads, and descendant processes of this process."""
 
     files: int
     threads: int
     processes: int
 
     def within(self, other: Held) -> bool:
-        """Return whether none of them is more than in `other`."""
+        """Return whether no number is larger than in `other`."""
         return (
             self.files <= other.files and self.threads <= other.threads and self.processes <= other.processes
         )
 
 
 def held() -> Held:
-    """Return what this process holds now."""
+    """Return the current numbers of this process."""
     return Held(len(os.listdir("/proc/self/fd")) - 1, threading.active_count(), len(descendants()))
 
 
 def held_after(before: Held, patience_s: float = 10.0) -> Held:
-    """Return what is held once that is no more than `before`, or when patience is over."""
+    """Wait until no number is larger than `before`, at most `patience_s` seconds, and return the numbers."""
     until = monotonic() + patience_s
     while not (now := held()).within(before) and monotonic() < until:
         sleep(0.02)
@@ -38,9 +38,9 @@ def held_after(before: Held, patience_s: float = 10.0) -> Held:
 
 
 def descendants() -> list[int]:
-    """Return the ids of the processes that this one started, and theirs.
+    """Return the ids of all descendant processes of this one.
 
-    The tracker that multiprocessing starts once and keeps is left out.
+    The resource tracker, which multiprocessing starts once and keeps, is left out.
     """
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):

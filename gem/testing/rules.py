@@ -1,8 +1,8 @@
 """The rules of the contract, one function each.
 
-A rule gets a `Subject` and returns when the rule holds; it raises `Broken` with what was seen and what to
-change, or `Skip` where the environment does not claim the thing. What a rule does not expect counts as
-broken too. A new rule is one function, and an environment in `tests/testing/test_contract.py` that breaks it.
+A rule gets a `Subject` and returns if the rule holds; it raises `Broken` with what was seen and what to
+change, or `Skip` if the rule does not apply to the environment's claims. An unexpected error counts as broken
+too. To add a rule, write one function, and an environment in `tests/testing/test_contract.py` that breaks it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HEADINGS = ("Task", "Action", "Observation", "Reward", "End", "Source")
 """The headings of an environment's docstring, in this order."""
 
 MEASURED_TURNS = 20_000
-"""About how long a measured solver plays to show its rate: 100 episodes, or at least 20 of long games."""
+"""About how many turns a measured solver plays to show its rate: 100 episodes, or at least 20 long ones."""
 
 HOSTILE: dict[str, str] = {
     "empty": "",
@@ -86,9 +86,9 @@ class Skip(Exception):
 
 @dataclass(slots=True)
 class Subject:
-    """What the rules judge: how to make one, what it claims, and with which seeds to try it.
+    """The environment under test: how to make one, its claims, and the seeds to try.
 
-    `claims` is None for what is not registered: then the solver is not judged.
+    `claims` is None for an unregistered environment; then its solver is not checked.
     """
 
     name: str
@@ -101,18 +101,18 @@ class Subject:
     opened: ExitStack = field(default_factory=ExitStack)
 
     def make(self, **kwargs: Any) -> Env:
-        """Make an environment that is closed when the rule is done."""
+        """Make an environment; it is closed after the rule."""
         env = self.maker(**kwargs)
         self.opened.callback(env.close)
         return env
 
     def deterministic(self) -> None:
-        """Skip where the environment does not claim to be deterministic."""
+        """Raise Skip if the environment does not claim to be deterministic."""
         if self.claims and not self.claims.deterministic:
             raise Skip("it does not claim to be deterministic")
 
     def forkable(self, env: Env) -> bool:
-        """Tell whether the environment claims that it can be forked."""
+        """Return whether the environment claims that it can be forked."""
         return env.forkable and (self.claims is None or self.claims.forkable)
 
 
@@ -122,7 +122,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(check: Rule) -> Rule:
-    """Enter a function into RULES under its own name, with hyphens."""
+    """Add a function to RULES under its own name, with hyphens."""
     RULES[check.__name__.replace("_", "-")] = check
     return check
 
@@ -137,7 +137,7 @@ def where(error: Exception) -> str:
 
 
 def _same(one: Transcript, other: Transcript, what: str, change: str) -> None:
-    """Raise Broken where two transcripts differ."""
+    """Raise Broken if two transcripts differ."""
     found = difference(one, other)
     if found:
         raise Broken(f"{what}: {found}", change)
@@ -221,7 +221,7 @@ def is_env(case: Subject) -> None:
 
 @rule
 def docstring(case: Subject) -> None:
-    """The class's docstring has the six headings, in order, each with words under it."""
+    """The class's docstring has the six headings, in order, each with text under it."""
     made = type(case.make().unwrapped)
     lines = inspect.cleandoc(made.__dict__.get("__doc__") or "").splitlines()
     found = [line.removesuffix(":") for line in lines if line.removesuffix(":") in HEADINGS]
@@ -267,7 +267,7 @@ def step_returns(case: Subject) -> None:
 
 @rule
 def same_seed(case: Subject) -> None:
-    """The same seed gives the same transcript: on two instances, on one again, and along the chain."""
+    """The same seed gives the same transcript: on two instances, repeated on one, and in later episodes."""
     case.deterministic()
     change = "draw chance from self.rng alone, and let reset() set everything anew"
     one, other = case.make(), case.make()
@@ -285,7 +285,7 @@ def same_seed(case: Subject) -> None:
 
 @rule
 def neighbours(case: Subject) -> None:
-    """An environment does not notice another that is stepped in between."""
+    """An environment is not affected by steps of another instance."""
     case.deterministic()
     env, neighbour = case.make(), case.make()
     for seed in case.seeds:
@@ -308,7 +308,7 @@ def neighbours(case: Subject) -> None:
 
 @rule
 def global_rng(case: Subject) -> None:
-    """The global generators of random and numpy are untouched by every call."""
+    """No call changes the global generators of random and numpy."""
     change = "draw from self.rng; guard a library that seeds or draws from the global generators"
     before = _global_states()
     env = case.make()
@@ -371,7 +371,7 @@ def legal_sampling(case: Subject) -> None:
 
 @rule
 def save_restore(case: Subject) -> None:
-    """A saved state, set on the same instance or on another, has the same future."""
+    """A saved state, restored on the same or another instance, continues in the same way."""
     case.deterministic()
     env = case.make()
     if not case.forkable(env):
@@ -394,7 +394,7 @@ def save_restore(case: Subject) -> None:
 
 @rule
 def fork_replay(case: Subject) -> None:
-    """fork() has the same future and a life of its own; fork(seed) plays on."""
+    """A fork() continues in the same way, independently of the original; fork(seed) can be played on."""
     case.deterministic()
     env = case.make()
     if not case.forkable(env):
@@ -416,7 +416,7 @@ def fork_replay(case: Subject) -> None:
 
 @rule
 def pickles(case: Subject) -> None:
-    """A pickled environment goes on where it was."""
+    """A pickled environment continues from the same state."""
     case.deterministic()
     env = case.make()
     if not case.forkable(env):
@@ -435,7 +435,7 @@ def pickles(case: Subject) -> None:
 
 @rule
 def threads(case: Subject) -> None:
-    """Instances in several threads give the transcripts that they give alone."""
+    """Instances in several threads give the same transcripts as alone."""
     case.deterministic()
     if case.claims and not case.claims.thread_safe:
         raise Skip("it does not claim to be thread-safe")
@@ -524,7 +524,7 @@ def _has_no_solver(env: Any, seed: int) -> bool:
 
 @rule
 def hostile_actions(case: Subject) -> None:
-    """Whatever text comes is an answer: unreadable, empty, huge and hostile ones are handled, not raised."""
+    """Any text is handled as an answer: unreadable, empty, huge and hostile texts raise no error."""
     env = case.make()
     env.reset(seed=case.seeds[0])
     state = env.get_state() if case.forkable(env) else None
@@ -557,7 +557,7 @@ def text_only(case: Subject) -> None:
 
 @rule
 def seats(case: Subject) -> None:
-    """With several seats: the spec names them, and an action comes from each seat whose turn it is, alone."""
+    """With several seats, the spec names them, and step() takes actions exactly from the seats to move."""
     env = case.make()
     if not isinstance(env, SeatedEnv):
         if case.claims and len(case.claims.seats) > 1:
@@ -601,7 +601,7 @@ def _tools_by_seat(env: Env) -> dict[str, Sequence[ToolSpec]]:
 
 @rule
 def tools_declared(case: Subject) -> None:
-    """Declared tools have names of their own, descriptions and object schemas, and stand in reset's info."""
+    """Declared tools have unique names, descriptions and object schemas, and are in the info of reset()."""
     env = case.make()
     start: Any = env.reset(seed=case.seeds[0])
     for seat, tools in _tools_by_seat(env).items():
@@ -625,7 +625,7 @@ def tools_declared(case: Subject) -> None:
 
 @rule
 def tools_reachable(case: Subject) -> None:
-    """A call of each declared tool, in ``<tool_call>`` tags, is not answered like a call of no tool."""
+    """A call of a declared tool, in ``<tool_call>`` tags, is not answered like one of an unknown tool."""
     env = case.make()
     env.reset(seed=case.seeds[0])
     nobody = "no_such_tool_0"
@@ -646,7 +646,7 @@ def tools_reachable(case: Subject) -> None:
 def _called(
     case: Subject, env: Env, seat: str, name: str, arguments: Mapping[str, Any]
 ) -> tuple[Any, float, bool, Mapping[str, Any]]:
-    """Call a tool in a new episode; return observation, reward, whether it is over, and info."""
+    """Call a tool in a new episode; return the observation, the reward, whether it is over, and the info."""
     action = calls.write("", (ToolCall("c", name, json.dumps(dict(arguments))),))
     env.reset(seed=case.seeds[0])
     if not isinstance(env, SeatedEnv):
@@ -698,7 +698,7 @@ def _value_for(rule: Any) -> Any:
 
 @rule
 def unknown_keywords(case: Subject) -> None:
-    """A keyword that nobody declares is refused, by the constructor and by reset."""
+    """Undeclared keywords are refused by the constructor and by reset()."""
     change = "declare the keywords that are taken; do not swallow **kwargs"
     if case.claims is not None:
         made = case.claims
@@ -768,7 +768,7 @@ def hash_seed(case: Subject) -> None:
 
 @rule
 def same_on_every_host(case: Subject) -> None:
-    """The same transcript comes from the serial, the thread and the process host."""
+    """The serial, thread and process hosts give the same transcript."""
     if not case.hosts:
         raise Skip("slow; asked for with hosts=True")
     case.deterministic()

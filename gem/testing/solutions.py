@@ -1,4 +1,4 @@
-"""Programs that are known to be right, for the audit of the code grader: `gem-gym audit --grader code`."""
+"""Programs known to be correct, for the audit of the code grader: `gem-gym audit --grader code`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def basics() -> list[Solution]:
 
 
 def humaneval() -> list[Solution]:
-    """Return HumanEval's canonical solutions; none where the data are not there."""
+    """Return HumanEval's canonical solutions; empty if the data are not available."""
     path = next((path for name in HUMANEVAL if (path := sources.find(name))), None)
     rows = sources.FileRows(path, None) if path else []
     return [

@@ -1,4 +1,4 @@
-"""A server on loopback for every wire format of OpenAIAgent, with scripted answers and faults on demand."""
+"""A local test server for every API of OpenAIAgent, with scripted answers and faults on demand."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 Body: TypeAlias = dict[str, Any]
 Answer: TypeAlias = "str | Mapping[str, Any] | RawAnswer"
-"""An answer's text, a whole response body, or what the server does instead."""
+"""An answer's text, a whole response body, or a raw answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """What a server does instead of answering one request.
+    """A raw response, or a failure, that replaces the normal answer to one request.
 
-    `status` with `headers` and `body`: that response. `chunks`: its body comes in these pieces instead, and
-    may go on for ever. `cut`: the connection is closed before the body's end. `drop`: the connection is
-    closed without a response. `stall`: no response comes before the event is set, and then the connection
-    is closed; the server's end sets it.
+    `status` with `headers` and `body`: that response. `chunks`: the body is sent in these pieces instead,
+    possibly without end. `cut`: the connection is closed before the end of the body. `drop`: the connection
+    is closed without a response. `stall`: no response is sent; when the event is set, the connection is
+    closed. Closing the server sets it.
     """
 
     status: int = 200
@@ -35,13 +35,13 @@ class RawAnswer:
 
     @classmethod
     def error(cls, status: int, message: str = "", retry_after: str | None = None) -> RawAnswer:
-        """A refusal as such servers word it."""
+        """Return an error response in the form of such servers."""
         body = json.dumps({"error": {"message": message, "code": status}}).encode()
         return cls(status, {} if retry_after is None else {"Retry-After": retry_after}, body)
 
     @classmethod
     def stream(cls, *events: Any, done: bool = True, cut: bool = False) -> RawAnswer:
-        """A stream of these events, each a piece of its own; `done` says that it ended."""
+        """Return a stream of these events, one piece each; `done` adds the end mark."""
         chunks = [event if isinstance(event, bytes) else event_of(event) for event in events]
         if done:
             chunks.append(b"data: [DONE]\n\n")
@@ -51,15 +51,15 @@ class RawAnswer:
 class StubServer:
     """A real HTTP server for ``/v1/chat/completions``, ``/v1/responses`` and ``/v1/completions``.
 
-    `answer` is what every request gets, or a function of its body. `faults` come first, one per request. A
-    request that asks for a stream gets its answer as one. Requests are kept in `requests` (the bodies),
-    `paths` and `headers`.
+    `answer` is the answer to every request, or a function of its body. `faults` come first, one per request.
+    A request that asks for a stream gets the answer as a stream. Requests are kept in `requests` (the
+    bodies), `paths` and `headers`.
     """
 
     def __init__(
         self, answer: Answer | Callable[[Body], Answer] = "", faults: Iterable[RawAnswer] = (), port: int = 0
     ) -> None:
-        """Bind a port on 127.0.0.1, a free one unless it is given, and begin to serve."""
+        """Bind a port on 127.0.0.1, by default a free one, and start to serve."""
         self.answer = answer
         self.requests: list[Body] = []
         self.paths: list[str] = []
@@ -76,7 +76,7 @@ class StubServer:
 
     @property
     def base_url(self) -> str:
-        """What an agent takes as its `base_url`."""
+        """The `base_url` for an agent."""
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class StubServer:
         self.close()
 
     def arrived(self, body: Body, path: str, headers: Mapping[str, str]) -> RawAnswer | None:
-        """Take note of a request and return the fault that it gets, if any is left."""
+        """Record a request and return its fault, or None if no fault is left."""
         with self._lock:
             self.requests.append(body)
             self.paths.append(path)
@@ -106,7 +106,7 @@ class StubServer:
             return self._faults.pop(0) if self._faults else None
 
     def left(self) -> None:
-        """Take note that a request has been dealt with."""
+        """Record that a request is finished."""
         with self._lock:
             self._at_once -= 1
 
@@ -132,7 +132,7 @@ def event_of(data: Any) -> bytes:
 
 
 def completion(text: str | None = "", finish_reason: str | None = "stop", **message: Any) -> Body:
-    """Return a chat completion's body; `message` are further fields of its message."""
+    """Return the body of a chat completion; `message` has further fields of its message."""
     said = {"role": "assistant", "content": text, **message}
     return {
         "object": "chat.completion",
@@ -141,7 +141,7 @@ def completion(text: str | None = "", finish_reason: str | None = "stop", **mess
 
 
 def completion_events(whole: Body) -> list[Body]:
-    """Return the chunks of a completion's stream: its text and its calls' arguments in two pieces each."""
+    """Return the chunks of a completion's stream, with its text and call arguments in two pieces each."""
     events: list[Body] = []
     kept = {key: value for key, value in whole.items() if key not in ("choices", "usage")}
     kept["object"] = "chat.completion.chunk"  # clients pass over chunks that do not say so
@@ -167,7 +167,7 @@ def completion_events(whole: Body) -> list[Body]:
 
 
 def response(text: str = "", status: str = "completed", output: Iterable[Body] = (), **fields: Any) -> Body:
-    """Return the body of a Responses response: a message of `text`, where there is any, behind `output`."""
+    """Return the body of a Responses API response: `output`, then a message with `text` if not empty."""
     content = [{"type": "output_text", "text": text, "annotations": []}]
     message = {"type": "message", "role": "assistant", "status": "completed", "content": content}
     items = [*output, *([message] if text else [])]

@@ -1,4 +1,4 @@
-"""Transcripts: all that an episode said, for comparing."""
+"""Transcripts: all observations, actions and results of an episode, to compare episodes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gem.seats import SeatedEnv
 from gem.specs import EnvSpec
 
 Transcript: TypeAlias = list[tuple[Any, ...]]
-"""What an episode said: the first observation and info, then action and step, turn by turn."""
+"""A transcript: the first observation and info, then action and step result, turn by turn."""
 
 
 def act(env: Env) -> Any:
-    """Return a random legal action, or a plain text where the environment has no random actor."""
+    """Return a random legal action, or a plain text if the environment has no random actor."""
     try:
         return env.sample_random_action()
     except NoSolver:
@@ -35,17 +35,17 @@ def act(env: Env) -> Any:
 
 
 def everybody(env: Env, action: str) -> Any:
-    """Return `action`, or where there are several seats, that action of each whose turn it is."""
+    """Return `action`; with several seats, that action for each seat to move."""
     return dict.fromkeys(env.acting, action) if isinstance(env, SeatedEnv) else action
 
 
 def transcript(env: Env, seed: int | None, turns: int, player: Callable[[Env], Any] = act) -> Transcript:
-    """Play an episode of at most `turns` turns and return all that was said."""
+    """Play an episode of at most `turns` turns and return its transcript."""
     return [tuple(env.reset(seed=seed)), *future(env, turns, player)]
 
 
 def future(env: Env, turns: int, player: Callable[[Env], Any] = act) -> Transcript:
-    """Play on for at most `turns` turns."""
+    """Play on for at most `turns` turns and return the transcript of these."""
     said: Transcript = []
     for _ in range(turns):
         action = player(env)
@@ -57,11 +57,11 @@ def future(env: Env, turns: int, player: Callable[[Env], Any] = act) -> Transcri
 
 
 EPISODE_BEFORE = "prev_ep_"
-"""Info under keys that begin so tells of the episode before: it is no part of this one, nor compared."""
+"""The prefix of info keys about the previous episode, which are not compared."""
 
 
 def difference(one: Transcript, other: Transcript) -> str:
-    """Return the first difference in words, or ``""`` where there is none."""
+    """Return a description of the first difference, or ``""`` if there is none."""
     for turn, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b and _of_this_episode(a) != _of_this_episode(b):
             first, second = str(_of_this_episode(a)), str(_of_this_episode(b))
@@ -74,7 +74,7 @@ def difference(one: Transcript, other: Transcript) -> str:
 
 
 def _of_this_episode(entry: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what was said at a reset or in a turn, without what its info tells of the episode before."""
+    """Return an entry of a transcript without the info about the previous episode."""
     *said, info = entry
     if not isinstance(info, dict):
         return entry
@@ -101,7 +101,7 @@ for spec in specs:
 def hash_seed_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: int = 40) -> list[str]:
     """Return the ids of the specs whose transcripts differ between two processes with different hash seeds.
 
-    One pair of processes serves all, so that a family pays for its imports once. Entry points must be
+    One pair of processes is used for all specs, so that a family is imported only once. Entry points must be
     ``"module:name"``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The viewer: pages over episode stores and training runs, served here alone, or written as files."""
+"""The viewer: web pages of episodes and training runs, served on this machine only, or written as files."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""The pages: which addresses there are, and what each shows."""
+"""The web application of the viewer: its addresses, and the page of each."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ PAGE = 100
 LAST_PAGE = 1 << 40
 """No store has so many pages; SQLite counts to 2 ** 63."""
 SHORT_LINE = 1 << 16
-"""Bytes of an episode's line up to which a list shows what it did."""
+"""The most bytes of an episode's stored line for which a list shows its actions."""
 ORDERS = ("number", "spec", "stop", "reward", "turns", "tokens", "calls")
-"""What episodes can be sorted by."""
+"""Keys to sort episodes by."""
 OUTCOMES: dict[str, dict[str, Any]] = {
     "solved": {"success": True},
     "not solved": {"success": False},
     "no verdict": {"verdict": "none"},
 }
-"""What episodes can be filtered by, beside their fields."""
+"""Outcomes to filter episodes by."""
 STATIC = {
     "app.css": "text/css",
     "app.js": "text/javascript",
@@ -64,10 +64,10 @@ STATIC = {
 
 
 class Viewer:
-    """The application over some sources; `app` is what a server runs."""
+    """The web application for some sources; a server runs its `app`."""
 
     def __init__(self, sources: Sequence[Source], token: str, host: str = "process") -> None:
-        """Show `sources` to whoever has the token; what is played on is played on `host`."""
+        """Show `sources` to anyone who has the token; what-if episodes are played on `host`."""
         self.sources = list(sources)
         self.host = host
         self.base = f"/{token}"
@@ -98,7 +98,7 @@ class Viewer:
     # -- pages
 
     def runs(self, request: Request) -> Response:
-        """Show all runs: curves of the training runs, and figures of all."""
+        """Show all runs: the curves of training runs, and the figures of every run."""
         chosen = request.query_params.getlist("run")
         costs = {source.number: source.costs() for source in self.sources}
         rows = [(source, source.by_spec()) for source in self.sources]
@@ -115,11 +115,11 @@ class Viewer:
         )
 
     def curves(self, request: Request) -> Response:
-        """Return the curves that a page draws."""
+        """Return the data of the curves as JSON."""
         return JSONResponse(charts.curves(request.query_params, self.sources))
 
     def run(self, request: Request) -> Response:
-        """Show the episodes of a run: a page of them, sorted and filtered as the address says."""
+        """Show one page of a run's episodes, sorted and filtered by the query of the address."""
         source = self._source(request)
         asked = request.query_params
         wanted, chosen = self._wanted(asked)
@@ -178,7 +178,7 @@ class Viewer:
         )
 
     def count(self, request: Request) -> Response:
-        """Return how many episodes and iterations there are by now."""
+        """Return the current number of episodes and iterations."""
         source = self._source(request)
         return JSONResponse({"episodes": len(source.store), "iterations": len(source.history)})
 
@@ -203,7 +203,7 @@ class Viewer:
         )
 
     def pair(self, request: Request) -> Response:
-        """Show two episodes side by side, from where they part."""
+        """Show two episodes side by side, from where they differ."""
         places = [_place(request.query_params.get(name, "")) for name in ("one", "other")]
         sides, found = [], []
         for run, number in places:
@@ -222,7 +222,7 @@ class Viewer:
         )
 
     def starts(self, request: Request) -> Response:
-        """Show every episode that begins with a seed, of all runs."""
+        """Show the episodes of an environment and seed in all runs."""
         spec = request.query_params.get("spec", "")
         seed = _number(request.query_params, "seed", 0)
         return self._page(
@@ -234,7 +234,7 @@ class Viewer:
         )
 
     def through(self, request: Request) -> Response:
-        """Show a run from its first episode to its last."""
+        """Show how a run changed from its first episode to its last."""
         source = self._source(request)
         specs = list(source.by_spec())
         spec = request.query_params.get("spec", "") or (specs[0] if specs else "")
@@ -254,7 +254,7 @@ class Viewer:
         )
 
     def what_if_form(self, request: Request) -> Response:
-        """Ask for an action in place of a stored one."""
+        """Show the form that asks for an action to replace a stored one."""
         source = self._source(request)
         number = self._episode_number(request, source)
         episode = self._read(source, number)
@@ -272,7 +272,7 @@ class Viewer:
         )
 
     async def what_if(self, request: Request) -> Response:
-        """Play on from a turn with what was typed, and show it beside what is stored."""
+        """Play on from a turn with the typed actions, and show the result beside the stored episode."""
         asked = await _form(request)
         typed = [*asked.get("typed", ()), *(each for each in asked.get("action", ()) if each.strip())]
         turn, agent = _number(_firsts(asked), "turn", 0), _firsts(asked).get("agent", "")
@@ -328,7 +328,7 @@ class Viewer:
         )
 
     async def note(self, request: Request) -> Response:
-        """Keep a flag and a note on an episode, and show it again."""
+        """Store a flag and a note on an episode, and show the episode again."""
         asked = _firsts(await _form(request))
         text = asked.get("note", "").strip()
         return await run_in_threadpool(self._note, request, bool(asked.get("flag")), text)
@@ -362,7 +362,7 @@ class Viewer:
         )
 
     def text(self, request: Request) -> Response:
-        """Return a long text as it is, as a file that no browser takes for a page."""
+        """Return a long text unchanged, as plain text that no browser renders as a page."""
         source = self._source(request)
         episode = self._read(source, self._episode_number(request, source))
         part, place = request.path_params["part"], request.path_params["turn"]
@@ -377,19 +377,19 @@ class Viewer:
         return PlainTextResponse(text.encode("utf-8", "backslashreplace").decode())
 
     def static(self, request: Request) -> Response:
-        """Return a file that pages need."""
+        """Return a static file."""
         name = request.path_params["name"]
         if name not in STATIC:
             raise HTTPException(404, "There is no such file.")
         return Response(static(name), media_type=STATIC[name], headers={"cache-control": "max-age=3600"})
 
     def refused(self, request: Request, error: Exception) -> Response:
-        """Show what was wrong with a request."""
+        """Show the error page of a refused request."""
         code = error.status_code if isinstance(error, HTTPException) else 400
         said = error.detail if isinstance(error, HTTPException) else str(error)
         return self._page("refused.html", said=said, code=code, title="Not shown", status=code)
 
-    # -- what pages are made of
+    # -- parts of pages
 
     def _page(self, template: str, *, status: int = 200, **values: Any) -> Response:
         text = self.env.get_template(template).render(base=self.base, exported=False, **values)
@@ -421,7 +421,7 @@ class Viewer:
         return episode.turns[place]
 
     def _wanted(self, asked: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return what an address filters by, for the store and for the form."""
+        """Return the filters of an address, as arguments for the store and as values for the form."""
         wanted: dict[str, Any] = {}
         chosen = {name: asked.get(name, "") for name in ("spec", "stop", "outcome", "iteration", "seed")}
         for name in ("spec", "stop"):
@@ -449,7 +449,7 @@ def _can_fork(episode: Episode) -> bool:
 
 
 def _what_if_form(episode: Episode, turn: int, typed: list[str], going: bool) -> dict[str, Any]:
-    """Return what the form of a what-if shows: where it stands, and whether it can go on."""
+    """Return the values of the what-if form: the turn, the typed actions, and whether play can go on."""
     at = turn + len(typed)
     solver = registry.spec(episode.spec).solver != "none"
     return {
@@ -462,7 +462,7 @@ def _what_if_form(episode: Episode, turn: int, typed: list[str], going: bool) ->
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form; line ends are those of every other text here."""
+    """Return the fields of a form, with line feeds as line ends."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -471,7 +471,7 @@ async def _form(request: Request) -> dict[str, list[str]]:
     try:
         found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=200)
     except ValueError as error:
-        raise HTTPException(400, "That is no form.") from error
+        raise HTTPException(400, "The request body is not a form.") from error
     return {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
 
 
@@ -480,7 +480,7 @@ def _firsts(form: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _place(text: str) -> tuple[int, int]:
-    """Return the run and the number of an episode that an address names, as 0.17."""
+    """Return the run and the number of an episode written as RUN.NUMBER, for example 0.17."""
     run, _, number = text.partition(".")
     if not all(each.isascii() and each.isdigit() and len(each) < 12 for each in (run, number)):
         raise HTTPException(400, f"an episode is {text!r:.40}; accepted: RUN.NUMBER, as 0.17.")
@@ -495,7 +495,7 @@ def _number(asked: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def answers(source: Source, entry: Entry) -> list[str]:
-    """Return the actions of an episode in short, for a list; none of one whose line is long."""
+    """Return the actions of an episode in short, for a list; empty if its stored line is long."""
     if entry.end - entry.start > SHORT_LINE:
         return []
     try:
@@ -507,7 +507,7 @@ def answers(source: Source, entry: Entry) -> list[str]:
 def episode_page(
     source: Source, episode: Episode, colour: str, *, first: int = 0, advantages: bool = True
 ) -> dict[str, Any]:
-    """Return what the page of an episode shows, from its turn `first` on; `advantages`: to seek them."""
+    """Return the template values of an episode's page from turn `first` on; `advantages`: compute them."""
     vocabulary = vocabulary_of(episode.run)
     weighed = advantages_of(source, episode) if source.training and advantages else {}
     turns = conversation(episode, vocabulary, weighed, first)

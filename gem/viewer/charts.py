@@ -1,4 +1,4 @@
-"""Curves over the iterations of training runs: runs over one another, with a band over their seeds."""
+"""Curves over the iterations of training runs: one curve per group of runs, with a band over its seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from gem.viewer.sources import Source
 
 FIRST = ("success", "reward", "turns")
-"""What is drawn where the address does not say."""
+"""The default metrics."""
 KNOWN = (
     "success",
     "reward",
@@ -28,16 +28,16 @@ KNOWN = (
     "sample_s",
     "update_s",
 )
-"""What can be drawn."""
+"""The metrics that can be drawn."""
 SHARES = ("success", "unreadable", "clipped")
 SMOOTHEST = 200
 MOST_POINTS = 1000
 LARGEST = 1e100
-"""What is beyond it is no figure; means of what is below are finite."""
+"""Values of this size or more are not drawn; means of smaller ones are finite."""
 
 
 def asked(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
-    """Return what an address asks to be drawn, for the form and for the address of the curves."""
+    """Return the chart settings of an address, for the form and for the address of the curves."""
     there = {name for source in sources for line in source.history[-1:] for name in line}
     metrics = [name for name in dict.fromkeys(query.getlist("metric")) if name in KNOWN] or list(FIRST)
     smooth = query.get("smooth", "1")
@@ -53,8 +53,8 @@ def asked(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
 def curves(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
     """Return the curves that an address asks for.
 
-    Runs that differ in nothing but their seed are one curve, the mean, in a band from the lowest seed to the
-    highest; with ``seeds=apart`` each is its own.
+    Runs that differ only in their seed become one curve, the mean, with a band from the lowest seed to the
+    highest; with ``seeds=apart`` each run has its own curve.
     """
     how = asked(query, sources)
     wanted = set(query.getlist("run"))
@@ -80,7 +80,7 @@ def drawn(chosen: Sequence[Source], metrics: Sequence[str], smooth: int, apart: 
 
 
 def together(chosen: Sequence[Source], apart: bool = False) -> list[list[Source]]:
-    """Return training runs in groups that differ in nothing but their seed; `apart`: each is its own."""
+    """Group training runs that differ only in their seed; with `apart`, each run is its own group."""
     found: dict[str, list[Source]] = {}
     for source in chosen:
         found.setdefault(source.name if apart else source.recipe, []).append(source)
@@ -112,12 +112,12 @@ def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
 
 
 def _is_figure(value: Any) -> TypeGuard[float]:
-    """Return whether a value of a file that anybody may have written can be drawn."""
+    """Return whether a value can be drawn; it comes from a file with untrusted content."""
     return type(value) in (int, float) and abs(value) < LARGEST
 
 
 def labels(groups: Sequence[Sequence[Source]]) -> list[str]:
-    """Return a name for each group of runs: of a single run its own, else what tells it from the others."""
+    """Return a name for each group: the name of a single run, else what distinguishes the group."""
     configs = [group[0].config for group in groups]
     names: list[str] = []
     for group, config in zip(groups, configs, strict=True):
@@ -135,6 +135,6 @@ def labels(groups: Sequence[Sequence[Source]]) -> list[str]:
 
 
 def _beginning(names: Sequence[str]) -> str:
-    """Return what all names begin with."""
+    """Return the common prefix of the names."""
     first, last = min(names), max(names)
     return first[: next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]

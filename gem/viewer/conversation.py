@@ -1,4 +1,4 @@
-"""An episode as a conversation: what a page of it shows, as plain data for the templates."""
+"""Turn an episode into a conversation: plain data that the page templates show."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ COLOURS = ("logprob", "entropy", "advantage", "mask", "none")
 MOST_TURNS = 300
 """Turns that a page shows at once."""
 MOST_TOKENS = 20_000
-"""Tokens of one turn that a page shows."""
+"""The most tokens of one turn that a page shows."""
 BATCH_AT_MOST = 2048
-"""Episodes of an iteration that are read to compute advantages."""
+"""The most episodes of an iteration that are read to compute advantages."""
 ITERATIONS_KEPT = 8
-"""Iterations whose advantages are remembered."""
+"""The number of iterations whose advantages are cached."""
 PICTURE_AT_MOST = 4 << 20
-"""Bytes of a picture that a page shows."""
+"""The most bytes of one picture that a page shows."""
 PICTURES_AT_MOST = 32 << 20
-"""Bytes of all pictures that a page shows."""
+"""The most bytes of all pictures of a page together."""
 _SURPRISE = (0.9, 0.5, 0.2, 0.05, 0.01)
-"""Probabilities that part the levels by which tokens are coloured."""
+"""Probabilities between the levels by which tokens are coloured."""
 
 
 class Part(NamedTuple):
-    """A piece of what was shown: prose, a board, or a picture; `more`: characters that are left out."""
+    """A piece of an observation: text, a board, or a picture; `more`: the number of omitted characters."""
 
     kind: str
     text: str = ""
@@ -49,7 +49,7 @@ class Part(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A piece of an answer and what is known of it; `classes` are its colours."""
+    """A token or so of an answer: its text, colour classes, and tooltip."""
 
     text: str
     classes: str
@@ -57,7 +57,7 @@ class Token(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A native call of a tool."""
+    """A native tool call."""
 
     name: str
     arguments: str
@@ -65,7 +65,7 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class Shown:
-    """A turn as a page shows it; `number` counts from 0 in the episode, `moment` the turns at one time."""
+    """A turn as a page shows it; `number` counts from 0, `moment` is shared by simultaneous turns."""
 
     number: int
     seat: str
@@ -93,14 +93,14 @@ class Shown:
 
 
 class Room:
-    """How many bytes of pictures a page has room for."""
+    """The picture bytes that a page can still take."""
 
     def __init__(self) -> None:
-        """Begin with an empty page."""
+        """Start with an empty page."""
         self.left = PICTURES_AT_MOST
 
     def has(self, size: int) -> bool:
-        """Take in a picture of so many bytes; False where it does not fit any more."""
+        """Reserve `size` bytes for a picture; return False if it does not fit."""
         if size > min(self.left, PICTURE_AT_MOST):
             return False
         self.left -= size
@@ -108,7 +108,7 @@ class Room:
 
 
 def parts_of(obs: Obs, room: Room | None = None) -> list[Part]:
-    """Return an observation as what a page shows of it; `room`: what is left of the page."""
+    """Return the pieces of an observation that a page shows; `room`: the picture bytes still free."""
     found: list[Part] = []
     room = room or Room()
     for piece in (Text(obs),) if isinstance(obs, str) else obs:
@@ -129,7 +129,7 @@ def _picture(image: Image, room: Room) -> Part:
     kind = picture_type(image)
     if kind is None:
         return Part(
-            "broken", f"{len(image.data):,} bytes that are no picture ({image.mime[:40]}). {image.alt}"
+            "broken", f"{len(image.data):,} bytes that are not a picture ({image.mime[:40]}). {image.alt}"
         )
     if not room.has(len(image.data)):
         return Part("broken", f"a picture of {len(image.data):,} bytes, too large for this page. {image.alt}")
@@ -148,10 +148,10 @@ def conversation(
 
     Args:
         episode: the episode.
-        vocabulary: makes text of its tokens.
-        advantages: the advantage of each turn by its number, where it is known.
-        first: the turn to begin with.
-        count: how many turns to return at most.
+        vocabulary: decodes its tokens.
+        advantages: the advantage of each turn by its number, where known.
+        first: the first turn to return.
+        count: the most turns to return.
     """
     earned = {seat: end.unearned for seat, end in episode.ends.items()}
     before: dict[str, Turn] = {}
@@ -199,7 +199,7 @@ def conversation(
 
 
 def _results(turn: Turn, last: Turn | None, room: Room) -> list[tuple[str, list[Part]]]:
-    """Return what each native call of the turn before gave, as the agent was shown it."""
+    """Return the results of the previous turn's native tool calls, as the agent saw them."""
     if last is None or last.reply is None or not last.reply.tool_calls:
         return []
     try:
@@ -211,7 +211,7 @@ def _results(turn: Turn, last: Turn | None, room: Room) -> list[tuple[str, list[
 
 
 def tools_used(turn: Turn) -> list[str]:
-    """Return the tools that a turn called, by name: native calls, and those that the environment read."""
+    """Return the names of the tools that a turn called: natively, or in text that the environment parsed."""
     if turn.reply is not None and turn.reply.tool_calls:
         return [call.name for call in turn.reply.tool_calls]
     told = turn.info.get("tool_results")
@@ -247,7 +247,7 @@ def _tokens(turn: Turn, vocabulary: Vocabulary, advantage: float | None) -> list
 
 
 def entropies(turn: Turn) -> Sequence[float] | None:
-    """Return the entropy of the distribution of each sampled token, where the agent gave it."""
+    """Return the entropy at each sampled token, if the agent recorded it."""
     given = (turn.extra or {}).get("entropy")
     if not isinstance(given, list | tuple) or len(given) != len(turn.token_ids):
         return None
@@ -256,7 +256,7 @@ def entropies(turn: Turn) -> Sequence[float] | None:
 
 
 def surprise(logprob: float) -> int:
-    """Return how unlikely a token was: 0, as good as sure, to 5, less than one in a hundred."""
+    """Return how unlikely a token was, from 0 (almost certain) to 5 (below 1%)."""
     probability = math.exp(min(0.0, logprob)) if not math.isnan(logprob) else 1.0
     return sum(probability < bound for bound in _SURPRISE)
 
@@ -272,10 +272,10 @@ def _signed(advantage: float) -> str:
 
 
 def advantages_of(source: Source, episode: Episode) -> dict[int, float]:
-    """Return the advantages that a training run gave an episode's turns; none where they cannot be known.
+    """Return the advantages that a training run gave an episode's turns; empty if they cannot be computed.
 
-    They are computed again from the iteration's episodes, as the run's algorithm does without a divergence
-    in the reward. PPO's rest on its critic, those of turn_grpo on its branches: these are not here.
+    They are recomputed from the iteration's episodes with the run's algorithm, without a KL penalty in the
+    reward. PPO would need its critic and turn_grpo its branches, which are not stored: they have none here.
     """
     config = source.config
     kind = {"gspo": "grpo"}.get(str(config.get("algorithm")), config.get("algorithm"))
@@ -313,7 +313,7 @@ def _weighed(
 
 
 class Boundary(NamedTuple):
-    """The prompt of a turn as the model saw it: what was held from before, and what was new."""
+    """The prompt of a turn as the model saw it: tokens kept from earlier turns, and new ones."""
 
     held: list[Token]
     new: list[Token]
@@ -321,7 +321,7 @@ class Boundary(NamedTuple):
 
 
 def raw_prompt(turn: Turn, vocabulary: Vocabulary) -> Boundary:
-    """Return the tokens of a turn's prompt; of a long one the end, and how many tokens are left out."""
+    """Return the tokens of a turn's prompt; if it is long, its end and the number of omitted tokens."""
     ids = turn.prompt_ids
     left_out = max(0, len(ids) - MOST_TOKENS)
     kept = max(0, turn.kept - left_out)
@@ -337,7 +337,7 @@ def raw_prompt(turn: Turn, vocabulary: Vocabulary) -> Boundary:
 
 
 def prompt_messages(episode: Episode, number: int) -> tuple[Message, ...]:
-    """Return the messages that the agent was shown before a turn; () where they cannot be told."""
+    """Return the messages that the agent saw before a turn; () if the record does not determine them."""
     turn = episode.turns[number]
     if turn.messages is not None:  # behind those of its parent, and what was answered there
         chain = [turn]
@@ -359,7 +359,7 @@ def prompt_messages(episode: Episode, number: int) -> tuple[Message, ...]:
 
 
 def plain_json(values: Any) -> str:
-    """Return values as indented JSON, with whatever JSON has not as its text; nothing for none."""
+    """Return values as indented JSON; what JSON cannot hold becomes text, and no values give ``""``."""
     if not values:
         return ""
     try:
@@ -375,7 +375,7 @@ def snippet(episode: Episode) -> str:
 
 
 def words_of(turn: Turn) -> str:
-    """Return all text of a turn: what was heard, thought and said."""
+    """Return all text of a turn: observation, reasoning and action."""
     pieces = [text_of(turn.observation), turn.action or ""]
     if turn.reply is not None:
         pieces += [turn.reply.text, turn.reply.reasoning or ""]

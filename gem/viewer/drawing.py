@@ -1,6 +1,6 @@
-"""Charts as inline SVG: no script, no request; colours are those of the page around them, light or dark.
+"""Charts as inline SVG: no script, no request; the page's style sheet gives the colours, light or dark.
 
-A chart is drawn at the size at which it is shown, so that its words stay as large as the page's.
+A chart is drawn at the size at which it is shown, so that its text is as large as the page's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gem.viewer.formats import percent, short
 from gem.viewer.text import visible
 
 MOST_POINTS = 400
-"""Points of a line that are drawn; of more, neighbours are averaged."""
+"""The most points of a line; if there are more, neighbours are averaged."""
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 10.0, 8.0, 22.0
-"""What is left around a chart for words."""
+"""The margins of a chart, for its text."""
 
 
 class Line(NamedTuple):
-    """A curve; `low` and `high` are the edges of a band around it, as long as `y`. `style`: its class."""
+    """A curve; `low` and `high` are the edges of a band, as long as `y`; `style` is its CSS class."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A figure with its interval."""
+    """A value with its interval."""
 
     x: float
     y: float
@@ -43,7 +43,7 @@ class Point(NamedTuple):
 
 
 class Level(NamedTuple):
-    """A height that others reach, drawn across."""
+    """A horizontal reference line, as the score of another policy."""
 
     y: float
     label: str
@@ -51,7 +51,7 @@ class Level(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Something that happened, on the axis: its number, and what it was."""
+    """An event, drawn on the horizontal axis: its position, a short label, and its description."""
 
     x: float
     label: str
@@ -61,19 +61,19 @@ class Mark(NamedTuple):
 def thinned(
     x: Sequence[float], y: Sequence[float], most: int = MOST_POINTS
 ) -> tuple[list[float], list[float]]:
-    """Return a curve with `most` points or so, each the mean of neighbours; where there is no figure: NaN."""
+    """Return a curve with about `most` points, each the mean of neighbours; NaN where all are missing."""
     size = -(-len(x) // most) if x else 1
     starts = range(0, len(x), size)
     return [mean(x[i : i + size]) for i in starts], [mean(y[i : i + size]) for i in starts]
 
 
 def smoothed(y: Sequence[float], width: int) -> list[float]:
-    """Return the mean of the figures among the `width` values around each."""
+    """Return, for each value, the mean of the finite ones among the `width` values around it."""
     return [mean(y[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(y))]
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of those that are figures; NaN where none is."""
+    """Return the mean of the finite values; NaN if there is none."""
     known = [value for value in values if math.isfinite(value)]
     return math.fsum(known) / len(known) if known else math.nan
 
@@ -91,7 +91,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def written(value: float) -> str:
-    """Return a figure in few characters."""
+    """Return a number in few characters."""
     if value == 0:
         return "0"
     if abs(value) >= 1000:
@@ -102,7 +102,7 @@ def written(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share in few characters."""
+    """Return a share as a percentage in few characters."""
     return f"{value * 100:.3g}%"
 
 
@@ -122,16 +122,16 @@ def chart(
     """Return a chart.
 
     Args:
-        lines: the curves, the last on top; where one has no figure it has a gap.
-        width: of the chart, in CSS pixels.
-        height: likewise.
-        shares: the figures are shares: drawn from 0 to 1, or to above the highest.
-        points: figures with intervals.
-        levels: lines across.
-        marks: what happened, on the axis.
-        name: what is drawn, for those who cannot see it.
-        unit: of the axis below.
-        extent: how far the axis below reaches at least.
+        lines: the curves, the last on top; missing values make a gap.
+        width: the width of the chart, in CSS pixels.
+        height: the height, in CSS pixels.
+        shares: whether the values are shares; the axis then goes from 0 to 1, or just above the highest.
+        points: values with intervals.
+        levels: horizontal reference lines.
+        marks: events on the horizontal axis.
+        name: a description of the chart, for screen readers.
+        unit: the unit of the horizontal axis.
+        extent: the least end of the horizontal axis.
     """
     known = [
         v for line in lines for series in (line.y, line.low, line.high) for v in series if math.isfinite(v)
@@ -196,7 +196,7 @@ def chart(
 
 
 def bar(parts: Sequence[tuple[str, str, float]]) -> Markup:
-    """Return a bar whose parts, each with name, class and amount, are drawn in proportion."""
+    """Return a bar with its parts drawn in proportion; each part has a name, CSS class and amount."""
     whole = math.fsum(amount for _, _, amount in parts)
     if not whole > 0:
         return Markup("")
@@ -222,7 +222,7 @@ def bar(parts: Sequence[tuple[str, str, float]]) -> Markup:
 
 
 def _range(known: Sequence[float]) -> tuple[float, float]:
-    """Return what an axis spans: from 0 where the figures are near it, and never nothing."""
+    """Return the range of an axis: from 0 if the values are near it, and never empty."""
     low, high = min(known), max(known)
     if low >= 0 and low < 0.6 * high:
         low = 0.0
@@ -270,7 +270,7 @@ def _foot(values: Sequence[float], height: float, at: At, unit: str, width: floa
 
 
 def _path(x: Sequence[float], y: Sequence[float], at: At) -> str:
-    """Return the path of a curve; a point alone is a short stroke."""
+    """Return the path of a curve; an isolated point becomes a short stroke."""
     pieces, pen = [], "M"
     for one, other in zip(x, y, strict=True):
         if not math.isfinite(other):
@@ -283,7 +283,7 @@ def _path(x: Sequence[float], y: Sequence[float], at: At) -> str:
 
 
 def _bands(line: Line, at: At) -> list[str]:
-    """Return the outlines of a band, one for each stretch without a gap."""
+    """Return the outlines of a band, one for each piece without a gap."""
     stretches: list[list[int]] = [[]]
     for place, (low, high) in enumerate(zip(line.low, line.high, strict=True)):
         if math.isfinite(low) and math.isfinite(high):

@@ -1,4 +1,4 @@
-"""A run, or one episode of it, as one file: nothing is loaded from elsewhere, and nothing in it can act."""
+"""Write a run, or one episode, as one HTML file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gem.viewer.formats import static, templates
 from gem.viewer.sources import Source
 
 DRAWN = ("success", "reward", "turns", "unreadable", "entropy", "kl")
-"""The curves of an exported training run, as far as it has them."""
+"""The curves of an exported training run, if it has them."""
 
 
 FOLDED = Markup('<template id="e-{}"><p class="back"><a href="#">all episodes</a></p>{}</template>\n')
@@ -31,19 +31,19 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
 
     Args:
         source: the run.
-        path: the file; one that is there is replaced.
-        episode: the number of an episode, which is then all that is written.
-        limit: so many of the last episodes at most; None: all.
+        path: the file; an existing one is replaced.
+        episode: the number of an episode; only that one is written.
+        limit: the most episodes to write, counted from the last; None: all.
 
     Raises:
-        BadArgument: for an episode that is not there, or a path that is no regular file.
+        BadArgument: for an episode that does not exist, or a path that is not a regular file.
         StoreError: when the file cannot be written.
     """
     count = len(source.store)
     if episode is not None and not 0 <= episode < count:
         raise BadArgument(f"there is no episode {episode}; {source.name} holds {count}.")
     if path.exists() and not path.is_file():  # replacing it would take a device or a pipe away
-        raise BadArgument(f"{path} is no regular file; name one that may be replaced.")
+        raise BadArgument(f"{path} is not a regular file; name one that may be replaced.")
     if limit is not None and limit < 1:
         raise BadArgument(f"limit is {limit}; accepted: 1 or more.")
     if episode is None:
@@ -89,7 +89,7 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
 
 
 def _episodes(source: Source, entries: list[Entry], templated: bool) -> Iterator[Markup]:
-    """Yield each episode as HTML; `templated`: in a template, which is not drawn until it is wanted."""
+    """Yield each episode as HTML; `templated`: inside a template element, rendered when it is opened."""
     template = templates().get_template("reader.html")
     for entry in entries:
         try:
@@ -123,7 +123,7 @@ def _curves(source: Source) -> str:
 
 
 def _policy(styles: list[str], scripts: list[str]) -> str:
-    """Return the policy of the file: these styles and scripts, pictures that it holds, and nothing else."""
+    """Return a content security policy that allows only these styles and scripts, and inline pictures."""
 
     def hashes(texts: list[str]) -> str:
         digests = (hashlib.sha256(text.encode()).digest() for text in texts)

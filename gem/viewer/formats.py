@@ -1,4 +1,4 @@
-"""What pages share: templates, the files they need, and how figures are written."""
+"""Shared by all pages: templates, static files, and number formats."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gem.viewer.text import shown, visible
 
 @cache
 def static(name: str) -> str:
-    """Return a file that pages need."""
+    """Return the text of a static file."""
     return files("gem.viewer").joinpath("static", *name.split("/")).read_text(encoding="utf-8")
 
 
 def iteration_of(job: str) -> int | None:
-    """Return the iteration of a training run that a job was played in, as its metrics count them."""
+    """Return the training iteration of a job, counted as in the metrics; None if it has none."""
     first = job.partition("-")[0]
     return int(first) + 1 if first.isascii() and first.isdigit() and len(first) < 10 else None
 
 
 @cache
 def templates() -> Environment:
-    """Return the templates; what is put into one is escaped, and characters that cannot be seen are named."""
+    """Return the templates; they escape inserted text and show invisible characters by name."""
     env = Environment(
         loader=PackageLoader("gem.viewer", "templates"),
         autoescape=True,
@@ -59,7 +59,7 @@ def templates() -> Environment:
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """Return a figure as pages show it; a dash where there is none."""
+    """Return a number as pages show it; a dash if there is none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, float):
@@ -68,7 +68,7 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def short(value: float | None) -> str:
-    """Return a count in four characters or so."""
+    """Return a count in about four characters."""
     if value is None:
         return "–"
     for bound, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -78,12 +78,12 @@ def short(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a share."""
+    """Return a share as a percentage."""
     return "–" if value is None else f"{value:.1%}"
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration."""
+    """Return a duration in ms or s."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"

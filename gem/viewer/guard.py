@@ -1,8 +1,8 @@
-"""Who may ask: whoever has the address. And what a page may do: nothing but show itself.
+"""Access control of the viewer: a secret token in the address, and strict response headers.
 
-The address holds a random token as its first part, so it needs no cookie, which the browser would send to
-every other server of this machine. The name that is asked for has to be this machine's: a page of another
-site can let its own name stand for 127.0.0.1.
+The first part of the address is a random token. No cookie is needed, which the browser would send to every
+other server of this machine. The host name must be this machine's own, because another site can point its
+own name to 127.0.0.1 (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ HEADERS = {
 }
 SAFE = ("GET", "HEAD")
 BODY_AT_MOST = 1 << 20
-"""Bytes that a request may bring."""
+"""The most bytes of a request's body."""
 
 
 class Guard:
-    """Lets through what has the token, and gives every answer the headers of HEADERS."""
+    """Middleware that lets requests with the token through, and adds HEADERS to every response."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
-        """Stand before `app`."""
+        """Protect `app` with `token`."""
         self.app, self.token = app, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -73,15 +73,15 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
         if not NAME.fullmatch(host):
-            return PlainTextResponse("This server answers to 127.0.0.1 and localhost alone.\n", 421)
+            return PlainTextResponse("This server answers only to the names 127.0.0.1 and localhost.\n", 421)
         parts = scope["path"].split("/", 2)
         if len(parts) < 3 or not compare_digest(parts[1].encode(), self.token.encode()):
-            return PlainTextResponse("The address lacks its token; take the one that was printed.\n", 403)
+            return PlainTextResponse("The address has no valid token; open the printed address.\n", 403)
         if scope["method"] not in SAFE:
             origin = headers.get("origin")
             if origin is not None and origin != f"http://{host}":
-                return PlainTextResponse("A page of another site asked.\n", 403)
+                return PlainTextResponse("Requests from pages of another site are refused.\n", 403)
             length = headers.get("content-length", "")
             if not length.isdigit() or int(length) > BODY_AT_MOST:
-                return PlainTextResponse(f"A request has {BODY_AT_MOST:,} bytes at most.\n", 413)
+                return PlainTextResponse(f"A request may have {BODY_AT_MOST:,} bytes at most.\n", 413)
         return None

@@ -1,7 +1,7 @@
 """Flags and notes on episodes, in a file beside the store: ``<name>.notes.jsonl``.
 
 A line is a JSON object: an episode's id, whether it is flagged, and the note. The last line of an episode
-counts. The file is only added to, so two viewers of one store do not undo one another's notes.
+counts. Lines are only appended, so two viewers of one store do not overwrite each other's notes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import NamedTuple
 from gem.errors import BadArgument, StoreError
 
 LONGEST = 4000
-"""Characters of a note."""
+"""The most characters of a note."""
 
 
 class Note(NamedTuple):
-    """What somebody said of an episode."""
+    """A flag and a text that a reader stored on an episode."""
 
     flagged: bool
     text: str
@@ -31,17 +31,17 @@ NOTHING = Note(False, "")
 
 
 class Notes:
-    """The notes beside a store."""
+    """The notes file of a store."""
 
     def __init__(self, store: Path) -> None:
-        """Name the file; it is made with the first note."""
+        """Set the file's path; the first note creates the file."""
         self.path = store.with_name(store.name + ".notes.jsonl")
         self._lock = Lock()
         self._found: dict[str, Note] = {}
         self._seen = 0
 
     def all(self) -> dict[str, Note]:
-        """Return the notes by the ids of their episodes."""
+        """Return the notes by episode id."""
         with self._lock, suppress(OSError), self.path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < self._seen:
@@ -57,11 +57,11 @@ class Notes:
         return {id: note for id, note in self._found.items() if note != NOTHING}
 
     def of(self, episode: str) -> Note:
-        """Return the note on an episode; an empty one where there is none."""
+        """Return the note on an episode; an empty one if there is none."""
         return self.all().get(episode, NOTHING)
 
     def set(self, episode: str, flagged: bool, text: str) -> None:
-        """Write a note; an empty one without flag takes it away.
+        """Write a note; an empty text without a flag removes it.
 
         Raises:
             BadArgument: for a note that is too long. StoreError: when it cannot be written.

@@ -1,7 +1,7 @@
-"""Training runs on one page: what was trained, what came of it, how it went, and how to do it again.
+"""Report pages of training runs: settings, results, curves, and the command that repeats the run.
 
-The page is one file that needs nothing else: no script, no request, light or dark as the reader's system is.
-It is made of the files in the runs' folders alone, while a run goes on too, and of one that stopped.
+The page is one self-contained file: no script, no request, light or dark as the reader's system is. It needs
+only the files in the runs' folders, and also works for a run that goes on or has stopped.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ SUMMARY, EVALUATIONS, MACHINE, CHECKPOINT = (
 MOST_RUNS = 60
 MOST_ALARMS = 40
 MOST_TURNS = 10
-"""Turns of a watched episode that are shown."""
+"""The most turns shown of a watched episode."""
 SMOOTH = 16
-"""Iterations that the heavy line of the learning curve averages."""
+"""The number of iterations averaged by the thick line of the learning curve."""
 LARGEST = 1e100
-"""What is beyond it is no figure."""
+"""Values of this size or more are not drawn."""
 WIDE, NARROW = (1180.0, 300.0), (358.0, 230.0)
-"""Sizes at which the learning curve is drawn, for a window and for a phone."""
+"""The two sizes of the learning curve: for a window, and for a phone."""
 SMALL = (300.0, 128.0)
 
 POLICIES = {
@@ -79,11 +79,11 @@ PANELS = {
 }
 SHARES = ("success", "unreadable", "clipped", "share", "token_share")
 OF_PLACE = ("out", "log", "ray")
-"""Settings that say nothing about what was trained."""
+"""Settings that do not affect the training."""
 
 
 class Setting(NamedTuple):
-    """A setting, and its default; `known`: whether this version has it."""
+    """A setting and its default; `known`: whether this version of gem has it."""
 
     name: str
     value: str
@@ -100,7 +100,7 @@ class Told(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A watched episode, as its column shows it: at which iteration, its turns, and how many are left out."""
+    """A watched episode as a column shows it: its iteration, its turns, and the number of omitted turns."""
 
     at: int
     entry: Entry
@@ -112,19 +112,19 @@ class Shown(NamedTuple):
 
 @dataclass
 class Run:
-    """A run, read from its files; what is not there, or torn, is left out."""
+    """A run, read from its files; missing or incomplete data are left out."""
 
     source: Source
     others: Sequence[Source]
 
     @property
     def name(self) -> str:
-        """A short name."""
+        """The run's short name."""
         return self.source.name
 
     @property
     def config(self) -> dict[str, Any]:
-        """What was asked for."""
+        """The run's settings."""
         return self.source.config
 
     @cached_property
@@ -134,17 +134,17 @@ class Run:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """What it ended with; empty where it has not ended."""
+        """The final summary; empty if the run has not ended."""
         return _json(self.source.folder / SUMMARY)
 
     @cached_property
     def machine(self) -> dict[str, Any]:
-        """On what it began."""
+        """The machine on which the run started."""
         return _json(self.source.folder / MACHINE)
 
     @cached_property
     def tables(self) -> dict[str, dict[str, EnvResult]]:
-        """Who was measured, by environment where there are several, and else under an empty name."""
+        """The final results by policy, for each environment; a single environment has an empty name."""
         values = self.summary or self._checkpoint()
         found = {"": _results(values)}
         apart = values.get("environments")
@@ -153,7 +153,7 @@ class Run:
         return {label: results for label, results in found.items() if results}
 
     def _checkpoint(self) -> dict[str, Any]:
-        """Return the figures that the checkpoint holds; its weights are not read."""
+        """Return the figures stored in the checkpoint; its weights are not read."""
         with suppress(Exception):  # no torch, no checkpoint, or a damaged one
             import torch
 
@@ -164,7 +164,7 @@ class Run:
 
     @property
     def figures(self) -> dict[str, EnvResult]:
-        """Who was measured; nobody where there are several environments, each of which has its own table."""
+        """The final results by policy; empty with several environments, as each has its own table."""
         return next(iter(self.tables.values())) if len(self.tables) == 1 else {}
 
     @cached_property
@@ -183,16 +183,16 @@ class Run:
 
     @cached_property
     def alarms(self) -> list[dict[str, Any]]:
-        """What went wrong, by iteration."""
+        """The alarms, by iteration."""
         return self.source.alarms()
 
     @cached_property
     def goal(self) -> str:
-        """What the learning curve draws: success where the environment says what that is, else the return."""
+        """The metric of the learning curve: success if the environment defines it, else the return."""
         return "success" if any(math.isfinite(y) for y in self.series("success")[1]) else "reward"
 
     def series(self, *path: str) -> tuple[list[float], list[float]]:
-        """Return a figure over the episodes that were played by then; NaN where it was not taken."""
+        """Return a metric over the number of episodes played; NaN where it was not measured."""
         x, y = [], []
         for place, line in enumerate(self.lines):
             value: Any = line
@@ -204,7 +204,7 @@ class Run:
         return x, y
 
     def total(self, name: str) -> float:
-        """Return the sum of a figure over the iterations."""
+        """Return the sum of a metric over the iterations."""
         return math.fsum(value for value in self.series(name)[1] if math.isfinite(value))
 
     @property
@@ -215,19 +215,19 @@ class Run:
 
     @property
     def planned(self) -> int:
-        """How many episodes it is to play."""
+        """The planned number of episodes."""
         episodes = self.config.get("episodes")
         return -(-episodes // self.batch) * self.batch if type(episodes) is int and episodes > 0 else 0
 
     @property
     def played(self) -> int:
-        """How many episodes it has played."""
+        """The number of episodes played so far."""
         x, _ = self.series()
         return int(x[-1]) if x else 0
 
     @cached_property
     def state(self) -> tuple[str, str]:
-        """Whether it ended, goes on or stopped, in words, with the class of that."""
+        """The state in words (finished, running, stopped), and its CSS class."""
         early = self.summary.get("stopped_early")
         if self.summary:
             return (f"ended early: {_words(early)}", "open") if early else ("finished", "good")
@@ -236,13 +236,13 @@ class Run:
 
     @property
     def chosen(self) -> int | None:
-        """The iteration of the best weights, where they are measured beside the last."""
+        """The iteration of the best weights, if they were measured separately from the last ones."""
         at = _dict(self.summary.get("held_out")).get("best_iteration")
         return at if type(at) is int and "best" in self.figures else None
 
     @cached_property
     def settings(self) -> tuple[list[Setting], list[Setting]]:
-        """The settings that differ from what the algorithm and the model have by default, and the others."""
+        """The settings that differ from the defaults of the algorithm and the model, and the others."""
         defaults = _defaults(self.config)
         changed: list[Setting] = []
         usual: list[Setting] = []
@@ -256,7 +256,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        """What repeats it; settings that no flag can say are left out, see `unsaid`."""
+        """The command that repeats the run, without settings that have no flag; see `unsaid`."""
         words = ["gem-gym", "train"]
         for setting in self.settings[0]:
             value = self.config[setting.name]
@@ -271,13 +271,13 @@ class Run:
 
     @property
     def unsaid(self) -> list[str]:
-        """The settings that stand in a file of settings alone."""
+        """The settings that have no flag, and can be given only in a settings file."""
         tables = (name for name, value in self.config.items() if isinstance(value, list))
         return [name for name in tables if any(isinstance(each, dict) for each in self.config[name])]
 
     @cached_property
     def times(self) -> list[tuple[str, str, float]]:
-        """Where the time went: what for, the class it is drawn with, and seconds."""
+        """Where the time went: for each part its name, CSS class, and seconds."""
         parts = [("sampling", "s1", self.total("sample_s")), ("learning", "s2", self.total("update_s"))]
         parts.append(("checkpoints", "s3", self.total("save_s")))
         whole = self.summary.get("wall_s")
@@ -300,7 +300,7 @@ class Run:
 
     @cached_property
     def watched(self) -> list[Shown]:
-        """A watched seed's episode at the start, in the middle, and at the end."""
+        """The episodes of one watched seed: at the start, in the middle, and at the end."""
         with suppress(GemError, OSError):
             found = watched(self.others, self.source)
             return _shown(found) if found else []
@@ -308,7 +308,7 @@ class Run:
 
     @cached_property
     def charts(self) -> list[tuple[str, Markup]]:
-        """The small charts: names, and what they show."""
+        """The small charts, with their names."""
         extent = float(self.planned)
         marks = self.marks
         found = []
@@ -330,7 +330,7 @@ class Run:
 
     @property
     def environments(self) -> list[str]:
-        """The environments that the iterations have figures of, where there are several."""
+        """The environments with their own figures in the iterations, if there are several."""
         names = (each for line in self.lines for each in _dict(line.get("environments")))
         return list(dict.fromkeys(names))[:6]
 
@@ -356,7 +356,7 @@ class Run:
 
     @property
     def marks(self) -> list[Mark]:
-        """The alarms, on the axis; and where a stage of a curriculum began."""
+        """The marks on the axis: alarms, and the starts of curriculum stages."""
         found = [
             Mark(float(each["iteration"] * self.batch), "!", f"iteration {each['iteration']}: {each['text']}")
             for each in self.alarms
@@ -399,14 +399,14 @@ class Run:
 
 
 class Group(NamedTuple):
-    """Runs that differ in nothing but their seed: a line of a comparison."""
+    """Runs that differ only in their seed; a comparison shows them as one line."""
 
     label: str
     style: str
     runs: list[Run]
 
     def curve(self, *path: str) -> Line | None:
-        """Return the mean over the runs, and a band from the lowest to the highest; None where nothing is."""
+        """Return the mean over the runs, with a band from the lowest to the highest; None without data."""
         by_episodes: dict[float, list[float]] = {}
         for run in self.runs:
             x, y = run.series(*path)
@@ -414,7 +414,7 @@ class Group(NamedTuple):
             for at, value in zip(x, y, strict=True):
                 if math.isfinite(value):
                     by_episodes.setdefault(at, []).append(value)
-        # Where one has stopped the mean would jump: it ends with the shortest.
+        # The curve ends with the shortest run: beyond that the mean would jump.
         full = {at: values for at, values in by_episodes.items() if len(values) == len(self.runs)}
         x = sorted(full)
         if not x:
@@ -425,43 +425,43 @@ class Group(NamedTuple):
         return Line(across, middle, self.style, self.label, low, high)
 
     def figure(self, who: str, what: str) -> Interval | None:
-        """Return a figure: of one run its own, of several the mean over them and its interval over seeds."""
+        """Return a run's own figure; for several runs, their mean with its interval over seeds."""
         found = [interval for run in self.runs if (interval := _goal(run.figures.get(who), what))]
         if len(found) < 2 or (who == "optimum" and all(each == found[0] and each.exact for each in found)):
             return found[0] if found else None  # what was counted whole for each seed is not so for all seeds
         if what == "success":
             won, played = [round(each.mean * each.n) for each in found], [each.n for each in found]
-            # What random play comes to does not hang on a run's seed: there each episode is a draw.
+            # Random play does not depend on a run's seed: there, episodes are the sample.
             return wilson(sum(won), sum(played)) if who == "random" else clustered_rate(won, played)
         return mean_interval([interval.mean for interval in found])
 
     def partly(self, who: str, what: str) -> str:
-        """Return how many of the runs have a figure, where it is not all of them."""
+        """Return "N of M" if only some of the runs have this figure, else ``""``."""
         found = sum(_goal(run.figures.get(who), what) is not None for run in self.runs)
         return f"{found} of {len(self.runs)}" if 0 < found < len(self.runs) else ""
 
     def of_run(self, run: Run, what: str) -> Interval | None:
-        """Return what the trained policy of one run comes to."""
+        """Return the figure of one run's trained policy."""
         return _goal(run.figures.get("after"), what)
 
 
 def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
-    """Write the page of one run, or one that compares several; return where it stands.
+    """Write the page of one run, or a page that compares several, and return its path.
 
     Args:
         paths: folders of training runs, or folders of such folders.
         out: the file; by default ``report.html`` in the run's folder, or beside several.
 
     Raises:
-        BadArgument: where there is no training run.
-        StoreError: when the file cannot be written, or a store is none.
+        BadArgument: when there is no training run.
+        StoreError: when the file cannot be written, or a store cannot be read.
     """
     sources = open_sources(paths)
     try:
         found = [Run(source, sources) for source in sources if source.training]
         if not found:
             raise BadArgument(
-                f"{', '.join(map(str, paths))}: no training run is here; accepted: folders that "
+                f"{', '.join(map(str, paths))}: no training run found; accepted: folders that "
                 "`gem-gym train --out` wrote."
             )
         if len(found) > MOST_RUNS:
@@ -476,7 +476,7 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
             )
             out = folder / "report.html"
         if out.exists() and not out.is_file():
-            raise BadArgument(f"{out} is no regular file; name one that may be replaced.")
+            raise BadArgument(f"{out} is not a regular file; name one that may be replaced.")
         _write(out, page(found, paths))
         return out
     finally:
@@ -485,7 +485,7 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
 
 
 def page(runs: Sequence[Run], paths: Sequence[Path] = ()) -> str:
-    """Return the page of runs as HTML."""
+    """Return the report page of runs as HTML."""
     styles = [static("app.css"), static("report.css")]
     given: dict[str, Any] = {
         "styles": list(map(Markup, styles)),
@@ -508,7 +508,7 @@ def page(runs: Sequence[Run], paths: Sequence[Path] = ()) -> str:
 
 
 def compared(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return what the page that compares runs shows."""
+    """Return the template values of the page that compares runs."""
     by_recipe = together([run.source for run in runs])
     of = {run.source.number: run for run in runs}
     groups = [
@@ -657,12 +657,12 @@ def _is_figure(value: Any) -> TypeGuard[float]:
 
 
 def _is_told(values: Sequence[float]) -> bool:
-    """Return whether there is anything to see in a figure: it was taken, and is not 0 throughout."""
+    """Return whether a metric is worth a chart: it was measured, and is not always 0."""
     return any(math.isfinite(value) and value != 0 for value in values)
 
 
 def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of a config's algorithm and model; none where training is not installed."""
+    """Return the defaults of a config's algorithm and model; empty if training is not installed."""
     with suppress(Exception):  # of another version
         from gem.train.config import TrainConfig
 
@@ -673,7 +673,7 @@ def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _held(folder: Path) -> bool:
-    """Return whether a trainer is at work in a folder: it holds a lock on it."""
+    """Return whether a trainer is running in a folder: it then holds a lock there."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -704,7 +704,7 @@ def _shown(found: Watched) -> list[Shown]:
 
 
 def _policy(styles: Sequence[str]) -> str:
-    """Return the policy of the page: these styles, pictures that it holds, and nothing else."""
+    """Return a content security policy that allows only these styles and inline pictures."""
     digests = (hashlib.sha256(text.encode()).digest() for text in styles)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return f"default-src 'none'; style-src {hashes}; img-src data:; base-uri 'none'; form-action 'none'"

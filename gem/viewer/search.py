@@ -1,7 +1,7 @@
-"""Full-text search: a scan of the store's lines for what may match, and a look at each one that does.
+"""Full-text search: scan a store's lines for possible matches, then check each of them.
 
-The file is read in order, without an index: a store of a gigabyte takes a few seconds, and what was written
-a moment ago is found too. A search that takes longer than `SEARCH_S` stops, and says where to go on.
+The file is read in order, without an index: a gigabyte takes a few seconds, and new episodes are found at
+once. A search that takes longer than `SEARCH_S` stops, and returns where to continue.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gem.viewer.conversation import words_of
 SEARCH_S = 2.0
 CHUNK = 4 << 20
 LONGEST = 200
-"""Characters that are searched for at most."""
+"""The most characters of a search text."""
 AROUND = 70
-"""Characters shown before and behind what was found."""
+"""Characters shown before and after a match."""
 
 
 class Hit(NamedTuple):
-    """An episode that holds what was searched for: the turn it stands in, and the text around it."""
+    """An episode that matches: the turn of the first match, and the text around it."""
 
     entry: Entry
     turn: int
@@ -37,7 +37,7 @@ class Hit(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a search found; `next` is the byte to go on from, None where the whole store was searched."""
+    """The result of a search; `next` is the byte to continue from, None after the whole store."""
 
     hits: list[Hit]
     next: int | None
@@ -54,18 +54,18 @@ def search(
     seconds: float = SEARCH_S,
     **wanted: Any,
 ) -> Found:
-    """Return episodes in which `text` was said, heard or thought, whatever the case of its letters.
+    """Return episodes with `text` in an observation, action or reasoning; letter case is ignored.
 
     Args:
-        store: where to look.
-        text: what to look for, as it stands; there are no wildcards.
-        start: the byte of the store to begin at: `next` of the search before.
-        count: how many episodes to return at most.
-        seconds: how long to look.
-        **wanted: values that the episodes have to have; see EpisodeStore.page.
+        store: the store to search.
+        text: the literal text to find; there are no wildcards.
+        start: the byte of the store to start at: `next` of the previous search.
+        count: the most episodes to return.
+        seconds: the time limit.
+        **wanted: values that the episodes must have; see EpisodeStore.page.
 
     Raises:
-        BadArgument: for no text, or one that is too long.
+        BadArgument: for an empty text, or one that is too long.
     """
     if not text or len(text) > LONGEST:
         raise BadArgument(f"the text to search for has {len(text)} characters; accepted: 1 to {LONGEST}.")
@@ -76,7 +76,7 @@ def search(
         wire = msgspec.json.encode(text)[1:-1].lower()
     except UnicodeEncodeError:  # half a surrogate pair, which is not stored as text
         return Found([], None, 0, 0)
-    # Beyond ASCII a letter's other case has other bytes: a long piece of ASCII is looked for, if it has one.
+    # Outside ASCII, upper and lower case differ in more than one bit: scan for a long ASCII piece, if any.
     piece = max(bytes(c if c < 128 else 0 for c in wire).split(b"\0"), key=len)
     wire = piece if len(piece) > 2 else wire
     until = monotonic() + seconds

@@ -1,4 +1,4 @@
-"""The server: on this machine alone, on a free port, behind an address that holds a token."""
+"""The viewer's server: on this machine only, on a free port, with a secret token in its address."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HOST = "127.0.0.1"
 
 
 class Server:
-    """Serves the pages over some sources; its `url` is known before it serves."""
+    """The server of the viewer's pages; its `url` is set before it starts."""
 
     def __init__(self, sources: Sequence[Source], port: int = 0, token: str | None = None) -> None:
-        """Take a port; 0: a free one.
+        """Open the port; 0 takes a free one.
 
         Raises:
             BadArgument: for a port that is not free.
@@ -54,5 +54,5 @@ class Server:
             self._socket.close()
 
     def stop(self) -> None:
-        """Let `serve` return soon."""
+        """Make `serve` return soon."""
         self._server.should_exit = True

@@ -1,4 +1,4 @@
-"""What the viewer is shown: stores of episodes, and the folders of runs around them."""
+"""The data of the viewer: episode stores, and the run folders around them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ EPISODES, METRICS, CONFIG, RESULT = "episodes.jsonl", "metrics.jsonl", "config.j
 WATCHED = "watched.jsonl"
 """The store of the seeds that a training run plays at every checkpoint."""
 RANK = re.compile(r"episodes-[0-9]+\.jsonl")
-"""The stores of the other processes of a training run."""
+"""The names of the stores of a training run's other processes."""
 DEEPEST = 3
-"""Levels of folders in which stores are looked for."""
+"""How many levels of folders are searched for stores."""
 MOST = 200
-"""Stores that are opened at most."""
+"""The most stores that are opened."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """What many episodes come to; None where there is nothing that it could be of.
+    """Statistics of many episodes; a statistic without data is None.
 
-    `turns` and `calls` (of tools) are those of episodes with a verdict. Where tasks have several samples
-    `tasks` has them by task: samples of a task resemble one another, and intervals allow for it.
+    `turns` and `calls` (of tools) count episodes with a verdict only. If tasks have several samples, `tasks`
+    holds the sums by task: samples of one task are correlated, and intervals take that into account.
     """
 
     episodes: int = 0
@@ -56,7 +56,7 @@ class Figures:
     tasks: list[TaskTally] = field(default_factory=list)
 
     def add(self, tally: Tally) -> None:
-        """Count in what a tally has."""
+        """Add the sums of a tally."""
         self.episodes += tally.episodes
         self.tokens += tally.tokens
         self.stops[tally.stop] = self.stops.get(tally.stop, 0) + tally.episodes
@@ -72,14 +72,14 @@ class Figures:
 
     @property
     def success(self) -> Interval | None:
-        """The rate of success, with its 95% interval: Wilson's, clustered by task where that has samples."""
+        """The success rate with its 95% interval: Wilson's, clustered by task if tasks have samples."""
         if told := [task for task in self.tasks if task.known]:
             return clustered_rate([task.solved for task in told], [task.known for task in told])
         return wilson(self.solved, self.known) if self.known else None
 
     @property
     def reward(self) -> Interval | None:
-        """The mean return, with its 95% interval (Student's t), clustered by task where that has samples."""
+        """The mean return with its 95% interval (Student's t), clustered by task if tasks have samples."""
         n = self.scored
         if not n or not math.isfinite(self.squares):
             return None
@@ -101,7 +101,7 @@ class Figures:
 
     @property
     def mean_calls(self) -> float | None:
-        """The mean number of calls of tools of the episodes with a verdict."""
+        """The mean number of tool calls of the episodes with a verdict."""
         return self.calls / self.scored if self.scored else None
 
     @property
@@ -111,13 +111,13 @@ class Figures:
 
 
 class Source:
-    """A store, with what stands beside it."""
+    """An episode store, with the other files of its folder."""
 
     def __init__(self, number: int, path: Path, name: str) -> None:
         """Open the store at `path` to read it.
 
         Raises:
-            StoreError, SchemaMismatch: when it is no store.
+            StoreError, SchemaMismatch: when it is not a store.
         """
         self.number, self.path, self.name = number, path, name
         self._store = EpisodeStore(path, read_only=True) if path.exists() else _empty()
@@ -143,7 +143,7 @@ class Source:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What a training run was asked for; empty where this is none."""
+        """The settings of a training run; empty if this is not one."""
         if self.path.name != EPISODES:
             return {}
         with suppress(OSError, ValueError, RecursionError):
@@ -153,7 +153,7 @@ class Source:
         return {}
 
     def costs(self) -> dict[str, float]:
-        """Return the dollars that the episodes of each environment took, as far as an evaluation says so."""
+        """Return the cost of each environment's episodes in dollars, if an evaluation stored it."""
         for file, own in ((self.folder / RESULT, None), (self.folder.parent / RESULT, self.folder.name)):
             with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError):
                 agents = json.loads(file.read_text(encoding="utf-8"))["agents"]
@@ -176,7 +176,7 @@ class Source:
 
     @property
     def recipe(self) -> str:
-        """What tells training runs apart that differ in more than their seed."""
+        """A key that is equal for training runs that differ only in their seed."""
         left = {
             name: value
             for name, value in self.config.items()
@@ -186,7 +186,7 @@ class Source:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The figures of a training run's iterations, as far as they are written; read as they come."""
+        """The metrics of a training run's iterations written so far; new ones are read at each access."""
         if not self.training:
             return []
         with self._lock, suppress(OSError), (self.folder / METRICS).open("rb") as file:
@@ -205,7 +205,7 @@ class Source:
         return list(self._history)
 
     def alarms(self) -> list[dict[str, Any]]:
-        """Return what went wrong in a training run, by iteration; nothing where training is not installed."""
+        """Return the alarms of a training run, by iteration; empty if training is not installed."""
         with self._lock:
             history = self.history
             if len(history) < self._alarmed:  # begun anew
@@ -231,17 +231,17 @@ class Source:
             return list(self._alarms)
 
     def tally(self) -> list[Tally]:
-        """Return the sums over all episodes; those of a store that has not grown are remembered."""
+        """Return the sums over all episodes; they are cached until the store grows."""
         count = len(self.store)
         if self._tally is None or self._tally[0] != count:
             self._tally = count, self.store.tally()
         return self._tally[1]
 
     def _counting(self) -> tuple[list[Tally], list[TaskTally]]:
-        """Return the sums over what counts: of what was played again the last attempt (`latest`).
+        """Return the sums over the episodes that count: of repeated ones, the last attempt (`latest`).
 
-        Sums by task are there where tasks have several samples. Entries are looked at one by one only where
-        something may have been played again.
+        Sums by task are given if tasks have several samples. Entries are read one by one only if an episode
+        may have been played again.
         """
         store = self.store
         count = len(store)
@@ -255,7 +255,7 @@ class Source:
         return self._counted[1:]
 
     def figures(self) -> Figures:
-        """Return what the episodes come to."""
+        """Return the statistics of all episodes."""
         tallies, tasks = self._counting()
         found = Figures(tasks=tasks)
         for tally in tallies:
@@ -263,7 +263,7 @@ class Source:
         return found
 
     def by_spec(self) -> dict[str, Figures]:
-        """Return what the episodes of each environment come to."""
+        """Return the statistics of each environment's episodes."""
         tallies, tasks = self._counting()
         found: dict[str, Figures] = {}
         for tally in tallies:
@@ -278,7 +278,7 @@ class Source:
 
     @property
     def agents(self) -> str:
-        """Who played: agents and models."""
+        """The agents and models that played."""
         names = []
         for run in self.store.runs:
             model = "" if run.model is None else f" {Path(run.model).name}"
@@ -293,11 +293,11 @@ def _is_iteration(value: Any) -> bool:
 def open_sources(paths: Sequence[Path], *, watched: bool = True) -> list[Source]:
     """Open the stores at or below `paths`: files, folders of runs, or folders of such folders.
 
-    Behind them, with `watched`, come those of the seeds that training runs play at every checkpoint.
+    With `watched`, the stores of the seeds that training runs play at every checkpoint come last.
 
     Raises:
         BadArgument: for a path without stores, or too many of them.
-        StoreError, SchemaMismatch: for a file that is no store.
+        StoreError, SchemaMismatch: for a file that is not a store.
     """
     found: list[Path] = []
     for path in paths:
@@ -319,14 +319,14 @@ def open_sources(paths: Sequence[Path], *, watched: bool = True) -> list[Source]
 
 
 def _empty() -> EpisodeStore:
-    """Return a store that holds nothing."""
-    with NamedTemporaryFile() as file:  # the store goes on with the open file
+    """Return an empty store."""
+    with NamedTemporaryFile() as file:  # the store keeps using the open file
         return EpisodeStore(file.name, read_only=True)
 
 
 def _stores(folder: Path, depth: int = 0) -> Iterable[Path]:
     if (folder / EPISODES).is_file() or all((folder / name).is_file() for name in (CONFIG, METRICS)):
-        yield folder / EPISODES  # of a training run that has just begun, or stores none, it is not there
+        yield folder / EPISODES  # does not exist if a training run has just begun, or stores no episodes
     yield from sorted(path for path in folder.glob("episodes-*.jsonl") if RANK.fullmatch(path.name))
     if depth < DEEPEST and folder.is_dir():
         for below in sorted(each for each in folder.iterdir() if each.is_dir()):
@@ -334,7 +334,7 @@ def _stores(folder: Path, depth: int = 0) -> Iterable[Path]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return a short name for each path: as many of its last parts as tell it from the others."""
+    """Return a short name for each path: as many of its last parts as make it unique."""
     parts = [path.resolve().parts[:-1] if path.name == EPISODES else path.resolve().parts for path in paths]
     length = 1
     while length < 8 and len({each[-length:] for each in parts}) < len(parts):

@@ -1,7 +1,7 @@
-"""Text of models and environments as HTML: always escaped, with what cannot be seen made visible.
+"""Show text of models and environments as HTML: always escaped, with invisible characters made visible.
 
-A page never holds a character that steers it: control characters, marks that change the direction of
-writing, and half surrogates are shown by their names. Long text is cut, and the rest is a page of its own.
+Control characters, marks that change the direction of writing, and half surrogates are shown by their names,
+so that they cannot affect the page. Long text is cut; the full text has its own address.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from markupsafe import Markup, escape
 from gem.content import Image
 
 LONGEST = 20_000
-"""Characters of one text that a page shows."""
+"""The most characters of one text that a page shows."""
 BOARD_LINES = 3
-"""Lines that a board has at least."""
+"""The fewest lines of a board."""
 BOARD_CELLS = 1600
-"""Cells that are drawn as a board at most; a larger one stays text."""
+"""The most cells of a board; a larger one is shown as text."""
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
@@ -32,17 +32,17 @@ _PICTURES = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-"""How pictures begin that a page shows; what begins otherwise is no picture, whatever it says it is. Pictures
-in text form (SVG) are programs."""
+"""The first bytes of the picture types that a page shows; the declared type is not trusted. SVG is not
+accepted, because it can contain scripts."""
 
 
 def visible(text: str) -> str:
-    """Return text in which characters that cannot be seen are written as their names."""
+    """Return text with invisible characters replaced by their names."""
     return _UNSEEN.sub(lambda found: f"<{_name(found[0])}>", text)
 
 
 def shown(text: object, longest: int = LONGEST) -> Markup:
-    """Return text as HTML; what lies behind `longest` characters is left out, and that is said."""
+    """Return text as HTML, cut after `longest` characters with a note of how many more there are."""
     given = str(text)
     whole = given[:longest]
     pieces: list[Markup] = []
@@ -63,7 +63,7 @@ def _name(character: str) -> str:
 
 
 def pretty(text: str) -> str:
-    """Return JSON text with its values on lines of their own; other text as it is."""
+    """Return JSON text indented, one value per line; other text unchanged."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False) if len(text) < LONGEST else text
     except (ValueError, RecursionError):
@@ -71,14 +71,14 @@ def pretty(text: str) -> str:
 
 
 def picture_type(image: Image) -> str | None:
-    """Return the media type of a picture by its first bytes; None where it is none that is shown."""
+    """Return the media type of a picture by its first bytes; None if that type is not shown."""
     if image.data[:4] == b"RIFF" and image.data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for start, kind in _PICTURES if image.data.startswith(start)), None)
 
 
 class Cell(NamedTuple):
-    """A cell of a board: what stands in it, where, and whether it is a label of a row or column."""
+    """A cell of a board: its text, position, and kind; the kind "label" is a row or column label."""
 
     text: str
     x: float
@@ -87,7 +87,7 @@ class Cell(NamedTuple):
 
 
 class Board(NamedTuple):
-    """A board to be drawn: its cells, the lines between its parts, and its size in cells."""
+    """A board: its cells, the lines between its parts, and its size in cells."""
 
     cells: list[Cell]
     lines: list[tuple[float, float, float, float]]
@@ -97,7 +97,7 @@ class Board(NamedTuple):
 
 
 def blocks(text: str) -> list[str | Board]:
-    """Return a text as pieces of prose, and boards: lines that have as many short words each."""
+    """Split a text into prose and boards; a board is lines with the same number of short words."""
     found: list[str | Board] = []
     prose: list[str] = []
     lines = text[:LONGEST].split("\n")
@@ -121,7 +121,7 @@ def blocks(text: str) -> list[str | Board]:
 
 
 def _words(line: str) -> list[str]:
-    """Return the cells of a line of a board, without the lines drawn between them."""
+    """Return the cells of a line of a board, without the separators between them."""
     words = line.split()
     if len(words) < 3 or max(map(len, words)) > 2:
         return []
@@ -129,7 +129,7 @@ def _words(line: str) -> list[str]:
 
 
 def _board_end(lines: list[str], start: int) -> int:
-    """Return where a board that begins at a line ends; `start` where none begins."""
+    """Return the line after the board that starts at `start`; `start` if none starts there."""
     first = _words(lines[start])
     if not first:
         return start
@@ -150,7 +150,7 @@ def _board_end(lines: list[str], start: int) -> int:
 
 
 def _is_rule(line: str) -> bool:
-    """Return whether a line is drawn, between the parts of a board."""
+    """Return whether a line is a drawn separator between parts of a board."""
     return "-" in line and _RULE.issuperset(line) and not _words(line)
 
 

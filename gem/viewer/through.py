@@ -1,10 +1,10 @@
-"""A run from its first episode to its last: when a way to act appeared, and one episode of each stretch.
+"""Show how a run changed from its first episode to its last: the common actions over time, and examples.
 
-The store is parted into stretches of equal numbers of episodes, in the order in which they were played,
-whole iterations where it is a training run's; of each some are read, evenly spread, for the first ones to end
-are the short ones. The seeds that a training run learns on do not come again, so that its stretches hold
-other episodes of the same task; where a seed does come again, `same_start` has its episodes of all runs.
-Those that it plays at every checkpoint are `gem.viewer.watched`'s.
+The store is split into stretches with equal numbers of episodes, in the order of play; in a training run a
+stretch is one or more whole iterations. Some episodes of each stretch are read, evenly spread, because the
+first ones to end are the short ones. The seeds that a training run learns on are not repeated, so its
+stretches hold different episodes of the same task. For seeds that are repeated, `same_start` returns the
+episodes of all runs. Seeds played at every checkpoint are in `gem.viewer.watched`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from gem.viewer.sources import Source
 
 STRETCHES = 32
 READ = 32
-"""Episodes that are read of a stretch at most."""
+"""The most episodes of a stretch that are read."""
 LOOKED_AT = 256
-"""Episodes of a stretch whose outcome counts, at most."""
+"""The most episodes of a stretch whose outcomes are counted."""
 LONG_LINE = 1 << 18
-"""Bytes of a line above which an episode is not read here."""
+"""Episodes whose stored line has more bytes are not read here."""
 SHOWN = 12
-"""Actions of an episode that are shown in a list."""
+"""The most actions of an episode that a list shows."""
 WAYS = 10
-"""First actions that are shown."""
+"""The most different actions that are shown."""
 
 
 @dataclass(slots=True)
 class Stretch:
-    """Some episodes in a row; `did` says for each that was read what it did first."""
+    """Some consecutive episodes: outcomes, actions at one turn, tool calls, and one example."""
 
     first: Entry
     read: int = 0
@@ -48,14 +48,14 @@ class Stretch:
 
 
 class Way(NamedTuple):
-    """A first action, and its share of each stretch's episodes."""
+    """An action, and its share of each stretch's episodes."""
 
     action: str
     shares: list[float]
 
 
 class Through(NamedTuple):
-    """A run in stretches."""
+    """A run split into stretches."""
 
     stretches: list[Stretch]
     ways: list[Way]
@@ -64,12 +64,12 @@ class Through(NamedTuple):
 
 
 def through(source: Source, spec: str = "", turn: int = 0) -> Through:
-    """Return a run in stretches, and the actions that its episodes took at a turn.
+    """Split a run into stretches, and count the actions that its episodes took at a turn.
 
     Args:
         source: the run.
-        spec: the episodes of this environment alone; "": all.
-        turn: which turn's action is told apart, from 0.
+        spec: only the episodes of this environment; "": all.
+        turn: the turn whose actions are counted, from 0.
     """
     wanted: dict[str, Any] = {"spec": spec} if spec else {}
     _, total = source.store.page(count=0, **wanted)
@@ -105,26 +105,26 @@ def through(source: Source, spec: str = "", turn: int = 0) -> Through:
 
 
 def _when(stretches: Sequence[Stretch], action: str) -> float:
-    """Return when an action was taken, as the mean over the stretches, weighed by its shares."""
+    """Return the mean position of an action over the stretches, weighted by its shares."""
     shares = [stretch.openings[action] / max(1, stretch.read) for stretch in stretches]
     return sum(place * share for place, share in enumerate(shares)) / sum(shares)
 
 
 def _size(source: Source, total: int) -> int:
-    """Return the episodes of a stretch: of a training run whole iterations, as far as they can be told."""
+    """Return the number of episodes per stretch; for a training run, whole iterations if possible."""
     batch = source.config.get("batch")
     unit = batch if isinstance(batch, int) and batch > 0 else 1
     return unit * max(1, -(-total // (unit * STRETCHES)))
 
 
 def _played(entry: Entry) -> tuple[int, ...]:
-    """Return the numbers of a training run's job, iteration and task; the order of the store elsewhere."""
+    """Return a sort key: a training run's job numbers (iteration and task), else the order of the store."""
     numbers = job_numbers(entry.job.partition("@")[0])
     return (*numbers, entry.sample) if numbers else ()
 
 
 def job_numbers(job: str) -> tuple[int, ...]:
-    """Return the numbers that a training run's job is made of; () for another job."""
+    """Return the numbers in the job name of a training run; () for any other job name."""
     numbers = job.split("-")
     known = all(each.isascii() and each.isdigit() and len(each) < 10 for each in numbers)
     return tuple(map(int, numbers)) if known else ()
@@ -151,17 +151,17 @@ def _count_in(stretch: Stretch, source: Source, entry: Entry, turn: int) -> None
 
 
 def short_actions(episode: Episode, count: int = SHOWN) -> list[str]:
-    """Return an episode's first actions, each in one short line."""
+    """Return an episode's first actions, each on one short line."""
     return [short_action(turn.action or "") for turn in episode.turns[:count]]
 
 
 def short_action(action: str) -> str:
-    """Return an action in one short line."""
+    """Return an action on one short line."""
     return " ".join(action[:200].split())[:60]
 
 
 class Start(NamedTuple):
-    """An episode of a start: of which run, and what it did."""
+    """An episode of a given environment and seed: its run, policy version, and actions."""
 
     source: Source
     entry: Entry
@@ -170,7 +170,7 @@ class Start(NamedTuple):
 
 
 def same_start(sources: Sequence[Source], spec: str, seed: int, most: int = 200) -> list[Start]:
-    """Return the episodes of an environment and seed in all runs, in the order of their policies."""
+    """Return the episodes of an environment and seed in all runs, ordered by policy version."""
     found: list[Start] = []
     for source in sources:
         entries, _ = source.store.page(spec=spec, seed=seed, count=most)

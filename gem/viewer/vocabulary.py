@@ -1,8 +1,8 @@
-"""Token ids as text, by the tokenizer of the model that sampled them.
+"""Decode token ids with the tokenizer of the model that sampled them.
 
-A store says by a hash which vocabulary its ids are of. The tiny model's stands in this package; a tokenizer
-of the Hugging Face kind is looked for where models are kept on this machine, and nowhere else: the path that
-a store names may be anybody's.
+A store names the vocabulary of its ids by a hash. The tiny model's vocabulary is in this package. A Hugging
+Face tokenizer is searched only in the model caches of this machine, because a path named in a store cannot
+be trusted.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gem.tokens.tiny import SPECIAL, TinyRenderer
 
 Decode = Callable[[Sequence[int]], str]
 TOGETHER = 6
-"""Tokens that one character is made of at most."""
+"""The most tokens that together make one character."""
 
 
 class Piece(NamedTuple):
-    """Tokens that are text together, most often one: their text, the first one's place, and how many."""
+    """Tokens that decode together, usually one: their text, the index of the first, and their number."""
 
     text: str
     at: int
@@ -32,17 +32,17 @@ class Piece(NamedTuple):
 
 
 class Vocabulary:
-    """Makes text of ids; where the tokenizer is not here, the ids themselves are the text."""
+    """A decoder of token ids; without the tokenizer, the ids themselves are the text."""
 
     def __init__(self, decode: Decode | None = None, name: str = "") -> None:
-        """Take what decodes ids; `name` says whose it is."""
+        """Take the decoding function; `name` is the model's."""
         self.name = name
         self._decode = decode
         self._one = lru_cache(maxsize=65536)(self._text)
 
     @property
     def known(self) -> bool:
-        """Whether ids become text."""
+        """Whether the tokenizer is available."""
         return self._decode is not None
 
     def _text(self, *ids: int) -> str:
@@ -54,7 +54,7 @@ class Vocabulary:
             return "".join(f"<{id}>" for id in ids)
 
     def pieces(self, ids: Sequence[int]) -> list[Piece]:
-        """Return ids as pieces of text: as few tokens in each as make whole characters."""
+        """Split ids into pieces of text, each with as few tokens as make whole characters."""
         found: list[Piece] = []
         at = 0
         while at < len(ids):
@@ -70,7 +70,7 @@ class Vocabulary:
 
 
 def vocabulary_of(run: RunInfo) -> Vocabulary:
-    """Return the vocabulary of a run's model, as far as it is on this machine."""
+    """Return the vocabulary of a run's model; if it is not on this machine, one that shows ids."""
     return _found(run.model or "", run.vocabulary)
 
 
@@ -105,7 +105,7 @@ def _tiny(renderer: TinyRenderer) -> Decode:
 
 
 def _kept_here(model: str) -> Path | None:
-    """Return the folder of a model, where it lies in one of the caches of models."""
+    """Return the folder of a model in one of the model caches; None if it is not there."""
     if not model:
         return None
     hub = os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
@@ -113,7 +113,7 @@ def _kept_here(model: str) -> Path | None:
     folders = [Path(model)] if os.path.isabs(model) else []
     if "/" in model and not os.path.isabs(model):
         folders += sorted(homes[1].glob(f"models--{model.replace('/', '--')}/snapshots/*"))
-    # A glob's name may come from a store, so what it finds is held to the caches like any other path.
+    # The glob pattern may come from a store, so its results must lie in the caches like any other path.
     for folder in folders:
         with suppress(OSError, ValueError):
             real = folder.resolve(strict=True)

@@ -1,7 +1,7 @@
-"""The seeds that a training run plays at every checkpoint: what changed from one to the next, and when.
+"""Compare the seeds that a training run plays at every checkpoint: what changed, and when.
 
-Two episodes of a seed have the same chance, so that they differ where the policy does. Outcomes come from the
-store's index; episodes are read of one seed alone.
+Two episodes of a seed use the same random numbers, so they differ only where the policy does. Outcomes come
+from the store's index; only the episodes of one seed are read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gem.viewer.through import LONG_LINE, SHOWN, job_numbers, short_action
 
 MOST_ENTRIES = 2000
 CHECKPOINTS = 40
-"""Checkpoints that are shown at most, the last ones."""
+"""The most checkpoints shown, counted from the last."""
 SEEDS = 12
-"""Seeds that are shown at most."""
+"""The most seeds shown."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Seed:
 
     @property
     def known(self) -> bool:
-        """Whether it is known of any episode if it was solved."""
+        """Whether any episode says whether it was solved."""
         return any(entry.success is not None for entry in self.entries.values())
 
     @property
@@ -50,7 +50,7 @@ class Seed:
 
     @property
     def solved_since(self) -> int | None:
-        """The checkpoint from which on it was always solved."""
+        """The checkpoint since which it was always solved; None if the last one was not."""
         since = None
         for at, entry in self.entries.items():
             since = (since if since is not None else at) if entry.success else None
@@ -58,7 +58,7 @@ class Seed:
 
     @property
     def changes(self) -> int:
-        """How often the outcome was another than at the checkpoint before."""
+        """How often the outcome differed from that of the checkpoint before."""
         outcomes = [(entry.success, entry.turns, entry.reward) for entry in self.entries.values()]
         return sum(one != other for one, other in pairwise(outcomes))
 
@@ -66,8 +66,8 @@ class Seed:
 class Played(NamedTuple):
     """A seed's episode at a checkpoint.
 
-    `parts`: the turn from which on it did something else than at the checkpoint `before`; None where there is
-    none before, or nothing differs. `read`: whether its actions could be read.
+    `parts`: the first turn whose action differs from the checkpoint `before`; None if there is none before,
+    or nothing differs. `read`: whether its actions could be read.
     """
 
     at: int
@@ -79,7 +79,7 @@ class Played(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A run's watched seeds: the checkpoints, what went wrong up to each, and one seed's episodes."""
+    """A run's watched seeds: the checkpoints, the alarms up to each, and the episodes of one seed."""
 
     source: Source
     checkpoints: list[int]
@@ -90,10 +90,10 @@ class Watched(NamedTuple):
 
 
 def watched(sources: Sequence[Source], run: Source, number: int | None = None) -> Watched | None:
-    """Return the watched seeds of a training run; None where it has none.
+    """Return the watched seeds of a training run; None if it has none.
 
     Args:
-        sources: all that are open.
+        sources: all open sources.
         run: the training run.
         number: the seed whose episodes are read; by default the one that changed most often.
     """
@@ -103,7 +103,7 @@ def watched(sources: Sequence[Source], run: Source, number: int | None = None) -
         return None
     entries, _ = source.store.page(descending=True, count=MOST_ENTRIES)
     found: dict[int, dict[int, Entry]] = {}
-    for entry in reversed(entries):  # of one that was tried again the last attempt counts
+    for entry in reversed(entries):  # if an episode was repeated, the last attempt counts
         numbers = job_numbers(entry.job)
         if len(numbers) == 2:
             found.setdefault(numbers[1], {})[numbers[0]] = entry
@@ -122,7 +122,7 @@ def watched(sources: Sequence[Source], run: Source, number: int | None = None) -
 
 
 def _alarms(run: Source, checkpoints: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the alarms by the first checkpoint that is not before them; later ones by the last."""
+    """Return each alarm at the first checkpoint at or after it; those after all checkpoints, at the last."""
     found: dict[int, list[dict[str, Any]]] = {}
     for alarm in run.alarms():
         at = next((each for each in checkpoints if each >= alarm["iteration"]), checkpoints[-1])
@@ -150,7 +150,7 @@ def _played(source: Source, seed: Seed) -> list[Played]:
 
 
 def _parting(one: Sequence[str], other: Sequence[str]) -> int | None:
-    """Return the first place at which two lists differ; None where they are equal."""
+    """Return the first index at which two lists differ; None if they are equal."""
     if one == other:
         return None
     return next(

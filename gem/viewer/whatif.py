@@ -1,7 +1,8 @@
-"""What if: a stored episode up to a turn, then other actions, by hand or by the environment's own player.
+"""What-if episodes: replay a stored episode up to a turn, then play typed actions or let an agent go on.
 
-Nothing is kept between two requests: the beginning is played again from the episode's seed each time, then
-what was typed. The environment lives in a process of its own, in which a call that takes too long is ended.
+Nothing is kept between two requests: each time, the first turns are replayed from the episode's seed, then
+the typed actions are played. The environment runs in its own process, where a call that takes too long is
+stopped.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ from gem.rollout.replay import check_known
 from gem.rollout.runner import Job, rollout
 
 AGENTS = {"": "nobody: stop there", "random": "random legal actions", "solver": "the environment's solver"}
-"""Who goes on behind what was typed."""
+"""Who plays on after the typed actions."""
 TYPED = 50
-"""Actions that can be typed in a row."""
+"""The most actions that can be typed one after another."""
 LONGEST = 10_000
-"""Characters of a typed action."""
+"""The most characters of a typed action."""
 MORE_TURNS = 100
-"""Turns that are played behind the stored ones at most."""
+"""The most turns played after the stored ones."""
 CALL_S = 3.0
-"""Seconds that one call of the environment may take."""
+"""The most seconds of one environment call."""
 
 _one_at_a_time = Lock()
 
 
 def check_what_if(episode: Episode) -> None:
-    """Refuse an episode that is not played on from the middle.
+    """Check that an episode can be continued from one of its turns.
 
     Raises:
-        BadArgument: with the reason.
+        BadArgument: when it cannot, with the reason.
     """
     if episode.task.opaque or episode.task.seed is None:
-        raise BadArgument("The episode's task was not written down in full, so it cannot be played again.")
+        raise BadArgument("The episode's task was not stored in full, so it cannot be played again.")
     check_known(episode.task)
     spec = registry.spec(episode.task.spec)
     if spec.waits or not spec.deterministic:
         raise BadArgument(
-            f"{spec.id} works with what stands outside of it, or does not follow from its seed: its episodes "
-            "are not played again here."
+            f"{spec.id} uses outside resources, or is not determined by its seed: its episodes cannot be "
+            "played again here."
         )
 
 
@@ -60,17 +61,17 @@ def what_if(
     *,
     host: str | Host = "process",
 ) -> Episode:
-    """Return an episode that begins with the first turns of another one and goes on with other actions.
+    """Return a new episode: the first turns of a stored one, then other actions.
 
     Args:
-        episode: the stored one.
-        turn: how many of its turns stay.
+        episode: the stored episode.
+        turn: how many of its turns to keep.
         typed: the actions that follow.
-        agent: who goes on behind them until the end: ``random``, ``solver``, or "" for nobody.
-        host: where the environment lives.
+        agent: who plays on after them to the end: ``random``, ``solver``, or "" for nobody.
+        host: where the environment runs.
 
     Raises:
-        BadArgument: for what cannot be played on, or too much of it.
+        BadArgument: when the episode cannot be continued, or there are too many or too long actions.
     """
     check_what_if(episode)
     if not 0 <= turn <= len(episode.turns):
@@ -80,11 +81,11 @@ def what_if(
     if len(typed) > TYPED or any(len(action) > LONGEST for action in typed):
         raise BadArgument(f"accepted: {TYPED} actions of {LONGEST:,} characters at most.")
     if not typed and not agent:
-        raise BadArgument("There is nothing to play: type an action, or name somebody who goes on.")
+        raise BadArgument("There is nothing to play: type an action, or choose who plays on.")
     if agent == "solver" and registry.spec(episode.task.spec).solver == "none":
         raise BadArgument(f"{episode.task.spec} has no solver.")
     if not _one_at_a_time.acquire(timeout=CALL_S):
-        raise BadArgument("Another what-if is being played; try again when it has ended.")
+        raise BadArgument("Another what-if is running; try again when it has ended.")
     try:
         actions = list(typed)
         forked = episode
@@ -102,12 +103,12 @@ def what_if(
 
 def _next(ask: Ask, actions: list[str]) -> Reply:
     if not actions:
-        raise BadArgument(f"{ask.seat} is to act too at this moment; type an action for each.")
+        raise BadArgument(f"{ask.seat} must act at this moment too; type an action for each seat.")
     return Reply(actions.pop(0))
 
 
 def _played(episode: Episode, turn: int, agent: Agent, turns: int, host: str | Host) -> Episode:
-    # Limits of the agent's own do not bind the hand that types; the environment's are part of it.
+    # The stored agent's limits do not apply to typed actions; the environment's own limits do.
     start = Branch(replace(episode, error=None), turn)
     job = Job(
         episode.task, episode.seed, key="what-if", start=start, limits=Limits(turns=turns, call_s=CALL_S)

@@ -143,7 +143,7 @@ def test_files(tmp_path):
     assert write_preferences(iter(episodes), tmp_path / "pairs.jsonl") == 1
     rows = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
     assert rows == [row for episode in episodes for row in sft_rows(episode)]
-    with pytest.raises(BadArgument, match="there already"):
+    with pytest.raises(BadArgument, match="already exists"):
         write_sft(episodes, tmp_path / "sft.jsonl")
 
 

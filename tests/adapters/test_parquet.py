@@ -64,7 +64,7 @@ def test_a_store_is_streamed(tmp_path, monkeypatch):
 
 def test_what_is_no_such_file_is_refused(tmp_path):
     (tmp_path / "text.parquet").write_text("PAR1 it is not")
-    with pytest.raises(BadArgument, match="no Parquet file"):
+    with pytest.raises(BadArgument, match="not a Parquet file"):
         list(read_parquet(tmp_path / "text.parquet"))
     with pytest.raises(MissingData):
         list(read_parquet(tmp_path / "nothing.parquet"))
@@ -73,5 +73,5 @@ def test_what_is_no_such_file_is_refused(tmp_path):
     for read in read_parquet(tmp_path / "other.parquet"):
         with pytest.raises(BadArgument):
             read()
-    with pytest.raises(BadArgument, match="there already"):
+    with pytest.raises(BadArgument, match="already exists"):
         write_parquet([with_tools()], tmp_path / "other.parquet")

@@ -40,5 +40,5 @@ def test_what_no_data_set_is_made_of(envs, seeds, error, told):
     "text", [None, 3, "", "{}", "[1]", "\ud800", '{"spec":"game:Sudoku-v0"}', "[" * 9999]
 )
 def test_what_is_no_task_is_refused(text):
-    with pytest.raises(BadArgument, match=r"no task of an episode"):
+    with pytest.raises(BadArgument, match=r"not a task of an episode"):
         read_task(text)

@@ -89,6 +89,6 @@ def test_a_file_that_cannot_be_finished_is_not_there(tmp_path):
     with pytest.raises(StoreError):
         write_jsonl([], tmp_path / "no" / "out.jsonl")
     (tmp_path / "out.jsonl").write_text("mine")
-    with pytest.raises(BadArgument, match="there already"):
+    with pytest.raises(BadArgument, match="already exists"):
         write_jsonl([], tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").read_text() == "mine"

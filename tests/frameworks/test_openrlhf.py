@@ -213,5 +213,5 @@ def test_rows_of_the_data_set(tmp_path, actor):
     assert (prompt, images) == ("engines:Letters, seed 2", None)
     told = asyncio.run(actor().generate_responses(prompt, label, params(), MAX_LEN, RENDERER.tokenizer, 1))
     assert told[0]["prompt"] == prompt
-    with pytest.raises(BadArgument, match="no task of an episode"):
+    with pytest.raises(BadArgument, match="not a task of an episode"):
         asyncio.run(GemExecutor().execute("p", "a label", params(), MAX_LEN, RENDERER.tokenizer, None))

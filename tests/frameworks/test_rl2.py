@@ -132,7 +132,7 @@ def test_an_episode_without_a_turn_is_an_error(url, tmp_path):
 
 def test_a_data_set_that_is_there_is_not_written_over(tmp_path):
     task("rl2-test:Chatter-v0", tmp_path, 3)
-    with pytest.raises(BadArgument, match="is there already"):
+    with pytest.raises(BadArgument, match="already exists"):
         write_tasks(tmp_path / "tasks.jsonl", "rl2-test:Chatter-v0", range(2))
 
 

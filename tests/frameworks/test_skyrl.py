@@ -195,7 +195,7 @@ def test_settings(config, tmp_path):
     assert told["stop_reasons"].count("length") == [any(mask) for mask in told["loss_masks"]].count(False) > 0
     batch["batch_metadata"] = BatchMetadata(0, "eval")
     batch["env_extras"] = [{"task": "nothing"}] * SAMPLES
-    with pytest.raises(BadArgument, match="no task of an episode"):
+    with pytest.raises(BadArgument, match="not a task of an episode"):
         generate(config, Client(), batch)
     config.generator.zero_reward_on_non_stop = True
     with pytest.raises(BadArgument, match="zero_reward_on_non_stop"):

@@ -356,7 +356,7 @@ def test_an_environment_of_several_seats_is_refused():
     "prompt", ["What is 1 + 1?", "", "{}", '{"spec": "game:Nothing"}', [{"role": "user"}]]
 )
 def test_a_prompt_that_is_no_task_is_refused(prompt):
-    with Rollouts() as rollouts, pytest.raises(BadArgument, match="no task of an episode"):
+    with Rollouts() as rollouts, pytest.raises(BadArgument, match="not a task of an episode"):
         rollouts([prompt], None)
 
 
@@ -472,7 +472,7 @@ def test_actions_that_are_no_text_are_the_models_fault():
         made.act(["e"])
     assert made.act("e") == "higher or lower"
     assert made.get_reward() == 0.125
-    with pytest.raises(BadArgument, match="no task of an episode"):
+    with pytest.raises(BadArgument, match="not a task of an episode"):
         made.reset(prompt="x", task="{}")
 
 

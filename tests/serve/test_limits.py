@@ -120,7 +120,7 @@ def test_a_session_that_nobody_uses_is_closed(serving, connected, until):
     with pytest.raises(ConnectionClosed):
         client.socket.recv(20)
     body = {"action": {"text": "x"}, "session_id": over_http}
-    assert "its lease ran out" in httpx.post(server.url + "/step", json=body).json()["detail"]
+    assert "its lease expired" in httpx.post(server.url + "/step", json=body).json()["detail"]
     assert server.application.metrics["sessions_expired_total"] == 3
 
 

@@ -68,7 +68,7 @@ def test_episodes_are_listed_a_page_at_a_time_and_as_the_address_says(pages, tmp
     assert [int(n) for n in numbers.findall(last)] == list(range(200, 250))
     filtered = shown.get("run/0?seed=3&outcome=solved").text
     assert {int(n) % 7 for n in numbers.findall(filtered)} == {3}
-    assert "No episode is like that" in shown.get("run/0?stop=failed").text
+    assert "No episode matches" in shown.get("run/0?stop=failed").text
 
 
 def test_an_episode_is_a_conversation_with_rewards_and_tokens(pages, tmp_path):
@@ -97,7 +97,7 @@ def test_the_prompt_is_shown_with_what_was_held(pages, tmp_path):
     shown = pages(write(tmp_path / "e.jsonl", episode(first, second, run=RUN, job="a")))
     assert "all of them new" in shown.get("run/0/episode/0/prompt/0").text
     later = shown.get("run/0/episode/0/prompt/1").text
-    held, new = later.split("held up to here")
+    held, new = later.split("kept from earlier turns up to here")
     assert "Guess." in re.sub("<[^>]*>", "", held)
     assert "&lt;|assistant|&gt;" in new
     assert shown.get("run/0/episode/0/prompt/2", 404)
@@ -143,7 +143,7 @@ def test_boards_and_pictures_are_drawn(pages, tmp_path):
     assert page.count('<rect class="c-') == 9
     assert 'alt="a chart"' in page
     assert "data:image/png;base64,iVBORw0KGgo" in page
-    assert "14 bytes that are no picture (image/svg+xml)" in page
+    assert "14 bytes that are not a picture (image/svg+xml)" in page
     assert "svg onload" not in page
 
 
@@ -309,7 +309,7 @@ def test_an_empty_store_is_shown(pages, tmp_path):
     write(tmp_path / "episodes.jsonl")
     shown = pages(tmp_path)
     assert "no episodes yet" in shown.get("").text
-    assert "No episode is like that" in shown.get("run/0").text
+    assert "No episode matches" in shown.get("run/0").text
     assert "There are no episodes yet" in shown.get("run/0/through").text
     shown.get("run/0?q=x")
     shown.get("run/0/episode/0", 404)
@@ -372,7 +372,7 @@ def test_an_export_takes_no_folder_or_pipe_away(pages, played, tmp_path):
     source = pages(played).viewer.sources[0]
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(BadArgument, match="is no regular file"):
+        with pytest.raises(BadArgument, match="is not a regular file"):
             export(source, path)
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "old.html").write_text("old")

@@ -228,7 +228,7 @@ def test_a_run_that_goes_on_and_one_that_stopped(tmp_path):
     finally:
         os.close(handle)
     assert "running, after 3 of 10 iterations" in page.said
-    assert "Nothing is measured yet." in page.said
+    assert "Nothing has been measured yet." in page.said
     empty = make(tmp_path / "empty", lines=0, summary=False)
     assert "no figures yet" in written(empty).said
 
@@ -240,7 +240,7 @@ def test_a_run_without_solver_and_without_success(tmp_path):
     page = written(run)
     assert "Return while learning" in page.said
     assert "Return, trained 2.500 from 2.500" in page.said
-    assert "solver" not in page.said.partition("Once more")[0]  # the rest names the folder
+    assert "solver" not in page.said.partition("Repeat this run")[0]  # the rest names the folder
     assert "95% interval" not in page.said  # of a success that nobody states
 
 
@@ -284,7 +284,7 @@ def test_several_runs_are_compared(tmp_path):
     assert page.source.count('class="band') >= 2
     assert "stopped after 4 of 10 iterations" in page.said
     alone = written(tmp_path / "runs/low-0", tmp_path / "runs/low-1", out=tmp_path / "two.html")
-    assert "In their seeds alone." in alone.said
+    assert "They differ only in their seeds." in alone.said
 
 
 def test_the_mean_over_seeds_ends_with_the_shortest(tmp_path):
@@ -322,7 +322,7 @@ def test_what_is_exact_for_each_seed_is_not_exact_for_all(tmp_path):
 def test_a_run_of_another_version(tmp_path):
     page = written(make(tmp_path / "run", config={"tomorrow": 1, "environments": [{"id": "a"}]}))
     assert "tomorrow 1 unknown to this version" in page.said
-    assert "No flag says environments" in page.said
+    assert "No flag sets environments" in page.said
 
 
 def test_the_command_is_the_run(tmp_path):
@@ -355,10 +355,10 @@ def test_the_command_is_the_run(tmp_path):
 def test_what_is_refused(tmp_path, capsys):
     with EpisodeStore(tmp_path / "episodes.jsonl"):
         pass
-    with pytest.raises(BadArgument, match="no training run is here"):
+    with pytest.raises(BadArgument, match="no training run found"):
         write_report([tmp_path])
     run = make(tmp_path / "run")
-    with pytest.raises(BadArgument, match="no regular file"):
+    with pytest.raises(BadArgument, match="not a regular file"):
         write_report([run], tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):

@@ -37,7 +37,7 @@ def test_a_seed_is_shown_at_every_checkpoint(pages, tmp_path):
     assert '"/t0ken/run/1/episode/6"' in page
     assert shown.get("run/1/episode/6?colour=entropy").text.count("entropy 0.00 nats") > 0
     (start,) = re.findall(r'href="/t0ken/(start[^"]*)"', page)
-    assert "One start, 7 episodes" in shown.get(start.replace("&amp;", "&")).text
+    assert "Same environment and seed, 7 episodes" in shown.get(start.replace("&amp;", "&")).text
     other = shown.get("run/0/through?watched=1").text
     assert "Seed 2, one checkpoint below the other" in other
     assert "<mark>" not in other

@@ -62,12 +62,12 @@ def test_what_is_not_played_on_says_why(stored, monkeypatch):
     with pytest.raises(BadArgument, match="no registered environment"):
         what_if(stored, 0, ["x"], host="serial")
     stored.task = TaskRef("code:Basics-v0-easy", seed=1)
-    with pytest.raises(BadArgument, match="works with what stands outside of it"):
+    with pytest.raises(BadArgument, match="uses outside resources"):
         what_if(stored, 0, ["x"], host="serial")
     with whatif._one_at_a_time:
         monkeypatch.setattr(whatif, "CALL_S", 0.01)
         (found,) = rollout([Job(GUESS, 3, key="a")], RandomAgent())
-        with pytest.raises(BadArgument, match="Another what-if is being played"):
+        with pytest.raises(BadArgument, match="Another what-if is running"):
             what_if(found, 0, ["x"], host="serial")
 
 
@@ -108,13 +108,13 @@ def test_two_episodes_stand_side_by_side_from_where_they_part(pages, tmp_path):
 
     shown = pages(write(tmp_path / "e.jsonl", made("0-1", "left it", 0), made("1-1", "took it", 1)))
     page = re.sub("<[^>]*>", "", shown.get("pair?one=0.0&other=0.1").text)
-    assert "They part at turn 2, in the action." in page
+    assert "They differ from turn 2, in the action." in page
     assert "1 turn in common" in page
     assert "left it" in page
     assert "took it" in page
-    assert "Word for word the same" in shown.get("pair?one=0.0&other=0.0").text
+    assert "The two are identical" in shown.get("pair?one=0.0&other=0.0").text
     starts = re.sub("<[^>]*>", " ", shown.get("start?spec=game:X&seed=5").text)
-    assert "One start, 2 episodes" in starts
+    assert "Same environment and seed, 2 episodes" in starts
     assert starts.index("left it") < starts.index("took it")
     for wrong in ("pair", "pair?one=0.0", "pair?one=0.0&other=../1", "pair?one=0.-1&other=0.0"):
         shown.get(wrong, 400)

@@ -1,4 +1,4 @@
-"""Environments over the network: OpenEnv's protocol, and gem's own verbs for gem's clients."""
+"""Serve environments over the network: with OpenEnv's protocol, and with gem's own for gem's clients."""
 
 from gem.serve.environments.limits import ServeLimits
 

@@ -1,4 +1,4 @@
-"""The application: which path is answered by what."""
+"""The web application of the environment server: its paths and their answers."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ except ImportError as error:
 from gem.serve.environments.guard import Guard
 
 STATUS = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 409, "TOO_LONG": 413}
-"""HTTP's answers to the codes that are not a 422."""
+"""The HTTP statuses of error codes; any other code gives 422."""
 
 SPLIT = {"name": "all", "type": "validation"}
-"""An id stands for one split of its data already; OpenEnv is told of this one."""
+"""The one split reported to OpenEnv's clients, because an id already names a split of its data."""
 
 TASKS_AT_MOST = 1000
-"""How many tasks one answer lists."""
+"""The most tasks in one answer."""
 
 REAP_S = 5.0
-"""How often sessions whose lease ran out are looked for."""
+"""Seconds between checks for sessions whose lease has expired."""
 
 
 class Application:
-    """Environments on offer, the sessions of clients, and the ASGI application `app` over both.
+    """The served environments, the sessions of clients, and the ASGI application `app` over both.
 
     Args:
-        ids: what is offered. The first is also at the root, where OpenEnv's clients look.
-        token: what clients must send; None: only this machine is answered.
-        origins: of pages that may ask, beside the server's own.
+        ids: the environments to serve. The first is also at the root, where OpenEnv's clients look.
+        token: the token that clients must send; None: only this machine is answered.
+        origins: origins of web pages that may connect, besides the server's own.
         limits: see ServeLimits.
-        backend: where environments live: a host of `gem.hosts`; ``auto``: those that wait for something
-            outside on the thread host, the others in the server's own thread, as ``serial`` has all of them.
-        keywords: of environments, that clients may give. wrappers: names that clients may add.
+        backend: where environments run: a host of `gem.hosts`. ``auto``: those that wait for something
+            outside run on the thread host, the others in the server's own thread; ``serial``: all there.
+        keywords: environment keywords that clients may set. wrappers: names that clients may add.
 
     Raises:
         UnknownEnv, MissingExtra, MissingData, BadArgument: for an id that cannot be made here.
@@ -119,7 +119,7 @@ class Application:
             return Offer(spec, carrier, about, tools, tasks, keywords, wrappers)
 
     def _routes(self, offer: Offer) -> list[BaseRoute]:
-        """Return what OpenEnv's clients look for."""
+        """Return the routes that OpenEnv's clients use."""
         return [
             WebSocketRoute("/ws", Socket(self.sessions, offer)),
             WebSocketRoute("/mcp", Socket(self.sessions, offer, Tools(self.sessions, offer))),
@@ -133,7 +133,7 @@ class Application:
         ]
 
     def _task_routes(self, offer: Offer) -> list[BaseRoute]:
-        """Return what OpenEnv's clients ask about tasks."""
+        """Return the routes about tasks that OpenEnv's clients use."""
 
         def route(path: str, answer: Callable[[Offer, dict[str, Any]], Any]) -> BaseRoute:
             return Route(f"/{offer.id}/{path}", partial(self._tasks, offer, answer), methods=["POST"])
@@ -251,7 +251,7 @@ class Application:
         return session
 
     async def _answered(self, request: Request, answer: Callable[[bytes], Awaitable[bytes]]) -> Response:
-        """Return the answer to a request; what is wrong with it, in words."""
+        """Return the answer to a request, or an error response."""
         try:
             return _json(await answer(await self._body(request)))
         except openenv.CALLERS_FAULT as error:
@@ -299,10 +299,10 @@ class Application:
 
 
 class Socket:
-    """A web socket with one session: OpenEnv's messages, or with `tools` JSON-RPC.
+    """A WebSocket with one session: OpenEnv's messages, or with `tools` JSON-RPC.
 
-    The session is opened with the connection and closed with it; one that the address names, because it was
-    opened over HTTP, stays.
+    The session is opened and closed with the connection. A session that was opened over HTTP, and is named in
+    the address, stays open.
     """
 
     def __init__(self, sessions: Sessions, offer: Offer, tools: Tools | None = None) -> None:
@@ -310,7 +310,7 @@ class Socket:
         self.sessions, self.offer, self.tools = sessions, offer, tools
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer messages, one after the other, until either side has enough."""
+        """Answer messages in order, until one side closes the connection."""
         await receive()
         await send({"type": "websocket.accept"})
         task = asyncio.current_task()
@@ -353,16 +353,16 @@ class Socket:
 
 
 def listed(offer: Offer) -> TaskSet:
-    """Return the tasks of an environment that has a list of them."""
+    """Return the task list of an environment that has one."""
     assert offer.tasks is not None, "asked only where there are tasks"
     return offer.tasks
 
 
 def task_of(offer: Offer, index: Any) -> dict[str, Any]:
-    """Return a task as clients see it: without the answer, and what else its row says.
+    """Return a task in the form for clients, without its answer and the other columns of its row.
 
     Raises:
-        BadArgument: for a number that no task has.
+        BadArgument: for an index that no task has.
     """
     tasks = listed(offer)
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
@@ -372,10 +372,10 @@ def task_of(offer: Offer, index: Any) -> dict[str, Any]:
 
 
 def tasks_of(offer: Offer, start: Any, stop: Any) -> list[dict[str, Any]]:
-    """Return tasks from `start` to before `stop`, TASKS_AT_MOST of them.
+    """Return tasks from `start` to before `stop`, at most TASKS_AT_MOST.
 
     Raises:
-        BadArgument: for bounds that are no numbers.
+        BadArgument: for bounds that are not whole numbers.
     """
     for bound in (start, stop):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
@@ -389,5 +389,5 @@ def _json(body: bytes, status: int = 200) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Say that something broke, and no more; the server logs it."""
+    """Return a response without details; the server logs the error."""
     return _json(b'{"detail":"internal error"}', 500)

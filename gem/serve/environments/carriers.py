@@ -1,8 +1,8 @@
-"""Where calls of environments are carried out: in the server's own thread, or on a host.
+"""Run environment calls in the server's own thread, or on a host.
 
-A cheap environment steps in microseconds: handing it to another thread would cost more than the step. What
-waits for a sandbox or a network would hold up every other session, so it lives on a host, which one thread
-uses for all of them.
+A cheap environment steps in microseconds: passing it to another thread would cost more than the step. An
+environment that waits for a sandbox or a network would block every other session, so it runs on a host, which
+one thread uses for all of them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gem.errors import NoVerdict
 from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out
 
 LISTEN_S = 0.002
-"""How long the host is waited for before new calls are looked for."""
+"""Seconds to wait for the host before checking for new calls."""
 
 
 class Carrier(Protocol):
-    """Holds environments, and carries out their calls."""
+    """The interface of classes that hold environments and run their calls."""
 
     inline: bool
-    """Whether calls are carried out in the server's own thread, at once."""
+    """Whether calls run at once in the server's own thread."""
 
     def add(self, recipe: Recipe) -> Any:
-        """Take in an environment and return what stands for it."""
+        """Add an environment and return its handle."""
 
     async def call(self, place: Any, verb: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Outcome:
-        """Carry out one call; a place has one at a time."""
+        """Run one call; a handle has one call at a time."""
 
     def renew(self, place: Any, recipe: Recipe) -> None:
         """Replace an environment that has no call in flight."""
@@ -41,7 +41,7 @@ class Carrier(Protocol):
 
 
 class Inline:
-    """Environments in the server's own thread."""
+    """Runs environments in the server's own thread."""
 
     inline = True
 
@@ -52,7 +52,7 @@ class Inline:
     async def call(
         self, place: Slot, verb: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] = NO_KWARGS
     ) -> Outcome:
-        """Carry out one call, now."""
+        """Run one call immediately."""
         return carry_out(place, (0, verb, args, kwargs))
 
     def renew(self, place: Slot, recipe: Recipe) -> None:
@@ -76,12 +76,12 @@ class _Place:
 
 
 class OnHost:
-    """Environments on a host, which a thread of its own uses from the first of them on."""
+    """Runs environments on a host, which is used by a separate thread, started with the first environment."""
 
     inline = False
 
     def __init__(self, host: Host) -> None:
-        """Keep the host, whose user from now on is that thread; close() closes it."""
+        """Take over the host: from now on only that thread uses it; close() closes it."""
         self._host = host
         self._todo: SimpleQueue[Callable[[Host], Command | None] | None] = SimpleQueue()
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[Outcome]]] = {}
@@ -107,7 +107,7 @@ class OnHost:
     async def call(
         self, place: _Place, verb: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] = NO_KWARGS
     ) -> Outcome:
-        """Carry out one call on the host."""
+        """Run one call on the host."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""Who may ask: whoever has the token, and no page of another site."""
+"""Access control of the environment server: a token, and no requests from pages of other sites."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NAME = re.compile(r"\[?([0-9a-zA-Z.:-]*?)\]?(?::[0-9]{1,5})?")
 """A host header: a name or an address, and the port."""
 
 OPEN_PATHS = ("/health",)
-"""What a balancer asks, without a token."""
+"""The paths that load balancers may request without a token."""
 
 
 def is_local(host: str) -> bool:
-    """Tell whether only this machine can reach `host`."""
+    """Return whether only this machine can reach `host`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -28,19 +28,19 @@ def is_local(host: str) -> bool:
 
 
 class Guard:
-    """Lets through who has the token; on this machine alone, whoever asks by its own name.
+    """Middleware that checks the token; without one, it accepts only requests to this machine's own names.
 
-    Browsers send the origin of the page that asks: another site's page must not reach a server that listens
-    here, whether by a web socket, which browsers open to anywhere, or by its own name standing for 127.0.0.1.
+    Browsers send the origin of the requesting page. Pages of other sites must not reach this server: neither
+    by a WebSocket, which browsers open to any address, nor by a name of theirs that points to 127.0.0.1.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, origins: Collection[str], metrics: Metrics) -> None:
-        """Stand before `app`; without a token, only local names are answered."""
+        """Protect `app`; without a token, only requests to local names are answered."""
         self.app, self.origins, self.metrics = app, frozenset(origins), metrics
         self._wanted = None if token is None else b"Bearer " + token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Pass a request on, or refuse it."""
         why = None if scope["type"] == "lifespan" else self._refusal(scope)
         if why is None:
             await self.app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What a server of environments allows."""
+"""The limits of an environment server."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gem.errors import BadArgument
 
 @dataclass(frozen=True, slots=True)
 class ServeLimits:
-    """What clients may use up.
+    """The limits for clients.
 
-    `sessions`: environments at a time, of all clients together. `message_bytes`: of one message or request.
-    `rate`: calls per second of one session, on average; who asks faster waits. `steps`: of one episode; then
-    it is truncated. `lease_s`: a session that nobody used for so long is closed. `call_s`: what one call may
-    take, where environments live on a host; in the server's own thread nothing can be cut short. `drain_s`:
-    how long episodes may go on once the server was told to end. `unread_s`: how long a client may leave its
-    answers unread.
+    `sessions`: the most environments at a time, of all clients together. `message_bytes`: the most bytes of
+    one message or request. `rate`: the most calls per second of one session, on average; faster clients wait.
+    `steps`: the most steps of one episode; then it is truncated. `lease_s`: seconds after which an unused
+    session is closed. `call_s`: the most seconds of one call on a host; calls in the server's own thread
+    cannot be interrupted. `drain_s`: seconds that running episodes get when the server is told to stop.
+    `unread_s`: seconds for which a client may leave its answers unread.
     """
 
     sessions: int = 4096
@@ -29,7 +29,7 @@ class ServeLimits:
     unread_s: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse a limit that allows nothing."""
+        """Refuse limits of 0 or less."""
         for each in fields(self):
             value = getattr(self, each.name)
             if not value > 0:

@@ -1,8 +1,8 @@
-"""``/mcp``: an environment's tools by JSON-RPC, as OpenEnv's clients and MCP's call them.
+"""The path ``/mcp``: an environment's tools over JSON-RPC, for clients of OpenEnv and of MCP.
 
-A call of a tool is a step of the session's episode: the text that a text agent would have written. Where no
-episode has begun, one begins; where one has ended, the caller is told so. Sessions are opened and closed by
-``openenv/session/create`` and ``openenv/session/close``; a call without one gets an environment for itself.
+A tool call is a step of the session's episode, with the text that a text agent would have written. If no
+episode has started, one is started; if it has ended, the caller gets an error. Sessions are opened and closed
+by ``openenv/session/create`` and ``openenv/session/close``; a call without one gets its own environment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gem.serve.environments.sessions import Offer, Session, Sessions
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 SERVER_ERROR = -32000
 PROTOCOL = "2025-06-18"
-"""The version of MCP whose methods these are; a client that asks for another decides itself."""
+"""The MCP version implemented here; a client that asks for another one must decide whether to go on."""
 
 
 class Request(Struct):
@@ -43,7 +43,7 @@ _REQUEST = msgspec.json.Decoder(Request)
 
 
 class Tools:
-    """The tools of one environment on offer."""
+    """The tools of one served environment."""
 
     def __init__(self, sessions: Sessions, offer: Offer) -> None:
         """Answer for `offer`."""
@@ -54,7 +54,7 @@ class Tools:
 
         Args:
             text: the request.
-            session: whose tools are called; None: the one that it names, or a new one.
+            session: the session whose tools are called; None: the one that the request names, or a new one.
         """
         try:
             request = _REQUEST.decode(text)
@@ -136,7 +136,7 @@ class Tools:
 
 
 def _called(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a step's result as MCP returns a tool's; `data` is what OpenEnv's client hands on."""
+    """Return a step's result in MCP's form of a tool result; `data` is what OpenEnv's client passes on."""
     broken = result["reward"] is None
     shown = result["metadata"]["error"]["message"] if broken else result["observation"]["text"]
     parts = [{"type": "text", "text": shown}]

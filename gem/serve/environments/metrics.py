@@ -1,4 +1,4 @@
-"""What a server counts, as Prometheus reads it."""
+"""The server's counters, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ HELP = {
     "calls_slowed_total": "Calls that waited because their session asked faster than the rate.",
     "no_verdict_total": "Calls that ended an episode without verdict.",
 }
-"""The counters without labels; they are shown from the beginning."""
+"""The counters without labels; they are shown even at 0."""
 
 
 class Metrics:
     """Counters of one server."""
 
     def __init__(self) -> None:
-        """Begin at nothing."""
+        """Start all counters at 0."""
         self._counts: Counter[str] = Counter()
         self._calls: Counter[str] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._errors: Counter[str] = Counter()
 
     def __getitem__(self, name: str) -> int:
-        """One of the counters of HELP."""
+        """Return a counter of HELP."""
         return self._counts[name]
 
     def count(self, name: str) -> None:
-        """Count one more of what HELP names."""
+        """Increase a counter of HELP by one."""
         self._counts[name] += 1
 
     def called(self, verb: str, seconds: float, error: Exception | None) -> None:
@@ -44,7 +44,7 @@ class Metrics:
             self._errors[type(error).__name__] += 1
 
     def text(self, gauges: Mapping[str, float]) -> str:
-        """Return all of it, with what stands at some value now, in Prometheus' text format."""
+        """Return all counters and these gauges in Prometheus' text format."""
         lines = []
         for name, value in gauges.items():
             lines += [f"# TYPE gem_{name} gauge", f"gem_{name} {value:g}"]

@@ -1,4 +1,4 @@
-"""gem's own verbs over one web socket, for any number of sessions; see `gem.hosts.wire`."""
+"""gem's own protocol over one WebSocket, for any number of sessions; see `gem.hosts.wire`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gem.serve.environments.sessions import Offer, Session, Sessions, gone
 from gem.specs import TaskRef, written
 
 SNAPSHOTS = 16
-"""How many states a session keeps for its client; beyond that the oldest goes."""
+"""The most states that a session keeps for its client; then the oldest is dropped."""
 
 SESSION_AT_MOST = 128
 TURN_S = 0.005
-"""How long answers of one connection are worked out before others get their turn."""
+"""Seconds of work for one connection before others get their turn."""
 
 
 PLAIN_VERBS: dict[str, dict[bool, list[type]]] = {
@@ -37,18 +37,18 @@ PLAIN_VERBS: dict[str, dict[bool, list[type]]] = {
     "describe": {False: [], True: []},
     "introduce": {False: [], True: []},
 }
-"""The other verbs, and what they take where there is one seat, and where there are several."""
+"""The other verbs, with their numbers of arguments for one seat and for several seats."""
 
 
 class SessionGone(BadArgument):
-    """A session that is not there, or no longer."""
+    """A session that does not exist, or no longer exists."""
 
 
 class Native:
-    """The application at `wire.PATH`."""
+    """The ASGI application at `wire.PATH`."""
 
     def __init__(self, sessions: Sessions, offers: Mapping[str, Offer]) -> None:
-        """Open sessions of what is on offer."""
+        """Open sessions of the served environments."""
         self.sessions, self.offers = sessions, offers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -246,7 +246,7 @@ class _Connection:
 
 
 def about(offer: Offer) -> dict[str, Any]:
-    """Return what an environment claims, and its tools."""
+    """Return the claims of an environment's spec, and its tools."""
     spec = offer.spec
     claims = {name: getattr(spec, name) for name in wire.CLAIMS}
     return {**claims, "seats": list(spec.seats), "tools": written_tools(offer.tools)}

@@ -1,9 +1,9 @@
-"""OpenEnv's protocol: its messages, and what an environment's steps are in them.
+"""OpenEnv's protocol: its messages, and how an environment's steps are written in them.
 
 An action is ``{"text": ...}``, or one of OpenEnv's tool actions, which become the text that a text agent
-would have written. An observation is ``{"text": ...}``, with ``parts`` where there are pictures. What the
-protocol has no word for stands in the metadata: ``terminated`` and ``truncated``, ``stop``, ``verdict`` and
-``info``. An episode without verdict ends with ``reward: null, done: true``; it never has a reward of 0.
+would have written. An observation is ``{"text": ...}``, with ``parts`` if there are pictures. Values without
+a field in the protocol are in the metadata: ``terminated``, ``truncated``, ``stop``, ``verdict`` and
+``info``. An episode without a verdict ends with ``reward: null, done: true``; its reward is never 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EPISODE_ID_AT_MOST = 255
 
 
 class Message(Struct):
-    """What a client sends over the web socket."""
+    """A client's message over the WebSocket."""
 
     type: str = ""
     data: dict[str, Any] = {}
@@ -52,16 +52,16 @@ def read(text: str | bytes) -> Message:
     """Return a message.
 
     Raises:
-        Unreadable: for what is no JSON, or no message.
+        Unreadable: for a text that is not JSON, or not a message.
     """
     return _read(_MESSAGE, text)
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """Return the object that the body of a request is.
+    """Return the JSON object in the body of a request.
 
     Raises:
-        Unreadable: for what is none.
+        Unreadable: for any other body.
     """
     return _read(_OBJECT, body) if body else {}
 
@@ -96,10 +96,10 @@ def code_of(error: Exception) -> str:
 
 
 def told(error: Exception) -> str:
-    """Return what a client is told of an error: gem's own words, and of what others raised only the kind.
+    """Return the error text for a client: gem's own message, or only the type of any other error.
 
-    Their text may hold paths and secrets of this machine; it goes to the log, under a number that the client
-    is told.
+    The text of other errors may contain paths and secrets of this machine. It goes to the log, under a number
+    that the client gets.
     """
     if isinstance(error, GemError) and (name_of(type(error)) or "").startswith("gem."):
         return plain(str(error))
@@ -113,16 +113,16 @@ def error_message(error: Exception) -> bytes:
     return encode({"type": "error", "data": {"message": told(error), "code": code_of(error)}})
 
 
-# -- what an environment's values are on the wire
+# -- an environment's values in the protocol
 
 
 def plain(text: str) -> str:
-    """Return text that UTF-8 can hold: what a model wrote may have half of a surrogate pair."""
+    """Return text that UTF-8 can hold: a model's text may contain half of a surrogate pair."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def observation(obs: Obs) -> dict[str, Any]:
-    """Return an observation."""
+    """Return an observation in OpenEnv's form."""
     if type(obs) is str:
         return {"text": plain(obs)}
     return {
@@ -150,7 +150,7 @@ def stepped(step: Step) -> dict[str, Any]:
     """Return the result of a step.
 
     Raises:
-        NoVerdict, ContractBroken: for a step that says so, or has no finite reward.
+        NoVerdict, ContractBroken: for a step without a verdict, or without a finite reward.
     """
     obs, reward, terminated, truncated, info = step
     if info.get("stop") == StopReason.ERROR.value:
@@ -170,7 +170,7 @@ def stepped(step: Step) -> dict[str, Any]:
 
 
 def broken(error: Exception) -> dict[str, Any]:
-    """Return the end of an episode that has no verdict."""
+    """Return the last result of an episode without a verdict."""
     metadata = {
         "verdict": Verdict.NONE.value,
         "terminated": False,
@@ -185,7 +185,7 @@ def action_of(data: Mapping[str, Any], tools: Sequence[ToolSpec]) -> str:
     """Return an action as text.
 
     Raises:
-        BadAction: for what is none.
+        BadAction: for a value that is not an action.
     """
     kind = data.get("type")
     if kind == "call_tool":
@@ -205,7 +205,7 @@ def action_of(data: Mapping[str, Any], tools: Sequence[ToolSpec]) -> str:
 
 
 def tools_of(tools: Sequence[ToolSpec], schema_key: str = "input_schema") -> list[dict[str, Any]]:
-    """Return tools as OpenEnv, or MCP with another key, lists them."""
+    """Return tools in OpenEnv's form; with another key, in MCP's."""
     return [
         {"name": tool.name, "description": tool.description, schema_key: dict(tool.schema)} for tool in tools
     ]
@@ -246,7 +246,7 @@ SCHEMA = {
         },
     },
 }
-"""What ``/schema`` says."""
+"""The answer of ``/schema``."""
 
 
 # -- requests
@@ -256,7 +256,7 @@ def opened(sessions: Sessions, offer: Offer, owner: object = None) -> Session:
     """Open a session.
 
     Raises:
-        BadArgument: for an environment with several seats, which the protocol has no words for. Or as
+        BadArgument: for an environment with several seats, which the protocol does not support. Others: see
             Sessions.open.
     """
     if offer.several:
@@ -267,10 +267,10 @@ def opened(sessions: Sessions, offer: Offer, owner: object = None) -> Session:
 
 
 async def reset(sessions: Sessions, session: Session, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Begin an episode, and return its first observation.
+    """Start an episode, and return its first observation.
 
     Raises:
-        CALLERS_FAULT: for a request that is wrong. What breaks otherwise is an episode without verdict.
+        CALLERS_FAULT: for a wrong request. Any other failure gives an episode without a verdict.
     """
     given, options = dict(data), {}
     if session.offer.tasks is not None and "index" in given:
@@ -293,10 +293,10 @@ async def reset(sessions: Sessions, session: Session, data: Mapping[str, Any]) -
 
 
 async def step(sessions: Sessions, session: Session, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Take one action, and return what followed.
+    """Take one action, and return the result of the step.
 
     Raises:
-        CALLERS_FAULT: for a request that is wrong. What breaks otherwise is an episode without verdict.
+        CALLERS_FAULT: for a wrong request. Any other failure gives an episode without a verdict.
     """
     if data.get("type") == "list_tools":
         listed = {"tools": tools_of(session.offer.tools)}
@@ -328,7 +328,7 @@ def state(session: Session) -> dict[str, Any]:
 
 
 async def answer(sessions: Sessions, session: Session, text: str | bytes) -> bytes | None:
-    """Return the answer to one message of the web socket; None where it closes the session."""
+    """Return the answer to one WebSocket message; None if the message closes the session."""
     try:
         message = read(text)
         if message.type == "close":

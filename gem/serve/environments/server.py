@@ -1,4 +1,4 @@
-"""The server: where it listens, and how it ends."""
+"""The environment server: it listens, serves, and drains when it is told to stop."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ LOG = logging.getLogger("gem.serve")
 
 BACKLOG = 4096
 TOKEN_AT_LEAST = 16
-"""Characters of a token: fewer could be guessed."""
+"""The fewest characters of a token; a shorter one could be guessed."""
 
 
 class EnvironmentServer:
-    """Serves environments to OpenEnv's clients and to gem's; `url` is known before it serves.
+    """A server of environments for OpenEnv's clients and gem's own; `url` is set before it starts.
 
-    On SIGTERM, or Ctrl-C, it drains: nothing new begins, episodes that run may finish within
-    `ServeLimits.drain_s`; a second signal ends it at once.
+    On SIGTERM, or Ctrl-C, it drains: no new episode starts, and running ones may finish within
+    `ServeLimits.drain_s`. A second signal stops it at once.
 
     Args:
         ids: see Application.
-        host: where to listen; by default only this machine can ask.
-        port: 0 takes a free one.
-        token: what clients must send; another host than this machine needs one.
+        host: the address to listen on; by default only this machine can connect.
+        port: the port to listen on; 0 takes a free one.
+        token: the token that clients must send; required if other machines can connect.
         origins: as of Application.
         limits: as of Application.
         backend: as of Application.
@@ -45,7 +45,7 @@ class EnvironmentServer:
         wrappers: as of Application.
 
     Raises:
-        BadArgument: when it cannot listen there, or may not without a token. Or as Application.
+        BadArgument: when it cannot listen there, or needs a token to do so. Others: see Application.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class EnvironmentServer:
             self._socket.close()
 
     def drain(self) -> None:
-        """Begin nothing new, and let `serve` return when the last episode has ended; from any thread."""
+        """Start nothing new, and make `serve` return after the last episode; callable from any thread."""
         self._server.drain()
 
     def stop(self) -> None:
-        """Let `serve` return soon; from any thread."""
+        """Make `serve` return soon; callable from any thread."""
         self._server.should_exit = True
 
 

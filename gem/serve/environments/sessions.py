@@ -1,4 +1,4 @@
-"""Sessions: the environments that clients hold, and what is kept to answer a client again."""
+"""Sessions: the environments of clients, and the stored answers for repeated requests."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from gem.specs import EnvSpec
 from gem.tasks.base import TaskSet
 
 REMEMBERED = 2
-"""How many answers of a session are kept for requests that come again."""
+"""The most answers that a session keeps for repeated requests."""
 
 FORSAKEN_S = 60.0
-"""When the server is full, a session that no connection holds may be closed after so long without use."""
+"""Seconds without use after which a full server may close a session that no connection holds."""
 
 
 class Full(NoVerdict):
@@ -35,15 +35,15 @@ class Full(NoVerdict):
 
 
 class Draining(NoVerdict):
-    """The server ends: what runs may finish, and nothing new begins."""
+    """The server is stopping: running episodes may finish, and nothing new starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An environment that clients may ask for.
+    """An environment that clients may open.
 
-    `tasks`: what it draws its episodes from, where it has a list of that. `keywords` and `wrappers`: the
-    names that a client may change or add; none unless they are listed.
+    `tasks`: the tasks of its episodes, if it has a list of them. `keywords` and `wrappers`: the names that a
+    client may set or add; by default none.
     """
 
     spec: EnvSpec
@@ -61,14 +61,14 @@ class Offer:
 
     @property
     def several(self) -> bool:
-        """Whether it has several seats, which OpenEnv's protocol knows nothing of."""
+        """Whether it has several seats, which OpenEnv's protocol does not support."""
         return self.spec.seats != ("agent",)
 
     def recipe(self, kwargs: Mapping[str, Any] = NO_KWARGS, wrappers: Collection[Wrapper] = ()) -> Maker:
-        """Return what makes it.
+        """Return the maker of the environment.
 
         Raises:
-            UnknownArgument: for a keyword or a wrapper that clients may not give.
+            UnknownArgument: for a keyword or a wrapper that clients may not use.
         """
         strangers = sorted(set(kwargs) - self.keywords)
         if strangers:
@@ -88,7 +88,7 @@ class Offer:
 
 @dataclass(slots=True)
 class Progress:
-    """How far an episode is: what a session knows of it beside its environment's state."""
+    """The progress of an episode: what a session stores besides the environment's state."""
 
     seed: int | None
     steps: int
@@ -121,7 +121,7 @@ class Session:
     )
 
     def __init__(self, name: str, offer: Offer, recipe: Maker, owner: object) -> None:
-        """Begin without an episode; `owner`: the connection that holds it, None over HTTP."""
+        """Start without an episode; `owner`: the connection that holds the session, None over HTTP."""
         self.id, self.offer, self.recipe, self.owner = name, offer, recipe, owner
         self.place = offer.carrier.add(recipe)
         self.ends_with_its_owner = owner is not None
@@ -138,19 +138,19 @@ class Session:
         self.snapshots_made = 0
 
     def progress(self) -> Progress:
-        """Return how far the episode is."""
+        """Return the progress of the episode."""
         return Progress(self.seed, self.steps, self.running, self.over)
 
     def resume(self, progress: Progress) -> None:
-        """Be as far as another session was."""
+        """Continue from the progress of another session."""
         self.seed, self.steps, self.running, self.over = astuple(progress)
 
     def recalled(self, request: str | int | None) -> bytes | None:
-        """Return the answer to a request that came before."""
+        """Return the stored answer to a repeated request; None if there is none."""
         return None if request is None or self.answers is None else self.answers.get(request)
 
     def remember(self, request: str | int | None, answer: bytes) -> None:
-        """Keep an answer, for when the request comes again."""
+        """Store an answer, in case the request is repeated."""
         if request is None:
             return
         if self.answers is None:
@@ -161,17 +161,17 @@ class Session:
 
 
 def gone() -> BadArgument:
-    """Build the error for a session that is not there."""
+    """Return the error for a session that does not exist."""
     return BadArgument(
-        "there is no such session: it was closed, its lease ran out, or the server began anew."
+        "there is no such session: it was closed, its lease expired, or the server was restarted."
     )
 
 
 class Sessions:
-    """Every session of a server."""
+    """All sessions of a server."""
 
     def __init__(self, limits: ServeLimits, metrics: Metrics) -> None:
-        """Begin without any."""
+        """Start without sessions."""
         self.limits, self.metrics = limits, metrics
         self.draining = False
         self._sessions: dict[str, Session] = {}
@@ -183,14 +183,14 @@ class Sessions:
 
     @property
     def running(self) -> int:
-        """How many of them are in the middle of an episode."""
+        """The number of sessions with an episode in progress."""
         return sum(session.running for session in self._sessions.values())
 
     def open(self, offer: Offer, recipe: Maker, owner: object = None, name: str | None = None) -> Session:
-        """Open a session, under the name that a client drew for it.
+        """Open a session, under a name that the client may choose.
 
         Raises:
-            Full: when there is no room. Draining: when the server is about to end.
+            Full: when there is no room. Draining: when the server is stopping.
         """
         if self.draining:
             raise Draining("the server is about to end and begins nothing new.")
@@ -206,14 +206,14 @@ class Sessions:
         oldest = min(forsaken, key=lambda each: each.touched, default=None)
         if oldest is None or monotonic() - oldest.touched < FORSAKEN_S:
             self.metrics.count("sessions_refused_total")
-            raise Full(f"the server has {len(self)} sessions and room for no more; close one, or ask later.")
+            raise Full(f"the server has {len(self)} sessions, its maximum; close one, or try again later.")
         self._drop(oldest)
 
     def get(self, session_id: Any) -> Session:
         """Return a session.
 
         Raises:
-            BadArgument: when there is none of that id, or no longer.
+            BadArgument: when there is no session of that id.
         """
         session = self.find(session_id)
         if session is None:
@@ -221,17 +221,17 @@ class Sessions:
         return session
 
     def find(self, session_id: Any) -> Session | None:
-        """Return a session; None where there is none of that id, or no longer."""
+        """Return a session; None if there is none of that id."""
         return self._sessions.get(session_id) if isinstance(session_id, str) else None
 
     async def leave(self, session: Session) -> None:
-        """Note that the connection of a session is gone: close the session, unless it was there before."""
+        """Handle a lost connection: close its session, unless it was opened before the connection."""
         session.owner = None
         if session.ends_with_its_owner:
             await self.close(session)
 
     async def close(self, session: Session) -> None:
-        """Close a session, behind the call that may be in flight; twice is harmless."""
+        """Close a session after its current call; calling it twice is harmless."""
         async with session.lock:
             self._drop(session)
 
@@ -242,18 +242,18 @@ class Sessions:
             self.metrics.count("sessions_closed_total")
 
     def forget(self) -> None:
-        """Close every session at once, as a server that begins anew has."""
+        """Drop every session at once, as if the server was restarted."""
         for session in [*self._sessions.values()]:
             self._drop(session)
 
     def release(self, owner: object) -> None:
-        """Leave the sessions of a connection that is gone to their lease."""
+        """Keep the sessions of a lost connection until their lease expires."""
         for session in self._sessions.values():
             if session.owner is owner:
                 session.owner = None
 
     def reap(self) -> None:
-        """Close the sessions that nobody used for the length of their lease."""
+        """Close the sessions whose lease has expired."""
         late = monotonic() - self.limits.lease_s
         for session in [each for each in self._sessions.values() if each.touched < late]:
             if not session.lock.locked():
@@ -272,10 +272,10 @@ class Sessions:
     async def call(
         self, session: Session, verb: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] = NO_KWARGS
     ) -> Any:
-        """Carry out one call, at the rate that a session may have.
+        """Run one call, limited to the session's rate.
 
         Raises:
-            What the environment, or its host, raised.
+            Exception: what the environment, or its host, raised.
         """
         if session.id not in self._sessions:
             raise gone()
@@ -295,7 +295,7 @@ class Sessions:
     async def reset(
         self, session: Session, seed: int | None = None, options: Mapping[str, Any] = NO_KWARGS
     ) -> Any:
-        """Begin an episode; without a seed, a fresh one.
+        """Start an episode; without a seed, with a new one.
 
         Raises:
             Draining, BadArgument, or what the environment raised.
@@ -309,10 +309,10 @@ class Sessions:
         return start
 
     async def step(self, session: Session, action: Any) -> Any:
-        """Take one step; the last one that is allowed is truncated.
+        """Take one step; the last allowed step is truncated.
 
         Raises:
-            EpisodeOver: behind that one. Or what the environment raised.
+            EpisodeOver: after that one. Others: what the environment raised.
         """
         if session.over:
             raise EpisodeOver(f"the episode of {session.offer.id} is over; reset before the next step.")
@@ -326,7 +326,7 @@ class Sessions:
         return step
 
     async def advance(self, session: Session, action: Any, next_seed: int | None) -> tuple[Any, ...]:
-        """Take one step, and where that ends the episode begin the next; see `gem.hosts.verbs.advance`."""
+        """Take one step, and if it ends the episode start the next; see `gem.hosts.verbs.advance`."""
         if next_seed is None:
             return tuple(await self.step(session, action))
         if not session.over and not self.draining and session.steps + 1 < self.limits.steps:

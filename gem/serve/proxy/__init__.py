@@ -1,1 +1,1 @@
-"""A recording proxy between agent programs and a model: their calls become episodes."""
+"""A proxy between agent programs and a model, which records their calls as episodes."""

@@ -1,4 +1,4 @@
-"""Who answers: an agent of any kind as something to await, and servers whose answers may have token ids."""
+"""Async access to an agent of any kind, and to servers whose answers may have token ids."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gem.serve.proxy.request import Request
 
 
 class Answering:
-    """An agent that may be asked at any time.
+    """An async interface to an agent, which may be called at any time.
 
-    One that answers batches, as a local model does, works in a thread: what is asked meanwhile is the next
-    batch. `lock` is held while it works, so that its weights can be changed between two batches.
+    An agent that answers batches, such as a local model, runs in a thread; requests that arrive meanwhile are
+    the next batch. `lock` is held while it runs, so that its weights can be changed between two batches.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -34,11 +34,11 @@ class Answering:
 
     @property
     def passes(self) -> bool:
-        """Whether sampling settings go on to a server; a model that is asked by token ids has its own."""
+        """Whether sampling settings are passed on to a server; a model called with token ids has its own."""
         return isinstance(self.agent, OpenAIAgent) and not isinstance(self.agent, TokenServerAgent)
 
     def sampling(self, request: Request) -> Mapping[str, Any]:
-        """Return what of a request's settings the model is to keep."""
+        """Return the sampling settings of a request that the model uses."""
         if isinstance(self.agent, TokenServerAgent):
             return {}
         kept: dict[str, Any] = {"stop": list(request.stop)} if request.stop else {}
@@ -53,7 +53,7 @@ class Answering:
         return asked | kept
 
     async def ask(self, ask: Ask) -> Reply:
-        """Answer one ask.
+        """Answer one request.
 
         Raises:
             Exception: whatever the agent raises for it.
@@ -90,24 +90,24 @@ class Answering:
             return batch_answers(self.agent, asks)
 
     def forget(self, episode: str) -> None:
-        """Let the agent drop what it keeps for an episode: one that answers batches, before the next one."""
+        """Make the agent drop its data of an episode; with batches, this happens before the next one."""
         if self._in_batches:
             self._ended.append(episode)
         else:
             self.agent.forget(episode)
 
     def close(self) -> None:
-        """Let the thread end; the agent stays its owner's."""
+        """End the thread; the agent is not closed."""
         self._thread.shutdown(wait=False)
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Answer as policy `version` from now on, with these weights where they are given."""
+        """Answer as policy `version` from now on, with these weights if given."""
         with self.lock:
             self.agent.publish(version, weights)  # type: ignore[attr-defined]  # where it cannot, it says so
 
 
 class Upstream(OpenAIAgent):
-    """A server of chat completions that is asked for token ids, and takes it when it gives none."""
+    """A chat completions server that is asked for token ids, and may return none."""
 
     callers: ClassVar[Mapping[str, str]] = {"temperature": CALLERS["temperature"]}
     harmless: ClassVar[tuple[str, ...]] = (*HARMLESS, "return_token_ids", "logprobs")

@@ -1,4 +1,4 @@
-"""The proxy's addresses: models' protocols for agent programs, episodes for whoever rewards them."""
+"""The proxy's web application: model APIs for agent programs, and addresses to open and reward episodes."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ from gem.specs import TaskRef
 log = logging.getLogger(__name__)
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-"""What an episode may be called."""
+"""The accepted names of episodes."""
 
 KEY = "gem-"
-"""What the keys of opened episodes begin with; no other key opens anything by itself that looks so."""
+"""The prefix of the keys of opened episodes; an unknown key with this prefix never opens an episode."""
 
 DEEPEST = 64
-"""Levels of a request's JSON."""
+"""The most levels of nesting in a request's JSON."""
 
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 PROTOCOLS = {"chat/completions": chat, "responses": responses}
@@ -65,14 +65,14 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a proxy bears: open sessions, bytes of a request, seconds for which a session may be silent."""
+    """The limits of a proxy: open sessions, bytes of a request, and seconds without a call per session."""
 
     sessions: int = 1000
     body_bytes: int = 16 << 20
     idle_s: float = 900.0
 
     def __post_init__(self) -> None:
-        """Refuse what lets nobody in."""
+        """Refuse limits that allow no session."""
         if self.sessions < 1 or self.body_bytes < 1 or not self.idle_s > 0:
             raise BadArgument(
                 f"got sessions={self.sessions}, body_bytes={self.body_bytes}, idle_s={self.idle_s}; "
@@ -82,7 +82,7 @@ class Allowed:
 
 @dataclass(slots=True)
 class Session:
-    """An episode that is open: who may use it, and what is being done in it."""
+    """An open episode: its key, its recording, and its calls in progress."""
 
     name: str
     key: str
@@ -94,10 +94,10 @@ class Session:
     busy: int = 0
     running: set[asyncio.Task[Answer]] = field(default_factory=set)
     unheard: dict[bytes, list[tuple[Begun, asyncio.Task[Answer]]]] = field(default_factory=dict)
-    """Calls whose client is gone, by what it asked: it gets the answer when it asks again."""
+    """Calls whose client disconnected, by request: it gets the answer when it repeats the request."""
 
     def again(self, key: bytes) -> tuple[Begun, asyncio.Task[Answer]] | None:
-        """Return a call that was begun for a client that was gone then, and asks the same again."""
+        """Return the call that was started for the same request of a client that disconnected."""
         left = self.unheard.get(key, [])
         while left:
             begun, task = left.pop(0)
@@ -107,11 +107,11 @@ class Session:
 
 
 class Proxy:
-    """A recording proxy between agent programs and a model; `app` is what a server runs.
+    """A recording proxy between agent programs and a model; a server runs its `app`.
 
-    The session of a call is its API key, or the path ``/s/KEY/v1``: a key of `open`, or on a proxy without
-    token any other, which opens an episode of that name. Everything happens in one event loop; threads call
-    `server.Server`.
+    The session of a call is named by its API key, or by the path ``/s/KEY/v1``. The key comes from `open`; on
+    a proxy without a token, any other key opens an episode of that name. Everything runs in one event loop;
+    from other threads, use `server.Server`.
     """
 
     def __init__(
@@ -131,17 +131,17 @@ class Proxy:
         """Answer with `agent`.
 
         Args:
-            agent: who answers; an OpenAIAgent with `token_ids`, or any agent that returns tokens, makes
-                episodes that can be trained on.
-            store: where episodes go when they end.
-            limits: of each episode: `turns` are its calls, `tokens` those that are sampled.
-            allowed: what the proxy bears.
-            task: what the episodes' task is called, where no environment is played.
+            agent: the agent that answers. Episodes can be trained on if it returns tokens, as an OpenAIAgent
+                with `token_ids` does.
+            store: episodes are written there when they end.
+            limits: limits of each episode: `turns` counts its calls, `tokens` its sampled tokens.
+            allowed: the limits of the proxy.
+            task: the task name of episodes that play no environment.
             grader: scores the last answer against the `reference` that an episode was opened with.
-            seed: another number is other noise.
-            token: whoever opens and rewards episodes has to send it as a bearer token.
-            loopback: refuse requests that were sent to another name than this machine's own.
-            ended: is called with each episode that ends.
+            seed: the seed of sampling.
+            token: the bearer token required to open and reward episodes.
+            loopback: refuse requests sent to other host names than this machine's own.
+            ended: called with each episode that ends.
         """
         self.answering = Answering(agent)
         self.store, self.grader, self.seed, self.token = store, grader, seed, token
@@ -197,13 +197,13 @@ class Proxy:
         """Open an episode, and return its session.
 
         Args:
-            name: what it is called; several episodes of one name are samples of one job.
-            group: names the task that several episodes share; the name by default.
+            name: the episode's name; several episodes of one name are samples of one job.
+            group: the name of the task that several episodes share; `name` by default.
             reference: what the grader compares the last answer with.
             key: what programs send as their API key; a random one by default.
 
         Raises:
-            Refused: for a name that is none, or is taken. TooMany: when too many are open.
+            Refused: for an invalid name, or one that is in use. TooMany: when too many are open.
         """
         if name is None:
             name = f"episode-{len(self._samples)}"
@@ -216,7 +216,7 @@ class Proxy:
         if name in self.sessions:
             raise NotNow(f"the episode {name!r} is open already.")
         if len(self.sessions) >= self.allowed.sessions:
-            raise TooMany(f"{self.allowed.sessions} sessions are open; no more are.")
+            raise TooMany(f"{self.allowed.sessions} sessions are open, the maximum; try again later.")
         sample = self._samples[name] = self._samples.get(name, -1) + 1
         episode = Episode(self.task, self.run, name, sample, salt=self.seed, group=group or name)
         key = key or KEY + secrets.token_urlsafe(18)
@@ -227,10 +227,10 @@ class Proxy:
     async def reward(
         self, name: str, value: float | None = None, *, success: bool | None = None, done: bool = True
     ) -> Session:
-        """Pay for an episode; `done` ends it. Without a value, the grader says it.
+        """Give an episode a reward; `done` ends it. Without a value, the grader computes it.
 
         Raises:
-            Refused: for an episode that is not open or has no value to be had.
+            Refused: for an episode that is not open, or without a value and a grader.
         """
         session = self._session(name)
         recording = session.recording
@@ -264,7 +264,7 @@ class Proxy:
         return session
 
     async def cancel(self, name: str, why: str = "nobody said what it is worth.") -> None:
-        """End an episode without verdict; or scored, where an environment is played and a limit was reached.
+        """End an episode without a verdict; if an environment is played and a limit was reached, scored.
 
         Raises:
             NotThere: when it is not open.
@@ -277,7 +277,7 @@ class Proxy:
             await self._end(session, recording.cancel(why))
 
     async def _end(self, session: Session, episode: Episode) -> None:
-        """Let go of a session, and hand its episode on."""
+        """Close a session, and pass its episode on."""
         if self.sessions.get(session.name) is session:
             del self.sessions[session.name]
             self._by_key.pop(session.key, None)
@@ -300,7 +300,7 @@ class Proxy:
             raise NotThere(f"no episode {name!r:.80} is open.") from None
 
     def _checked(self, key: str | None) -> str:
-        """Return a key that has a session, or may open one: on a proxy without token."""
+        """Return a key that has a session, or may open one (on a proxy without a token)."""
         if not key:
             raise NoKey("No API key was sent; it says which episode the call belongs to.")
         if key not in self._by_key and (self.token is not None or key.startswith(KEY)):
@@ -308,7 +308,7 @@ class Proxy:
         return key
 
     def _of_key(self, key: str) -> Session:
-        """Return the session of a key; a key that has none opens one of its name."""
+        """Return the session of a key; if there is none, open one of that name."""
         session = self._by_key.get(key)
         if session is not None:
             return session
@@ -518,7 +518,7 @@ class Proxy:
     # -- who may ask, and for how much
 
     def _check_sender(self, http: HttpRequest) -> None:
-        """Refuse what a page of another site made a browser send."""
+        """Refuse requests that a page of another site made a browser send."""
         host = http.headers.get("host", "")
         if self.loopback and not LOOPBACK.fullmatch(host):
             raise _WrongHost("this server answers to 127.0.0.1 and localhost alone.")
@@ -560,7 +560,7 @@ class Proxy:
             self.answering.close()
 
     async def _sweep(self) -> None:
-        """End the episodes that nobody goes on with."""
+        """End the episodes that have been idle too long."""
         while True:
             await asyncio.sleep(min(self.allowed.idle_s / 4, 30.0))
             before = time.monotonic() - self.allowed.idle_s
@@ -581,7 +581,7 @@ class _Foreign(Refused):
 
 
 class _Failed(Exception):
-    """The model did not answer. A client may try again, unless nobody can be answered any more."""
+    """The model did not answer. A client may try again, unless the agent can answer no request any more."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -591,7 +591,7 @@ class _Failed(Exception):
 
 
 class _Told(Response):
-    """An answer that says afterwards whether it was sent whole."""
+    """A response that reports afterwards whether it was sent completely."""
 
     def __init__(
         self, pieces: Sequence[bytes], kind: str, gone: asyncio.Future[None], told: Callable[[bool], None]
@@ -626,7 +626,7 @@ async def _gone(http: HttpRequest) -> None:
 
 
 def _behind(request: Request, before: Call) -> Request:
-    """Return a request with the conversation that it goes on from; instructions are not inherited."""
+    """Return a request with the conversation that it continues; instructions are not inherited."""
     own = request.messages
     told = before.messages
     if own and own[0].role == "system":

@@ -1,4 +1,4 @@
-"""Chat completions, as a server speaks them: requests read, answers written whole or as a stream."""
+"""The server side of the chat completions API: read requests, write answers whole or as a stream."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from gem.serve.proxy.request import (
 )
 
 ROLES = {"developer": "system", "function": "tool"}
-"""Roles that are others by now, or were once."""
+"""Roles that were renamed in the API, with their current names."""
 
 READ = frozenset(
     ("model", "messages", "tools", "functions", "stream", "stream_options", "n", "max_tokens", "stop")
 )
 READ |= {"max_completion_tokens", "return_token_ids", "logprobs", "top_logprobs"}
-"""Fields that are not passed on as they are."""
+"""Fields that are not passed on unchanged."""
 
 
 def read(body: Any) -> Request:
@@ -131,7 +131,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _logprobs(answer: Answer) -> dict[str, Any]:
-    """Return log probabilities, of tokens that are told by their ids, as vLLM can tell them."""
+    """Return log probabilities, with tokens named by their ids, as vLLM can do."""
     pairs = zip(answer.token_ids, answer.logprobs, strict=True)
     rows: list[dict[str, Any]] = [
         {"token": f"token_id:{token}", "logprob": value, "bytes": None, "top_logprobs": []}
@@ -146,16 +146,16 @@ def _usage(answer: Answer) -> dict[str, int]:
 
 
 PIECE = 48
-"""Characters of one event of a stream."""
+"""The characters of one event of a stream."""
 
 
 def pieces(text: str) -> list[str]:
-    """Return a text in the pieces that a stream brings it in."""
+    """Split a text into the pieces of a stream."""
     return [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
 
 
 def events(answer: Answer, request: Request) -> Iterator[tuple[str | None, Any]]:
-    """Yield the answer as the chunks of a stream; behind the last comes ``[DONE]``."""
+    """Yield the answer as the chunks of a stream; ``[DONE]`` follows the last one."""
     whole = written(answer, request)
     (choice,) = whole["choices"]
     message = choice["message"]

@@ -15,17 +15,17 @@ from gem.serve.proxy.request import NotNow, Refused
 
 T = TypeVar("T")
 _POOLS = {False: ThreadPoolExecutor(1, "environments"), True: ThreadPoolExecutor(32, "environments")}
-"""Where environments are called, by whether they bear several threads."""
+"""The executors of environment calls, by whether the environments are thread-safe."""
 
 
 class Played:
-    """An environment of one seat; its calls are carried out beside the event loop, one after the other."""
+    """An environment of one seat; its calls run outside the event loop, one after another."""
 
     def __init__(self, env_id: str, seed: int) -> None:
-        """Take an id of the registry.
+        """Take a registered id.
 
         Raises:
-            UnknownEnv: for any other. Refused: for a game of several seats.
+            UnknownEnv: for an id that is not registered. Refused: for a game of several seats.
         """
         self.spec = registry.spec(env_id)
         if self.spec.seats != (SEAT,):
@@ -61,13 +61,13 @@ class Played:
 
     @property
     def observation(self) -> Obs:
-        """What the environment said last."""
+        """The environment's latest observation."""
         asks = self.talk.asks
         return asks[0].messages[-1].content if asks else self.talk.episode.final_observation
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools that it offers."""
+        """The environment's tools."""
         return self.talk.asks[0].tools if self.talk.asks else ()
 
     @property
@@ -91,7 +91,7 @@ class Played:
         return await self._carry_out(answer)
 
     async def close(self) -> None:
-        """Close the environment; what is not over is cancelled."""
+        """Close the environment; an unfinished episode is cancelled."""
         talk = self._talk
         if talk is not None:
             await self._carry_out(talk.close)

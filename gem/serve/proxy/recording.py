@@ -1,11 +1,11 @@
-"""What becomes of calls: an episode, whose turns know what they go on from. No I/O, no clock, no threads.
+"""Record calls as the turns of one episode, and find which call each one continues. No I/O, clock or threads.
 
-A call goes on from an earlier one where its prompt is that one's prompt and answer, token by token, and more;
-anything else (a sub-agent, a history that was written anew, a second answer to the same question) begins a
-branch of its own. Branches never join. Where nobody knows tokens, messages take their place, and nothing can
-be trained on.
+A call continues an earlier one if its prompt starts with that one's prompt and answer, token by token.
+Anything else (a sub-agent, a rewritten history, a second answer to the same question) starts a new branch.
+Branches never join. If the tokens are not known, messages are compared instead, and the episode cannot be
+trained on.
 
-A program that sends back exactly what it was told is not tokenised again: the model goes on from the tokens
+If a program sends an answer back unchanged, it is not tokenised again: the model continues from the tokens
 that it sampled (`Ask.held`).
 """
 
@@ -37,12 +37,12 @@ from gem.serve.proxy.request import OverBudget, Refused, Request, TooLong
 from gem.tools import calls as written
 
 CUT = "cut"
-"""The key of a turn's `extra` for the characters behind a stop text that the program was not shown."""
+"""The key in a turn's `extra` for the number of characters from a stop text on, which the program lacks."""
 
 
 @dataclass(slots=True)
 class Call:
-    """A call that was answered: its turn, what the program was told, and what it goes on from.
+    """An answered call: its turn, the answer that the program got, and the call that it continues.
 
     `after` stands for the conversation up to and with the answer, `tokens` for its tokens, `length` of them.
     """
@@ -68,23 +68,23 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A call that is being answered: what the model is asked, and the call that it goes on from."""
+    """A call in progress: the model's request, and the call that it continues."""
 
     key: bytes
     ask: Ask
     request: Request
     before: Call | None
     prefix: bytes
-    """Stands for the messages that are asked."""
+    """The key of the request's messages."""
 
 
 @dataclass(slots=True)
 class Recording:
-    """One episode in the making; its calls come in any order, several at once."""
+    """The record of one episode in progress; its calls come in any order, also several at once."""
 
     episode: Episode
     answers: int = 0
-    """Calls that were begun."""
+    """The number of started calls."""
     calls: list[Call] = field(default_factory=list)
     sampled: int = 0
     spent: StopReason | None = None
@@ -102,13 +102,13 @@ class Recording:
     def begin(
         self, key: bytes, request: Request, sampling: Mapping[str, Any] | None = None, salt: int = 0
     ) -> Begun:
-        """Take a call in, and return what the model is to be asked.
+        """Start a call, and return what to ask the model.
 
         Args:
-            key: stands for the request: the same one, sent again, has the same key.
-            request: what was sent.
-            sampling: what of its settings the model is to keep.
-            salt: another number is other noise.
+            key: identifies the request: a repeated request has the same key.
+            request: the request of the program.
+            sampling: the sampling settings of the request that the model uses.
+            salt: changes the seed of sampling.
 
         Raises:
             OverBudget: when the episode's turns or tokens are used up.
@@ -147,8 +147,8 @@ class Recording:
         """Write a turn for an answer.
 
         Raises:
-            TooLong: where the prompt fills the context, and nothing was sampled.
-            BadArgument: for an answer whose tokens are none.
+            TooLong: when the prompt fills the context, and nothing was sampled.
+            BadArgument: for an answer with invalid tokens.
         """
         if reply.finish == "context":
             raise TooLong(
@@ -191,16 +191,16 @@ class Recording:
         return call
 
     def heard(self, begun: Begun) -> None:
-        """Note that an answer reached the program; what failed before under the same key is made up for."""
+        """Record that an answer reached the program; this clears earlier failures under the same key."""
         self._end(begun)
         self._failed.pop(begun.key, None)
 
     def refused(self, begun: Begun) -> None:
-        """Note that a call was refused for what it asks, which is nobody's failure."""
+        """Record that a call was refused because of its content, which is not a failure."""
         self._end(begun)
 
     def failed(self, begun: Begun, why: str) -> None:
-        """Note that a call was not answered: unless the program asks again, the episode lacks it."""
+        """Record that a call was not answered; unless the program repeats it, the episode is incomplete."""
         self._end(begun)
         self._failed[begun.key] = why
 
@@ -211,7 +211,7 @@ class Recording:
 
     @property
     def missing(self) -> str:
-        """What keeps the record from being whole: calls whose answers reached nobody; empty: nothing."""
+        """Why the record is incomplete: calls whose answers reached nobody; empty if it is complete."""
         lost = sum(self._unheard.values())
         pieces = [f"{lost} answer{'s' * (lost != 1)} reached nobody"] * bool(lost)
         pieces += [f"a call was not answered: {why}" for why in list(self._failed.values())[:1]]
@@ -219,7 +219,7 @@ class Recording:
 
     @property
     def untrainable(self) -> str:
-        """Why nothing can be trained on, as things are; empty: nothing is in the way."""
+        """Why the episode cannot be trained on so far; empty if it can."""
         if self.episode.error is not None:
             return self.episode.error.message
         if self.missing:
@@ -234,7 +234,7 @@ class Recording:
         return ""
 
     def _match(self, request: Request) -> tuple[Call | None, int, bytes]:
-        """Return the call whose messages a request begins with, their number, and the key of all messages."""
+        """Return the call whose messages start the request, their number, and the key of all messages."""
         key = _digest(json.dumps(written_tools(request.tools), sort_keys=True, default=repr).encode())
         found: tuple[Call | None, int] = (None, 0)
         for covered, message in enumerate(request.messages, 1):
@@ -262,7 +262,7 @@ class Recording:
         return found
 
     def _covering(self, prompt: Sequence[int]) -> Call | None:
-        """Return the longest call that a prompt begins with, prompt and answer; of equal ones the latest."""
+        """Return the call whose prompt and answer are the longest prefix of `prompt`; on ties, the latest."""
         raw, hashed, found = _raw(prompt), blake2b(digest_size=16), None
         done = 0
         for length in sorted(self._lengths):
@@ -274,7 +274,7 @@ class Recording:
         return found
 
     def _note_tools(self, turn: Turn, tools: tuple[ToolSpec, ...]) -> None:
-        """Keep the offered tools once; in the turn where they are others than the first call's."""
+        """Store the offered tools once, and in a turn only if they differ from the first call's."""
         start = self.episode.starts.setdefault(SEAT, {})
         offered = written_tools(tools)
         if not self.calls:
@@ -286,10 +286,10 @@ class Recording:
     # -- rewards, and the end
 
     def reward(self, value: float) -> None:
-        """Pay for what was done until now: it stands in the latest turn.
+        """Add a reward to the latest turn.
 
         Raises:
-            Refused: for what is no number.
+            Refused: for a value that is not a finite number.
         """
         value = _finite(value)
         _finite(self.episode.earned() + self._unearned + value)
@@ -300,9 +300,10 @@ class Recording:
             self._unearned += value
 
     def stepped(self, played: Turn) -> None:
-        """Take in a step of the environment: the calls since the last one are what led to it.
+        """Add a step of the environment, which resulted from the calls since the last step.
 
-        The latest of them has its action and reward. A step that no call led to is paid in the turn before.
+        The latest of these calls gets its action and reward. If there were none, the previous turn gets the
+        reward.
         """
         mine = self.calls[self._stepped :]
         self._stepped = len(self.calls)
@@ -322,11 +323,11 @@ class Recording:
             self._unearned += played.reward or 0.0
 
     def finish(self, stop: StopReason, *, info: Mapping[str, Any] | None = None) -> Episode:
-        """End the episode, scored, and return its record; without verdict where a call is missing.
+        """End the episode with a score and return its record; without a verdict if a call is missing.
 
         Args:
-            stop: how it ended; a limit that was reached counts instead.
-            info: goes into the end.
+            stop: how it ended; overridden by a limit that was reached.
+            info: the info of the end.
         """
         if not self.answers:  # a program that never came is no program that failed
             return self.cancel("no call was made.")
@@ -336,7 +337,7 @@ class Recording:
         return self._checked()
 
     def finish_played(self, played: Episode) -> Episode:
-        """End the episode as the environment's record says; where that goes on, by a limit reached here."""
+        """End the episode as the environment's record does; if that is not over, by a limit reached here."""
         for call in self.calls[self._stepped :]:  # behind the last step
             call.turn.action = None
         self._stepped = len(self.calls)
@@ -354,7 +355,7 @@ class Recording:
         return self._checked() if episode.scored else episode
 
     def cancel(self, why: str) -> Episode:
-        """End the episode without verdict, because nobody said what it is worth."""
+        """End the episode without a verdict, because it got no reward."""
         self._close(SeatEnd(StopReason.CANCELLED, False, True, unearned=self._unearned))
         self.episode.verdict = Verdict.NONE
         self.episode.error = Failure("driver", "Cancelled", why)
@@ -378,7 +379,7 @@ class Recording:
 
 
 def _raw(ids: Sequence[int]) -> bytes:
-    """Return token ids as the bytes that they take."""
+    """Return token ids as bytes."""
     held = as_ids(ids)
     return held.tobytes() if hasattr(held, "tobytes") else b""
 
@@ -388,9 +389,9 @@ def _digest(data: bytes) -> bytes:
 
 
 def _told(before: bytes, message: Message) -> bytes:
-    """Return what stands for a conversation and one message more.
+    """Return the key of a conversation extended by one message.
 
-    What programs change when they send an answer back does not enter: reasoning, and spaces in the JSON of
+    It ignores what programs change when they send an answer back: reasoning, and spaces in the JSON of
     arguments.
     """
     content = message.content
@@ -414,7 +415,7 @@ def _arguments(text: str) -> str:
 
 
 def _as_told(reply: Reply, stop: Sequence[str]) -> tuple[Message, int]:
-    """Return an answer as the program sees it, up to a stop text, and how many characters it misses."""
+    """Return an answer as the program sees it, up to a stop text, and the number of removed characters."""
     ends = [at for text in stop if (at := reply.text.find(text)) >= 0]
     text = reply.text[: min(ends)] if ends else reply.text
     said = Message("assistant", text, tool_calls=reply.tool_calls, reasoning=reply.reasoning)

@@ -1,4 +1,4 @@
-"""A call as a client sent it and the answer to it, whatever the protocol; and what is refused, and how."""
+"""Requests and answers in a form common to all protocols, and the errors of refused requests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gem.errors import BadArgument
 
 MOST_STOPS = 16
 MOST_NOTED, LONGEST_NOTE = 64, 1000
-"""Settings of a request that are noted in the record, and the characters that one of them may have."""
+"""Settings of a request that are stored in the record, and the most characters of one of them."""
 
 
 class Refused(BadArgument):
-    """A request that is not carried out; the client is told `status`, `kind`, `code` and the message."""
+    """A refused request; the client gets `status`, `kind`, `code` and the message."""
 
     status = 400
     kind = "invalid_request_error"
@@ -27,7 +27,7 @@ class Refused(BadArgument):
 
 
 class NoKey(Refused):
-    """A request without a key, or with one that opens nothing."""
+    """A request without a key, or with an unknown one."""
 
     status, kind, code = 401, "authentication_error", "invalid_api_key"
 
@@ -39,7 +39,7 @@ class NotThere(Refused):
 
 
 class NotNow(Refused):
-    """Something that the state of the episode does not allow."""
+    """A request that the state of the episode does not allow."""
 
     status, code = 409, "conflict"
 
@@ -57,13 +57,13 @@ class TooLong(Refused):
 
 
 class OverBudget(Refused):
-    """A call beyond what its episode may take. Not 429: there are clients that wait and ask again then."""
+    """A call beyond the limits of its episode. Not 429, because some clients would wait and try again."""
 
     status, kind, code = 403, "insufficient_quota", "insufficient_quota"
 
 
 class TooMany(Refused):
-    """More episodes than may be open; later there is room again."""
+    """More episodes than may be open at a time; the client may try again later."""
 
     status, kind, code = 429, "rate_limit_error", "rate_limit_exceeded"
 
@@ -73,9 +73,9 @@ class Request:
     """A call of a model.
 
     `messages`: the conversation, or with `previous` (the id of an earlier answer) what follows it. `asked`:
-    the other fields as they were sent, sampling settings among them; `schema`: whether the answer is to have
-    the form that one of them says. `usage`: whether a stream is to end with the counts of tokens. `ids`:
-    whether token ids go into the answer; `logprobs`: whether their log probabilities do.
+    the other fields as sent, including sampling settings; `schema`: whether one of them requires a form of
+    the answer. `usage`: whether a stream ends with token counts. `ids`: whether the answer includes token
+    ids; `logprobs`: whether it includes their log probabilities.
     """
 
     messages: tuple[Message, ...]
@@ -93,7 +93,7 @@ class Request:
 
     @property
     def noted(self) -> dict[str, Any]:
-        """What was asked for, as the record has it: without what is long."""
+        """The settings of the request for the record, without long values."""
         wanted = {"model": self.model, "max_tokens": self.max_tokens, "stop": list(self.stop), **self.asked}
         return {
             name: value
@@ -104,7 +104,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client gets: the answer of a call, as the program sees it, and its tokens."""
+    """The answer to a call, as the program gets it, with its tokens."""
 
     id: str
     model: str
@@ -142,7 +142,7 @@ def a_text(value: Any, what: str) -> str:
 
 
 def a_flag(value: Any, what: str) -> bool:
-    """Return true or false, the latter for null, or refuse."""
+    """Return a boolean, False for null, or refuse."""
     if value is not None and not isinstance(value, bool):
         raise Refused(f"{what} is {_short(value)}; accepted: true or false.")
     return bool(value)
@@ -166,7 +166,7 @@ def stops_in(value: Any) -> tuple[str, ...]:
 
 
 def a_tool(tool: Mapping[str, Any], what: str) -> ToolSpec:
-    """Return a function as a tool, or refuse."""
+    """Return the tool of a function definition, or refuse."""
     name = a_text(tool.get("name"), f"{what}.name")
     description = a_text(tool.get("description") or "", f"{what}.description")
     return ToolSpec(name, description, an_object(tool.get("parameters") or {}, f"{what}.parameters"))

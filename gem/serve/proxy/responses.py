@@ -1,4 +1,4 @@
-"""The Responses protocol, as a server speaks it: requests read, answers written whole or as a stream."""
+"""The server side of the Responses API: read requests, write answers whole or as a stream."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def read(body: Any) -> Request:
     """Return the request of ``POST /responses``.
 
     Raises:
-        Refused: for what is none, and for what a proxy cannot do: tools that run at the provider, prompts
-            that are kept there.
+        Refused: for an invalid request, and for what a proxy cannot do: tools that run at the provider, and
+            prompts that are stored there.
     """
     body = an_object(body, "the body")
     for name in ("conversation", "prompt", "background"):
         if body.get(name):
-            raise Refused(f"{name} is kept at the provider, which is not here; send the whole input.")
+            raise Refused(f"{name} is stored at the provider, which is not available; send the whole input.")
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else a_list(given, "input")
     messages: list[Message] = []
@@ -74,7 +74,7 @@ def _tool(tool: Any, what: str) -> Any:
 
 
 def _add(messages: list[Message], item: dict[str, Any], what: str) -> None:
-    """Add an item of the input; text and calls of one answer are one message."""
+    """Add an item of the input; text and calls of one answer become one message."""
     kind = item.get("type") or "message"
     if kind == "message":
         role = item.get("role")
@@ -113,7 +113,7 @@ def _add(messages: list[Message], item: dict[str, Any], what: str) -> None:
 
 
 def _say(messages: list[Message], message: Message) -> None:
-    """Add a message; an answer's text goes to the reasoning before it."""
+    """Add a message; an answer's text is merged with the reasoning before it."""
     last = messages[-1] if messages else None
     if message.role == "assistant" and last is not None and last.reasoning and not last.content:
         messages[-1] = Message("assistant", message.content, reasoning=last.reasoning)
@@ -186,7 +186,7 @@ def _usage(answer: Answer) -> dict[str, Any]:
 
 
 def events(answer: Answer, request: Request) -> Iterator[tuple[str | None, Any]]:
-    """Yield the names and data of the events of a stream."""
+    """Yield the events of a stream: their names and data."""
     for number, event in enumerate(_events(written(answer, request))):
         yield event["type"], {**event, "sequence_number": number}
 

@@ -1,4 +1,4 @@
-"""The server of a proxy: on this machine alone unless told otherwise, in this thread or one of its own."""
+"""The server of a proxy: by default on this machine only, in the calling thread or in its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Opened(NamedTuple):
-    """An episode that a program can play: its name, and what the program takes as key and address."""
+    """An episode that a program can play: its name, and the API key and base URL for the program."""
 
     id: str
     api_key: str
@@ -33,7 +33,7 @@ class Opened(NamedTuple):
 
 
 class Server:
-    """Serves a Proxy; its `url` is known before it serves. As a context manager it serves in a thread.
+    """A server of a Proxy; its `url` is set before it starts. As a context manager it serves in a thread.
 
     ::
 
@@ -53,21 +53,24 @@ class Server:
         port: int = 0,
         **settings: Any,
     ) -> None:
-        """Take a port; 0: a free one.
+        """Open the port; 0 takes a free one.
 
         Args:
-            agent: who answers.
-            store: where episodes go when they end.
-            host: where to listen; another machine's programs need another than 127.0.0.1, and a token.
-            port: where to listen.
+            agent: the agent that answers.
+            store: episodes are written there when they end.
+            host: the address to listen on; programs on other machines need one other than 127.0.0.1, and a
+                token.
+            port: the port to listen on.
             **settings: see Proxy.
 
         Raises:
-            BadArgument: for a port that is not free, or another host without token.
+            BadArgument: for a port that is not free, or a public host without a token.
         """
         local = _is_loopback(host)
         if not local and not settings.get("token"):
-            raise BadArgument(f"host is {host!r}, which others can reach; accepted: 127.0.0.1, or a token.")
+            raise BadArgument(
+                f"host is {host!r}, which other machines can reach; set a token, or use 127.0.0.1."
+            )
         self._episodes: deque[Episode] = deque()
         self.proxy = Proxy(agent, store, loopback=local, **settings)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -80,7 +83,7 @@ class Server:
         except (OSError, OverflowError) as error:
             self._socket.close()
             raise BadArgument(
-                f"{host}:{port} cannot be had: {error}; accepted: a free port, or 0."
+                f"cannot listen on {host}:{port}: {error}; accepted: a free port, or 0."
             ) from error
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
@@ -108,7 +111,7 @@ class Server:
         await self.proxy.app(scope, receive, send)
 
     def serve(self) -> None:
-        """Serve until `stop`, or Ctrl-C. Episodes that are open then end without verdict."""
+        """Serve until `stop`, or Ctrl-C. Episodes that are still open then end without a verdict."""
         try:
             self._server.run(sockets=[self._socket])
         finally:
@@ -116,7 +119,7 @@ class Server:
             self._ready.set()
 
     def stop(self) -> None:
-        """Let `serve` return soon."""
+        """Make `serve` return soon."""
         self._server.should_exit = True
 
     def __enter__(self) -> Self:
@@ -134,7 +137,7 @@ class Server:
         if self._thread is not None:
             self._thread.join()
 
-    # -- from the thread that trains
+    # -- called from the training thread
 
     def open(self, name: str | None = None, **fields: Any) -> Opened:
         """Open an episode; see Proxy.open."""
@@ -146,7 +149,7 @@ class Server:
         return self._run(opened())
 
     def reward(self, name: str, value: float | None = None, *, success: bool | None = None) -> Episode:
-        """Pay for an episode, end it, and return its record; see Proxy.reward."""
+        """Give an episode its reward, end it, and return its record; see Proxy.reward."""
 
         async def ended() -> Episode:
             return (await self.proxy.reward(name, value, success=success)).recording.episode
@@ -154,14 +157,14 @@ class Server:
         return self._run(ended())
 
     def take(self) -> list[Episode]:
-        """Return the episodes that ended since this was called last."""
+        """Return the episodes that ended since the last call."""
         taken = []
         while self._episodes:
             taken.append(self._episodes.popleft())
         return taken
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Answer as policy `version` from now on; what is being answered is waited for. See Agent.publish."""
+        """Answer as policy `version` from now on, after the current answers. See Agent.publish."""
         self.proxy.answering.publish(version, weights)
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
