@@ -653,3 +653,10 @@ def test_no_evaluation_is_written_into_a_training_run_that_has_no_checkpoint_yet
     (tmp_path / "metrics.jsonl").touch()
     assert run(EASY, "-n", 2, "--out", tmp_path) == cli.MISUSED
     assert "holds a training run" in capsys.readouterr().err
+
+
+def test_help_joins_the_lines_of_a_docstring(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        cli.main(["eval", "--help"])
+    assert "smollm2 or another name of" in capsys.readouterr().out

@@ -7,10 +7,12 @@ that listing ids does not load torch.
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import tyro
@@ -21,6 +23,18 @@ from gem.cli.terms import FAILED, INTERRUPTED, MISUSED
 from gem.content import printable
 from gem.errors import BadArgument, GemError, did_you_mean
 from gem.registry import load
+
+
+def _join_indented_lines() -> None:
+    """Make tyro join the lines of a field's docstring although they are indented, which 1.0.17 does not."""
+    with suppress(ImportError, AttributeError):  # it is private: another version may lack it
+        from tyro import _strings
+
+        join = _strings.remove_single_line_breaks
+        _strings.remove_single_line_breaks = lambda helptext: join(inspect.cleandoc(helptext))
+
+
+_join_indented_lines()
 
 
 class Command(NamedTuple):
