@@ -315,7 +315,7 @@ def test_after_a_failed_publish_nobody_is_answered_until_one_succeeds(protocol, 
     with serve(protocol) as server, agent_of(server, temperature=0.0, weights_folder=tmp_path) as agent:
         agent.publish(1, OLD.state_dict())
         server.fail_at = path
-        with pytest.raises(AgentUnavailable, match=r"did not take version 2: .* answered 500"):
+        with pytest.raises(AgentUnavailable, match=r"did not load version 2: .* answered 500"):
             agent.publish(2, NEW.state_dict())
         asked = len(server.asked)
         assert isinstance(error_of(agent), AgentUnavailable)
