@@ -351,7 +351,7 @@ def test_a_server_that_was_started_again_is_noticed(protocol, tmp_path):
     with serve(protocol) as server, agent_of(server, weights_folder=tmp_path) as agent:
         agent.publish(1, NEW.state_dict())
         server.label = "default"
-        assert "started again" in str(error_of(agent))
+        assert "was the server restarted" in str(error_of(agent))
         agent.publish(1, NEW.state_dict())
         assert agent([ask()])[0].policy_version == 1
 

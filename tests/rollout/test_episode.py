@@ -400,7 +400,7 @@ def test_a_turn_keeps_only_what_it_adds_of_a_growing_prompt():
 def test_an_environment_that_neither_goes_on_nor_ends_breaks_its_contract(env):
     episode = drive(env)
     assert (episode.verdict, episode.error.type) == (Verdict.NONE, "ContractBroken")
-    assert "shows nobody an observation" in episode.error.message
+    assert "gave no seat an observation" in episode.error.message
 
 
 def test_what_an_environment_changes_later_stays_as_it_was_said():
