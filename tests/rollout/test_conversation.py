@@ -95,7 +95,7 @@ def test_every_seat_that_acts_is_asked(game, move):
 def test_the_environments_own_actor_needs_nobody_to_ask():
     with gem.make(EASY) as env:
         assert drive(play(env, 3, actor="solve")).success
-        with pytest.raises(BadArgument, match="somebody to ask"):
+        with pytest.raises(BadArgument, match="a function that answers"):
             drive(play(env, 3))
 
 

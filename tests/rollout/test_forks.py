@@ -187,7 +187,7 @@ def test_an_episode_that_does_not_come_out_again_is_refused(env, what, fork):
         (lambda e: setattr(e.turns[2], "observation", "Other rules."), "turn 2 was shown 'Other rules.'"),
         (lambda e: setattr(e.turns[1], "reward", 0.5), "turn 1 earned 0.5"),
         (lambda e: setattr(e.turns[1], "action", "\\boxed{1}"), "turn 1 earned"),
-        (lambda e: setattr(e, "task", replace(e.task, seed=4)), "does not come out as recorded"),
+        (lambda e: setattr(e, "task", replace(e.task, seed=4)), "does not replay as recorded"),
     ],
 )
 def test_a_record_that_was_changed_is_refused(change, what):

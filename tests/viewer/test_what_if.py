@@ -62,7 +62,7 @@ def test_what_is_not_played_on_says_why(stored, monkeypatch):
     with pytest.raises(BadArgument, match="no registered environment"):
         what_if(stored, 0, ["x"], host="serial")
     stored.task = TaskRef("code:Basics-v0-easy", seed=1)
-    with pytest.raises(BadArgument, match="depends on something outside it"):
+    with pytest.raises(BadArgument, match="works with what stands outside of it"):
         what_if(stored, 0, ["x"], host="serial")
     with whatif._one_at_a_time:
         monkeypatch.setattr(whatif, "CALL_S", 0.01)
