@@ -35,8 +35,8 @@ class Threads(Host):
     """A host with threads in this process; the number of threads limits the parallel calls.
 
     Threads start when needed, up to one per environment. Environments with ``thread_safe=False`` in their
-    spec are serialised by one lock per entry point. With `call_s`, a call that hangs is abandoned in its thread;
-    the time includes waiting for that lock.
+    spec are serialised by one lock per entry point. With `call_s`, a call that hangs is abandoned in its
+    thread; the time includes waiting for that lock.
     """
 
     def __init__(self, call_s: float | None = None) -> None:
