@@ -285,7 +285,7 @@ def test_the_figures_are_those_of_an_evaluation_that_was_not_cut_off(tmp_path):
 def test_there_must_be_a_store_to_go_on_with(store):
     with pytest.raises(BadArgument, match="resume needs an EpisodeStore"):
         Runner(Guesses(), store=store, resume=True)
-    with Runner(Guesses()) as runner, pytest.raises(BadArgument, match="a Runner brings"):
+    with Runner(Guesses()) as runner, pytest.raises(BadArgument, match="a Runner has its own"):
         evaluate(runner, EASY, episodes=1, resume=True)
 
 
