@@ -79,7 +79,7 @@ def test_an_unknown_metric_place_or_number_of_samples_is_refused_before_anything
         Gate.parse("low(coverage)>=0.8")
     for text, said in (
         ("success[game:Sudoku]>0", "which is not played"),
-        ("pass@5>0", "wants 5 samples"),
+        ("pass@5>0", "needs 5 samples"),
         ("cost<1", "--prices"),
     ):
         with pytest.raises(BadArgument, match=said):
