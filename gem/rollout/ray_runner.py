@@ -140,7 +140,7 @@ class RayRunner(Runner):
         if not heartbeat_s > POLL_S:
             raise BadArgument(f"heartbeat_s is {heartbeat_s}; accepted: more than {POLL_S:g} seconds.")
         if not isinstance(host, str):
-            raise BadArgument(f"host is {host!r:.80}; each player makes its own host: pass its name.")
+            raise BadArgument(f"host is {host!r:.80}; each player makes its own host: give its name.")
         self._agents = _for_nodes(agent)
         super().__init__(
             _stand_ins(self._agents),
