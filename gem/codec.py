@@ -950,7 +950,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     """Return `value` in a form that JSON can hold; `restored` reverses it."""
     try:
         return _plain(value, depth)
-    except Exception:  # somebody's class: asking it for anything may fail, and storing goes on
+    except Exception:  # a foreign class: any access may fail, and storing must continue
         return {"$repr": _plain_text(_repr(value))}
 
 
@@ -1027,7 +1027,7 @@ def _encodes(text: str) -> bool:
 def _repr(value: Any) -> str:
     try:
         return repr(value)
-    except Exception as error:  # somebody's __repr__: it may do anything, and storing goes on
+    except Exception as error:  # a foreign __repr__ may fail, and storing must continue
         return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
 
 

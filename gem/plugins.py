@@ -118,6 +118,6 @@ def find(group: str, name: str) -> Any:
     for plugin in entry_points(group=group, name=name):
         try:
             return plugin.load()
-        except Exception as error:  # somebody else's package: whatever its import does wrong is told
+        except Exception as error:  # the import of a foreign package may fail in any way
             raise BadArgument(f"plug-in {name!r} ({plugin.value}) cannot be loaded: {error!r}") from error
     return None

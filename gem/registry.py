@@ -248,7 +248,7 @@ def load_plugins() -> None:
             target = plugin.load()
             if callable(target):
                 target()
-        except Exception as error:  # somebody else's package: any failure is theirs, none may stop us
+        except Exception as error:  # a failure of a foreign package must not stop gem
             warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {error!r}", stacklevel=2)
 
 

@@ -91,7 +91,7 @@ class BaseAgent:
         waiting = self._waiting
         if waiting is not None and waiting[0][1].get_loop() is loop:
             waiting.append((ask, future))
-        else:  # nobody waits, or somebody in another loop, whose answers do not come here
+        else:  # no ask waits in this loop; those of another loop are not answered here
             self._waiting = waiting = [(ask, future)]
             loop.call_soon(self._answer_waiting, waiting)
         return await future

@@ -286,7 +286,7 @@ class HuggingFaceAgent(BaseAgent):
         """Sample until every answer has ended, from whole prompts and the model's own cache."""
         device = self.model.device
         longest = max(len(writing.prompt) for writing in batch)
-        # Padded on the left, every row's newest token stands in the last column; the mask hides padding.
+        # Padded on the left, every row's newest token is in the last column; the mask hides padding.
         padding = [longest - len(writing.prompt) for writing in batch]
         ids_BT = torch.tensor(
             [[0] * pad + list(writing.prompt) for pad, writing in zip(padding, batch, strict=True)],

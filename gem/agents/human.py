@@ -39,7 +39,7 @@ class HumanAgent(BaseAgent):
         self._out.write(f"{text}\n")
 
     def _answer(self, ask: Ask) -> str:
-        new = ask.messages if ask.turn == 0 else ask.messages[-1:]  # the rest stands on the screen already
+        new = ask.messages if ask.turn == 0 else ask.messages[-1:]  # the rest is on the screen already
         for message in new:
             self.say(printable(message.content))
         if any("\\boxed" in message.text for message in new):

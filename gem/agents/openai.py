@@ -202,7 +202,7 @@ class OpenAIAgent(BaseAgent):
         """Answer one ask.
 
         Raises:
-            NoVerdict: when the server gives no usable answer (AgentUnavailable: to nobody).
+            NoVerdict: when the server gives no usable answer (AgentUnavailable: if it can answer no ask).
             OutOfTime: when it takes longer than `ask.policy_s`.
         """
         # Always in the agent's own loop: all callers then share the same connections.

@@ -72,5 +72,5 @@ class SeatAgents(BaseAgent):
             BadArgument: for a seat without an agent.
         """
         if ask.seat not in self.agents:
-            raise BadArgument(f"nobody holds seat {ask.seat!r}; there are agents for {sorted(self.agents)}.")
+            raise BadArgument(f"seat {ask.seat!r} has no agent; there are agents for {sorted(self.agents)}.")
         return self.agents[ask.seat]

@@ -161,7 +161,7 @@ def _told(value: float) -> str:
 def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | None, str]:
     """Return a gate's figure, or None and the reason."""
     if gate.metric in ("tokens", "cost") and (turns := uncounted(of.usage)):
-        return None, f"nobody counted the tokens of {turns} turns"
+        return None, f"the tokens of {turns} turns were not counted"
     if gate.metric == "coverage":
         found: Any = None if math.isnan(of.coverage) else of.coverage
     elif gate.metric == "tokens":

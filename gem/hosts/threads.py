@@ -167,7 +167,7 @@ class Threads(Host):
             self._threads.append(thread)
 
     def _ring(self) -> None:
-        with suppress(RuntimeError):  # backend already, and nobody has come yet: one is enough
+        with suppress(RuntimeError):  # already released, and no thread has taken it yet: one is enough
             self._bell.release()
 
     def _serve(self) -> None:

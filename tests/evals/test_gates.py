@@ -225,5 +225,5 @@ def test_tokens_that_nobody_counted_are_no_zero():
         (checked,) = check([Gate.parse(text)], figures)
         assert (checked.passed, checked.said) == (
             False,
-            "overall: no figure, nobody counted the tokens of 3 turns",
+            "overall: no figure, the tokens of 3 turns were not counted",
         )
