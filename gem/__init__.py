@@ -8,7 +8,7 @@ r"""gem: a gym for language agents.
     obs, info = env.reset(seed=0)
     obs, reward, terminated, truncated, info = env.step(r"\boxed{5}")
 
-The kernel is here; everything else has a package of its own: `gem.hosts`, `gem.vector`, `gem.wrappers`,
+The core names are here. Everything else is in a package: `gem.hosts`, `gem.vector`, `gem.wrappers`,
 `gem.rollout`, `gem.agents`, `gem.train`, `gem.testing`.
 """
 

@@ -1,10 +1,10 @@
-"""The command as it is started: ``gem-gym`` and ``python -m gem``."""
+"""Entry point of the commands ``gem-gym`` and ``python -m gem``."""
 
 import sys
 
 
 def main() -> int:
-    """Import the command line and run it; Ctrl-C ends the import as quietly as it ends a command."""
+    """Import the command line and run it; Ctrl-C during the import exits without a traceback."""
     try:
         from gem.cli import main as run
     except KeyboardInterrupt:

@@ -1,15 +1,15 @@
-"""The wire form of the records: one JSON object for each, in episode stores and between processes.
+"""Encode records as JSON and decode them, for episode stores and for messages between processes.
 
-The Structs below are that form; the JSON schema is made of them (`json_schema`). They have the names of the
-records, which are called ``record.Turn`` and so on here. Fields that hold their default are left out. Token
-ids, log probabilities and masks are arrays: base64 of little-endian int32, float32 and uint8; a mask of ones
-is left out. A turn's prompt is stored as the record keeps it: what its parent (the number of an earlier turn)
-does not cover.
+Each Struct below describes the JSON object of the record with the same name (in this file ``record.Turn`` is
+the record, ``Turn`` its Struct). `json_schema` is generated from them. Fields with their default value are
+left out. Token ids, log probabilities and masks are arrays: base64 of little-endian int32, float32 and uint8;
+a mask of ones is left out. Of a turn's prompt, only the ids that its parent (the number of an earlier turn)
+does not have are stored, as in the record.
 
-What JSON lacks is an object with one key: ``$float`` (nan, inf, -inf), ``$int`` (from 64 bits up, in
-hexadecimal), ``$utf8`` (text with lone surrogates, in base64), ``$image`` and ``$text`` (parts of an
-observation), ``$dict`` (keys that are not plain text, or one of these names alone) and ``$repr`` (anything
-else; it comes back as that text).
+A value that JSON lacks is written as an object with one key: ``$float`` (nan, inf, -inf), ``$int`` (from 64
+bits up, in hexadecimal), ``$utf8`` (text with lone surrogates, in base64), ``$image`` and ``$text`` (parts of
+an observation), ``$dict`` (keys that are not plain text, or one of these names alone) and ``$repr`` (anything
+else; it is read back as that text).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from gem.schema_1 import decode_1
 from gem.specs import TaskRef, WrapperRef
 
 DEPTH = 32
-"""Nesting below which a value in `info` is stored as its repr; it also ends cycles."""
+"""Depth below which a value nested in `info` is stored as its repr; this also ends cycles."""
 
 BEGINNING = re.compile(rb'\{"schema":(\d+)[,}]')
-"""How a line of a store begins, with the number of its schema."""
+"""The start of each line of a store; it holds the schema number."""
 
 RUN_LINE = b'{"schema":%d,"run":' % SCHEMA
-"""How the line of a run begins."""
+"""The start of the line of a run."""
 
 
 class Utf8(Struct):
-    """Text with lone surrogates, which JSON cannot hold: its UTF-8 with them, in base64."""
+    """Text with lone surrogates, which JSON cannot hold: its UTF-8 bytes, surrogates included, in base64."""
 
     data: bytes = field(name="$utf8")
 
@@ -79,7 +79,7 @@ Mask: TypeAlias = Annotated[
 
 
 class Part(Struct, omit_defaults=True):
-    """A part of an observation: a text, or an image as its bytes in base64, media type and other text."""
+    """A part of an observation: a text, or an image (bytes in base64, media type, alternative text)."""
 
     text: Chars | None = field(name="$text", default=None)
     image: tuple[bytes, Chars, Chars] | None = field(name="$image", default=None)
@@ -97,7 +97,7 @@ class ToolCall(Struct):
 
 
 class ToolSpec(Struct, omit_defaults=True):
-    """A tool as a model is offered it; `schema` is the JSON schema of its arguments."""
+    """A tool that a model may call; `schema` is the JSON schema of its arguments."""
 
     name: Chars
     description: Chars = ""
@@ -133,7 +133,7 @@ class Ask(Struct, omit_defaults=True):
 
 
 class Reply(Struct, omit_defaults=True):
-    """An agent's answer; without `logprobs` nobody knows them."""
+    """An agent's answer; where `logprobs` is left out, they are unknown."""
 
     text: Chars
     prompt_ids: Ids = b""
@@ -152,7 +152,7 @@ class Turn(Struct, omit_defaults=True):
     """One action of one seat.
 
     The ids of its prompt are the first `kept` ids of the prompt and answer of turn number `parent`, then
-    `new_ids`. Without `logprobs` nobody knows them.
+    `new_ids`. Where `logprobs` is left out, they are unknown.
     """
 
     seat: Chars = SEAT
@@ -179,14 +179,14 @@ class Turn(Struct, omit_defaults=True):
 
 
 class Wrapper(Struct, omit_defaults=True):
-    """A wrapper by name, and its keywords."""
+    """The name of a wrapper, and its keyword arguments."""
 
     name: Chars
     kwargs: Values = {}
 
 
 class Task(Struct, omit_defaults=True):
-    """What an environment is made of, and the seed of its episode."""
+    """The data that makes an environment, and the seed of its episode."""
 
     spec: Chars
     kwargs: Values = {}
@@ -197,7 +197,7 @@ class Task(Struct, omit_defaults=True):
 
 
 class End(Struct, omit_defaults=True):
-    """How an episode ended for a seat."""
+    """The end of an episode for one seat."""
 
     stop: StopReason
     seat: Chars = SEAT
@@ -209,7 +209,7 @@ class End(Struct, omit_defaults=True):
 
 
 class Failure(Struct):
-    """What broke, and where."""
+    """The error that broke an episode, and where it happened."""
 
     boundary: Chars
     type: Chars
@@ -217,14 +217,14 @@ class Failure(Struct):
 
 
 class Origin(Struct):
-    """The id of the episode that this one branched off, and how many of its turns it began with."""
+    """The id of the episode that this one branched off, and the number of turns it copied from there."""
 
     episode: Chars
     turns: int
 
 
 class Episode(Struct, omit_defaults=True):
-    """One episode. Its id is run, job, sample and attempt, joined by hyphens; `run` is the id of a run."""
+    """One episode. Its id is run, job, sample and attempt, joined by hyphens; `run` is the run's id."""
 
     schema: SchemaNumber
     job: Chars
@@ -245,13 +245,13 @@ class Episode(Struct, omit_defaults=True):
 
 
 class Tasked(Struct):
-    """Of an episode, what it was played in."""
+    """The `task` field of an episode alone."""
 
     task: Task
 
 
 class Limits(Struct, omit_defaults=True):
-    """Limits from outside; a limit that is left out does not exist."""
+    """Limits from outside the task; a field that is left out means no limit."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -263,7 +263,7 @@ class Limits(Struct, omit_defaults=True):
 
 
 class History(Struct, omit_defaults=True):
-    """Which past turns an agent saw."""
+    """The past turns that an agent saw."""
 
     kind: str
     window: int | None = None
@@ -272,7 +272,7 @@ class History(Struct, omit_defaults=True):
 
 
 class Agent(Struct, omit_defaults=True):
-    """Who acted."""
+    """The agent that acted."""
 
     agent: Chars = ""
     model: Chars | None = None
@@ -281,7 +281,7 @@ class Agent(Struct, omit_defaults=True):
 
 
 class RunInfo(Struct, omit_defaults=True):
-    """How the episodes of a run were played."""
+    """The settings with which the episodes of a run were played."""
 
     id: Chars
     agent: Chars = ""
@@ -295,7 +295,7 @@ class RunInfo(Struct, omit_defaults=True):
 
 
 class Run(Struct):
-    """The line of a run; it stands before the run's first episode."""
+    """The line of a run; it comes before the run's first episode."""
 
     schema: SchemaNumber
     run: RunInfo
@@ -323,12 +323,12 @@ def encode(episode: record.Episode, *, tokens: bool = True) -> bytes:
     """Return an episode as one line of JSON, without the line's end.
 
     Args:
-        episode: any; foreign objects in it become their repr.
+        episode: any episode; objects of unknown types in it are written as their repr.
         tokens: False leaves out token ids, log probabilities and masks.
 
     Raises:
-        BadArgument: for what `decode` would not take: token ids that are no 32-bit integers, values of
-            another type than the schema's.
+        BadArgument: for values that `decode` would refuse: token ids that are not 32-bit integers, or
+            values whose type is not the schema's.
     """
     return _put(_EPISODE, _episode, episode, tokens)
 
@@ -363,14 +363,14 @@ def _episode(episode: record.Episode, tokens: bool) -> Episode:
 
 
 def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
-    """Return the episode of a line, of this schema or of schema 1.
+    """Return the episode that a line holds; reads this schema and schema 1.
 
     Args:
-        line: what `encode` returned.
-        run: how it was played; None: only the id of the run is known.
+        line: bytes that `encode` returned.
+        run: the run it belongs to; None: the episode gets a run with its id alone.
 
     Raises:
-        SchemaMismatch: for another schema. ValueError: for what is no line of an episode.
+        SchemaMismatch: for another schema. ValueError: for a line that is not an episode.
     """
     if schema_of(line) == 1:
         return _told(_decode_1, line)
@@ -378,10 +378,10 @@ def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
 
 
 def decode_task(line: bytes) -> TaskRef:
-    """Return what the episode of a line was played in, and read little else of it.
+    """Return only the task of the episode in a line; this is faster than `decode`.
 
     Raises:
-        SchemaMismatch: for another schema. ValueError: for what is no line of an episode.
+        SchemaMismatch: for another schema. ValueError: for a line that is not an episode.
     """
     if schema_of(line) == 1:
         return _told(_decode_1, line).task
@@ -425,7 +425,7 @@ def encode_run(run: record.RunInfo) -> bytes:
     """Return a run as one line of JSON, without the line's end.
 
     Raises:
-        BadArgument: for values of another type than the schema's.
+        BadArgument: for values whose type is not the schema's.
     """
     return _put(_RUN, _run, run)
 
@@ -463,10 +463,10 @@ def _run(run: record.RunInfo) -> Run:
 
 
 def decode_run(line: bytes) -> record.RunInfo:
-    """Return the run of a line that `encode_run` made.
+    """Return the run in a line that `encode_run` wrote.
 
     Raises:
-        SchemaMismatch: for another schema. ValueError: for what is no line of a run.
+        SchemaMismatch: for another schema. ValueError: for a line that is not a run.
     """
     schema_of(line)
     return _told(_decode_run, line)
@@ -498,11 +498,11 @@ def _decode_run(line: bytes) -> record.RunInfo:
 
 
 def schema_of(line: bytes) -> int:
-    """Return the number of the schema that a line begins with.
+    """Return the schema number at the start of a line.
 
     Raises:
-        SchemaMismatch: when it is one that this version of gem does not read.
-        ValueError: when the line is not one of an episode store.
+        SchemaMismatch: when this version of gem cannot read that schema.
+        ValueError: when the line is not from an episode store.
     """
     found = BEGINNING.match(line)
     if found is None:
@@ -525,10 +525,10 @@ Packed = TypeVar("Packed", bound=Packable)
 
 
 def pack(value: Packable) -> bytes:
-    """Return a record as JSON, for another process; `unpack` takes it.
+    """Return a record as JSON for another process, which reads it with `unpack`.
 
     Raises:
-        BadArgument: for another type, or what `unpack` would not take; see `encode`.
+        BadArgument: for another type, or for values that `unpack` would refuse; see `encode`.
     """
     for kind, (decoder, to_wire, _) in _PACKED.items():
         if isinstance(value, kind):
@@ -539,10 +539,10 @@ def pack(value: Packable) -> bytes:
 
 
 def unpack(data: bytes, kind: type[Packed]) -> Packed:
-    """Return the record of that type that `pack` made `data` of; token ids are tuples.
+    """Return the record that `pack` encoded as `data`; its token ids are tuples.
 
     Raises:
-        ValueError: when it made no such thing.
+        ValueError: when `data` is not a packed record of type `kind`.
     """
     decoder, _, from_wire = _PACKED[kind]
     return cast(Packed, _told(lambda: from_wire(decoder.decode(data), _free(data))))
@@ -552,7 +552,7 @@ Result = TypeVar("Result")
 
 
 def _put(decoder: msgspec.json.Decoder[Any], to_wire: Callable[..., Struct], *args: Any) -> bytes:
-    """Return a record as JSON that can be read again; what cannot is refused here, not found later."""
+    """Return a record as JSON, after a check that it can be read again."""
     try:
         data = _ENCODER.encode(to_wire(*args))
         decoder.decode(data)
@@ -564,7 +564,7 @@ def _put(decoder: msgspec.json.Decoder[Any], to_wire: Callable[..., Struct], *ar
 
 
 def _told(read: Callable[..., Result], *args: Any) -> Result:
-    """Return ``read(*args)``; whatever is wrong with the data is a ValueError."""
+    """Return ``read(*args)``; turn errors about the data into ValueError."""
     try:
         return read(*args)
     except _UNREADABLE as error:
@@ -574,7 +574,7 @@ def _told(read: Callable[..., Result], *args: Any) -> Result:
 # -- records to Structs, and back
 
 Free: TypeAlias = Callable[[Any], Any]
-"""What brings back the values of a line: `restored`, or nothing where the line holds no escape."""
+"""The function that restores the values of a line: `restored`, or none where the line holds no escape."""
 
 
 def _free(line: bytes) -> Free:
@@ -588,7 +588,7 @@ def _as_it_is(value: Any) -> Any:
 def _restored_values(values: dict[str, Any] | None) -> Any:
     back = restored(values)
     if back is not values and not isinstance(back, dict):
-        raise ValueError(f"{values!r:.80} stands where values by name are wanted.")
+        raise ValueError(f"{values!r:.80} is not an object of values by name.")
     return back
 
 
@@ -662,7 +662,7 @@ def _turn_back(wire: Turn, earlier: Sequence[record.Turn], free: Free) -> record
         turn.parent = earlier[wire.parent]
     covered = 0 if turn.parent is None else _length(turn.parent)
     if not 0 <= wire.kept <= covered:
-        raise ValueError(f"turn {len(earlier)} keeps {wire.kept} ids of {covered} that its parent has.")
+        raise ValueError(f"turn {len(earlier)} keeps {wire.kept} ids, but its parent has {covered}.")
     _check_columns(len(earlier), turn)
     return turn
 
@@ -672,8 +672,8 @@ def _check_columns(number: int, turn: record.Turn) -> None:
     told = count if turn.logprobs is None else len(turn.logprobs)
     if masked != count or told != count:
         raise ValueError(
-            f"turn {number} has {count} tokens, {masked} mask entries and {told} logprobs; accepted: as many "
-            "of each"
+            f"turn {number} has {count} tokens, {masked} mask entries and {told} logprobs; accepted: equal "
+            "numbers"
         )
 
 
@@ -682,7 +682,7 @@ def _length(turn: record.Turn) -> int:
 
 
 def _ones(wire: Turn) -> bytes:
-    """Return the mask that is left out: of ones."""
+    """Return a mask of ones, the default that is not stored."""
     return record.all_ones(len(wire.token_ids or b"") // 4)
 
 
@@ -839,7 +839,7 @@ def _reply_back(wire: Reply, free: Free) -> record.Reply:
 
 
 def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
-    """Return numbers as little-endian bytes; None for an empty tuple, which stands for nothing at all."""
+    """Return numbers as little-endian bytes; None for an empty tuple."""
     if not len(numbers):
         return b"" if isinstance(numbers, array) else None
     whole = record.as_ids(cast(Any, numbers)) if kind == "i" else numbers
@@ -860,7 +860,7 @@ def _unpacked(kind: str, data: bytes | None) -> Any:
     return numbers
 
 
-# What is of another type passes through: `_put` refuses it, and says where it stands.
+# Values of a wrong type pass through here: `_put` refuses them, and its message has their position.
 
 
 def _chars(text: str) -> Chars:
@@ -947,10 +947,10 @@ def _values(values: Mapping[str, Any] | None) -> Any:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return `value` as what JSON can hold."""
+    """Return `value` in a form that JSON can hold; `restored` reverses it."""
     try:
         return _plain(value, depth)
-    except Exception:  # somebody's class: asking it for anything may fail, and storing goes on
+    except Exception:  # a foreign class: any access may fail, and storing must continue
         return {"$repr": _plain_text(_repr(value))}
 
 
@@ -993,7 +993,7 @@ def _plain_mapping(values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def restored(value: Any) -> Any:
-    """Return what `plain` was given."""
+    """Return the value that `plain` converted."""
     if isinstance(value, list):
         return [restored(item) for item in value]
     if not isinstance(value, dict):
@@ -1027,7 +1027,7 @@ def _encodes(text: str) -> bool:
 def _repr(value: Any) -> str:
     try:
         return repr(value)
-    except Exception as error:  # somebody's __repr__: it may do anything, and storing goes on
+    except Exception as error:  # a foreign __repr__ may fail, and storing must continue
         return f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
 
 

@@ -1,4 +1,4 @@
-"""What agents are shown: text, images, and the messages made of them."""
+"""Types for what agents see: text, images, and messages made of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Text:
 class Image:
     """A picture: encoded bytes and their media type.
 
-    `alt` is what a text-only reader sees instead; it is empty where the text around says as much.
+    `alt` is shown instead where only text is possible; it is empty where the surrounding text is enough.
     """
 
     data: bytes
@@ -37,7 +37,7 @@ Obs = str | tuple[Part, ...]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's call of a tool: `arguments` is the JSON text that the model wrote, as it wrote it."""
+    """A model's call of a tool: `arguments` is the JSON text exactly as the model wrote it."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a model is offered it: `schema` is the JSON schema of its arguments."""
+    """A tool that a model may call: `schema` is the JSON schema of its arguments."""
 
     name: str
     description: str
@@ -54,14 +54,14 @@ class ToolSpec:
 
 
 def written_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
-    """Return tools as plain data, as the info of a reset has them under ``tools``."""
+    """Return tools as plain data, in the form of ``info["tools"]`` of a reset."""
     return [
         {"name": tool.name, "description": tool.description, "schema": dict(tool.schema)} for tool in tools
     ]
 
 
 def tools_in(info: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-    """Return the tools that the info of a reset offers; () where ``tools`` means something else there."""
+    """Return the tools in the info of a reset; () where ``tools`` has another meaning there."""
     written = info.get("tools")
     if not written or not isinstance(written, list | tuple):
         return ()
@@ -77,9 +77,9 @@ def tools_in(info: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
 class Message:
     """One message of a conversation.
 
-    `tool_calls`: what an assistant called beside its text. `tool_call_id`: the call that a ``tool`` message
-    answers. `name`: who speaks, where one role has several. `reasoning`: what the model thought before it
-    answered, where it is kept apart.
+    `tool_calls`: the calls that an assistant made beside its text. `tool_call_id`: the call that a ``tool``
+    message answers. `name`: the speaker, where several share one role. `reasoning`: the model's reasoning
+    before its answer, where the server returns it separately.
     """
 
     role: Role
@@ -105,7 +105,7 @@ def text_of(obs: Obs) -> str:
 
 
 def printable(obs: Obs) -> str:
-    """Return an observation as text that cannot steer a terminal: control characters are shown escaped."""
+    """Return an observation as text that is safe to print: control characters are escaped."""
     return "".join(
         c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text_of(obs)
     )

@@ -1,8 +1,8 @@
-"""The contract: Env, EnvWrapper, Start, Step.
+"""The environment interface: Env, EnvWrapper, Start, Step.
 
 An environment is a seeded, synchronous, text-in/text-out object with Gymnasium's interface. Authors
-write ``reset`` and ``step`` in plain Python; seeding, order of calls, saving, restoring and forking are
-written here, once.
+write ``reset`` and ``step`` in plain Python. This module adds seeding, checks of the call order, saving,
+restoring and forking.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _NEW, _RUNNING, _OVER, _CLOSED = "new", "running", "over", "closed"
 
 
 class Start(NamedTuple):
-    """What reset returns: the first observation, and info."""
+    """The return value of reset: the first observation, and info."""
 
     obs: Obs
     info: dict[str, Any]
 
 
 class Step(NamedTuple):
-    """What step returns: Gymnasium's five values, by name.
+    """The return value of step: Gymnasium's five values, by name.
 
-    `terminated`: the task itself ended. `truncated`: a limit from outside the task cut it off. They
-    mean what they say: a turn budget that the task states is a termination.
+    `terminated`: the task itself ended. `truncated`: a limit from outside the task ended the episode. A
+    turn budget that the task states is a termination, not a truncation.
     """
 
     obs: Obs
@@ -65,39 +65,40 @@ class Env(Rebuildable):
     """An environment for one agent that reads and writes text.
 
     Subclasses define ``reset(self, seed=None)``, which begins with ``super().reset(seed=seed)``, and
-    ``step(self, action)``. They draw chance from ``self.rng`` alone. Text games are shorter over
+    ``step(self, action)``. They take all randomness from ``self.rng``. Text games are shorter to write with
     `gem.envs.kit.text_game.TextGame`.
 
-    Each episode has a seed of its own: ``reset(seed=s)`` starts episode `s`; ``reset()`` goes on to the
-    episode whose seed is derived from the last one, so that a whole run follows from its first seed and
-    any episode can be started again alone by its `seed`.
+    Each episode has its own seed. ``reset(seed=s)`` starts episode `s`; ``reset()`` starts the next
+    episode, with a seed derived from the last one. So the first seed determines a whole run, and any
+    episode can be started again alone by its `seed`.
 
-    Two streams belong to an episode, the world's (`rng`) and the random actor's (`actor_rng`): sampling
-    an action never changes the world. State is all of the instance but the attributes named in `shared`.
+    Each episode has two random streams: `rng` for the environment, `actor_rng` for the random actor.
+    Sampling an action therefore never changes the environment. The state is every attribute of the instance
+    except those named in `shared`.
 
-    Every subclass's reset and step are guarded: stepping before reset, after the end or after close
-    raises, as does an action that is not text. Info keys with a meaning everywhere: `prefix` and
-    `suffix` (text around the next prompt), `success` (bool, at the end), `stop` (a StopReason value, at
+    The reset and step of every subclass are guarded: stepping before reset, after the end or after close
+    raises, as does an action that is not text. Info keys that mean the same in every environment: `prefix`
+    and `suffix` (text around the next prompt), `success` (bool, at the end), `stop` (a StopReason value, at
     the end), `correct`, `parsed_action`; `tools` (of reset: `tool_specs` as plain data); `tool_results` (of a
-    step that carried out calls: one dict per call, in order, whose `shown` says how much of the observation
-    it is, in characters, or in parts where there are pictures).
+    step that ran tool calls: one dict per call, in order; its `shown` is the length of the call's share of
+    the observation, in characters, or in parts where there are pictures).
     """
 
     shared: ClassVar[tuple[str, ...]] = ("spec", "_init", "_made_by")
-    """Attributes that are not state: twins share them (data sets, clients). Subclasses add their own."""
+    """Attributes that are not state: forks share them (data sets, clients). Subclasses add their own."""
 
     forkable: ClassVar[bool] = True
-    """False for what lives outside the instance: a terminal, a remote session."""
+    """False where the state is outside the instance: a terminal, a remote session."""
 
     tool_specs: Sequence[ToolSpec] = ()
-    """What a model may call natively. An action with such calls arrives as text, each as
-    ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``, which `gem.tools.calls.find` reads."""
+    """The tools that a model may call natively. An action with such calls arrives as text, each call as
+    ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; `gem.tools.calls.find` reads them."""
 
     spec: EnvSpec | None = None
-    """What this environment was made from; None when it was constructed directly."""
+    """The spec this environment was made from; None when it was constructed directly."""
 
     _made_by: EnvSpec | tuple[str, dict[str, Any]] | None = None
-    """Its spec, or a wrapper's name and keywords in the factory; None where nobody made it by name."""
+    """Its spec, or a wrapper's name and keywords in the factory; None when it was not made by name."""
 
     _phase: str = _NEW
     _seed: int | None = None  # of the running episode, or of the first one when none has begun
@@ -114,7 +115,7 @@ class Env(Rebuildable):
 
     @classmethod
     def _guards(cls) -> tuple[tuple[str, Callable[..., Any]], ...]:
-        """What stands around each method; a class with other actions has another guard of its step."""
+        """Return the guard of each method; a class with another action type replaces the guard of step."""
         return ("reset", _guard_reset), ("step", _guard_step), ("close", _guard_close)
 
     # -- the contract
@@ -122,14 +123,14 @@ class Env(Rebuildable):
     def reset(self, seed: int | None = None) -> Start:
         """Begin an episode and return its first observation.
 
-        A subclass may declare options of its own as further keywords.
+        A subclass may declare its own options as further keywords.
 
         Args:
-            seed: a non-negative integer; None goes on to the next episode of this environment's chain.
+            seed: a non-negative integer; None starts the next episode, with a seed derived from the last.
 
         Raises:
             EnvClosed: after close().
-            BadArgument: for another kind of seed. UnknownArgument: for an undeclared option.
+            BadArgument: for any other seed. UnknownArgument: for an undeclared option.
         """
         if self._phase == _CLOSED:
             raise EnvClosed(f"{self} is closed; make a new one.")
@@ -144,7 +145,7 @@ class Env(Rebuildable):
         return Start("", {})
 
     def step(self, action: str) -> Step:
-        """Take one action and return what followed.
+        """Take one action and return its result.
 
         Raises:
             ResetNeeded, EpisodeOver, EnvClosed: when no episode is running.
@@ -153,7 +154,7 @@ class Env(Rebuildable):
         raise NotImplementedError(f"{type(self).__name__} must define step(self, action).")
 
     def close(self) -> None:
-        """Release what the environment holds. Calling it twice is harmless."""
+        """Release the environment's resources. Calling it twice is harmless."""
         self._phase = _CLOSED
 
     def sample_random_action(self) -> str:
@@ -165,9 +166,9 @@ class Env(Rebuildable):
         raise NoSolver(f"{self} has no random actor: {type(self).__name__} lacks sample_random_action().")
 
     def solve(self) -> str:
-        """Return the expert's next action, from what the agent was shown.
+        """Return the expert's next action, based on what the agent has seen.
 
-        Where it must read the hidden answer instead, the spec says ``solver="oracle"``.
+        If it must read the hidden answer instead, the spec has ``solver="oracle"``.
 
         Raises:
             NoSolver: where the environment has no solver.
@@ -186,7 +187,7 @@ class Env(Rebuildable):
         """Set the seed that the first reset() without one uses.
 
         Raises:
-            BadArgument: for another kind of seed, or once an episode has begun: it keeps its own.
+            BadArgument: for any other seed, or once an episode has begun.
         """
         number = None if value is None else seeding.check(value)
         if self._phase != _NEW and number in (None, self._seed):
@@ -197,20 +198,20 @@ class Env(Rebuildable):
 
     @property
     def rng(self) -> Random:
-        """The world's stream of this episode."""
+        """The environment's random stream in this episode."""
         if self._rng is None:
             self._rng = seeding.stream(self._need_seed(), "world")
         return self._rng
 
     @property
     def actor_rng(self) -> Random:
-        """The random actor's stream of this episode."""
+        """The random actor's stream in this episode."""
         if self._actor_rng is None:
             self._actor_rng = seeding.stream(self._need_seed(), "actor")
         return self._actor_rng
 
     def seed_actor(self, seed: int) -> None:
-        """Begin another random actor's stream, for this episode alone: the same world, other actions.
+        """Reseed the random actor for this episode: the environment stays the same, the actions differ.
 
         Raises:
             BadArgument: for a seed that is not a non-negative integer.
@@ -219,23 +220,23 @@ class Env(Rebuildable):
 
     def _need_seed(self) -> int:
         if self._seed is None:
-            raise ResetNeeded(f"{self} has no chance to draw from before reset().")
+            raise ResetNeeded(f"{self} has no random stream before reset(); call reset() first.")
         return self._seed
 
     # -- state
 
     def get_state(self) -> dict[str, Any]:
-        """Return a copy of all that this instance is, but for what its class shares.
+        """Return a copy of the instance's state: every attribute except those named in `shared`.
 
         Raises:
-            CannotFork: where the state lives outside the instance.
+            CannotFork: where the state is outside the instance.
         """
         self._check_forkable()
         kept = shared_names(type(self))
         return copy.deepcopy({key: value for key, value in vars(self).items() if key not in kept})
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Become what get_state() returned, on this instance or on another of the same making."""
+        """Restore a state that get_state() returned, of this instance or of one made the same way."""
         self._check_forkable()
         kept = shared_names(type(self))
         for key in [key for key in vars(self) if key not in kept]:
@@ -243,13 +244,13 @@ class Env(Rebuildable):
         vars(self).update(copy.deepcopy(state))
 
     def fork(self, seed: int | None = None) -> Self:
-        """Return a twin in the same state.
+        """Return a copy of the environment in the same state.
 
-        Without `seed` the twin keeps the world's stream: the same actions give the same transcript.
-        With it, the future is drawn anew.
+        Without `seed` the copy keeps the random stream: the same actions give the same transcript.
+        With `seed`, the rest of the episode draws new random numbers.
 
         Raises:
-            CannotFork: where the state lives outside the instance.
+            CannotFork: where the state is outside the instance.
         """
         twin = self._shell()
         twin.set_state(self.get_state())
@@ -259,9 +260,9 @@ class Env(Rebuildable):
         return twin
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> Self:
-        """Return another environment of the same making, with `kwargs` changed.
+        """Make another environment with the same arguments, except those in `kwargs`.
 
-        With `same_state` it is a twin, as fork() gives; changed keywords then make no sense.
+        With `same_state`, return a copy in the same state, like fork(); `kwargs` are then refused.
         """
         if same_state:
             if kwargs:
@@ -278,7 +279,7 @@ class Env(Rebuildable):
         return other
 
     def _shell(self) -> Self:
-        """An instance that shares what is shared and has no state yet."""
+        """Return an instance that has the shared attributes and no state yet."""
         args, kwargs = self._init
         twin = type(self).__new__(type(self), *args, **kwargs)
         for name in shared_names(type(self)) & vars(self).keys():
@@ -287,7 +288,7 @@ class Env(Rebuildable):
 
     def _check_forkable(self) -> None:
         if not self.forkable:
-            raise CannotFork(f"{self} lives outside this process's memory; make another and replay it.")
+            raise CannotFork(f"the state of {self} is outside this process; make another and replay it.")
 
     # -- the rest
 
@@ -307,7 +308,7 @@ class Env(Rebuildable):
         return self.spec.entry_point if self.spec else None
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; the environment is closed at the end of the block."""
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -323,7 +324,7 @@ _SHARED: dict[type, frozenset[str]] = {}
 
 
 def shared_names(cls: type) -> frozenset[str]:
-    """Return what `cls` and its bases list as shared."""
+    """Return the names of the attributes that `cls` and its bases share."""
     if cls not in _SHARED:
         if isinstance(cls.__dict__.get("shared"), str):
             raise BadArgument(f"{cls.__name__}.shared is a str; accepted: a tuple of attribute names.")
@@ -389,7 +390,7 @@ def _guard_close(close: Callable[..., None]) -> Callable[..., None]:
 
 
 def not_running(env: Env) -> Exception:
-    """Build the error of a step while no episode is running."""
+    """Build the error for a step while no episode is running."""
     if env._phase == _CLOSED:
         return EnvClosed(f"{env} is closed; make a new one.")
     if env._phase == _OVER:
@@ -411,10 +412,10 @@ def _named(method: Callable[..., Any], named: Any) -> Callable[..., Any]:
 
 
 class EnvWrapper(Env):
-    """An environment around another.
+    """An environment that wraps another one.
 
-    Subclasses override the narrow hooks; the calls themselves are written once. Public attributes that a
-    wrapper does not have are read through to its environment, live; nothing is copied.
+    Subclasses override the hooks on_action, on_start and on_step; reset and step call them. A public
+    attribute that the wrapper does not have is read from the environment inside at each access.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("env",)
@@ -424,7 +425,7 @@ class EnvWrapper(Env):
         self.env = env
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Leave the guarding to the environment inside; plain tuples become Start and Step."""
+        """Add no guards (the environment inside has them); convert plain tuples to Start and Step."""
         for name, named in (("reset", Start), ("step", Step)):
             if name in cls.__dict__:
                 setattr(cls, name, _named(cls.__dict__[name], named))
@@ -432,15 +433,15 @@ class EnvWrapper(Env):
     # -- hooks
 
     def on_action(self, action: str) -> str:
-        """Return the action that the environment inside is given."""
+        """Return the action to pass to the environment inside."""
         return action
 
     def on_start(self, start: Start) -> Start:
-        """Return what reset() returns."""
+        """Return the result of reset(); `start` comes from the environment inside."""
         return start
 
     def on_step(self, step: Step) -> Step:
-        """Return what step() returns."""
+        """Return the result of step(); `step` comes from the environment inside."""
         return step
 
     # -- the contract
@@ -476,7 +477,7 @@ class EnvWrapper(Env):
 
     @property
     def rng(self) -> Random:
-        """The world's stream of the environment inside."""
+        """The random stream of the environment inside."""
         return self.env.rng
 
     @property
@@ -495,7 +496,7 @@ class EnvWrapper(Env):
 
     @property
     def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
-        """What a model may call natively: the tools of the environment inside."""
+        """The tools that a model may call natively: those of the environment inside."""
         return self.env.tool_specs
 
     @property
@@ -508,16 +509,16 @@ class EnvWrapper(Env):
         self.env.spec = value
 
     def get_state(self) -> dict[str, Any]:
-        """Return the wrapper's state with its environment's nested inside."""
+        """Return the wrapper's state, with the state of its environment nested in it."""
         return {"wrapper": super().get_state(), "env": self.env.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Become what get_state() returned."""
+        """Restore a state that get_state() returned."""
         super().set_state(state["wrapper"])
         self.env.set_state(state["env"])
 
     def fork(self, seed: int | None = None) -> Self:
-        """Return a twin around a fork of the environment inside; see Env.fork."""
+        """Return a copy of the wrapper around a fork of the environment inside; see Env.fork."""
         twin = self._shell()
         twin.env = self.env.fork(seed)
         twin._init = self._init_around(twin.env)  # or the twin would hold this environment too
@@ -534,7 +535,7 @@ class EnvWrapper(Env):
         return other
 
     def _init_around(self, env: Env) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return this wrapper's arguments with another environment among them."""
+        """Return this wrapper's constructor arguments, with `env` in place of the wrapped environment."""
         args, own = self._init
         return ((env, *args[1:]), own) if args else ((), {**own, "env": env})
 
@@ -544,7 +545,7 @@ class EnvWrapper(Env):
         return self.env.unwrapped
 
     def __getattr__(self, name: str) -> Any:
-        """Read a public attribute through to the environment inside."""
+        """Read a public attribute from the environment inside."""
         if name.startswith("_") or name == "env":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.env, name)

@@ -1,7 +1,7 @@
-"""A seat's side of an episode: its turns, what it is shown next, and the tokens it holds.
+"""Dialogue: one seat's turns in an episode, the messages it sees next, and the tokens of its conversation.
 
-`gem.rollout.episode` keeps one per seat; the wrapper that plays the other seats of a game keeps one for each
-of those. So there is one way from observations to an Ask, and from a Reply to a Turn.
+`gem.rollout.episode` keeps one Dialogue per seat. The wrapper that plays the other seats of a game keeps one
+for each of those. Both build an Ask from observations, and a Turn from a Reply, in the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gem.record import Ask, Reply, Turn
 
 @dataclass(slots=True)
 class _Exchange:
-    """An observation, what came with it, and the answer: what `gem.history` reads."""
+    """An observation, its info, and the answer: the fields that `gem.history` reads."""
 
     observation: Obs
     info: dict[str, Any]
@@ -30,7 +30,7 @@ class _Exchange:
 
 
 class Dialogue:
-    """What one seat was shown and answered, from its first turn on."""
+    """All observations and answers of one seat, from its first turn on."""
 
     __slots__ = (
         "_exchanges",
@@ -58,13 +58,13 @@ class Dialogue:
         """Begin a dialogue.
 
         Args:
-            seat: who acts.
-            episode: the id by which agents keep caches.
-            seed: the episode's.
-            sample: numbers the samples of one seed; each has seeds of its own for its answers.
+            seat: the seat that acts.
+            episode: the id of the episode; agents use it as the key of their caches.
+            seed: the seed of the episode.
+            sample: the number of this sample among those of one seed; each samples with other seeds.
             policy: which past turns are shown.
-            salt: another number is other noise for the same seed and sample.
-            tools: what the agent may call.
+            salt: another salt gives other sampling seeds for the same seed and sample.
+            tools: the tools that the agent may call.
         """
         self.seat, self.episode, self.policy, self.tools = seat, episode, policy, tools
         salted = ("salt", salt) if salt else ()
@@ -76,7 +76,7 @@ class Dialogue:
         self._held: tuple[int, ...] = ()
 
     def open(self, obs: Obs, info: dict[str, Any]) -> Turn:
-        """Begin a turn: `info` is what came with the observation; its prefix and suffix stand around it."""
+        """Begin a turn; the prefix and suffix in `info` are put around the observation."""
         if self.turns:
             past, last = self._exchanges[-1], self.turns[-1]
             past.action, past.reply = last.action, last.reply
@@ -88,7 +88,7 @@ class Dialogue:
     def ask(
         self, max_tokens: int | None = None, context: int | None = None, policy_s: float | None = None
     ) -> Ask:
-        """Return the question that the open turn puts to its agent; the limits are those of Ask."""
+        """Return the Ask of the open turn; for the limits see Ask."""
         self._show()
         held, number = self._held, len(self.turns) - 1
         return Ask(
@@ -106,12 +106,12 @@ class Dialogue:
         )
 
     def answer(self, reply: Reply) -> int:
-        """Enter a reply into the open turn, and return how many tokens were generated.
+        """Enter a reply into the open turn, and return the number of generated tokens.
 
-        The turn's action is the caller's to set.
+        The caller sets the turn's action.
 
         Raises:
-            BadArgument: for anything but a Reply whose tokens and log probabilities fit.
+            BadArgument: when it is not a Reply, or its tokens and log probabilities do not match.
         """
         _check(reply)
         turn, held = self.turns[-1], self._held
@@ -120,9 +120,7 @@ class Dialogue:
             prompt, sampled = _column(prompt), _column(sampled)
             logprobs = None if logprobs is None else _column(logprobs)
         if logprobs and not math.isfinite(sum(logprobs)):
-            raise BadArgument(
-                "the agent's reply has logprobs that are not finite; a sampled token has a finite one."
-            )
+            raise BadArgument("the agent's reply has logprobs that are not finite; accepted: finite numbers.")
         if prompt or sampled:
             known = len(held)
             if known and prompt[:known] == held:
@@ -144,19 +142,19 @@ class Dialogue:
         return _generated(reply)
 
     def recall(self, turn: Turn) -> int:
-        """Enter the answer of a recorded turn into the open one, and return how many tokens it took.
+        """Enter the answer of a recorded turn into the open turn, and return its number of tokens.
 
-        Nothing of it is learned on.
+        Its tokens are masked: a trainer does not learn on them.
 
         Raises:
-            ContractBroken: when the environment showed something else this time.
+            ContractBroken: when the environment shows another observation than the recorded one.
         """
         mine = self.turns[-1]
         if mine.observation != turn.observation:
             raise ContractBroken(
                 f"turn {len(self.turns) - 1} of seat {self.seat!r} was shown "
                 f"{text_of(turn.observation)!r:.80} when it was recorded, and "
-                f"{text_of(mine.observation)!r:.80} now; only an environment that follows from its seed can "
+                f"{text_of(mine.observation)!r:.80} now; only an environment that its seed determines can "
                 "be replayed."
             )
         self._show()
@@ -171,7 +169,7 @@ class Dialogue:
         return _generated(turn)
 
     def _show(self) -> None:
-        """Put together what the agent is shown; tokens are held only where that extends the last prompt."""
+        """Build the messages that the agent sees; tokens are held only where they extend the last prompt."""
         before = len(self._shown)
         self._shown, extends = extended(self._shown, self._exchanges, self.policy)
         self._fresh = len(self._shown) - before - 1
@@ -180,7 +178,7 @@ class Dialogue:
 
 
 def _generated(answer: Reply | Turn) -> int:
-    """Return how many tokens an answer took, as its server counted them where it gave none."""
+    """Return the number of tokens of an answer; the server's count where it has no token ids."""
     return len(answer.token_ids) or (answer.usage or {}).get("completion_tokens", 0)
 
 

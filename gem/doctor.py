@@ -1,4 +1,4 @@
-"""What ``gem-gym doctor`` says: what works on this machine, by trying it, and what to type for the rest."""
+"""The checks of ``gem-gym doctor``: what works on this machine, and which command adds the rest."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gem.errors import GemError, MissingData, MissingExtra, NoVerdict
 from gem.registry import EnvSpec
 
 TRIES = 8
-"""How many ids of a foreign suite are tried: in each there are some that its package cannot make."""
+"""Number of ids tried per foreign suite, as each suite has some ids that its package cannot make."""
 
 
 class Finding(NamedTuple):
-    """One line: what was looked at, what came of it, what to type; `broken`: it is installed and fails."""
+    """One line of the report: thing checked, result, command to type; `broken`: installed, but fails."""
 
     what: str
     said: str
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 def report() -> tuple[str, bool]:
-    """Return one screen of text, and whether all that is installed works."""
+    """Return the report as text, and whether everything that is installed works."""
     sections = {
         "environments": [family(prefix) for prefix in dict.fromkeys(i.partition(":")[0] for i in gem.ids())],
         "sandbox": list(backends()),
@@ -50,7 +50,7 @@ def report() -> tuple[str, bool]:
 
 
 def family(prefix: str) -> Finding:
-    """Begin an episode in an environment of each kind; data sets are only looked for."""
+    """Start an episode in one environment of each kind; for data sets, only look whether they are there."""
     kinds: dict[object, list[EnvSpec]] = {}
     for spec in registry.specs(prefix):
         foreign = prefix in registry.FAMILIES
@@ -64,7 +64,7 @@ def family(prefix: str) -> Finding:
 
 
 def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:
-    """Return why none of these begins, or None where one does."""
+    """Return why none of these environments starts; None if one starts."""
     from gem.tasks.sources import find
 
     why = None
@@ -91,22 +91,22 @@ def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:
 
 
 def _short(error: BaseException) -> str:
-    """Return an error's first sentence, and the kind of one that gem did not raise."""
+    """Return an error's first sentence, with its class in front if gem did not raise it."""
     return _sentence(str(error) if isinstance(error, GemError) else f"{type(error).__name__}: {error}")
 
 
 def _sentence(text: str) -> str:
-    """Return the first sentence of a text, or as much of it as a line has place for."""
+    """Return the first sentence of a text, cut to the length of a line."""
     first = re.split(r"\. |\n", text)[0].removesuffix(".")
     first = first if len(first) <= 90 else first.partition(": ")[0]
     return first if len(first) <= 90 else f"{first[:87]}..."
 
 
-# -- what programs run on
+# -- sandboxes
 
 
 def backends() -> Iterator[Finding]:
-    """Try each backend of the sandbox; the first that passes is the one that is used."""
+    """Try each sandbox backend; gem uses the first one that passes."""
     from gem.sandbox.backends import BACKENDS, ORDER
     from gem.sandbox.base import SandboxFailed
     from gem.sandbox.bwrap import packaged
@@ -173,7 +173,7 @@ def _installed(package: str) -> bool:
 
 
 def postgres() -> Finding:
-    """Look for a PostgreSQL server, running or to be started."""
+    """Look for a PostgreSQL server that runs or can be started."""
     from gem.envs.database.postgres_server import programs
 
     if os.environ.get("GEM_POSTGRES_DSN"):
@@ -186,7 +186,7 @@ def postgres() -> Finding:
 
 
 def pretrained() -> Iterator[Finding]:
-    """Look for the models that have names."""
+    """Look for the models that gem knows by name."""
     from gem.models import KNOWN, find
 
     for name in KNOWN:

@@ -1,38 +1,38 @@
-"""The error tree: every error that gem raises on purpose.
+"""The error classes: every error that gem raises on purpose.
 
-Each class inherits from GemError and from the builtin it stands for, so ``except ValueError`` keeps
-working, and each survives pickling, so that it can cross a process border. To add one: subclass the
-nearest GemError and the builtin, keep the constructor at one message, say cause and cure in its docstring
-(they are the troubleshooting page), export it here.
+Each class inherits from GemError and from the matching builtin, so ``except ValueError`` keeps working. Each
+can be pickled, so that it can pass between processes. To add one: subclass the nearest GemError and the
+builtin, let the constructor take one message only, write Cause and Cure in its docstring (the troubleshooting
+page is made from them), and export it here.
 
 ::
 
     GemError
      |- for the user: the command line shows the message alone, without a traceback
-     |   |- UnknownEnv        ValueError           no environment, wrapper or agent of that name
+     |   |- UnknownEnv        ValueError           no environment, wrapper or agent has that name
      |   |- DuplicateEnv      ValueError           the id is taken
      |   |- BadArgument       ValueError           a value out of range or of the wrong shape
-     |   |   '- UnknownArgument  TypeError         a keyword that nobody accepts
+     |   |   '- UnknownArgument  TypeError         a keyword that is not accepted
      |   |- BadAction         TypeError            an action that is not text
-     |   |- MissingExtra      ImportError          an optional package is absent; holds the pip line
-     |   |- MissingData       FileNotFoundError    a data set is neither here nor reachable
+     |   |- MissingExtra      ImportError          an optional package is missing; has the pip command
+     |   |- MissingData       FileNotFoundError    a data set is neither local nor reachable
      |   |- ResetNeeded       RuntimeError         step before reset
      |   |- EpisodeOver       RuntimeError         step after the end
      |   |- EnvClosed         RuntimeError         any use after close
-     |   |- CannotFork        NotImplementedError  a live environment that cannot be copied
+     |   |- CannotFork        NotImplementedError  an environment whose state cannot be copied
      |   |- NoSolver          NotImplementedError  the environment has no solve() or no random actor
      |   |- SchemaMismatch    ValueError           a file written under another schema or vocabulary
      |   |- StoreError        OSError              a store or checkpoint cannot be written or read
-     |   |   '- DuplicateEpisode  OSError          the store holds an episode of that id already
-     |   '- ContractBroken    AssertionError       an environment does not keep the contract
+     |   |   '- DuplicateEpisode  OSError          the store already has an episode with that id
+     |   '- ContractBroken    AssertionError       an environment breaks the contract
      |- for the agent: the message becomes observation text, the episode goes on
      |   |- IllegalMove       ValueError
      |   '- ToolError         RuntimeError
      '- for the outcome: something around the task failed, the episode gets no verdict
          '- NoVerdict         RuntimeError         a sandbox, tool server or grader failed on its own
              |- WorkerDied                         the process or actor that held an environment is gone
-             |- OutOfTime                          the time that an agent may take is spent
-             '- AgentUnavailable                   the agent can answer nobody: the run stops
+             |- OutOfTime                          the agent's time limit is used up
+             '- AgentUnavailable                   the agent can answer no request: the run stops
 """
 
 from __future__ import annotations
@@ -45,78 +45,76 @@ class GemError(Exception):
 
 
 class UnknownEnv(GemError, ValueError):
-    """A name that nothing is registered under.
+    """A name that is not registered.
 
     Cause: The id, wrapper or agent is misspelt, or the package that registers it is not installed.
 
-    Cure: Take a name that the message suggests, or one of `gem-gym list`. Install the package; its entry
-    point in the group `gem.envs` registers its ids.
+    Cure: Use a name that the message suggests, or one that `gem-gym list` shows. If a package has it, install
+    the package; its entry point in the group `gem.envs` registers its ids.
     """
 
 
 class DuplicateEnv(GemError, ValueError):
     """An id that is already registered.
 
-    Cause: Two different environments were registered under one id, by two packages for instance.
+    Cause: Two different environments were registered under one id, for example by two packages.
 
-    Cure: Choose another id, with a family of your own. In a notebook, register once, in a cell of its
-    own.
+    Cure: Choose another id, with your own family. In a notebook, register once, in a separate cell.
     """
 
 
 class BadArgument(GemError, ValueError):
     """An argument with a value that is not accepted.
 
-    Cause: A value is out of range, has the wrong shape, or does not go together with another one.
+    Cause: A value is out of range, has the wrong shape, or contradicts another argument.
 
     Cure: The message names the argument, the value and what is accepted. Pass one of these.
     """
 
 
 class UnknownArgument(BadArgument, TypeError):
-    """A keyword that the callee does not take.
+    """A keyword that the called function or class does not accept.
 
     Cause: A keyword is misspelt, or belongs to another environment, wrapper or version.
 
-    Cure: The message lists the keywords that are taken. For an environment, its page has them under Ids.
+    Cure: The message lists the accepted keywords. For an environment, its page has them under Ids.
     """
 
 
 class BadAction(GemError, TypeError):
-    """An action that is not of the type the environment takes.
+    """An action that does not have the type that the environment accepts.
 
-    Cause: `step` was given something that is not text, as a list of tokens or a whole reply.
+    Cause: `step` got something that is not text, for example a list of tokens or a whole `Reply`.
 
-    Cure: Pass the text that the agent wrote: for a `Reply`, `reply.text`. Environments of several agents
+    Cure: Pass the text that the agent wrote: for a `Reply`, `reply.text`. Environments with several agents
     take a dict by agent.
     """
 
 
 class MissingExtra(GemError, ImportError):
-    """An optional dependency that is not installed; the message holds the pip line.
+    """An optional dependency that is not installed; the message has the pip command.
 
-    Cause: A feature needs a package that the light base does not bring.
+    Cause: A feature needs a package that the base installation does not include.
 
-    Cure: Type the pip line of the message, as `pip install 'gem-gym[train]'`. `gem-gym doctor` lists what
-    is missing.
+    Cure: Run the pip command in the message, for example `pip install 'gem-gym[train]'`. `gem-gym doctor`
+    lists what is missing.
     """
 
 
 class MissingData(GemError, FileNotFoundError):
-    """A data set that is neither here nor reachable; the message holds the ways to supply it.
+    """A data set that is neither local nor reachable; the message says how to supply it.
 
-    Cause: The data set is neither in `GEM_DATA` nor in a cache, and no network or hub was reached; or a
-    file has moved.
+    Cause: The data set is neither in `GEM_DATA` nor in a cache, and it could not be downloaded; or a file
+    has moved.
 
-    Cure: Set `GEM_DATA` to a folder of data sets, or pass rows or a file of your own. The message names
-    both.
+    Cure: Set `GEM_DATA` to a folder of data sets, or pass your own rows or file. The message names both.
     """
 
 
 class ResetNeeded(GemError, RuntimeError):
     """step() before reset().
 
-    Cause: A new environment, or one that was restored without a state, was stepped at once.
+    Cause: `step` was called on a new environment, or on one that was restored without a state.
 
     Cure: Call `env.reset(seed=...)` before the first `step`.
     """
@@ -127,7 +125,7 @@ class EpisodeOver(GemError, RuntimeError):
 
     Cause: The last step returned `terminated` or `truncated`, and the loop went on.
 
-    Cure: Leave the loop at the end, or call `reset`. A vector of environments resets by itself.
+    Cure: Leave the loop at the end of the episode, or call `reset`. A vector environment resets by itself.
     """
 
 
@@ -143,10 +141,10 @@ class EnvClosed(GemError, RuntimeError):
 class CannotFork(GemError, NotImplementedError):
     """fork() of an environment whose state cannot be copied.
 
-    Cause: The state is outside this process, as a live terminal or a session on a server, or it cannot be
+    Cause: The state is outside this process (a live terminal, a session on a server), or it cannot be
     repeated.
 
-    Cure: Ask `gem.spec(id).forkable` before. Take an environment that can be forked, or play the actions
+    Cure: Check `gem.spec(id).forkable` first. Use an environment that can be forked, or play the actions
     again on a new one.
     """
 
@@ -156,7 +154,7 @@ class NoSolver(GemError, NotImplementedError):
 
     Cause: The environment has no expert, no random actor, or no instance yet.
 
-    Cure: `gem.spec(id).solver` says what there is, and `gem-gym list` too. Choose another agent, or call
+    Cure: `gem.spec(id).solver` and `gem-gym list` show which solver exists. Choose another agent, or call
     `reset` first.
     """
 
@@ -164,11 +162,10 @@ class NoSolver(GemError, NotImplementedError):
 class SchemaMismatch(GemError, ValueError):
     """A stored file of another schema, vocabulary or configuration.
 
-    Cause: The file was written by another version of gem, with another tokenizer, or by other settings
-    than these.
+    Cause: The file was written by another version of gem, with another tokenizer, or with other settings.
 
-    Cure: Read it with the version or the settings that wrote it, or write to another place. The message
-    names both sides.
+    Cure: Read it with the version or the settings that wrote it, or write to another path. The message names
+    what was found and what was expected.
     """
 
 
@@ -184,22 +181,22 @@ class StoreError(GemError, OSError):
 
 
 class DuplicateEpisode(StoreError):
-    """An episode whose id the store holds already.
+    """An episode whose id the store already has.
 
-    Cause: The same job was played twice into one store, as by a loop that began anew.
+    Cause: The same job was played twice into one store, for example by a script that was started again.
 
-    Cure: Go on with `resume=True`, or take another store or run.
+    Cure: Continue with `resume=True`, or use another store or run.
     """
 
 
 class ContractBroken(GemError, AssertionError):
     """An environment that does not do what its spec claims.
 
-    Cause: An environment does not do what its spec claims: another observation for the same seed, for
-    instance.
+    Cause: An environment does not do what its spec claims. For example, one seed gives two different
+    observations.
 
-    Cure: Run `gem-gym check ID`: it names the rule, what was seen and what to change. Mend the
-    environment, or claim less.
+    Cure: Run `gem-gym check ID`: it names the rule, what was seen and what to change. Fix the
+    environment, or claim less in its spec.
     """
 
 
@@ -208,60 +205,60 @@ class IllegalMove(GemError, ValueError):
 
     Cause: The agent's move was read, and the rules forbid it.
 
-    Cure: Nothing is to be done in training: the agent reads the message and goes on. In code of your own,
-    raise it from `play`.
+    Cure: In training, do nothing: the agent reads the message and continues. In your own code, raise it
+    from `play`.
     """
 
 
 class ToolError(GemError, RuntimeError):
-    """A tool call that failed through the agent's doing; the message is shown to the agent.
+    """A tool call that failed because of the agent; the message is shown to the agent.
 
     Cause: The agent called a tool wrongly: an unknown name, bad arguments, a query that fails.
 
-    Cure: Nothing is to be done in training: the agent reads the message and goes on. If every call fails,
-    look at the tool's schema.
+    Cure: In training, do nothing: the agent reads the message and continues. If every call fails, check the
+    tool's schema.
     """
 
 
 class NoVerdict(GemError, RuntimeError):
-    """Infrastructure failed, so the episode cannot be scored: it is masked, never counted as 0.
+    """A failure of infrastructure: the episode cannot be scored; it is masked, never counted as 0.
 
     Cause: A sandbox, tool server, grader or model server failed on its own. The agent did not cause it.
 
-    Cure: The episode is played once more by itself. If it stays so, read `episode.error`, mend the
+    Cure: gem plays the episode once more automatically. If that fails too, read `episode.error`, fix the
     server, and resume the run.
     """
 
 
 class WorkerDied(NoVerdict):
-    """The worker that held an environment died or hung.
+    """The worker that ran an environment died or hung.
 
-    Cause: The process that held an environment was killed, often for its memory, or a server is gone, or
-    a call hung beyond `call_s`.
+    Cause: The process that ran an environment was killed (often because memory ran out), a server is gone,
+    or a call took longer than `call_s`.
 
-    Cure: Look at the machine's memory and the server's log. Use fewer workers, or a longer `call_s`.
+    Cure: Check the machine's memory and the server's log. Use fewer workers, or a longer `call_s`.
     """
 
 
 class OutOfTime(NoVerdict):
-    """An agent used up the seconds that it may take over an episode (`Limits.policy_s`).
+    """An agent used up its seconds for an episode (`Limits.policy_s`).
 
-    Cause: `Limits.policy_s` was too short for the model, or the endpoint is slow or limits its rate.
+    Cause: `Limits.policy_s` was too short for the model, or the endpoint is slow or limits the request rate.
 
-    Cure: Raise `policy_s`, lower the number of episodes in flight, or count the episodes with
+    Cure: Raise `policy_s`, run fewer episodes at the same time, or score these episodes with
     `on_time="scored"`.
     """
 
 
 class AgentUnavailable(NoVerdict):
-    """An agent can answer nobody, and asking on is no use: a key is refused, a server is gone.
+    """An agent that can answer no request, now or later: a key is refused, a server is gone.
 
-    A run stops: what was finished is stored, and the rest stays unplayed.
+    The run stops: finished episodes are stored, the others are not played.
 
     Cause: The endpoint refuses the key or does not know the model, the server is gone, or a model's actor
     died.
 
-    Cure: Mend the key, the name or the server, and give the same command again: what was stored is not
+    Cure: Fix the key, the name or the server, and run the same command again: stored episodes are not
     played again.
     """
 
@@ -275,13 +272,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def missing_extra(what: str, package: str, extra: str) -> MissingExtra:
-    """Build the error for an absent optional package, with the pip line that brings it."""
+    """Build the error for a missing optional package, with the pip command that installs it."""
     return MissingExtra(f"{what} needs the {package} package: pip install 'gem-gym[{extra}]'")
 
 
 def text_of_error(error: BaseException) -> str:
-    """Return what an error says; those of others may fail even in that."""
+    """Return the text of an error; an error of another package may fail even in ``__str__``."""
     try:
         return str(error)
     except Exception as worse:
-        return f"{type(error).__name__}, whose text cannot be had: {type(worse).__name__}"
+        return f"{type(error).__name__}, whose text cannot be read: {type(worse).__name__}"

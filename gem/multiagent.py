@@ -1,4 +1,4 @@
-"""Upstream's place of its contract for several agents; ours is `gem.seats`."""
+"""The upstream module path of the multi-agent classes; new code uses `gem.seats`."""
 
 from gem.envs.multiagent import AgentSelector, MultiAgentEnv
 

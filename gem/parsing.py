@@ -1,6 +1,6 @@
-r"""Answers out of model text: ``\boxed{}``, ``<tag>`` and code fences, one parser each.
+r"""Parse answers from model text: ``\boxed{}``, ``<tag>`` and code fences, one parser each.
 
-Model output is hostile: every parser is linear in the length of the text and never raises.
+Model output can be anything: every parser is linear in the length of the text and never raises.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILIN
 def boxed(text: str) -> str | None:
     r"""Return the content of the last closed ``\boxed{...}``, or None.
 
-    Braces are matched, escaped braces (``\{``) are text, an unclosed box is ignored, and of nested
-    boxes the innermost last one counts. A doubled backslash before ``boxed`` is accepted.
+    Braces are matched, escaped braces (``\{``) are text, and an unclosed box is ignored. Of nested
+    boxes, the last innermost one counts. A doubled backslash before ``boxed`` is accepted.
 
     >>> boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}} and \boxed{unclosed")
     '\\frac{1}{2}'
@@ -56,7 +56,7 @@ def tagged(text: str, tag: str) -> str | None:
 def code(text: str, language: str | None = None) -> str | None:
     """Return the last closed fenced code block, or None.
 
-    With `language`, only fences so labelled count, by any of its names (``py`` is ``python``).
+    With `language`, only fences with that label count; aliases are accepted (``py`` is ``python``).
     The block keeps its own indentation.
     """
     found: str | None = None
@@ -69,7 +69,7 @@ def code(text: str, language: str | None = None) -> str | None:
 def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield start, end, language and content of each closed fenced block.
 
-    A block ends with the mark that closes it: what stands behind that on its line is outside.
+    A block ends at its closing fence: text after that on the same line is outside.
     """
     opened: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):

@@ -1,4 +1,4 @@
-"""Names of things elsewhere: entry points ``"module:name"``, and what installed packages add by name."""
+"""Load objects by name: ``"module:name"``, and the entry points of installed packages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gem.errors import BadArgument, did_you_mean, missing_extra
 
 
 def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Callable[..., Any]:
-    """Return what ``"module:name"`` names.
+    """Return the object that ``"module:name"`` names.
 
     Raises:
-        MissingExtra: when a package that `extra` brings is absent.
+        MissingExtra: when a package of the pip extra `extra` is missing.
         BadArgument: when there is no such module or name.
     """
     if not isinstance(entry_point, str):
@@ -45,7 +45,7 @@ COMPUTING = (
     *("math", "statistics", "string", "decimal", "fractions", "datetime", "json", "textwrap", "unicodedata"),
     *("operator", "_operator", "pathlib"),
 )
-"""Modules of the standard library that a task may name classes and functions of, which only compute."""
+"""Standard library modules whose classes and functions a task may name: they only compute."""
 
 STANDARD = sys.stdlib_module_names | {"test", "_testcapi", "_testinternalcapi"}
 
@@ -67,10 +67,10 @@ BUILTINS = (
 
 
 def may_be_named(thing: Any) -> bool:
-    """Return whether a task may name a class or function: nothing of the standard library that acts.
+    """Return whether a task may name this class or function: of the standard library, only what computes.
 
-    Nor its methods: `pathlib.Path` only computes, `Path.unlink` does not.
-    What does not say which module it is of, as ``os.system.__call__``, may be anything.
+    Methods are judged too: `pathlib.Path` only computes, `Path.unlink` does not. An object whose module is
+    unknown, such as ``os.system.__call__``, is refused.
     """
     module, name = getattr(thing, "__module__", None), str(getattr(thing, "__qualname__", ""))
     if not isinstance(module, str):
@@ -84,18 +84,18 @@ def may_be_named(thing: Any) -> bool:
 
 
 def load_written(name: str) -> Any:
-    """Return what ``"module:name"`` names in a task, which may come from somebody else's file.
+    """Return the object that ``"module:name"`` names in a task, which may come from an untrusted file.
 
     Raises:
-        BadArgument: for what is not there, or what no task may name, as `os.system`.
+        BadArgument: when it does not exist, or a task may not name it, such as `os.system`.
     """
     if not isinstance(name, str):
         raise BadArgument(f"a task names {name!r:.80}; accepted: 'module:name'.")
     found = load(name)
     if not may_be_named(found):
         raise BadArgument(
-            f"a task names {name!r}, of the standard library; accepted: an Env, a tool, a grader or a "
-            "function of a package, and what only computes."
+            f"a task names {name!r}, of the standard library; accepted: an Env, a tool, a grader, a "
+            "function of a package, or standard library code that only computes."
         )
     return found
 
@@ -108,16 +108,16 @@ def names(group: str) -> list[str]:
 
 
 def find(group: str, name: str) -> Any:
-    """Return what an installed package offers under `name` in an entry point group; None where none does.
+    """Return the object that an installed package offers as `name` in an entry point group, or None.
 
     Raises:
-        BadArgument: when a package offers it and it cannot be loaded.
+        BadArgument: when a package offers it but it cannot be loaded.
     """
     from importlib.metadata import entry_points
 
     for plugin in entry_points(group=group, name=name):
         try:
             return plugin.load()
-        except Exception as error:  # somebody else's package: whatever its import does wrong is told
+        except Exception as error:  # the import of a foreign package may fail in any way
             raise BadArgument(f"plug-in {name!r} ({plugin.value}) cannot be loaded: {error!r}") from error
     return None

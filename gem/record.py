@@ -1,8 +1,8 @@
-"""The records that every consumer reads: asks and replies, turns, episodes, groups.
+"""The record types shared by all parts of gem: asks and replies, turns, episodes, groups.
 
-An episode is written once, by `gem.rollout.episode`, and read by stores, trainers, reports and viewers. A
-turn keeps what it adds: of its prompt only the ids that no earlier turn holds. An episode knows what it was
-played in (`task`) and how (`run`). `SCHEMA` changes whenever a stored field changes its meaning.
+`gem.rollout.episode` writes an episode; stores, trainers, reports and viewers read it. A turn stores only
+what it adds: of its prompt, the ids that no earlier turn has. An episode refers to its environment (`task`)
+and to its settings (`run`). `SCHEMA` changes whenever a stored field changes its meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gem.history import HistoryPolicy
 from gem.specs import TaskRef
 
 SCHEMA = 2
-"""Number of the stored form of Episode."""
+"""Version number of the stored form of Episode."""
 
 SEAT = "agent"
 """The seat of a single-agent episode."""
@@ -33,23 +33,23 @@ Ids: TypeAlias = "Sequence[int]"
 
 
 class StopReason(StrEnum):
-    """Why an episode ended. The first five are the task's own ends, the next four limits from outside."""
+    """Why an episode ended. The first five come from the task, the next four are limits from outside."""
 
-    SOLVED = "solved"  # the task was done
-    FAILED = "failed"  # the task was ended without being done
-    UNREADABLE = "unreadable"  # an action that could not be read ended the task
+    SOLVED = "solved"  # the task was solved
+    FAILED = "failed"  # the task ended without being solved
+    UNREADABLE = "unreadable"  # an action that could not be parsed ended the task
     TURN_BUDGET = "turn_budget"  # the turns that the task states are used up
-    ENDED = "ended"  # it ended without saying how, or each of several seats in its own way
-    TURN_LIMIT = "turn_limit"  # the driver's turns (or a TimeLimit wrapper's)
-    TOKEN_LIMIT = "token_limit"  # the driver's generated tokens
+    ENDED = "ended"  # it ended without a reason, or several seats ended for different reasons
+    TURN_LIMIT = "turn_limit"  # the driver's limit of turns (or a TimeLimit wrapper's)
+    TOKEN_LIMIT = "token_limit"  # the driver's limit of generated tokens
     CONTEXT_LIMIT = "context_limit"  # the prompt no longer fits the model
     TIME_LIMIT = "time_limit"  # the seconds that the agent may take
     ERROR = "error"  # infrastructure failed: no verdict
-    CANCELLED = "cancelled"  # somebody stopped it: no verdict
+    CANCELLED = "cancelled"  # it was stopped from outside: no verdict
 
 
 class Verdict(StrEnum):
-    """Whether an episode has a score. An episode without verdict has no reward; it is never 0."""
+    """Whether an episode has a score. Without a verdict, its reward is unknown; it never counts as 0."""
 
     SCORED = "scored"
     NONE = "none"
@@ -57,13 +57,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits from outside, owned by `play()`; None means no limit.
+    """Limits from outside the task, enforced by `play()`; None means no limit.
 
     `turns`: steps per episode. `tokens`: generated tokens per episode. `turn_tokens`: generated tokens
-    per turn. `context`: tokens of prompt and answer together. `policy_s`: seconds that the agent may take
-    over the episode, summed over its asks (`Reply.policy_s`). Spent, they end the episode without verdict:
-    the slowness may be a server's. With `on_time` ``scored``, for agents whose speed is measured too, the
-    episode counts as it stands. `call_s`: seconds for one call of the environment, after which the
+    per turn. `context`: tokens of prompt and answer together. `policy_s`: the agent's seconds per episode,
+    summed over its asks (`Reply.policy_s`). When they are used up, the episode ends without verdict, as a
+    server may be the slow part. With `on_time` ``scored``, for agents whose speed is measured too, the
+    episode is scored as it is. `call_s`: seconds for one call of the environment; after that the
     environment counts as broken (no verdict).
     """
 
@@ -76,7 +76,7 @@ class Limits:
     on_time: Literal["none", "scored"] = "none"
 
     def __post_init__(self) -> None:
-        """Refuse limits that every episode would be past before it begins."""
+        """Refuse negative limits, and an unknown `on_time`."""
         if self.on_time not in ("none", "scored"):
             raise BadArgument(f"limit on_time is {self.on_time!r}; accepted: 'none', 'scored'.")
         for limit in fields(self):
@@ -91,13 +91,13 @@ class Limits:
 class Ask:
     """A request to one agent for its next action.
 
-    `episode`: id of the episode, the key of the agent's caches. `seat`: who acts. `turn`: this seat's turn
-    number, from 0. `messages`: all that the agent is shown. `held`: the token ids of this seat's conversation
-    so far (prompt and answer of its last turn), or () when nothing may be reused. `fresh`: how many of the
-    last messages `held` does not cover. `seed`: a seed of this ask alone, so that sampling does not depend on
-    what else is in the batch. `max_tokens` and `context`: the tokens this answer may take, and prompt and
-    answer together. `tools`: what the model may call. `sampling`: settings of this ask that differ from the
-    agent's own.
+    `episode`: id of the episode, the key of the agent's caches. `seat`: the seat that acts. `turn`: this
+    seat's turn number, from 0. `messages`: all messages that the agent sees. `held`: the token ids of this
+    seat's conversation so far (prompt and answer of its last turn), or () when nothing may be reused.
+    `fresh`: the number of last messages that `held` does not cover. `seed`: a seed for this ask alone, so
+    that sampling does not depend on the rest of the batch. `max_tokens`: limit on tokens of this answer.
+    `context`: limit on tokens of prompt and answer together. `tools`: the tools that the model may call.
+    `sampling`: settings of this ask that differ from the agent's own.
     """
 
     episode: str
@@ -119,14 +119,14 @@ class Ask:
 class Reply:
     """An agent's answer.
 
-    `prompt_ids`: every token the model saw; `token_ids`: the tokens it sampled; () each where the agent has
+    `prompt_ids`: every token the model saw; `token_ids`: the tokens it sampled; both () where the agent has
     no tokens. `logprobs`: the log probabilities of the sampled tokens under the sampling policy, same length;
-    None where nobody knows them. `finish`: ``stop``, ``length`` (cut by a token limit) or ``context`` (the
-    prompt did not fit and nothing was sampled). `policy_version`: of the weights that sampled it.
-    `tool_calls` and `reasoning`: what the model said beside its text. `usage`: tokens by name, as a server
-    counts them (``prompt_tokens``, ``completion_tokens``). `extra`: whatever else a consumer wants to find in
-    the turn (routed experts, request ids). `policy_s`: the seconds that the agent took for this answer alone,
-    without its wait for other answers; None where the driver is to measure.
+    None where unknown. `finish`: ``stop``, ``length`` (cut by a token limit) or ``context`` (the prompt did
+    not fit and nothing was sampled). `policy_version`: the version of the weights that sampled it.
+    `tool_calls` and `reasoning`: the model's output beside its text. `usage`: token counts by name, from the
+    server (``prompt_tokens``, ``completion_tokens``). `extra`: other data to store in the turn (routed
+    experts, request ids). `policy_s`: the seconds that the agent took for this answer alone, without waiting
+    for other answers; None: the driver measures.
     """
 
     text: str
@@ -155,7 +155,7 @@ class Call:
 
 @runtime_checkable
 class Agent(Protocol):
-    """Whoever acts. `gem.agents.BaseAgent` derives either call from the other."""
+    """The interface of agents. `gem.agents.BaseAgent` derives each of the two calls from the other."""
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
         """Answer a batch of asks, in order."""
@@ -166,27 +166,28 @@ class Agent(Protocol):
         ...
 
     def forget(self, episode: str) -> None:
-        """Drop whatever is kept for `episode`; called once when it ends, however it ends."""
+        """Drop all data kept for `episode`; called once when it ends, for any reason."""
         ...
 
 
 @dataclass(slots=True)
 class Turn:
-    """One action of one seat, what it led to, and the tokens it adds.
+    """One action of one seat, its result, and the tokens it adds.
 
-    `observation` is what the environment said before the action, `action` what it was given, `reward` what
-    the action earned and `rewards` the named parts of that. `reply` is the agent's answer where it is more
-    than the action as plain text; `said` gives it either way.
+    `observation` is the observation before the action, `action` the text passed to step, `reward` the reward
+    of the action and `rewards` its named parts. `reply` is the agent's answer where it is more than the
+    action as plain text; `said` returns the answer in both cases.
 
-    The prompt's ids are the first `kept` ids of the `parent`'s prompt and answer, then `new_ids`; a
-    conversation whose past was rewritten, sub-agents and parallel calls all are another parent, or a smaller
-    `kept`. `token_ids`, `logprobs` (None: unknown) and `mask` run over the sampled tokens; `mask` is 1 where
-    a trainer learns. `policy_version` sampled them, `value` is a critic's estimate before the action,
-    `sampling` holds settings that differ from the run's, `usage` tokens by name.
+    The prompt's ids are the first `kept` ids of the `parent`'s prompt and answer, then `new_ids`. A
+    conversation with a rewritten past, a sub-agent or a parallel call has another parent, or a smaller
+    `kept`. `token_ids`, `logprobs` (None: unknown) and `mask` have one entry per sampled token; `mask` is 1
+    where a trainer learns. `policy_version` is the version of the weights that sampled them, `value` a
+    critic's estimate before the action, `sampling` the settings that differ from the run's, `usage` the
+    token counts by name.
 
-    `info` is the environment's info after the action, `timing` seconds by name, `extra` what the agent gave
-    for consumers; a mapping that nobody filled is None. `messages` is filled only where
-    `gem.history.messages` cannot give what was shown: the messages behind those of the parent and its answer.
+    `info` is the environment's info after the action, `timing` seconds by name, `extra` the agent's data for
+    consumers; a mapping without entries may be None. `messages` is set only where `gem.history.messages`
+    cannot rebuild what the agent saw: then it has the messages after those of the parent and its answer.
     """
 
     seat: str
@@ -223,7 +224,7 @@ class Turn:
 
     @property
     def prompt_ids(self) -> array[int]:
-        """The ids of the whole prompt, put together from the parents'."""
+        """The ids of the whole prompt, assembled from those of the parents."""
         pieces = [self.new_ids]
         wanted, turn = self.kept, self.parent
         while wanted and turn is not None:
@@ -249,18 +250,18 @@ class Turn:
         *,
         after: Iterable[Turn] = (),
     ) -> None:
-        """Take in the tokens that a model saw and sampled.
+        """Store the tokens that a model saw and sampled.
 
         Args:
-            prompt_ids: the whole prompt.
-            token_ids: what was sampled.
+            prompt_ids: the ids of the whole prompt.
+            token_ids: the sampled ids.
             logprobs: a log probability for each sampled token, kept as float32; None: unknown.
             mask: 1 where a trainer learns; None: on every sampled token.
-            after: earlier turns; the one that covers most of the prompt becomes the parent, of equal ones
-                the latest.
+            after: earlier turns; the one that covers most of the prompt becomes the parent (the latest, if
+                several cover the same length).
 
         Raises:
-            BadArgument: for ids that are no 32-bit integers, or columns of different lengths.
+            BadArgument: for ids that are not 32-bit integers, or sequences of different lengths.
         """
         whole = as_ids(prompt_ids)
         self.parent, self.kept = None, 0
@@ -279,7 +280,7 @@ class Turn:
         token_ids: Sequence[int],
         logprobs: Sequence[float] | None = None,
     ) -> None:
-        """Take in tokens where it is known that the prompt is all of `parent`'s, then `new_ids`; see hold."""
+        """Store tokens when the prompt is known to be all ids of `parent`, then `new_ids`; see hold."""
         self.parent, self.kept = parent, parent.kept + len(parent.new_ids) + len(parent.token_ids)
         count = len(token_ids)
         if logprobs and len(logprobs) == count:  # as nearly always: written out, because turns are many
@@ -304,21 +305,21 @@ class Turn:
         if len(self.mask) != count or (told and told != count):
             raise BadArgument(
                 f"a turn of {count} token_ids has {told} logprobs and {len(self.mask)} mask entries; "
-                "one of each per sampled token, or no logprobs at all."
+                "accepted: one of each per sampled token, or no logprobs at all."
             )
 
 
 @lru_cache(maxsize=1024)
 def all_ones(count: int) -> bytes:
-    """Return the mask of `count` sampled tokens that are all learned on; turns of one length share it."""
+    """Return a mask of `count` ones: a trainer learns on every token. Turns of equal length share it."""
     return b"\1" * count
 
 
 def as_ids(ids: Sequence[int]) -> Ids:
-    """Return token ids as 4 bytes each.
+    """Return token ids as an array of 4 bytes per id.
 
     Raises:
-        BadArgument: for what is no 32-bit integer.
+        BadArgument: for values that are not 32-bit integers.
     """
     if type(ids) is array and ids.typecode == "i":
         return ids
@@ -329,7 +330,7 @@ def as_ids(ids: Sequence[int]) -> Ids:
 
 
 def _covered(turn: Turn, prompt_ids: Ids) -> int:
-    """Return how many leading ids of `prompt_ids` are those of a turn's prompt and answer."""
+    """Return how many leading ids `prompt_ids` shares with a turn's prompt and answer."""
     before = turn.prompt_ids
     before.extend(turn.token_ids)
     return common_prefix(before, prompt_ids)
@@ -351,7 +352,7 @@ def common_prefix(one: Ids, other: Ids) -> int:
 
 @dataclass(slots=True)
 class Failure:
-    """What broke: where (`env`, `agent`, `host`, `driver`), the error's class and its message."""
+    """A failure: the part that broke (`env`, `agent`, `host`, `driver`), the error's class and message."""
 
     boundary: str
     type: str
@@ -360,10 +361,10 @@ class Failure:
 
 @dataclass(slots=True)
 class SeatEnd:
-    """How an episode ended for one seat.
+    """The end of an episode for one seat.
 
-    `observation` and `info` are what it was shown last. `unearned` is what it was paid before its first
-    turn: what a seat is paid later stands in the turn before.
+    `observation` and `info` are the last ones it saw. `unearned` is the reward it got before its first turn;
+    later rewards are in the turn before them.
     """
 
     stop: StopReason = StopReason.ERROR
@@ -376,7 +377,7 @@ class SeatEnd:
 
 @dataclass(frozen=True, slots=True)
 class AgentInfo:
-    """Who acted: the agent's name, its model, sampling settings, and a hash of its vocabulary."""
+    """An agent's name, its model, sampling settings, and a hash of its vocabulary."""
 
     agent: str = ""
     model: str | None = None
@@ -386,11 +387,11 @@ class AgentInfo:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """How the episodes of a run were played; written once per store, and referred to by `id`.
+    """The settings of a run's episodes; stored once per store, and referred to by `id`.
 
-    `id` is random, so that no two runs share one; nothing that is played depends on it. `agent`, `model`,
-    `sampling` and `vocabulary` are those of AgentInfo; `seats` has them by seat where several agents play.
-    `versions`: of gem and Python.
+    `id` is random, so that no two runs share one; no episode depends on it. `agent`, `model`, `sampling` and
+    `vocabulary` are those of AgentInfo; `seats` has them by seat where several agents play. `versions` has
+    the versions of gem and Python.
     """
 
     id: str = field(default_factory=lambda: os.urandom(8).hex())
@@ -406,7 +407,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an episode branched off: the id of another one, and how many of its turns it began with."""
+    """The start of a branched episode: the id of its source, and the number of turns copied from there."""
 
     episode: str
     turns: int
@@ -414,15 +415,15 @@ class Origin:
 
 @dataclass(slots=True)
 class Episode:
-    """One episode: a flat list of turns, each tagged with its seat, and how it ended.
+    """One episode: a flat list of turns, each with its seat, and how it ended.
 
-    `task` makes the environment again and says the seed; `run` says how it was played. `job`, `sample` and
-    `attempt` tell the episodes of a run apart: what was to be played, which of several samples of it, and how
-    often it had been tried before because something broke. `salt` is what the noise of sampling came from,
-    beside seed and sample. `group` names the task that several samples share.
+    `task` has the seed and all that is needed to make the environment again; `run` has the settings. Three
+    fields identify an episode within a run: `job` is the work item, `sample` the number among several samples
+    of it, and `attempt` the number of earlier tries that broke. Sampling is seeded from the seed, `sample`
+    and `salt`. `group` is the name that all samples of one task share.
 
-    `starts` holds, by seat, what reset returned beside the observation of the seat's first turn, `ends` how
-    the episode ended for the seat. Turns that were taken at the same time stand in the order of the seats.
+    `starts` has the info of reset by seat, `ends` the end of the episode by seat. Simultaneous turns are in
+    the order of the seats.
     """
 
     task: TaskRef
@@ -446,7 +447,7 @@ class Episode:
 
     @property
     def id(self) -> str:
-        """What tells this episode from every other, of other runs too."""
+        """The id of the episode; no other episode has it, of this or another run."""
         return f"{self.run.id}-{self.job}-{self.sample}-{self.attempt}"
 
     @property
@@ -456,7 +457,7 @@ class Episode:
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """The environment's keywords."""
+        """The keyword arguments of the environment."""
         return self.task.kwargs
 
     @property
@@ -466,7 +467,7 @@ class Episode:
 
     @property
     def policy_version(self) -> int | None:
-        """The least policy version among the turns; None where no turn has one."""
+        """The lowest policy version among the turns; None where no turn has one."""
         versions = [turn.policy_version for turn in self.turns if turn.policy_version is not None]
         return min(versions, default=None)
 
@@ -477,7 +478,7 @@ class Episode:
 
     @property
     def truncated(self) -> bool:
-        """Whether something else ended the episode, for one seat at least."""
+        """Whether something other than the task ended the episode, for at least one seat."""
         return not self.terminated
 
     @property
@@ -487,19 +488,19 @@ class Episode:
 
     @property
     def initial_info(self) -> dict[str, Any]:
-        """What reset returned beside the first observation; by seat where there are several."""
+        """The info that reset returned; by seat where there are several."""
         return self.starts if len(self.starts) > 1 else next(iter(self.starts.values()), {})
 
     @property
     def final_info(self) -> dict[str, Any]:
-        """What the last step returned; by seat where there are several."""
+        """The info that the last step returned; by seat where there are several."""
         if self.several:
             return {seat: end.info for seat, end in self.ends.items()}
         return next((end.info for end in self.ends.values()), {})
 
     @property
     def final_observation(self) -> Obs:
-        """What the agent was shown last; empty where there are several seats, whose ends have their own."""
+        """The last observation; empty where there are several seats, see `ends` for theirs."""
         return "" if self.several else next((end.observation for end in self.ends.values()), "")
 
     @property
@@ -509,16 +510,16 @@ class Episode:
 
     @property
     def bootstrap(self) -> bool:
-        """Whether a value estimate stands in for what would have come: truncated and scored."""
+        """Whether to add a value estimate for the missing rest: the episode is truncated and scored."""
         return self.truncated and self.scored
 
     @property
     def success(self) -> bool | None:
-        """Whether the task was solved; None without verdict, or where a foreign env did not say."""
+        """Whether the task was solved; None without verdict, or where the environment did not report it."""
         return self.succeeded()
 
     def succeeded(self, seat: str | None = None) -> bool | None:
-        """Return whether a seat's task was solved, or the episode's; None where nobody knows."""
+        """Return whether the task of a seat (default: of the episode) was solved; None where unknown."""
         stop: StopReason | None = self.stop
         if seat is not None and self.several:
             stop = self.ends[seat].stop if seat in self.ends else None
@@ -528,7 +529,7 @@ class Episode:
 
     @property
     def seats(self) -> tuple[str, ...]:
-        """The seats of the environment; where it never began, those that have a turn."""
+        """The seats of the environment; if it never started, the seats that have a turn."""
         return tuple(self.ends or dict.fromkeys(turn.seat for turn in self.turns))
 
     def turns_of(self, seat: str = SEAT) -> list[Turn]:
@@ -536,7 +537,7 @@ class Episode:
         return [turn for turn in self.turns if turn.seat == seat]
 
     def exchanges(self, seat: str = SEAT) -> list[Turn]:
-        """Return a seat's turns as `gem.history.messages` reads them: with the info before each action."""
+        """Return a seat's turns with the info before each action, as `gem.history.messages` needs them."""
         turns = self.turns_of(seat)
         infos = (self.starts.get(seat, {}), *(turn.info for turn in turns))
         return [replace(turn, info=info) for turn, info in zip(turns, infos, strict=False)]
@@ -549,7 +550,7 @@ class Episode:
         return self.earned(seat) if self.scored else math.nan
 
     def earned(self, seat: str | None = None) -> float:
-        """Return what a seat was paid until now, or the mean over the seats; without verdict too."""
+        """Return the sum of a seat's rewards so far, or the mean over the seats, even without verdict."""
         if seat is None and self.ends:
             return _sum([self.earned(each) for each in self.ends]) / len(self.ends)
         seat = seat or SEAT
@@ -557,7 +558,7 @@ class Episode:
         return _sum([unearned, *(turn.reward or 0.0 for turn in self.turns if turn.seat == seat)])
 
     def transcript_hash(self) -> str:
-        """Return a hash of all that was said, done and earned; timings and tokens do not enter."""
+        """Return a hash of observations, actions and rewards; timings and tokens are not part of it."""
         import json  # here, because `import gem` is to be light
 
         digest = blake2b(digest_size=16)
@@ -574,7 +575,7 @@ class Episode:
 
 @dataclass(slots=True)
 class EpisodeGroup:
-    """Episodes of one task from one start state: GRPO's unit."""
+    """Episodes of one task from one start state: the unit of GRPO."""
 
     group: str
     episodes: list[Episode] = field(default_factory=list)

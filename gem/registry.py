@@ -1,9 +1,9 @@
-"""The registry: EnvSpec, register, make, families, plug-ins.
+"""The registry of environments: register, make, families, plug-ins.
 
-An id is ``family:Name[-vN][-variant]``. What it stands for is a spec: where the class is, the keywords
-it gets, and what the environment claims to be. Nothing is imported until it is made. A *family* resolves
-a whole prefix (``rg:``), so that listing a hundred foreign names imports nothing. Packages add their own
-through the entry point group ``gem.envs``.
+An id is ``family:Name[-vN][-variant]``. Each id has a spec: the path of the class, its keywords, and the
+environment's claims. The class is imported when an environment is made, not before. A *family* resolves all
+ids with one prefix (``rg:``), so that listing a hundred foreign names imports nothing. Packages add their
+own ids through the entry point group ``gem.envs``.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ __all__ = [
 PLUGIN_GROUP = "gem.envs"
 
 WRAPPER_FACTORY = "gem.wrappers.wrapper_factory:wrapper_fn"
-"""What makes a wrapper by its name. Wrappers stand above this module, which names them as it does classes."""
+"""The function that makes a wrapper by name, as a path: this module does not import the wrappers."""
 
 Wrapper: TypeAlias = str | WrapperRef | Callable[[Env], Env]
-"""A name of the wrapper factory, a reference with keywords, or what is called with the environment."""
+"""A name of the wrapper factory, a reference with keywords, or a function that wraps an environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A prefix whose ids one entry point makes; it is called with ``name=`` and the caller's keywords.
+    """A prefix whose ids share one entry point; it is called with ``name=`` and the caller's keywords.
 
-    `names` are known without an import. `more`, a ``"module:function"``, lists the names that the
-    installed package really has; it is asked when a name is not among `names`. `claims` hold for every
-    id, `exceptions` change them by name.
+    `names` are known without an import. `more`, a ``"module:function"``, returns the names that the
+    installed package has; it is called when a name is not in `names`. `claims` apply to every id,
+    `exceptions` change them by name.
     """
 
     prefix: str
@@ -86,7 +86,7 @@ class Family:
         return EnvSpec(f"{self.prefix}:{name}", self.entry_point, {"name": name}, self.extra, **claims)
 
     def find(self, name: str) -> EnvSpec | None:
-        """Return the spec of `name`, asking the package only for names not known here."""
+        """Return the spec of `name`; ask the package only when `names` does not have it."""
         if name in self.names:
             return self.spec(name)
         try:
@@ -96,20 +96,20 @@ class Family:
 
 
 class Registry(MutableMapping[str, EnvSpec]):
-    """Every spec by its id, those of families too; the rows of a prefix are loaded when one is wanted."""
+    """All specs by id, families included; the specs of a prefix are loaded when one of them is needed."""
 
     def __init__(self) -> None:
         self._registered: dict[str, EnvSpec] = {}
         self._rows: dict[str, tuple[str, ...]] = {}
 
     def copy(self) -> Registry:
-        """Return a registry of its own with the same ids."""
+        """Return an independent registry with the same ids."""
         twin = Registry()
         twin._registered, twin._rows = dict(self._registered), dict(self._rows)
         return twin
 
     def load_later(self, prefix: str, *rows: str) -> None:
-        """Take in the specs of `rows`, each a ``"module:name"``, once an id with `prefix` is wanted."""
+        """Load the specs of `rows`, each a ``"module:name"``, as soon as an id with `prefix` is needed."""
         self._rows[prefix] = rows
 
     def _load(self, prefix: str) -> None:
@@ -158,7 +158,7 @@ def register(
     """Register an environment.
 
     ``register("my:Env-v0", "my_package.envs:MyEnv", size=3)`` gives every keyword to the constructor.
-    ``register(EnvSpec(...))`` states claims as well.
+    ``register(EnvSpec(...))`` also takes claims.
 
     Raises:
         DuplicateEnv: when the id is taken by another spec. BadArgument: without an entry point.
@@ -183,7 +183,9 @@ def register_family(family: Family) -> None:
     """
     known = FAMILIES.get(family.prefix)
     if known is not None and known != family:
-        raise DuplicateEnv(f"family {family.prefix!r} is registered already, as {known.entry_point}.")
+        raise DuplicateEnv(
+            f"family {family.prefix!r} is registered already, as {known.entry_point}; choose another prefix."
+        )
     FAMILIES[family.prefix] = family
 
 
@@ -191,7 +193,7 @@ def spec(env_id: str) -> EnvSpec:
     """Return the spec of an id; ``Name-v0`` without its variant is ``Name-v0-easy``.
 
     Raises:
-        UnknownEnv: with the nearest ids and the command that lists all.
+        UnknownEnv: when there is none; the message has the nearest ids and the command that lists all.
     """
     found = _find(env_id)
     if found is None:
@@ -214,13 +216,13 @@ def _find(env_id: str) -> EnvSpec | None:
 
 
 def _of_family(env_id: str) -> EnvSpec | None:
-    """Return what a family makes of an id, or None."""
+    """Return the spec that a family has for an id, or None."""
     prefix, _, name = env_id.partition(":")
     return FAMILIES[prefix].find(name) if prefix in FAMILIES else None
 
 
 def ids(family: str | None = None) -> list[str]:
-    """Return every registered id in order, or those of one family. Imports no environment."""
+    """Return all registered ids, sorted, or those of one family. Imports no environment."""
     return sorted(i for i in ENV_REGISTRY if family is None or i.startswith(family + ":"))
 
 
@@ -231,9 +233,9 @@ def specs(family: str | None = None) -> Iterator[EnvSpec]:
 
 
 def load_plugins() -> None:
-    """Let installed packages register: each entry point in ``gem.envs`` is loaded, and called if it can be.
+    """Let installed packages register ids: load each entry point in ``gem.envs``, and call it if callable.
 
-    A plug-in that fails is reported as a warning and skipped.
+    A plug-in that fails causes a warning and is skipped.
     """
     global _plugins_loaded
     if _plugins_loaded:
@@ -246,7 +248,7 @@ def load_plugins() -> None:
             target = plugin.load()
             if callable(target):
                 target()
-        except Exception as error:  # somebody else's package: any failure is theirs, none may stop us
+        except Exception as error:  # a failure of a foreign package must not stop gem
             warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {error!r}", stacklevel=2)
 
 
@@ -254,14 +256,14 @@ def make(env_id: str | EnvSpec | TaskRef, *, seed: int | None = None, **kwargs: 
     """Make an environment.
 
     Args:
-        env_id: an id, a spec, or a task, which is made with its wrappers and its seed.
-        seed: the seed of the first reset() that is given none; where the constructor is not gem's and takes
-            a `seed`, it gets this one too.
+        env_id: an id, a spec, or a task (which includes wrappers and a seed).
+        seed: the seed of the first reset() that gets none; a constructor outside gem that takes a `seed`
+            gets it too.
         **kwargs: change the keywords of the spec or the task.
 
     Raises:
-        UnknownEnv, UnknownArgument, MissingExtra: each with the way out.
-        BadArgument: for a task that cannot be made again: some of its arguments could not be written down.
+        UnknownEnv, UnknownArgument, MissingExtra: the message says what to do.
+        BadArgument: for a task that cannot be made again, because some of its arguments were not stored.
     """
     if isinstance(env_id, TaskRef):
         return Maker(env_id, kwargs)(seed)
@@ -272,7 +274,7 @@ def make(env_id: str | EnvSpec | TaskRef, *, seed: int | None = None, **kwargs: 
 
 
 def _takes_seed(entry: Callable[..., Any]) -> bool:
-    """Tell whether a constructor that is not gem's takes a seed; gem's leave it to the first reset."""
+    """Return whether a constructor outside gem takes a seed; in gem the first reset takes it."""
     return not (getattr(entry, "__module__", None) or "").startswith("gem.") and "seed" in parameters_of(
         entry
     )
@@ -284,7 +286,7 @@ def _made(found: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
     check_keywords(entry, merged, found.id)
     env: Env = entry(**merged)
     if kwargs:
-        # A budget that the caller chose is the budget; the other claims are those of the registered keywords.
+        # The caller's budget replaces the claimed one; the other claims are those of the registered keywords.
         budget = kwargs.get("max_turns", kwargs.get("max_attempts", found.max_turns))
         found = replace(found, kwargs=merged, max_turns=budget)
     env.spec = env._made_by = found
@@ -294,9 +296,9 @@ def _made(found: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
 
 
 def task_of(env: Env) -> TaskRef:
-    """Return what makes `env` again, as plain data; its state and its seed are not part of that.
+    """Return plain data from which make() makes `env` again; without its state and its seed.
 
-    A wrapper that the wrapper factory made is written by its name there, another as ``module:Class``.
+    A wrapper from the wrapper factory is written as its name there, any other as ``module:Class``.
     """
     around: list[EnvWrapper] = []
     while isinstance(env, EnvWrapper) and not isinstance(env._made_by, EnvSpec):
@@ -312,7 +314,7 @@ def task_of(env: Env) -> TaskRef:
 
 
 def _written_env(env: Env) -> tuple[str, str | None, dict[str, Any], tuple[str, ...]]:
-    """Return name, entry point, keywords and opaque arguments of what stands inside all wrappers."""
+    """Return name, entry point, keywords and opaque arguments of the innermost environment."""
     made, found = type(env), env.spec
     entry = made if found is None else found.entry_point
     kwargs, opaque = written_arguments(made, arguments_of(env) if found is None else found.kwargs)
@@ -348,13 +350,13 @@ def _place_of(made: type) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A picklable recipe for one environment: what it is, keywords, wrappers.
+    """A picklable function that makes one environment from an id, keywords and wrappers.
 
-    `spec` is looked up once, here, and travels with the recipe: an id that is registered in this process
-    alone can be made in another, as long as its entry point can be imported there.
+    `spec` is looked up once and pickled too. So an id that is registered only in this process can be made in
+    another one, if its entry point can be imported there.
 
     Raises:
-        UnknownEnv: for an id, or a wrapper's name, that nothing is registered under.
+        UnknownEnv: for an id or a wrapper's name that is not registered.
     """
 
     env_id: str | EnvSpec | TaskRef
@@ -370,7 +372,7 @@ class Maker:
                 _wrapper_fn(wrapper)
 
     def __call__(self, seed: int | None = None) -> Env:
-        """Make it; `seed` is that of the first reset() that is given none.
+        """Make the environment; `seed` is the seed of the first reset() that gets none.
 
         Raises:
             BadArgument: for a task that cannot be made again.
@@ -381,7 +383,7 @@ class Maker:
             if task.opaque:
                 raise BadArgument(
                     f"the task of {task.spec} cannot be made again: {', '.join(task.opaque)} could not be "
-                    "written down. Make the environment and its wrappers as they were made first."
+                    "stored. Make the environment and its wrappers with the same code as the first time."
                 )
             own = self.spec.kwargs
             first = {
@@ -398,7 +400,7 @@ class Maker:
 
 
 def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
-    """Return what an id, a spec or a task stands for here."""
+    """Return the spec of an id or a task in this process; a spec is returned as it is."""
     if isinstance(what, EnvSpec):
         return what
     if not isinstance(what, TaskRef):
@@ -417,7 +419,7 @@ def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
 
 
 def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
-    """Return what puts a wrapper around an environment.
+    """Return the function that puts a wrapper around an environment.
 
     Raises:
         UnknownEnv: for a name that the wrapper factory does not have.
@@ -431,7 +433,7 @@ def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
 
 
 def _load_maker(name: str) -> Callable[..., Env]:
-    """Return the environment, the wrapper or the function making one that a task names.
+    """Return what a task names: an environment class, a wrapper class, or a function that returns one.
 
     Raises:
         BadArgument: for anything else, before it is called.
@@ -439,12 +441,12 @@ def _load_maker(name: str) -> Callable[..., Env]:
     entry = load_written(name)
     made = entry
     if not isinstance(entry, type):
-        with suppress(Exception):  # annotations are code of the module; broken ones say nothing
+        with suppress(Exception):  # annotations are code of the module; broken ones are ignored
             made = get_type_hints(entry).get("return")
     if not (isinstance(made, type) and issubclass(made, Env)):
         raise BadArgument(
             f"a task names {name!r}, which is no environment or wrapper; accepted: their classes, and "
-            "functions that are annotated as returning one (`-> Env`). What is registered here may be any "
+            "functions that are annotated as returning one (`-> Env`). A registered entry point may be any "
             "callable."
         )
     return cast(Callable[..., Env], entry)
@@ -469,7 +471,7 @@ def check_keywords(callee: Callable[..., Any], kwargs: Mapping[str, Any], name: 
 
 
 def print_envs(family: str | None = None) -> None:
-    """Print every id, a family per block."""
+    """Print all ids, one block per family."""
     last = None
     for env_id in ids(family):
         prefix = env_id.partition(":")[0]

@@ -1,4 +1,4 @@
-"""The form of stored episodes under schema 1, which is read and not written any more."""
+"""Read stored episodes of schema 1; they are no longer written."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gem.record import SEAT, StopReason, Verdict
 from gem.specs import TaskRef
 
 SCHEMA_1_RUN = record.RunInfo("schema1")
-"""The run of the episodes that were stored under schema 1, which did not say how they were played."""
+"""The run of all episodes of schema 1, which did not store the settings of a run."""
 
 
 def decode_1(line: bytes, data: Mapping[str, Any]) -> record.Episode:
-    """Return the episode of a line of schema 1; `data` is what the line holds.
+    """Return the episode of a line of schema 1; `data` is the parsed line.
 
-    Its id was not unique; what tells it from others now, in every store, is that id and a hash of the line.
-    Its policy version was one for all turns, its log probabilities had 64 bits.
+    Ids were not unique in schema 1; so the new id is the old one plus a hash of the line. One policy version
+    was stored for all turns, and log probabilities had 64 bits.
     """
     held: dict[str, record.Turn] = {}
     turns = [_turn_1(turn, held) for turn in data["turns"]]

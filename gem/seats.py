@@ -1,4 +1,4 @@
-"""Environments with several seats, and the wrapper that makes one seat an ordinary environment."""
+"""Environments with several seats, and the wrapper that turns one seat into a single-agent environment."""
 
 from gem.envs.seats.seat_env import SeatEnv
 from gem.envs.seats.seated_env import MultiStart, MultiStep, SeatedEnv, SeatSelector

@@ -1,7 +1,7 @@
-"""Seeds: hashed child seeds and private streams. Nothing here touches a global generator.
+"""Seeding: hashed child seeds and private random streams. Nothing here touches a global generator.
 
-Children are derived by hashing the whole path, never by ``seed + i``: with addition, run 0 / env 1
-plays the episodes of run 1 / env 0.
+A child seed is a hash of the whole path, never ``seed + i``: with addition, run 0 / env 1 would play the
+same episodes as run 1 / env 0.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 from gem.errors import BadArgument
 
 SEED_BITS = 63
-"""Seeds fit a signed 64-bit integer, which every store and framework can hold."""
+"""Upper bound of seeds: they fit a signed 64-bit integer, which every store and framework can hold."""
 
 _MASK = (1 << 64) - 1
 _EXACT = frozenset((int, str))
 
 
 def derive(seed: int, *path: str | int) -> int:
-    """Return the child seed at `path` below `seed`, a 63-bit integer.
+    """Return the child seed of `seed` at `path`, a 63-bit integer.
 
-    The same arguments give the same child in every process and on every platform; an int and the
-    string that looks like it are different path elements.
+    The same arguments give the same child in every process and on every platform. An int and the same
+    digits as text are different path elements.
 
     >>> derive(0, "env", 3) == derive(0, "env", 3) != derive(0, "env", "3")
     True
     """
-    # numpy's integers are hashed as the numbers they are: their repr differs, and by numpy's version
+    # numpy's integers are hashed like Python's: their repr differs, and changes with numpy's version
     exact = [part if type(part) in _EXACT else _exactly(part) for part in (seed, *path)]
     text = repr(tuple(exact) if path else exact[0])
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -59,22 +59,22 @@ def _exactly(part: str | int) -> str | int:
 
 
 class Stream(random.Random):
-    """A private generator whose whole state is one 64-bit number: SplitMix64.
+    """A private random generator whose whole state is one 64-bit number: SplitMix64.
 
-    The standard library's own keeps 625 words: seeding it takes longer than dealing a small game, and
-    copying it dominates a fork. Every method of random.Random works. Source: Steele, Lea, Flood, "Fast
-    splittable pseudorandom number generators" (OOPSLA 2014).
+    The generator of the standard library keeps 625 words: seeding it takes longer than setting up a small
+    game, and copying it takes most of the time of a fork. Every method of random.Random works. Source:
+    Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
     """
 
     _state: int
 
     def seed(self, a: int | None = None, version: int = 2) -> None:  # type: ignore[override]
-        """Begin the stream of the seed `a`, or of a fresh one."""
+        """Start the stream of seed `a`, or of a fresh seed."""
         self._state = fresh() if a is None else a
         self.gauss_next = None
 
     def getrandbits(self, k: int, /) -> int:
-        """Return a number of `k` random bits."""
+        """Return an integer of `k` random bits."""
         if k > 64:
             bits = self.getrandbits(k % 64)
             for _ in range(k // 64):
@@ -90,11 +90,11 @@ class Stream(random.Random):
         return self.getrandbits(53) * 2.0**-53
 
     def getstate(self) -> tuple[Any, ...]:
-        """Return the state, which setstate() takes."""
+        """Return the state, for setstate()."""
         return self._state, self.gauss_next
 
     def setstate(self, state: tuple[Any, ...]) -> None:
-        """Go on from where getstate() was called."""
+        """Restore a state that getstate() returned."""
         self._state, self.gauss_next = state
 
 

@@ -1,8 +1,8 @@
-"""What an environment is made from: EnvSpec, what an id stands for; TaskRef, one environment as plain data.
+"""The data that an environment is made from: EnvSpec for an id, TaskRef for one environment as plain data.
 
-A task holds JSON values alone. What is more than that is written as what makes it again: an object of a class
-that remembers its constructor's arguments (environments, tools, graders), of a dataclass or an Enum as
-``{"$make": "module:Class", "args": [...], "kwargs": {...}}``, a class or a function of a module as
+A task has JSON values only. Other values are written as the call that makes them again. An object of a class
+that remembers its constructor's arguments (environments, tools, graders), of a dataclass or of an Enum is
+``{"$make": "module:Class", "args": [...], "kwargs": {...}}``. A class or a function of a module is
 ``{"$callable": "module:name"}``. Tuples become lists.
 """
 
@@ -27,16 +27,16 @@ Solver = Literal["exact", "measured", "oracle", "none"]
 SOLVERS: tuple[Solver, ...] = ("exact", "measured", "oracle", "none")
 
 LARGEST = 10_000
-"""Values and characters that one argument of a task may have; what is larger is data."""
+"""Limit on values and characters in one argument of a task; a larger argument is data, and is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a worker on a cluster reserves of its node for environments of one kind.
+    """The resources of a cluster node that a worker reserves for one kind of environment.
 
-    `cores`: of the processor, for each worker. `memory_mb`: for each environment. `sandbox`: the node must
-    have one that isolates, by its own self-test. `resources`: what else the cluster gives a name, such as
-    ``{"kvm": 1}``, for each worker.
+    `cores`: processor cores per worker. `memory_mb`: memory per environment. `sandbox`: the node must have a
+    sandbox that passes its isolation self-test. `resources`: other named resources of the cluster, such as
+    ``{"kvm": 1}``, per worker.
     """
 
     cores: float = 1.0
@@ -45,7 +45,7 @@ class Needs:
     resources: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what no node could give."""
+        """Refuse values below 0."""
         for name, value in {"cores": self.cores, "memory_mb": self.memory_mb, **self.resources}.items():
             if not 0 <= value < math.inf:
                 raise BadArgument(f"an environment needs {name}={value}; accepted: 0 or more.")
@@ -53,17 +53,17 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """What an id stands for, and what the environment claims; the contract suite tests the claims.
+    """The definition of an environment id, and the environment's claims; the contract suite tests the claims.
 
-    `entry_point`: a class or function, or ``"module:name"`` of one. `extra`: the pip extra it needs.
-    `data`: the data set it reads, by name; without it, making the environment raises MissingData.
-    `max_turns`: turns after which the task itself ends, where it states a number. `deterministic`: the
-    same seed and actions give the same transcript. `forkable`, `thread_safe`: as they say. `waits`: its
-    calls wait for something outside (a sandbox, a server, a network), so that many are best carried out at
-    the same time. `solver`: ``exact`` wins every episode with the full reward, ``measured`` wins
-    `solver_rate` of them, ``oracle`` reads the hidden answer, ``none``. `seats`: who acts in it; more than
-    ``agent`` means that it is a `gem.seats.SeatedEnv`, whose solver plays every seat. `needs`: what it takes
-    of a cluster's nodes.
+    `entry_point`: a class or function, or its ``"module:name"``. `extra`: the pip extra it needs. `data`: the
+    name of the data set it reads; without the data set, making the environment raises MissingData.
+    `max_turns`: turns after which the task itself ends, where it states a number. `deterministic`: the same
+    seed and actions give the same transcript. `forkable`: it can be forked. `thread_safe`: instances can run
+    in different threads. `waits`: its calls wait for something outside (a sandbox, a server, a network), so
+    it is best to run many at the same time. `solver`: ``exact`` wins every episode with the full reward,
+    ``measured`` wins a share `solver_rate` of them, ``oracle`` reads the hidden answer, ``none``. `seats`:
+    the seats that act; other seats than ``agent`` mean that it is a `gem.seats.SeatedEnv`, whose solver
+    plays every seat. `needs`: the resources it needs on a cluster node.
     """
 
     id: str
@@ -82,13 +82,13 @@ class EnvSpec:
     needs: Needs = field(default_factory=Needs)
 
     def __post_init__(self) -> None:
-        """Refuse an id or claim that means nothing."""
+        """Refuse a malformed id and an invalid claim."""
         if not self.id or any(c.isspace() for c in self.id):
             raise BadArgument(f"env id is {self.id!r}; accepted: family:Name[-vN][-variant], no spaces.")
         if self.solver not in SOLVERS:
             raise BadArgument(f"solver is {self.solver!r}; accepted: {', '.join(SOLVERS)}.")
         if (self.solver == "measured") != (self.solver_rate is not None):
-            raise BadArgument(f"{self.id}: a measured solver states its solver_rate, no other does.")
+            raise BadArgument(f"{self.id}: solver_rate is for a measured solver, which needs it.")
 
     @property
     def family(self) -> str:
@@ -97,7 +97,7 @@ class EnvSpec:
 
 
 def solved(solver: Solver | float) -> dict[str, Any]:
-    """Return what a spec claims of a solver; a number is the rate at which a measured one wins."""
+    """Return the solver claims of a spec; a number is the win rate of a measured solver."""
     if isinstance(solver, float):
         return {"solver": "measured", "solver_rate": solver}
     return {"solver": solver}
@@ -105,7 +105,7 @@ def solved(solver: Solver | float) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WrapperRef:
-    """A wrapper by name: one of the wrapper factory, or ``module:function``; its keywords are JSON values."""
+    """A wrapper's name in the wrapper factory, or ``module:function``; its keywords are JSON values."""
 
     name: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -113,13 +113,13 @@ class WrapperRef:
 
 @dataclass(frozen=True, slots=True)
 class TaskRef:
-    """What makes one environment again, in this process or in another: ``gem.make(task)``.
+    """Plain data that makes one environment again, in this process or another: ``gem.make(task)``.
 
     `spec`: the id, or ``module:Class`` of an environment that is not registered. `kwargs`: every keyword of
-    its constructor, as JSON values. `wrappers`: what stands around it, the innermost first. `seed`: the
-    episode; None: any. `entry_point`: ``module:name`` of what the id stood for, so that an id that another
-    process does not know can be made there too. `opaque`: the arguments that cannot be written down (a
-    lambda, a live tokenizer, an agent, data), by name; such a task can be played, not made again.
+    its constructor, as JSON values. `wrappers`: its wrappers, the innermost first. `seed`: the seed of the
+    episode; None: any. `entry_point`: ``module:name`` of the entry point of the id, so that a process that
+    does not know the id can make it too. `opaque`: the names of the arguments that cannot be stored (a
+    lambda, a live tokenizer, an agent, data); such a task can be played, but not made again.
 
     Making a task imports and calls what it names: make only tasks whose source you trust.
     """
@@ -133,12 +133,12 @@ class TaskRef:
 
 
 class Rebuildable:
-    """Remembers its constructor's arguments, so that it can be made again, here or from a task."""
+    """A base class that remembers the constructor's arguments, so that the object can be made again."""
 
     _init: tuple[tuple[Any, ...], dict[str, Any]]
 
     _secret_arguments: ClassVar[tuple[str, ...]] = ()
-    """The arguments that may hold passwords or keys: they are never written down."""
+    """The arguments that may hold passwords or keys: they are never stored."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Remember the arguments."""
@@ -148,7 +148,7 @@ class Rebuildable:
 
 
 class Unwritable(ValueError):
-    """What no JSON value can stand for."""
+    """A value that cannot be stored as JSON."""
 
 
 def parameters_of(callee: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -168,11 +168,11 @@ def _declared_by(callee: type) -> dict[str, inspect.Parameter]:
 
 
 class _Nameless:
-    """Stands for what a constructor was given and no keyword can name."""
+    """A placeholder for constructor arguments that have no keyword."""
 
 
 def arguments_of(made: Rebuildable) -> dict[str, Any]:
-    """Return what a constructor was given, by the names of its parameters."""
+    """Return the arguments that the constructor got, by parameter name."""
     args, kwargs = made._init
     parameters = parameters_of(type(made))
     if not parameters:
@@ -187,7 +187,7 @@ def arguments_of(made: Rebuildable) -> dict[str, Any]:
 
 
 def written_arguments(owner: type, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the arguments that can be written down, and ``Class.name`` of those that cannot."""
+    """Return the arguments that can be stored, and ``Class.name`` of those that cannot."""
     plain: dict[str, Any] = {}
     opaque: list[str] = []
     secret = getattr(owner, "_secret_arguments", ())
@@ -202,10 +202,10 @@ def written_arguments(owner: type, arguments: Mapping[str, Any]) -> tuple[dict[s
 
 
 def written(value: Any) -> Any:
-    """Return `value` as JSON can hold it; `restored` gives it back.
+    """Return `value` in a form that JSON can hold; `restored` reverses it.
 
     Raises:
-        Unwritable: for what cannot be made again from what is written.
+        Unwritable: for a value that could not be restored.
     """
     try:
         return _Writer()(value)
@@ -214,7 +214,7 @@ def written(value: Any) -> Any:
 
 
 class _Writer:
-    """Writes one argument, as long as it is not too large."""
+    """A converter of one argument to JSON values, with a limit on its size."""
 
     def __init__(self) -> None:
         self.left = LARGEST
@@ -255,7 +255,7 @@ class _Writer:
         raise Unwritable(f"a {type(value).__name__} cannot be written down")
 
     def making(self, value: Any, args: list[Any], kwargs: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return what makes an object again."""
+        """Return the ``$make`` form of an object."""
         name = name_of(type(value))
         if name is None:
             raise Unwritable(f"its class {type(value).__name__} cannot be imported")
@@ -264,10 +264,10 @@ class _Writer:
 
 
 def restored(value: Any) -> Any:
-    """Return what `written` was given.
+    """Return the value that `written` converted.
 
     Raises:
-        BadArgument: for a name that cannot be imported, or a ``$make`` of no class that `written` writes.
+        BadArgument: for a name that cannot be imported, or a ``$make`` whose class `written` never writes.
     """
     try:
         return _restored(value)

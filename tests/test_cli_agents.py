@@ -256,7 +256,7 @@ def test_a_second_evaluation_into_one_folder_is_told_at_its_start(agent, tmp_pat
         store.claim()
         assert cli.main(["eval", EASY, "--episodes", "4", "--out", str(tmp_path / "out")]) == cli.MISUSED
         told = capsys.readouterr()
-        assert "another run is going on with this store" in told.err
+        assert "another run resumes from this store" in told.err
         assert (agent.asked, len(store), agent.closed) == (0, 0, True)
     assert cli.main(["eval", EASY, "--episodes", "4", "--out", str(tmp_path / "out")]) == 0
 

@@ -104,7 +104,10 @@ def test_what_cannot_be_compared_is_told(store, capsys, tmp_path):
     a, b = store("a", {"test:X": "w"}), store("b", {"test:Y": "w"})
     code, _, err = said(capsys, "compare", a, b)
     assert code == 2
-    assert "nothing pairs, for they share no environment. A holds 1 samples of 1 tasks of test:X" in err
+    assert (
+        "the runs have no pairs, because they share no environment. A holds 1 samples of 1 tasks of test:X"
+        in err
+    )
     assert said(capsys, "compare", a, tmp_path / "none")[0] == 2
     assert (
         "accepted: a file that ends in .png, .svg, .pdf"

@@ -139,7 +139,7 @@ def test_the_schema_is_one_that_stored_lines_fit(path, capsys):
         (["cat", "{path}", "run-wom-0-0"], "holds no episode 'run-wom-0-0'. Did you mean 'run-won-0-0'"),
         (["cat", "{path}", "3"], "there is no episode 3; {path} holds 3"),
         (["cat", "diary.txt", "0"], "does not begin an episode"),
-        (["merge", "{path}", "{path}"], "is the store that is written"),
+        (["merge", "{path}", "{path}"], "is the output store"),
         (["merge", "out.jsonl"], "nothing to merge"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_record_that_does_not_come_out_again_is_refused(tmp_path, capsys):
     with EpisodeStore(path) as store:
         store.append(episode)
     assert main(["value", str(path), "0", "--agent", "random"]) == MISUSED
-    assert "does not come out as recorded" in capsys.readouterr().err
+    assert "does not replay as recorded" in capsys.readouterr().err
 
 
 def test_without_any_verdict_there_is_no_value(stored, capsys, monkeypatch):

@@ -308,7 +308,7 @@ def test_make_vec_takes_one_id_or_many():
 
 
 def test_make_vec_called_as_gymnasium_s_names_its_own_argument():
-    with pytest.raises(BadArgument, match=r"got wrappers=4; .* How many is num_envs"):
+    with pytest.raises(BadArgument, match=r"got wrappers=4; .* The number of environments is num_envs"):
         gem.make_vec("game:GuessTheNumber-v0-easy", 4)
 
 

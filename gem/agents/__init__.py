@@ -1,4 +1,4 @@
-"""Agents: who acts. An agent is anything that keeps `gem.record.Agent`."""
+"""Agents: they choose the actions. An agent is any object with the interface `gem.record.Agent`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

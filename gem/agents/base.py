@@ -1,4 +1,4 @@
-"""BaseAgent: an agent defines one of the two calls of `gem.record.Agent`, the other follows."""
+"""BaseAgent: a subclass defines one of the two calls of `gem.record.Agent` and gets the other one."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _starting = Lock()  # two threads may need an agent's loop at once
 
 
 class BatchBroken(NoVerdict):
-    """Some asks of a batch failed. `answers` holds, in order, a Reply or the error that an ask met.
+    """Some asks of a batch failed. `answers` has a Reply or an error for each ask, in order.
 
-    Drivers give each episode its own; the episodes of the asks that were answered go on.
+    Drivers pass each answer to its episode; the episodes whose asks were answered continue.
     """
 
     def __init__(self, answers: Sequence[Answer]) -> None:
-        """Keep what each ask came to."""
+        """Keep the reply or error of each ask."""
         super().__init__(list(answers))
         self.answers = list(answers)
 
     def __str__(self) -> str:
-        """How many failed, and the first error."""
+        """The number of failed asks, and the first error."""
         errors = [answer for answer in self.answers if isinstance(answer, BaseException)]
         first = f": {type(errors[0]).__name__}: {errors[0]}" if errors else ""
         return f"{len(errors)} of {len(self.answers)} asks failed{first}"
@@ -45,29 +45,29 @@ class BaseAgent:
     """An agent. Subclasses define ``__call__(asks)`` or ``async ask(ask)``.
 
     The derived ``ask`` collects the asks that arrive in one turn of the event loop and answers them as one
-    batch. The derived ``__call__`` asks all at once, in an event loop of its own, so that it works inside a
-    running loop too. Agents that keep something per episode drop it in `forget`.
+    batch. The derived ``__call__`` sends all asks at once, in its own event loop, so that it works inside a
+    running loop too. Agents that keep data per episode drop it in `forget`.
 
-    What an agent raises breaks the episodes that it was asked for. Where that is AgentUnavailable, nobody can
-    be answered any more: the run stops, and what was not played stays so. A batch that an exception broke is
-    asked again in halves, until those that break it are alone: 2n - 1 calls at most, for n asks that all do.
-    An agent that can tell says so with BatchBroken, and is not asked again.
+    An exception of an agent breaks the episodes whose asks it was answering. AgentUnavailable means that no
+    ask can be answered any more: the run stops, and the remaining episodes are not played. A batch that
+    raised an exception is asked again in halves, until the failing asks are isolated: at most 2n - 1 calls,
+    if all n asks fail. An agent that knows which asks failed raises BatchBroken, and is not asked again.
     """
 
     verb: ClassVar[str | None] = None
-    """For an agent that is the environment's own: the verb, such as ``solve``, that a driver calls on the
-    environment for every action, wherever it lives. Such an agent is never asked."""
+    """The method of the environment, such as ``solve``, that a driver calls for every action instead of
+    asking the agent; None for all agents that are not part of the environment."""
 
     keeps_time: bool = False
-    """Whether `ask` keeps to `Ask.policy_s` itself and sets `Reply.policy_s`. Else whoever asks measures from
-    the question to the answer, which counts the wait for a free place too."""
+    """Whether `ask` itself enforces `Ask.policy_s` and sets `Reply.policy_s`. If not, the caller measures the
+    time from the ask to the reply, which includes waiting in a queue."""
 
     splits_batches: bool = True
-    """Whether a batch that an exception broke may be asked again in halves. Not where a call is paid for, or
-    where asking twice is not the same as asking once."""
+    """Whether a batch that raised an exception may be asked again in halves. Set False where calls cost
+    money, or where a second ask may change the result."""
 
     policy_version: int | None = None
-    """The version of the weights that answer now, where somebody counts them."""
+    """The version of the current weights; None where versions are not counted."""
 
     _waiting: Waiting | None = None
     _loop: LoopThread | None = None
@@ -83,7 +83,7 @@ class BaseAgent:
         return settle(self.loop.run(self._ask_each(asks)))
 
     async def ask(self, ask: Ask) -> Reply:
-        """Answer one ask, in a batch with the others of this moment."""
+        """Answer one ask, in a batch with the asks that arrive at the same time."""
         if type(self).__call__ is BaseAgent.__call__:
             raise NotImplementedError(f"{type(self).__name__} must define __call__(asks) or async ask(ask).")
         loop = asyncio.get_running_loop()
@@ -91,37 +91,37 @@ class BaseAgent:
         waiting = self._waiting
         if waiting is not None and waiting[0][1].get_loop() is loop:
             waiting.append((ask, future))
-        else:  # nobody waits, or somebody in another loop, whose answers do not come here
+        else:  # no ask waits in this loop; those of another loop are not answered here
             self._waiting = waiting = [(ask, future)]
             loop.call_soon(self._answer_waiting, waiting)
         return await future
 
     @property
     def info(self) -> AgentInfo:
-        """Who answers, with which model and settings, for the record of a run."""
+        """The name, model and settings of the agent, for the record of a run."""
         return AgentInfo(type(self).__name__)
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Answer as policy `version` from now on; agents that hold a model take its `weights` as well.
+        """Set the policy version of all later replies; an agent with a model also loads `weights`.
 
         Raises:
-            BadArgument: for weights, where the agent holds no model.
+            BadArgument: for weights, when the agent has no model.
         """
         if weights is not None:
             raise BadArgument(f"{type(self).__name__} holds no model to load weights into; leave them out.")
         self.policy_version = version
 
     def forget(self, episode: str) -> None:
-        """Drop what is kept for `episode`."""
+        """Drop the data kept for `episode`."""
 
     def close(self) -> None:
-        """Release what the agent holds. Calling it twice is harmless."""
+        """Release the agent's resources. Calling it twice is harmless."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; the agent is closed at the end of the block."""
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -137,7 +137,7 @@ class BaseAgent:
             return self._loop
 
     async def _ask_each(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Ask all at the same time; once nobody can be answered, the others are not waited for."""
+        """Ask all at the same time; after AgentUnavailable, cancel the asks that still wait."""
         gone: list[AgentUnavailable] = []
 
         async def ask_one(ask: Ask) -> Reply:
@@ -173,7 +173,7 @@ class BaseAgent:
 
 
 def answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
-    """Tell whether an agent, or one of several, answers each ask by itself, as an endpoint does."""
+    """Return whether an agent, or one of several, answers each ask separately, as an endpoint does."""
     each = agent.values() if isinstance(agent, Mapping) else (agent,)
     return any(
         isinstance(one, BaseAgent) and one.verb is None and type(one).__call__ is BaseAgent.__call__
@@ -182,10 +182,10 @@ def answers_one_by_one(agent: Agent | Mapping[str, Agent]) -> bool:
 
 
 def settle(answers: Sequence[Answer]) -> list[Reply]:
-    """Return the replies when every ask was answered.
+    """Return the replies, if every ask was answered.
 
     Raises:
-        BatchBroken: with all the answers, when some ask was not.
+        BatchBroken: with all answers, if some ask was not answered.
     """
     replies = [answer for answer in answers if not isinstance(answer, BaseException)]
     if len(replies) < len(answers):
@@ -194,7 +194,7 @@ def settle(answers: Sequence[Answer]) -> list[Reply]:
 
 
 class _Meter:
-    """How long an event loop was held up: by environments in it, by batches, by asks that compute."""
+    """The seconds for which an event loop was blocked: by environments, batches, or asks that compute."""
 
     __slots__ = ("__weakref__", "held_s")
 
@@ -214,12 +214,12 @@ def _meter() -> _Meter:
 
 
 def hold_up(seconds: float) -> None:
-    """Note that the running event loop was busy for so long; no ask that waits is charged for it."""
+    """Record that the running event loop was blocked for `seconds`; waiting asks do not count that time."""
     _meter().held_s += seconds
 
 
 class _Clock:
-    """The time that one ask takes, without that in which its event loop was held up by something else."""
+    """The time that one ask takes, without the time for which other work blocked its event loop."""
 
     __slots__ = ("before", "began", "meter", "own_s")
 
@@ -233,7 +233,7 @@ class _Clock:
 
     @types.coroutine
     def ask(self, agent: Any, ask: Ask) -> Generator[Any, Any, Reply]:
-        """Ask, and note how long the agent computes between two waits: that holds the loop up for others."""
+        """Ask, and record how long the agent computes between two waits: this blocks the loop for others."""
         work = agent.ask(ask)
         if not asyncio.iscoroutine(work):
             reply: Reply = yield from work.__await__()
@@ -261,13 +261,13 @@ class _Clock:
 
 
 async def timed(agent: Any, ask: Ask) -> Reply:
-    """Ask once, for no longer than `ask.policy_s`, and say in the reply how long it took.
+    """Ask once, with the time limit `ask.policy_s`, and set the reply's `policy_s` to the time it took.
 
-    What the event loop does for others meanwhile does not count, as far as it is known: calls of environments
-    that live in it, batches, and other asks that compute.
+    Other work of the event loop does not count, as far as it is known: calls of environments in the same
+    loop, batches, and other asks that compute.
 
     Raises:
-        OutOfTime: when that time is spent.
+        OutOfTime: when the time is used up.
     """
     if getattr(agent, "keeps_time", False) or _in_batches(agent):
         reply: Reply = await agent.ask(ask)
@@ -281,7 +281,7 @@ async def timed(agent: Any, ask: Ask) -> Reply:
 
 
 async def _within(policy_s: float, clock: _Clock, agent: Any, ask: Ask) -> Reply:
-    """Ask, and give up when the clock says so."""
+    """Ask, and stop when the time is used up."""
 
     async def work() -> Reply:
         return await clock.ask(agent, ask)
@@ -297,17 +297,17 @@ async def _within(policy_s: float, clock: _Clock, agent: Any, ask: Ask) -> Reply
             task.cancel()
             await asyncio.wait((task,))
             if not task.cancelled():
-                task.exception()  # heard: it comes too late
-    raise OutOfTime(f"the agent took more than the {policy_s:.3g} s that were left.")
+                task.exception()  # retrieved, so that asyncio does not warn about it
+    raise OutOfTime(f"the agent took longer than the {policy_s:.3g} s left of its time limit.")
 
 
 def _in_batches(agent: Any) -> bool:
-    """Tell whether an agent answers batches alone, which cannot be cut short for one of them."""
+    """Return whether an agent only answers batches, which cannot be stopped for a single ask."""
     return isinstance(agent, BaseAgent) and type(agent).ask is BaseAgent.ask
 
 
 def _took(reply: Reply, policy_s: float) -> Reply:
-    """Return a reply that says how long it took, where it does not yet."""
+    """Return the reply with `policy_s` set, unless the agent set it."""
     if type(reply) is Reply and reply.policy_s is None:  # written out, because turns are many
         return Reply(
             reply.text,
@@ -328,11 +328,11 @@ def _took(reply: Reply, policy_s: float) -> Reply:
 
 
 def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
-    """Ask for a whole batch and return, for each ask, its reply or the error that it met.
+    """Ask for a whole batch and return a reply or an error for each ask.
 
-    A batch that an exception breaks, or that gets another number of replies, is asked again in halves until
-    those that break it are alone, unless the agent wants none of it (`BaseAgent.splits_batches`). Each reply
-    says how long its answer took: where the agent does not, an equal share of the call that gave it.
+    A batch that raises an exception, or gets a wrong number of replies, is asked again in halves until the
+    failing asks are isolated, unless `BaseAgent.splits_batches` is False. Each reply has `policy_s`:
+    where the agent does not set it, an equal share of the call's time.
     """
     answers, told = _batch(agent, asks)
     if told or len(asks) == 1 or not getattr(agent, "splits_batches", True):
@@ -348,7 +348,7 @@ def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
 
 
 def _let_go(answers: Sequence[Answer]) -> None:
-    """Free what the frames of errors hold, which may be the memory that there was too little of."""
+    """Free the memory that the frames of errors hold; too little memory may have been the error."""
     errors = {id(answer): answer for answer in answers if isinstance(answer, BaseException)}
     for first in errors.values():
         error: BaseException | None = first
@@ -360,7 +360,7 @@ def _let_go(answers: Sequence[Answer]) -> None:
 
 
 def _batch(agent: Any, asks: Sequence[Ask]) -> tuple[list[Answer], bool]:
-    """Ask once; return the answers, and whether these are the asks' own: else they stand for the batch."""
+    """Ask once; return the answers, and whether each belongs to its own ask (else to the whole batch)."""
     began = perf_counter()
     told = True
     try:
@@ -382,22 +382,22 @@ def _batch(agent: Any, asks: Sequence[Ask]) -> tuple[list[Answer], bool]:
 
 
 def unavailable(answers: Sequence[Any]) -> AgentUnavailable | None:
-    """Return what says that nobody can be answered any more, where one of the answers does."""
+    """Return the first AgentUnavailable among the answers, or None."""
     return next((answer for answer in answers if isinstance(answer, AgentUnavailable)), None)
 
 
 def carried(error: BaseException) -> BaseException:
-    """Return an error as generators and futures can carry it: some would look like their own end."""
+    """Return an error that a generator or future can raise; StopIteration would look like its own end."""
     if isinstance(error, StopIteration | GeneratorExit):  # an exhausted script
         return RuntimeError(f"the agent raised {type(error).__name__}: {error}")
     return error
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for callers that cannot await."""
+    """An event loop in its own thread, for callers that cannot await."""
 
     def __init__(self) -> None:
-        """Start it."""
+        """Start the thread and its event loop."""
         self._loop = asyncio.new_event_loop()
         self._ended = False
         self._thread = Thread(target=self._run, name="gem-agent-loop", daemon=True)
@@ -405,15 +405,15 @@ class LoopThread:
 
     def _run(self) -> None:
         while not self._ended:
-            with suppress(BaseException):  # of exit() or Ctrl-C in a task, whoever waits for the task is told
+            with suppress(BaseException):  # exit() or Ctrl-C in a task reaches the code that waits for it
                 self._loop.run_forever()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin `work` there."""
+        """Start `work` in the loop, and return its future."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do `work` there and wait for it; when the wait is interrupted, so is the work."""
+        """Run `work` in the loop and wait for its result; interrupting the wait cancels the work."""
         future = self.submit(work)
         try:
             return future.result()
@@ -422,7 +422,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel what is still running and end the thread. Calling it twice is harmless."""
+        """Cancel running work and end the thread. Calling it twice is harmless."""
         if self._loop.is_closed():
             return
         self.submit(_wind_up()).result()

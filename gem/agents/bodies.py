@@ -1,4 +1,4 @@
-"""Response bodies as they come from a server: decompressed and counted, and events out of a stream."""
+"""Read response bodies: decompress them within a size limit, and parse server-sent events."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Iterator
 
 LONGEST_BODY = 32 * 2**20
-"""Bytes of a response, decompressed, that are read."""
+"""The most decompressed bytes that are read of a response."""
 
 LONGEST_STREAM = 128 * 2**20
-"""Bytes of a stream that are read: each token brings an event of some hundred bytes."""
+"""The most bytes that are read of a stream: each token is an event of some hundred bytes."""
 
 
 class BodyTooLong(ValueError):
@@ -18,13 +18,13 @@ class BodyTooLong(ValueError):
 
 
 class Unpacked:
-    """Decompresses a body piece by piece. However well it was packed, no more is unpacked than is read."""
+    """A decompressor of a body, piece by piece. It never unpacks more than the limit."""
 
     def __init__(self, encoding: str | None, longest: int = LONGEST_BODY) -> None:
         """Expect a body of this Content-Encoding.
 
         Raises:
-            ValueError: for one that was not asked for.
+            ValueError: for an encoding that was not requested.
         """
         self._left = longest
         self._packed = None
@@ -32,13 +32,13 @@ class Unpacked:
         if name in ("gzip", "x-gzip"):
             self._packed = zlib.decompressobj(zlib.MAX_WBITS | 16)
         elif name not in ("identity", ""):
-            raise ValueError(f"the body has the encoding {name[:40]!r}; asked for was gzip.")
+            raise ValueError(f"the body has the encoding {name[:40]!r}; accepted: gzip.")
 
     def feed(self, piece: bytes) -> bytes:
-        """Return what `piece` holds.
+        """Return the decompressed bytes of `piece`.
 
         Raises:
-            ValueError: for a body that is damaged (BodyTooLong: or too long).
+            ValueError: for a damaged body (BodyTooLong: for one that is too long).
         """
         if self._packed is not None:
             try:
@@ -47,18 +47,18 @@ class Unpacked:
                 raise ValueError(str(error)) from error
         self._left -= len(piece)
         if self._left < 0:
-            raise BodyTooLong("the body is longer than any answer.")
+            raise BodyTooLong("the body is longer than any valid answer.")
         return piece
 
 
 class Events:
-    """The data of server-sent events, whatever pieces they come in.
+    """A parser that yields the data of server-sent events, from pieces of any size.
 
-    Comments and fields other than ``data`` are passed over; lines end with LF, CRLF or CR.
+    It skips comments and fields other than ``data``; lines end with LF, CRLF or CR.
     """
 
     def __init__(self) -> None:
-        """Begin."""
+        """Start with an empty buffer."""
         self._rest: list[bytes] = []
         self._data: list[bytes] = []
         self._first = True
@@ -78,7 +78,7 @@ class Events:
             yield from self._line(line)
 
     def end(self) -> Iterator[bytes]:
-        """Yield the last event, where the stream ended without the empty line behind it."""
+        """Yield the last event, if the stream ended without an empty line after it."""
         for line in _LINE_END.split(b"".join(self._rest)):
             yield from self._line(line)
         yield from self._line(b"")

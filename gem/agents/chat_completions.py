@@ -1,4 +1,4 @@
-"""The wire format of chat completions: OpenAI's first one, which every server speaks."""
+"""The wire format of the chat completions protocol, which every server supports."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class _Chunks:
             self._call({"index": "function_call"}, as_object(delta["function_call"]))
 
     def _call(self, delta: Mapping[str, Any], function: Mapping[str, Any]) -> None:
-        """Add to a call: that of the same index, unless an id says that it is another one."""
+        """Add to the call with the same index, unless the id is a new one."""
         call_id, index = delta.get("id"), delta.get("index")
         same = [call for call in self._calls if call.index == index] if index is not None else self._calls
         last = same[-1] if same else None

@@ -1,4 +1,4 @@
-"""The wire format of plain completions: the conversation is one prompt, the answer what follows it."""
+"""The wire format of the plain completions protocol: one prompt in, the text that follows out."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from gem.record import Ask
 from gem.tokens.renderer import Renderer
 
 ANSWER_TOKENS = 1024
-"""Tokens of an answer where nobody sets a limit: servers of this protocol stop after 16 otherwise."""
+"""Token limit of an answer where none is set; without it, servers of this protocol stop after 16."""
 
 SPEAKERS = {"system": "System", "user": "User", "assistant": "Assistant"}
 TURN_OF_ANOTHER = ("\nUser:", "\nSystem:")
-"""Where an answer of a transcript ends: there the model goes on to write somebody else's turn."""
+"""Texts that end an answer of a transcript: the model begins another speaker's turn."""
 
 
 class Completions:
-    """``POST /completions``, for servers and base models that know no chat.
+    """``POST /completions``, for servers and base models without a chat format.
 
-    With a `renderer` the prompt is the ids that its chat template gives. Without one it is a transcript: each
+    With a `renderer` the prompt is the ids from its chat template. Without one it is a transcript: each
     message as ``Speaker: text``, the speakers System, User and Assistant, an empty line between them, and
-    ``Assistant:`` at the end; the answer ends where the model writes another speaker's name. A transcript
-    cannot tell a speaker's name in a text from a turn; a template can.
+    ``Assistant:`` at the end. The answer ends where the model writes another speaker's name. A speaker's name
+    inside a text also looks like a new turn in a transcript; a chat template avoids this.
 
-    Tools are not offered: an environment's own words say how to call, and calls are text.
+    Tools are not sent as schemas: the environment's text says how to call them, and calls are text.
     """
 
     path = "/completions"
     name = "a completion"
 
     def __init__(self, renderer: Renderer | None = None) -> None:
-        """Render by `renderer`, or as a transcript."""
+        """Render prompts with `renderer`, or as transcripts."""
         self._renderer = renderer
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Completions:
 
 
 def transcript(messages: Sequence[Message]) -> str:
-    """Return a conversation as text that a model goes on with."""
+    """Return a conversation as text that a model continues."""
     turns = [f"{SPEAKERS[each.role]}: {each.text}" for each in messages]
     return "\n\n".join((*turns, "Assistant:"))
 

@@ -1,4 +1,4 @@
-"""The connections of an agent to its server."""
+"""HTTP connections of an agent to its server."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ except ImportError as error:
     raise missing_extra("an agent that asks a server", "httpx", "openai") from error
 
 EACH = 8
-"""Connections of one client."""
+"""Number of connections per client."""
 
 
 class Clients:
-    """Clients of httpx, of few connections each; one is made when all the others are in use.
+    """A pool of httpx clients with few connections each; it adds a client when all others are in use.
 
-    Whenever a request begins or ends, httpx goes through all connections of its client, and for each of them
-    through all again: with a thousand in one client, a request costs a hundred times what it costs with few.
+    At the start and end of each request, httpx checks all pairs of connections of its client. With a thousand
+    connections in one client, a request costs a hundred times more than with few.
     """
 
     def __init__(self, timeout: httpx.Timeout) -> None:
-        """Make no connection yet."""
+        """Set up the pool; no connection is opened yet."""
         self._timeout = timeout
         self._context = httpx.create_ssl_context()  # read once: it takes longer than a request
         self._all: list[httpx.AsyncClient] = []
@@ -34,7 +34,7 @@ class Clients:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Give a client for one request: the one that was last in use, whose connection is open."""
+        """Yield a client for one request: the one used last, as its connection is still open."""
         if not self._free:
             limits = httpx.Limits(max_connections=EACH, max_keepalive_connections=EACH)
             client = httpx.AsyncClient(verify=self._context, timeout=self._timeout, limits=limits)
@@ -47,7 +47,7 @@ class Clients:
             self._free.append(client)
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close all connections."""
         clients, self._all, self._free = self._all, [], []
         for client in clients:
             await client.aclose()

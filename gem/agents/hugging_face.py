@@ -1,4 +1,4 @@
-"""HuggingFaceAgent: answers sampled from any causal language model of transformers.
+"""HuggingFaceAgent: sample answers from any causal language model of transformers.
 
 Axes: B rows still being written, T positions, D width of the model, V vocabulary.
 """
@@ -23,31 +23,31 @@ from gem.tokens.sampled_calls import taken
 
 
 class HuggingFaceAgent(BaseAgent):
-    """Samples from a decoder-only transformers model, a batch at a time, where the model lives.
+    """An agent that samples batches from a decoder-only transformers model, on the model's device.
 
     `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from: a
     trainer divides its logits by the same temperature. An answer ends with a stop id, with a token that
-    completes one of the texts in `stop`, or in the ``stop`` of `Ask.sampling`, or after `max_tokens`. With
+    completes one of the texts in `stop` or in the ``stop`` of `Ask.sampling`, or after `max_tokens`. With
     `prefix`, every answer begins with that text: its tokens are part of the prompt, so they are neither
     sampled nor learned on. With `entropy`, a reply's `extra` has the entropy of the distribution at each
     sampled token, in nats.
 
-    With `tools` ``native`` the environment's tools are offered through the chat template, and the calls that
-    the model samples, in any form of `gem.tokens.sampled_calls`, become the reply's `tool_calls`; a call that
-    cannot be read stays text. With ``text`` the model reads how to call in the environment's words alone, and
-    calls in its text. The default is ``native`` where the template knows tools and no prefix is set, else
-    ``text``. The tokens are the sampled ones either way.
+    With `tools` ``native`` the chat template gets the environment's tools. Calls that the model samples, in
+    any form of `gem.tokens.sampled_calls`, become the reply's `tool_calls`; a call that cannot be parsed
+    stays text. With ``text`` only the environment's text says how to call, and calls are text. The default is
+    ``native`` where the template supports tools and no prefix is set, else ``text``. The tokens are the
+    sampled ones in both cases.
 
-    A reply depends on its own ask: chance comes from the ask's seed, and what else is in the batch changes
-    the logits by rounding alone. Asks with the same context are one row of the batch until they differ.
+    A reply depends only on its ask: its random numbers come from the ask's seed, and the rest of the batch
+    changes the logits only by rounding. Asks with the same context share a row until they differ.
 
-    Keys and values are kept over calls, at most `cache_bytes` of them beside those of the batch itself, so
-    that only what is new of a prompt is processed: **after a change of weights, `publish` has to be called.**
-    What was used longest ago goes first. A model with another kind of memory (windows, states) is shown whole
-    prompts; which kind it has is found out by comparing logits when it is first asked.
+    Keys and values are kept between calls, at most `cache_bytes` of them beside those of the batch itself, so
+    that only the new part of a prompt is processed: **after a change of weights, call `publish`.** The least
+    recently used ones are dropped first. A model with another kind of memory (windows, states) gets whole
+    prompts; the first call finds out which kind it has by comparing logits.
 
-    The body computes in the model's own precision; the logits are made from its hidden states in float32,
-    where the model's own are these states times the output embedding and nothing else.
+    The model computes in its own precision. The logits are computed from its hidden states in float32, where
+    the model's own logits are just these states times the output embedding.
 
     ::
 
@@ -72,14 +72,16 @@ class HuggingFaceAgent(BaseAgent):
         """Serve `model`, at most `batch_size` conversations at a time.
 
         Raises:
-            BadArgument: for limits below 1; for native tools where the chat template knows none, or with a
-                prefix; for a prefix that the tokenizer does not give back, an empty text to stop at.
+            BadArgument: for limits below 1; for native tools where the chat template has none, or with a
+                prefix; for a prefix that tokenizing and decoding changes; for an empty text in `stop`.
         """
         known = knows_tools(renderer)
         if tools not in (None, "native", "text"):
             raise BadArgument(f"tools is {tools!r}; accepted: 'native', 'text', None.")
         if tools == "native" and not known:
-            raise BadArgument("tools='native' wants a chat template that knows tools; this one does not.")
+            raise BadArgument(
+                "tools='native' needs a chat template that knows tools; this one does not: pass tools='text'."
+            )
         if tools == "native" and prefix:
             raise BadArgument(
                 f"tools='native' and {prefix=} exclude each other; set tools='text', or no prefix."
@@ -103,7 +105,9 @@ class HuggingFaceAgent(BaseAgent):
         self.tokens_sampled = 0
         self._prefix_ids = renderer.answer(prefix)[:-1] if prefix else ()
         if prefix and renderer.decode(self._prefix_ids) != prefix:
-            raise BadArgument(f"{prefix=} does not come back from its tokens; accepted: text that does.")
+            raise BadArgument(
+                f"{prefix=} changes when it is tokenized and decoded; accepted: text that does not."
+            )
         text = model.config.get_text_config()
         self.context: int | None = getattr(text, "max_position_embeddings", None)
         self._forward = _Forward(model)
@@ -124,13 +128,13 @@ class HuggingFaceAgent(BaseAgent):
         return AgentInfo(type(self).__name__, name, settings, self.renderer.vocab_hash)
 
     def temper(self, temperature: float) -> None:
-        """Sample at this temperature from now on; 0 is greedy."""
+        """Set the sampling temperature of all later answers; 0 is greedy."""
         self.temperature = temperature
 
     def publish(self, version: int, weights: Mapping[str, Tensor] | nn.Module | None = None) -> None:
-        """Answer as policy `version` from now on; what was kept under the weights so far is void.
+        """Set the policy version of all later replies, and drop all cached keys and values.
 
-        `weights`: those to load, where they are not in the model already: a state dict, or a module that has
+        `weights`: the weights to load, unless the model already has them: a state dict, or a module that has
         one; on any device and in any precision.
         """
         if weights is not None:
@@ -141,7 +145,7 @@ class HuggingFaceAgent(BaseAgent):
         self.policy_version = version
 
     def forget(self, episode: str) -> None:
-        """Free what is kept for an episode alone."""
+        """Free the cache that only this episode used."""
         if self._cached is not None:
             self._cached.tree.forget(episode)
 
@@ -155,7 +159,7 @@ class HuggingFaceAgent(BaseAgent):
             Reply("", prompt, finish="context", policy_version=self.policy_version) for prompt in prompts
         ]
         rows = [row for row, limit in enumerate(limits) if limit > 0]
-        # Batches of equal lengths hold little padding, and equal prompts stand in the same one.
+        # Batches of equal lengths need little padding, and equal prompts share a batch.
         rows.sort(key=lambda row: (len(prompts[row]), prompts[row]))
         with evaluating(self.model), torch.inference_mode():
             place = (self.model.device, getattr(self.model, "dtype", None))
@@ -174,7 +178,7 @@ class HuggingFaceAgent(BaseAgent):
         return replies
 
     def _room(self, ask: Ask, prompt_tokens: int) -> int:
-        """How many tokens the answer may take; none when the prompt fills the context."""
+        """Return the token limit of the answer; 0 when the prompt fills the context."""
         room = [self.max_tokens if ask.max_tokens is None else min(self.max_tokens, ask.max_tokens)]
         room += [limit - prompt_tokens for limit in (self.context, ask.context) if limit is not None]
         return min(room)
@@ -196,24 +200,24 @@ class HuggingFaceAgent(BaseAgent):
         )
 
     def _stopped(self, writing: _Writing) -> bool:
-        """Tell whether the last of an answer's tokens is one that it ends with."""
+        """Return whether the last token ends the answer."""
         tokens, stop = writing.tokens, writing.stop
         if tokens[-1] in self.renderer.stop_ids:
             return True
         if not stop or not any(text in self.renderer.decode(tokens[-writing.tail :]) for text in stop):
             return False
-        said = self.renderer.decode(tokens)  # what decodes to a text by itself may not do so behind others
+        said = self.renderer.decode(tokens)  # tokens may decode to another text when others precede them
         return any(text in said for text in stop)
 
     def _take(self, writing: _Writing, token: int, logprob: float, entropy: float) -> bool:
-        """Add a token to an answer; tell whether the answer goes on."""
+        """Add a token to an answer; return whether the answer continues."""
         writing.tokens.append(token)
         writing.logprobs.append(logprob)
         writing.entropies.append(entropy)
         return len(writing.tokens) < writing.limit and not self._stopped(writing)
 
     def _probe(self) -> Any:
-        """Return the model with keys and values kept, or None where it has to be shown whole prompts."""
+        """Return the model with cached keys and values, or None where it needs whole prompts."""
         text = self.model.config.get_text_config()
         rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
         if rope.get("rope_type") in ("dynamic", "longrope"):
@@ -227,7 +231,7 @@ class HuggingFaceAgent(BaseAgent):
         return cached(self._forward, text.vocab_size, self.cache_bytes)
 
     def _generate_cached(self, batch: list[_Writing]) -> None:
-        """Sample until every answer has ended. Answers with the same ids so far are one row."""
+        """Sample until every answer has ended. Answers with the same ids so far share a row."""
         cached, groups = self._cached, self._groups(batch)
         cached.share([group[0].prompt for group in groups])
         room = min(32, max(writing.limit for writing in batch))
@@ -253,7 +257,7 @@ class HuggingFaceAgent(BaseAgent):
             step += 1
 
     def _groups(self, batch: list[_Writing]) -> list[list[_Writing]]:
-        """Return those that have the same prompt together."""
+        """Group the answers by prompt."""
         groups: dict[tuple[int, ...], list[_Writing]] = {}
         for writing in batch:
             groups.setdefault(writing.prompt, []).append(writing)
@@ -262,9 +266,9 @@ class HuggingFaceAgent(BaseAgent):
     def _sampled(
         self, logits_BV: Tensor, groups: list[list[_Writing]], step: int
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
-        """Return a token, its log probability and the entropy, NaN where it is not wanted, for each answer.
+        """Return a token, its log probability and the entropy (NaN if not requested) for each answer.
 
-        There is a list for each group, with padding behind.
+        There is one list per group, with padding at the end.
         """
         chance = iter(uniforms([each.ask.seed for group in groups for each in group], step).tolist())
         most = max(map(len, groups))
@@ -282,7 +286,7 @@ class HuggingFaceAgent(BaseAgent):
         """Sample until every answer has ended, from whole prompts and the model's own cache."""
         device = self.model.device
         longest = max(len(writing.prompt) for writing in batch)
-        # Padded on the left, every row's newest token stands in the last column; the mask hides padding.
+        # Padded on the left, every row's newest token is in the last column; the mask hides padding.
         padding = [longest - len(writing.prompt) for writing in batch]
         ids_BT = torch.tensor(
             [[0] * pad + list(writing.prompt) for pad, writing in zip(padding, batch, strict=True)],
@@ -315,14 +319,14 @@ class HuggingFaceAgent(BaseAgent):
 
 
 class _Writing:
-    """An answer in the making."""
+    """An answer that is being sampled."""
 
     __slots__ = ("ask", "entropies", "limit", "logprobs", "prompt", "stop", "tail", "tokens")
 
     def __init__(self, ask: Ask, prompt: tuple[int, ...], limit: int, stop: tuple[str, ...]) -> None:
         self.ask, self.prompt, self.limit = ask, prompt, limit
         self.stop = (*stop, *filter(None, (ask.sampling or {}).get("stop", ())))
-        # A text that a token completes stands in the last tokens, of a byte or more each; some have no text.
+        # A text that a token completes is in the last tokens, of a byte or more each; some have no text.
         self.tail = 8 + max((len(text.encode()) for text in self.stop), default=0)
         self.tokens: list[int] = []
         self.logprobs: list[float] = []
@@ -332,8 +336,8 @@ class _Writing:
 class _Forward:
     """Forward passes of a model, to the logits of the last position.
 
-    Where nothing but the output embedding stands between hidden states and logits, these are made in float32:
-    in bfloat16, two passes over the same ids differ by more than a trainer can ignore.
+    Where the logits are just the hidden states times the output embedding, they are computed in float32: in
+    bfloat16, two passes over the same ids differ by more than a trainer can ignore.
     """
 
     def __init__(self, model: Any) -> None:
@@ -343,7 +347,7 @@ class _Forward:
         self._weight: Tensor | None = None
 
     def clear(self) -> None:
-        """Drop what was made of the weights."""
+        """Drop values computed from the weights."""
         self._weight = None
 
     def __call__(self, ids_BT: Tensor, mask_BS: Tensor, at_BT: Tensor, past: Any) -> tuple[Tensor, Any]:
@@ -371,9 +375,9 @@ class _Forward:
 
 
 def _decoder_and_head(model: Any) -> tuple[Any, nn.Linear] | None:
-    """Return a model's two parts, where its logits are the second's of what the first returns; else None.
+    """Return a model's decoder and head, if its logits are just the head of the decoder's output; else None.
 
-    A pass over a few ids is watched: scaled or capped logits, and adapters on the head, show.
+    A pass over a few ids checks this, so scaled or capped logits and adapters on the head are found.
     """
     if not hasattr(model, "get_decoder") or not hasattr(model, "get_output_embeddings"):
         return None
@@ -399,7 +403,7 @@ def _decoder_and_head(model: Any) -> tuple[Any, nn.Linear] | None:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Switch dropout off, and back to what the trainer had."""
+    """Switch dropout off inside the block, then restore the model's mode."""
     was_training = model.training
     model.eval()
     try:

@@ -1,4 +1,4 @@
-"""HumanAgent: somebody at a terminal; and a whole session with one, for `gem-gym play`."""
+"""HumanAgent: a person at a terminal, for `gem-gym play`."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ PROMPT = "> "
 
 
 class HumanAgent(BaseAgent):
-    r"""Shows each observation and reads one line as the answer.
+    r"""An agent that prints each observation and reads one line as the answer.
 
-    Where the environment's messages speak of ``\boxed{}``, an answer without a box is put into one, so that
-    a bare ``5`` will do. The end of the input cancels the episode.
+    If the environment's messages mention ``\boxed{}``, an answer without a box is put into one, so that
+    typing ``5`` is enough. The end of the input cancels the episode.
     """
 
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
-        """Talk over these streams; the terminal's by default."""
+        """Use these streams; by default the terminal."""
         self._in, self._out = stdin or sys.stdin, stdout or sys.stdout
         self._boxed: set[str] = set()  # episodes whose answers go into a box
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
-        """Ask one after another."""
+        """Answer the asks one after another."""
         return [Reply(self._answer(ask)) for ask in asks]
 
     def forget(self, episode: str) -> None:
-        """Drop what is kept for `episode`."""
+        """Drop the data kept for `episode`."""
         self._boxed.discard(episode)
 
     def say(self, text: str) -> None:
@@ -39,7 +39,7 @@ class HumanAgent(BaseAgent):
         self._out.write(f"{text}\n")
 
     def _answer(self, ask: Ask) -> str:
-        new = ask.messages if ask.turn == 0 else ask.messages[-1:]  # the rest stands on the screen already
+        new = ask.messages if ask.turn == 0 else ask.messages[-1:]  # the rest is on the screen already
         for message in new:
             self.say(printable(message.content))
         if any("\\boxed" in message.text for message in new):

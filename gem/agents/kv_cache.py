@@ -1,8 +1,7 @@
-"""Keys and values of a transformers model: those kept between turns, and those of the batch being written.
+"""A key/value cache for transformers models: kept between turns, and for the batch being sampled.
 
-`PrefixTree` keeps what was computed under one set of weights, by the ids that it was computed for. `Rows` are
-the sequences of a batch, in buffers that grow. `CachedForward` takes the first into the second, so that only
-tokens that are new to it are processed.
+`PrefixTree` keeps keys and values of one set of weights by token ids. `Rows` are the sequences of a batch, in
+buffers that grow. `CachedForward` copies from the tree to the rows, so that only new tokens are processed.
 
 Axes: L layers, B rows, H key/value heads, S columns of the buffers, T new positions, K width of a head,
 V vocabulary.
@@ -23,16 +22,16 @@ KeysValues: TypeAlias = "tuple[Tensor, Tensor]"
 """Keys (L, H, T, K) and values (L, H, T, K'); the two widths may differ."""
 
 Forward: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Any], tuple[Tensor, Any]]"
-"""(ids, mask, positions, cache) to the logits of the last column, (B, V), and the cache."""
+"""A function of (ids, mask, positions, cache); returns the last column's logits, (B, V), and the cache."""
 
 _WORTH = 32
-"""Positions that must be saved for a shared beginning to be processed by itself."""
+"""Number of positions that sharing must save before a shared prefix is processed separately."""
 
 
 class Node:
-    """The keys and values of some ids in a row, behind those of its parents.
+    """The keys and values of consecutive ids, which follow those of its parents.
 
-    `owner`: the one episode that has used it; None when several have.
+    `owner`: the only episode that has used it; None when several have.
     """
 
     __slots__ = ("children", "ids", "keys", "owner", "parent", "values")
@@ -49,15 +48,15 @@ class Node:
 
     @property
     def bytes(self) -> int:
-        """What its tensors take."""
+        """The size of its tensors in bytes."""
         return self.keys.nbytes + self.values.nbytes
 
 
 class PrefixTree:
-    """Keys and values by the ids they were computed for, where a common beginning is kept once.
+    """A cache of keys and values by token ids, where a common prefix is stored once.
 
-    A radix tree (as in SGLang, arXiv 2312.07104). When it takes more than `limit` bytes, the node whose use
-    is longest ago goes first; using a node uses its parents, so that is always a leaf.
+    A radix tree (as in SGLang, arXiv 2312.07104). When it is larger than `limit` bytes, it drops the least
+    recently used node. Using a node also uses its parents, so the dropped node is always a leaf.
     """
 
     def __init__(self, limit: int) -> None:
@@ -69,13 +68,13 @@ class PrefixTree:
         self._owned: dict[str, set[Node]] = {}
 
     def find(self, ids: Sequence[int]) -> list[tuple[Node, int]]:
-        """Return the nodes along the longest known beginning of `ids`, and how many ids of each match."""
+        """Return the nodes of the longest cached prefix of `ids`, and how many ids of each match."""
         found = self._path(ids)
         self._use([node for node, _ in found])
         return found
 
     def keep(self, ids: tuple[int, ...], owner: str | None, piece: Callable[[int, int], KeysValues]) -> None:
-        """Keep the keys and values of `ids`; ``piece(first, last)`` copies those of new positions."""
+        """Store the keys and values of `ids`; ``piece(first, last)`` copies those of new positions."""
         nodes, known = [], 0
         for node, matched in self._path(ids):
             known += matched
@@ -94,7 +93,7 @@ class PrefixTree:
             self._remove(next(iter(self._nodes)))
 
     def forget(self, episode: str) -> None:
-        """Drop what no other episode has used."""
+        """Drop the nodes that no other episode has used."""
         for node in list(self._owned.get(episode, ())):
             self._remove(node)
 
@@ -110,13 +109,13 @@ class PrefixTree:
         return path
 
     def _use(self, path: Sequence[Node]) -> None:
-        """Make the nodes of a path the newest, parents newer than their children."""
+        """Mark the nodes of a path as used last, parents after their children."""
         for node in reversed(path):
             del self._nodes[node]
             self._nodes[node] = None
 
     def _split(self, node: Node, at: int) -> Node:
-        """Cut a node in two; return the first part."""
+        """Split a node in two; return the first part."""
         assert node.parent is not None
         first = Node(
             node.parent, node.ids[:at], (node.keys[:, :, :at].clone(), node.values[:, :, :at].clone()), None
@@ -155,7 +154,7 @@ class PrefixTree:
 
 
 def common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many ids two sequences have in common at their beginning."""
+    """Return the length of the common prefix of two sequences."""
     if one == other:
         return len(one)
     return next(
@@ -165,7 +164,7 @@ def common(one: Sequence[int], other: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a model's keys and values look like, the same in every layer."""
+    """The shape of a model's keys and values, the same in every layer."""
 
     layers: int
     heads: int
@@ -176,7 +175,7 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        """What a position takes."""
+        """The size of one position in bytes."""
         return self.layers * self.heads * (self.keys + self.values) * self.dtype.itemsize
 
     @classmethod
@@ -193,15 +192,15 @@ class Shape:
 
 
 class Rows:
-    """The sequences of a batch, right-aligned: the newest token of every row stands in the last column.
+    """The sequences of a batch, right-aligned: the newest token of every row is in the last column.
 
-    Position p of a row stands in column ``start + p`` of the buffers, keys (L, B, H, S, K) and values alike.
-    Both axes grow by more than is asked for, so a token costs a write, not a copy of all that came before.
-    Buffers begin as zeros: what is masked is multiplied with 0, which does not make up for a NaN.
+    Position p of a row is in column ``start + p`` of the buffers, keys (L, B, H, S, K) and values alike.
+    Both axes grow by more than needed, so a new token is one write, not a copy of all earlier ones. Buffers
+    start as zeros: masked values are multiplied by 0, which would not remove a NaN.
     """
 
     def __init__(self, shape: Shape, lengths: Sequence[int], room: int = 0) -> None:
-        """Make a row for each of `lengths` positions, with columns for `room` more."""
+        """Make one row for each number of positions in `lengths`, with columns for `room` more."""
         self.shape = shape
         self.end = max(lengths)
         self.start = [self.end - length for length in lengths]
@@ -215,7 +214,7 @@ class Rows:
         return keys, torch.zeros((*of, shape.values), dtype=shape.dtype, device=shape.device)
 
     def load(self, row: int, pieces: Sequence[tuple[Node, int]], positions: int) -> None:
-        """Copy the first `positions` of a row from nodes of the tree."""
+        """Copy the first `positions` positions of a row from nodes of the tree."""
         at, last = self.start[row], self.start[row] + positions
         for node, matched in pieces:
             count = min(matched, last - at)
@@ -229,9 +228,9 @@ class Rows:
         return self.keys[:, row, :, columns].clone(), self.values[:, row, :, columns].clone()
 
     def aim(self, first: int, last: int, new: int) -> tuple[Tensor, Tensor]:
-        """Say which rows go through the model next, with `new` columns; return mask (B, S), position (B, T).
+        """Choose the rows of the next forward pass, with `new` columns; return mask (B, S), position (B, T).
 
-        Columns in front of all the rows' beginnings are not shown.
+        Columns before the start of all these rows are left out.
         """
         self._rows, self.new = slice(first, last), new
         self._left = min(self.start[first:last])
@@ -243,7 +242,7 @@ class Rows:
         return mask_BS.long(), at_BT.clamp(min=0)
 
     def pad(self, counts: Sequence[int]) -> None:
-        """Say how many of the new columns are a row's own; the others hold what is not to be overwritten."""
+        """Set how many of the new columns belong to each row; the others must not be overwritten."""
         if min(counts) < self.new:
             place_T = torch.arange(self.new, device=self.shape.device)
             first_B = self.new - torch.tensor(counts, device=self.shape.device)
@@ -251,16 +250,16 @@ class Rows:
 
     @property
     def cache(self) -> Cache:
-        """The rows aimed at, as transformers models take them; made anew: a cycle would hold the buffers."""
+        """The chosen rows as a transformers cache; made at each access, as a cycle would keep the buffers."""
         return Cache(layers=[_Layer(self, layer) for layer in range(self.shape.layers)])
 
     @property
     def shown(self) -> int:
-        """Columns that the model sees next, the new ones among them."""
+        """The number of columns that the model sees next, including the new ones."""
         return self.end - self._left
 
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
-        """Take a layer's new keys and values, (B, H, T, K); return those of all columns, (B, H, S, K)."""
+        """Store a layer's new keys and values, (B, H, T, K); return those of all columns, (B, H, S, K)."""
         held = self.keys[layer, self._rows], self.values[layer, self._rows]
         for all_BHSK, new_BHTK in zip(held, (keys, values), strict=True):
             here_BHTK = all_BHSK[:, :, self.end - self.new : self.end]
@@ -276,9 +275,9 @@ class Rows:
             self._grow(self.keys.shape[1], self.end + self.end // 2)
 
     def arrange(self, origins: Sequence[int]) -> list[int]:
-        """Let the rows be those of `origins`, several of one where it splits; return the order they stand in.
+        """Replace the rows by those with the indices `origins`, which may repeat; return their order.
 
-        Row i is then what ``origins[order[i]]`` was. Rows stay where they can; others are copied.
+        Row i is then the old row ``origins[order[i]]``. Rows stay in place where possible; others are copied.
         """
         order = [-1] * len(origins)
         waiting = []
@@ -317,18 +316,18 @@ class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         self.is_initialized = True
 
     def lazy_initialization(self, *_: Any, **__: Any) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the buffers exist already."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> KeysValues:
-        """Take new keys and values, return all."""
+        """Store new keys and values, and return all."""
         return self.rows.extend(self.number, key_states, value_states)
 
     def get_mask_sizes(self, *_: Any, **__: Any) -> tuple[int, int]:
-        """Return how many columns there are, and the first."""
+        """Return the number of columns, and the first column."""
         return self.rows.shown, 0
 
     def get_seq_length(self, *_: Any, **__: Any) -> int:
-        """Return how many columns came before the new ones."""
+        """Return the number of columns before the new ones."""
         return self.rows.shown - self.rows.new
 
     def get_max_length(self) -> int:
@@ -339,18 +338,18 @@ class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
 
 class CachedForward:
-    """A model's forward passes over the ids of conversations that it may know the beginning of."""
+    """A model's forward pass over token ids, which reuses cached prefixes."""
 
     def __init__(self, forward: Forward, shape: Shape, limit: int) -> None:
-        """Run `forward`, whose keys and values have `shape`; keep at most `limit` bytes of them."""
+        """Wrap `forward`, whose keys and values have `shape`; cache at most `limit` bytes of them."""
         self.forward = forward
         self.shape = shape
         self.tree = PrefixTree(limit)
         self.positions = 0
-        """Positions processed so far, padding left out."""
+        """Number of positions processed so far, without padding."""
 
     def share(self, prompts: Iterable[tuple[int, ...]]) -> None:
-        """Process what several prompts begin with, once, and keep it."""
+        """Process the common prefixes of the prompts once, and cache them."""
         waiting = [sorted(prompts)]
         while waiting:
             these = waiting.pop()
@@ -366,10 +365,10 @@ class CachedForward:
             waiting += [list(group) for _, group in groupby(longer, key=lambda each: each[shared])]
 
     def start(self, prompts: Sequence[tuple[int, ...]], room: int = 0) -> tuple[Rows, Tensor, list[int]]:
-        """Process what is new of each prompt; its last token is, as its logits are wanted.
+        """Process the uncached tokens of each prompt, and always its last token, whose logits are needed.
 
         Returns:
-            The rows; the logits behind each, (B, V); which prompt stands in each row.
+            The rows; the logits after each row, (B, V); the index of the prompt in each row.
         """
         pieces = [self.tree.find(ids[:-1]) for ids in prompts]
         known = [sum(matched for _, matched in piece) for piece in pieces]
@@ -381,7 +380,7 @@ class CachedForward:
         logits, first = [], 0
         while first < len(order):
             new = fresh[order[first]]
-            # Rows with about as much to process go together: at most a quarter is padding.
+            # Rows with about the same number of new tokens go together: at most a quarter is padding.
             last = next((r for r in range(first, len(order)) if 4 * fresh[order[r]] < 3 * new), len(order))
             counts = [fresh[i] for i in order[first:last]]
             ids_BT = torch.tensor(
@@ -396,7 +395,7 @@ class CachedForward:
         return rows, torch.cat(logits), order
 
     def step(self, rows: Rows, ids: Sequence[int]) -> Tensor:
-        """Put one id behind each row; return the logits that follow, (B, V)."""
+        """Append one id to each row; return the next logits, (B, V)."""
         rows.step()
         mask_BS, at_B1 = rows.aim(0, len(ids), 1)
         ids_B1 = torch.tensor(ids, device=self.shape.device)[:, None]
@@ -404,20 +403,20 @@ class CachedForward:
         return self.forward(ids_B1, mask_BS, at_B1, rows.cache)[0]
 
     def keep(self, ids: tuple[int, ...], owner: str | None, rows: Rows, row: int) -> None:
-        """Keep the positions of `ids`, which a row begins with, for `owner` (None: for all)."""
+        """Cache the positions of `ids`, a prefix of the row, for `owner` (None: for all)."""
         self.tree.keep(ids, owner, lambda first, last: rows.piece(row, first, last))
 
     def clear(self) -> None:
-        """Drop all that is kept: it belongs to the weights that made it."""
+        """Drop the whole cache; it is valid only for the weights that computed it."""
         self.tree = PrefixTree(self.tree.limit)
 
 
 def cached(forward: Forward, vocabulary: int, limit: int) -> CachedForward | None:
-    """Return `forward` with keys and values kept, where this gives the logits of whole prompts; else None.
+    """Return `forward` with a cache, if that gives the same logits as whole prompts; else None.
 
-    A model is asked, not known by name: its own cache has to be keys and values of one shape per layer (no
-    sliding windows, no states), and sequences of several lengths that were cut, copied and put in a batch
-    have to go on as they do alone.
+    This is tested, not looked up by model name. The model's cache must be keys and values of one shape per
+    layer (no sliding windows, no states). Sequences of several lengths that were cut, copied and batched must
+    continue with the same logits as alone.
     """
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randint(vocabulary, (2, 24), generator=generator).tolist()
@@ -440,7 +439,7 @@ def cached(forward: Forward, vocabulary: int, limit: int) -> CachedForward | Non
         wanted = [one, other, (*other, after[0]), (*one, after[1]), (*other, after[2])]
         for ids, got in zip(wanted, made, strict=True):
             expected = _alone(forward, ids)[0][0]
-            # Rounding, next to the spread of the logits; in half precision it is larger.
+            # Rounding, relative to the spread of the logits; in half precision it is larger.
             bound = max(1e-3, 32 * torch.finfo(shape.dtype).eps) * expected.float().std()
             if not (got - expected).abs().max() <= bound:
                 return None
@@ -452,6 +451,6 @@ def cached(forward: Forward, vocabulary: int, limit: int) -> CachedForward | Non
 
 
 def _alone(forward: Forward, ids: Sequence[int]) -> tuple[Tensor, Any]:
-    """Return the logits behind a whole sequence, (1, V), and the model's own cache."""
+    """Return the logits after a whole sequence, (1, V), and the model's own cache."""
     ids_1T = torch.tensor([ids])
     return forward(ids_1T, torch.ones_like(ids_1T), torch.arange(len(ids))[None], None)

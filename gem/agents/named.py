@@ -1,4 +1,4 @@
-"""Agents by name: what a command line or a suite says, and the agent that it stands for."""
+"""Agents by name, for command lines and suites."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from gem.errors import BadArgument
 from gem.record import Agent, AgentInfo
 
 NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
-"""What `named_agent` accepts, for messages; the names of `gem.models` come on top."""
+"""The names that `named_agent` accepts, for messages; those of `gem.models` are accepted too."""
 
 REQUESTS = 64
-"""The most requests in flight to an endpoint where nobody sets a limit."""
+"""Default limit of requests in flight to an endpoint."""
 
 LOCAL_TOKENS = 1024
-"""Tokens of a local model's answer where nobody sets a limit."""
+"""Default token limit of a local model's answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """How an agent with a model answers; what plays without one needs none of it.
+    """The settings of an agent with a model; agents without a model ignore them.
 
-    `temperature` (0 is greedy; "none" sends none to an endpoint) and `max_tokens` (of one answer) hold for
-    every model; so does `tool_calls`, whether tools are offered as schemas (native) or calls are text. Of an
-    endpoint: `api` is chat, responses or completions, `template` the model whose chat template makes the
-    prompts of completions, `api_key_env` the variable that holds the key, `concurrency` the most requests in
-    flight, `timeout_s` the seconds for one answer, `send_reasoning` whether the model is sent its reasoning
-    of earlier turns, `stream` whether answers come as streams, `extra` further fields of each request.
-    `device` is where a local model lives.
+    For every model: `temperature` (0 is greedy; "none" sends none to an endpoint), `max_tokens` (of one
+    answer), and `tool_calls` (native: tools are sent as schemas; text: calls are text). For an endpoint:
+    `api` is chat, responses or completions, `template` the model whose chat template makes the prompts of
+    completions, `api_key_env` the variable that holds the key, `concurrency` the most requests in flight,
+    `timeout_s` the seconds for one answer, `send_reasoning` whether the model gets its reasoning of earlier
+    turns, `stream` whether answers are streamed, `extra` further fields of each request. `device` is the
+    device of a local model.
     """
 
     temperature: float | Literal["none"] = 1.0
@@ -49,7 +49,7 @@ class AgentSettings:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        """Refuse what no agent can keep."""
+        """Refuse values that no agent accepts."""
         if self.temperature != "none" and not 0 <= self.temperature < math.inf:  # NaN too
             raise BadArgument(f"temperature is {self.temperature}; accepted: 0 (greedy) or more.")
         if self.tool_calls not in ("native", "text", ""):
@@ -61,35 +61,37 @@ class AgentSettings:
         if not 0 < self.timeout_s < math.inf:
             raise BadArgument(f"timeout is {self.timeout_s}; accepted: seconds above 0.")
         if self.template is not None and self.api != "completions":
-            raise BadArgument("a template goes with the API 'completions'; servers of the others render.")
+            raise BadArgument(
+                "a template goes with the API 'completions'; for other APIs the server renders."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class AgentByName:
-    """An agent that is made where it plays, on a node of a cluster; keys and models are those of the node."""
+    """An agent that is made on the cluster node where it plays, with the keys and models of that node."""
 
     name: str
     settings: AgentSettings = field(default_factory=AgentSettings)
 
     def __post_init__(self) -> None:
-        """Refuse what no agent is called."""
+        """Refuse a name that no agent has."""
         if not _NAMED.fullmatch(self.name) and self.name not in models.KNOWN:
             raise BadArgument(f"agent is {self.name!r}; accepted: {', '.join((NAMES, *models.KNOWN))}.")
 
     @property
     def info(self) -> AgentInfo:
-        """Its name, and its model where an endpoint has it."""
+        """The agent's name, and its model if an endpoint has it."""
         endpoint = _ENDPOINT.fullmatch(self.name)
         return AgentInfo(self.name, None if endpoint is None else endpoint[1])
 
     def made(self) -> Agent:
-        """Make it.
+        """Make the agent.
 
         Raises:
             BadArgument, MissingExtra: see `named_agent`.
         """
         agent = named_agent(self.name, self.settings)
-        if agent is None:  # what has a name here has none there
+        if agent is None:  # the name is known in this process, but not there
             raise BadArgument(f"no agent is called {self.name!r}.")
         return agent
 
@@ -99,14 +101,14 @@ _NAMED = re.compile(r"random|solver|(?:openai|hf):.+", re.DOTALL)
 
 
 def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | None:
-    """Return the agent of that name; None for a name that means none.
+    """Return the agent with that name; None for an unknown name.
 
-    ``random``, ``solver``; ``openai:MODEL`` and ``openai:MODEL@BASE_URL``, a model behind a server;
+    Names: ``random``; ``solver``; ``openai:MODEL`` and ``openai:MODEL@BASE_URL``, a model behind a server;
     ``hf:NAME_OR_FOLDER``, a causal language model of transformers; a model of `gem.models.KNOWN`.
 
     Raises:
-        BadArgument: for settings or an address that cannot be. MissingExtra: without the packages that the
-            agent wants, or its model.
+        BadArgument: for invalid settings or an invalid address. MissingExtra: without the packages that the
+            agent needs, or its model.
     """
     settings = settings or AgentSettings()
     if name == "random":

@@ -1,4 +1,4 @@
-"""OpenAIAgent: any server of chat completions, Responses or completions: OpenAI, vLLM, SGLang, llama.cpp."""
+"""OpenAIAgent, for any server with the OpenAI protocols: OpenAI, vLLM, SGLang, llama.cpp."""
 
 from __future__ import annotations
 
@@ -51,42 +51,43 @@ except ImportError as error:
 PUBLIC_URL = "https://api.openai.com/v1"
 LONGEST_WAIT_S = 60.0
 PLAIN_QUESTION = Message("user", "Say yes.")
-MOST_SPARED = 20  # tries of an ask that do not count, since the server was busy with others
-LONGEST_KNOCK_S = 2.0  # between two tries of a server that is not there
-LINGER_S = 5.0  # for what comes behind the end of a stream's answer
-TAIL_S = 0.05  # for the end of a stream that has said that it is over
+MOST_SPARED = 20  # tries of an ask that do not count, because the server was busy with other asks
+LONGEST_KNOCK_S = 2.0  # longest wait between two tries of a server that is not there
+LINGER_S = 5.0  # wait for data after the end of a streamed answer
+TAIL_S = 0.05  # wait for a stream to close after it sent its end
 LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
 Api = Literal["chat", "responses", "completions"]
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
-MOST_CUTS = 40  # of an answer that does not fit behind its prompt
+MOST_CUTS = 40  # times that the limit of an answer is lowered because prompt and answer do not fit
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 CALLERS = {
     "temperature": "temperature=None, which sends none",
     "return_token_ids": "token_ids=False",
     "logprobs": "token_ids=False",
 }
-"""Fields that mean something to the caller, and what to pass where a server refuses them."""
+"""Fields that the caller has set, and what to pass where a server refuses them."""
 HARMLESS = ("seed", "stream_options")
 """Fields that are left out when a server refuses them."""
 
 
 class OpenAIAgent(BaseAgent):
-    """Asks an endpoint: chat completions, Responses, or plain completions.
+    """An agent that sends asks to an endpoint: chat completions, Responses, or plain completions.
 
-    What the model did is scored: text, calls, a refusal, reasoning until the token limit, an empty answer
-    that it sampled, a prompt that is too long (``finish="context"``). What the server did is no verdict once
-    the retries are used up: rate limits, server errors, broken connections, answers that are empty, cut,
-    filtered or of another shape. `gem.agents.outcomes.OUTCOMES` is the table.
+    Outcomes caused by the model are scored: text, calls, a refusal, reasoning until the token limit, an empty
+    answer that it sampled, a prompt that is too long (``finish="context"``). Outcomes caused by the server
+    get no verdict once the retries are used up: rate limits, server errors, broken connections, answers that
+    are empty, cut, filtered or malformed. `gem.agents.outcomes.OUTCOMES` is the table.
 
-    Where nobody can be answered (a refused key, an unknown model, no server for `grace_s`), every ask
+    If no ask can be answered (a refused key, an unknown model, no server for `grace_s`), every ask raises
+    AgentUnavailable.
+
+    The number of parallel requests adapts to the endpoint, up to `concurrency` (`gem.agents.pace`): fewer
+    after a 429, a 503 or an overload message, and none until a Retry-After has passed. If the endpoint
+    answers no request for `silence_s`, the agent sends one plain question; if that fails too, every ask
     raises AgentUnavailable.
 
-    The endpoint gets as many requests at a time as it bears, `concurrency` at most (`gem.agents.pace`): fewer
-    where it says 429, 503 or that it is overloaded, and none while a Retry-After lasts. Where it answers
-    nobody for `silence_s`, one plain question decides whether it is gone, which AgentUnavailable tells.
-
     `Reply.policy_s` counts the requests and the waits between them, without the wait for one of the
-    `concurrency` places; `Ask.policy_s` limits just that.
+    `concurrency` places. `Ask.policy_s` limits the same time.
     """
 
     keeps_time = True
@@ -118,37 +119,37 @@ class OpenAIAgent(BaseAgent):
         grace_s: float = 30.0,
         silence_s: float = 60.0,
     ) -> None:
-        """Say whom to ask and how; nothing is sent yet.
+        """Set up the agent; nothing is sent yet.
 
         Args:
             model: the server's name for the model.
             base_url: where ``/chat/completions`` is; default: the variable OPENAI_BASE_URL, else OpenAI's.
             api_key_env: the environment variable that holds the key; without it no key is sent.
-            temperature: of sampling; None sends none, for models that refuse it.
-            max_tokens: longest answer; `Limits.turn_tokens` and what is left of `Limits.tokens` shorten it.
-                Where prompt and answer together are too long for the server, the answer is shortened.
-            token_ids: ask for token ids and log probabilities as vLLM gives them (``return_token_ids``);
-                a server that does not know the field may refuse it.
+            temperature: sampling temperature; None sends none, for models that refuse it.
+            max_tokens: token limit of an answer; `Limits.turn_tokens` and the rest of `Limits.tokens` lower
+                it. It is also lowered where prompt and answer together are too long for the server.
+            token_ids: request token ids and log probabilities in vLLM's form (``return_token_ids``); a server
+                that does not know the field may refuse it.
             extra: further fields of the request, such as ``{"top_p": 0.9}``.
             headers: further headers of the request.
             api: the protocol.
-            renderer: what makes a prompt of a conversation for ``completions``, as a ChatTemplateRenderer;
+            renderer: makes the prompt from a conversation for ``completions``, such as ChatTemplateRenderer;
                 without it the prompt is a transcript (`gem.agents.completions`).
-            tools: ``native`` offers an environment's tools as schemas; ``text`` leaves calls to the text.
-            stream: read the answer as a stream. It must be seen to end, else it is asked for again.
+            tools: ``native`` sends an environment's tools as schemas; with ``text``, calls are text.
+            stream: read the answer as a stream. If the stream has no end, the ask is sent again.
             send_reasoning: send the model its reasoning of earlier turns, as ``reasoning_content`` or in the
-                field that is named.
-            max_tokens_field: what the limit is called in chat completions; ``auto`` begins with
-                ``max_tokens`` and changes when the server refuses that.
+                named field.
+            max_tokens_field: the name of the limit in chat completions; ``auto`` starts with ``max_tokens``
+                and changes when the server refuses that.
             concurrency: the most requests in flight.
             timeout_s: seconds for one answer, from the request to its last byte, streamed or not.
             connect_s: seconds for the connection.
-            retries: tries after the first one; those at which the server was too busy with others, whom it
-                answered, do not count, up to twenty.
-            backoff_s: seconds before the second try; doubled each time, with jitter. What the server asks
-                for in Retry-After counts instead. No wait is longer than a minute.
-            grace_s: seconds for which a server may be away altogether, as when it restarts.
-            silence_s: seconds for which a server that is there may answer nobody, with errors alone.
+            retries: tries after the first one; up to twenty tries do not count if the server was too busy
+                because it answered other asks.
+            backoff_s: seconds before the second try; doubled each time, with jitter. A Retry-After from the
+                server replaces it. No wait is longer than a minute.
+            grace_s: seconds for which a server may be unreachable, for example during a restart.
+            silence_s: seconds for which a reachable server may answer with errors only.
 
         Raises:
             BadArgument: for a value that is not accepted.
@@ -201,10 +202,10 @@ class OpenAIAgent(BaseAgent):
         """Answer one ask.
 
         Raises:
-            NoVerdict: when the server gives no usable answer (AgentUnavailable: to nobody).
+            NoVerdict: when the server gives no usable answer (AgentUnavailable: if it can answer no ask).
             OutOfTime: when it takes longer than `ask.policy_s`.
         """
-        # Always in the agent's own loop: the same connections, whoever calls from wherever.
+        # Always in the agent's own loop: all callers then share the same connections.
         return await asyncio.wrap_future(self.loop.submit(self._answer(ask)))
 
     @property
@@ -225,11 +226,11 @@ class OpenAIAgent(BaseAgent):
     # -- one ask
 
     def _places_for(self, pace: Pace) -> AbstractAsyncContextManager[None]:
-        """Return what lets requests through."""
+        """Return the context manager that limits requests."""
         return pace
 
     def _begin(self) -> tuple[Clients, AbstractAsyncContextManager[None]]:
-        """Return the clients and the places of requests, made in the agent's loop when first needed."""
+        """Return the clients and the limiter of requests, made in the agent's loop at the first request."""
         if self._clients is None or self._places is None:
             self._clients = Clients(self._timeout)
             self._pace, self._half_open = Pace(self._concurrency), asyncio.Lock()  # of the loop that runs now
@@ -262,7 +263,7 @@ class OpenAIAgent(BaseAgent):
             if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(clients, asking, said):
                 verdict = Verdict.REFUSED
             if verdict is Verdict.RETRIED and await self._is_gone(clients, asking):
-                why = f"{said.why} (nobody was answered for {self.silence_s:g} s)"
+                why = f"{said.why} (no request was answered for {self.silence_s:g} s)"
                 raise self._unavailable(asking, why)
             wait_s = self._wait(asking, said, verdict, 0.5 + jitter.random())
             async with asking.clock.running():
@@ -277,9 +278,9 @@ class OpenAIAgent(BaseAgent):
             self._pace.end(asking)
 
     def _tells_again(self, asking: Asking, said: Said, verdict: Verdict) -> bool:
-        """Tell the conversation in its next form, where there is one, and the server refuses this one.
+        """Switch the conversation to its next form, if the server refuses this one; return whether it did.
 
-        A server error is taken for a refusal once the retries are used up.
+        A server error counts as a refusal once the retries are used up.
         """
         last = verdict is Verdict.REFUSED or (verdict is Verdict.RETRIED and asking.tries >= self.retries)
         if not last or said.status not in (400, 413, 422, 500):
@@ -293,10 +294,10 @@ class OpenAIAgent(BaseAgent):
         return False
 
     async def _others_are_answered(self, clients: Clients, asking: Asking, said: Said) -> bool:
-        """Tell whether it is this conversation that is refused: a plain question is still answered.
+        """Return whether only this conversation is refused: a plain question is still answered.
 
-        What a model wrote may make a firewall, or a server that quotes it, say what else a dead key does.
-        Where nobody was answered yet, it is the key.
+        A model's text may make a firewall, or a server that quotes the text, answer as if the key were
+        invalid. If no request was answered before, it is the key.
         """
         if not self._taken or said.status not in (400, 403, 404, 422):
             return False
@@ -314,13 +315,13 @@ class OpenAIAgent(BaseAgent):
         return answered
 
     def _asks_instead(self, ask: Ask, question: Message) -> Ask:
-        """Return an ask of this question alone, of the same sampling."""
+        """Return an ask with this question alone, and the same sampling settings."""
         return replace(ask, messages=(question,), tools=(), turn=0)
 
     async def _is_gone(self, clients: Clients, asking: Asking) -> bool:
-        """Tell whether the server answers nobody any more: one asks a plain question, the others wait for it.
+        """Return whether the server answers no request any more: one ask sends a plain question, others wait.
 
-        Where that is answered, it was these conversations that were not.
+        If that is answered, the server only failed on these conversations.
         """
         async with self._half_open:
             asking.death.check()
@@ -329,7 +330,7 @@ class OpenAIAgent(BaseAgent):
             )
 
     def _wait(self, asking: Asking, said: Said, verdict: Verdict, jitter: float) -> float:
-        """Return the seconds to wait before the next try; raise where there is none."""
+        """Return the seconds to wait before the next try; raise if there is no next try."""
         if verdict is Verdict.UNAVAILABLE:
             raise self._unavailable(asking, f"{said.why}{self._advice(said)}")
         if verdict is Verdict.GRACE:
@@ -352,7 +353,7 @@ class OpenAIAgent(BaseAgent):
         return min(said.retry_after_s or self._backoff(tries) * jitter, LONGEST_WAIT_S)
 
     def _was_for_others(self, asking: Asking, said: Said) -> bool:
-        """Tell whether the server was too busy for an ask because it answered others."""
+        """Return whether the server was too busy for an ask because it answered other asks."""
         spared = said.status in (429, 503, 529) and self._pace.answered_at > asking.before
         asking.before = asking.began
         return spared and asking.spared < MOST_SPARED
@@ -361,13 +362,13 @@ class OpenAIAgent(BaseAgent):
         return min(self.backoff_s * 2.0 ** min(tries - 1, 20), longest_s)
 
     def _unavailable(self, asking: Asking, why: str) -> AgentUnavailable:
-        """Tell every ask that is on its way; a later one finds out for itself."""
+        """Make every ask in flight raise AgentUnavailable, and return the error; later asks try again."""
         if self._death is asking.death:
             self._death = _Death()
         return asking.death.of(self._shown(why))
 
     def _note(self, asking: Asking, said: Said) -> None:
-        """Take note of whether anybody is there, and how busy."""
+        """Record whether the server is reachable, and how busy it is."""
         if said.fault is Fault.UNREACHED:
             self._away_since = self._away_since or perf_counter()
         elif said.fault is None:
@@ -397,16 +398,16 @@ class OpenAIAgent(BaseAgent):
     def _keep_form(self, asking: Asking) -> None:
         if asking.form is Form.FILLED and asking.refused and self._settings.form is Form.AS_IT_IS:
             self._settings.form = Form.FILLED
-            why = f"{self._address} refuses messages without text; {EMPTY!r} is sent for them."
+            why = f"{self._address} refuses messages without text; {EMPTY!r} is sent instead."
             warnings.warn(why, stacklevel=2)
 
     # -- what the server refuses
 
     def _adapts(self, asking: Asking, said: Said) -> bool:
-        """Change what the server refuses of a request, and tell whether it is worth asking again for that.
+        """Change the part of a request that the server refuses; return whether to ask again.
 
         Raises:
-            AgentUnavailable: where it is the caller who has to change something.
+            AgentUnavailable: when the caller has to change a setting.
         """
         if said.status < 400 and not said.failed:
             return False
@@ -420,7 +421,7 @@ class OpenAIAgent(BaseAgent):
         if said.status not in (400, 404, 422, 500, 501):
             return False
         mine = asking.sent - set(self.extra)
-        new = mine - self._taken  # else it is something else that is refused, whatever words stand there
+        new = mine - self._taken  # fields accepted before are not the cause, whatever the error says
         if "tools" in new and refuses_tools(heard):
             raise self._unavailable(asking, f'{said.why}. It takes no tools; pass tools="text".')
         if said.status not in (400, 422):
@@ -440,18 +441,18 @@ class OpenAIAgent(BaseAgent):
         return False
 
     def _advice(self, said: Said) -> str:
-        """Return what may help where nobody is answered."""
+        """Return advice for an endpoint that answers no request."""
         if said.status in (401, 403) or (said.status != 404 and "key" in said.complaint.lower()):
             state = "is set" if os.environ.get(self.api_key_env) else "is not set"
             return f"; the key comes from the environment variable {self.api_key_env}, which {state}."
         if said.status == 404:
-            return f"; asked for was the model {self.model!r}."
+            return f"; the requested model is {self.model!r}."
         if said.status < 400:
-            return "; give the address that answers as base_url."
+            return "; pass the address that it redirects to as base_url."
         return ""
 
     def _shown(self, said: str) -> str:
-        """Return an error's text, without keys that a server repeats."""
+        """Return an error's text without the keys that a server repeats."""
         return self._without_keys(f"{self._address} {said}")
 
     def _without_keys(self, text: str) -> str:
@@ -462,7 +463,7 @@ class OpenAIAgent(BaseAgent):
 
     @property
     def _address(self) -> str:
-        """The address without a password in it."""
+        """The address without its password."""
         return str(httpx.URL(self.url).copy_with(userinfo=b""))
 
     def _key(self) -> str:
@@ -484,7 +485,7 @@ class OpenAIAgent(BaseAgent):
         # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
         body = json.dumps(request).encode("ascii")
         if not _fits_a_header(self._key()):
-            why = f"was not asked: {self.api_key_env} has characters that no header can have."
+            why = f"was not asked: {self.api_key_env} has characters that a header cannot have."
             raise self._unavailable(asking, why)
         try:
             async with (
@@ -516,11 +517,11 @@ class OpenAIAgent(BaseAgent):
             return self._format.read(json.loads(b"".join(pieces)), ask)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             shown = b"".join(pieces)[:EXCERPT].decode("utf-8", "replace")
-            why = f"did not answer with {self._format.name} ({str(error)[:80]!r}), but {shown!r}"
+            why = f"did not answer with {self._format.name} ({str(error)[:80]!r}) but with {shown!r}"
             return Said(why, Fault.UNREADABLE)
 
     async def _read_stream(self, response: httpx.Response, unpacked: Unpacked, ask: Ask) -> Said:
-        """Read events until the stream closes; the counters behind the answer's end may be missing."""
+        """Read events until the stream closes; the token counts after the answer's end may be missing."""
         collector, events, pieces = self._format.collector(), Events(), response.aiter_raw()
         why = "cut its answer short"
         try:
@@ -531,7 +532,7 @@ class OpenAIAgent(BaseAgent):
                     _take(collector, data)
                 if piece is None:
                     break
-            else:  # what is read to its end leaves a connection that the next request can take
+            else:  # a stream read to its end leaves a connection that the next request can use
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TAIL_S):
                         await anext(pieces, None)
@@ -547,9 +548,9 @@ class OpenAIAgent(BaseAgent):
 
 @dataclass(slots=True, eq=False)
 class Asking:
-    """An ask on its way: the tokens that it may take, what was sent last, and how often it was tried.
+    """The state of an ask in flight: its token limit, the fields sent last, and the number of tries.
 
-    `began`: when it was sent last, `before`: the time before. `spared`: tries that do not count.
+    `began`: when it was sent last, `before`: when the time before. `spared`: tries that do not count.
     """
 
     ask: Ask
@@ -568,13 +569,13 @@ class Asking:
     spared: int = 0
 
     def away_s(self, now: float) -> float:
-        """Return the seconds since this ask first found nobody."""
+        """Return the seconds since this ask first found the server unreachable."""
         self.since = now if self.since is None else self.since
         return now - self.since
 
 
 class _Clock:
-    """Counts the seconds of an ask that are the agent's own."""
+    """A counter of the seconds that the agent itself takes for an ask."""
 
     def __init__(self, limit_s: float | None) -> None:
         self._limit_s = limit_s
@@ -591,7 +592,7 @@ class _Clock:
         except TimeoutError as error:
             if deadline.expired():
                 raise OutOfTime(
-                    f"the agent took more than the {self._limit_s:.3g} s that were left."
+                    f"the agent took longer than the {self._limit_s:.3g} s left of its time limit."
                 ) from error
             raise
         finally:
@@ -599,26 +600,26 @@ class _Clock:
 
 
 class _Death:
-    """Why nobody can be answered, for the asks that are on their way. Later ones try again."""
+    """The reason why no ask can be answered, for the asks in flight. Later asks try again."""
 
     def __init__(self) -> None:
         self._why = ""
         self._came = asyncio.Event()
 
     def of(self, why: str) -> AgentUnavailable:
-        """Tell everybody."""
+        """Set the reason for all asks in flight; return it as an error."""
         if not self._why:
             self._why = why
             self._came.set()
         return AgentUnavailable(self._why)
 
     def check(self) -> None:
-        """Raise what was told."""
+        """Raise the error, if there is one."""
         if self._why:
             raise AgentUnavailable(self._why)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, but no longer than until something is told."""
+        """Wait for `seconds`, or until an error is set."""
         try:
             async with asyncio.timeout(seconds):
                 await self._came.wait()
@@ -678,7 +679,7 @@ def _checked(url: str) -> str:
 def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not (isinstance(name, str) and isinstance(value, str) and name and _fits_a_header(name + value)):
-            raise BadArgument(f"the header {name!r} has a value or name that no header can have.")
+            raise BadArgument(f"the header {name!r} has a name or value that HTTP does not allow.")
     return dict(headers)
 
 
@@ -687,7 +688,7 @@ def _fits_a_header(text: str) -> bool:
 
 
 def _within(answer: Reply, context: int | None) -> Reply:
-    """Hold an answer to the context limit; only the server can count tokens, and only afterwards."""
+    """Apply the context limit to an answer; only the server can count tokens, after the answer."""
     used = answer.usage.get("prompt_tokens", 0) + answer.usage.get("completion_tokens", 0)
     if context is None or used <= context or answer.finish == "context":
         return answer

@@ -1,7 +1,8 @@
-"""What a server's answer counts as: one table, for every wire format and both ways of reading.
+"""The table that decides what a server's answer counts as, for all wire formats, streamed or not.
 
-What the model did is scored. What the server did is no verdict, after its retries. A wire format turns
-an HTTP response into `Said`; `judge` finds its row in `OUTCOMES`; `reply` makes the reply of a scored row.
+Outcomes caused by the model are scored. Outcomes caused by the server get no verdict, after retries. A wire
+format turns an HTTP response into `Said`; `judge` finds its row in `OUTCOMES`; `reply` makes the reply of a
+scored row.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ EXCERPT = 300
 
 
 class Verdict(StrEnum):
-    """What becomes of the ask."""
+    """The consequence for the ask."""
 
     SCORED = "scored"  # there is a reply
     RETRIED = "no verdict after the retries"
@@ -31,24 +32,24 @@ class Verdict(StrEnum):
 
 
 class Fault(StrEnum):
-    """Why there is no whole response."""
+    """The reason why there is no complete response."""
 
     UNREACHED = "unreached"  # no connection: refused, an unknown host, no route
-    SLOW = "slow"  # not whole within the time
+    SLOW = "slow"  # not complete within the time
     BROKEN = "broken"  # the connection ended early
     CUT = "cut"  # a stream without its end
-    UNREADABLE = "unreadable"  # no JSON, or none of the shape, or too much of it
+    UNREADABLE = "unreadable"  # not JSON, or JSON of a wrong shape, or too long
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What came back for one request.
+    """The result of one request.
 
-    `why` says it for an error. `fault` is set where there is no whole response; `complaint` is what the
-    server said in an error, under any status, `failed` whether it was one under status 200, `own_words`
-    whether most of what was sent is what the model had said before. Of an answer:
-    `text` (None: the server gave none, not even an empty one), `refusal`, `reasoning`, `calls`, the server's
-    word for its `end`, its `usage`, tokens, and what goes into `Reply.extra`.
+    `why` describes it for an error message. `fault` is set where there is no complete response. `complaint`
+    is the text of a server's error, under any status; `failed` is True for an error under status 200.
+    `own_words` is True where most of the request is text that the model wrote before. Of an answer: `text`
+    (None: the server gave none, not even an empty one), `refusal`, `reasoning`, `calls`, the server's word
+    for its `end`, its `usage`, tokens, and the data for `Reply.extra`.
     """
 
     why: str = ""
@@ -71,18 +72,18 @@ class Said:
 
     @property
     def something(self) -> bool:
-        """Whether the model is seen to have said anything at all."""
+        """Whether the response has any output of the model."""
         return bool(self.text or self.refusal or self.reasoning or self.calls)
 
     @property
     def sampled(self) -> int | None:
-        """The tokens that the model sampled by the server's count; None where it does not count."""
+        """The server's count of sampled tokens; None where it does not count."""
         return self.usage.get("completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A row: what came back, what becomes of the ask, and how an answer like that is told."""
+    """A row of the table: a kind of result, its verdict, and the test that recognises it."""
 
     what: str
     verdict: Verdict
@@ -91,11 +92,11 @@ class Outcome:
 
 CUT_ENDS = frozenset(("length", "max_tokens", "max_output_tokens", "model_length"))
 CUT_ENDS |= {"model_context_window_exceeded"}
-"""Words for an answer that a token limit cut."""
+"""Finish reasons of an answer that a token limit cut."""
 
 ENDS = frozenset(("stop", "tool_calls", "function_call", "tool_use", "end_turn", "stop_sequence"))
 ENDS |= {"eos", "eos_token", "completed"}
-"""Words for an answer that the model ended itself."""
+"""Finish reasons of an answer that the model ended itself."""
 
 SERVER_ENDS = frozenset(("content_filter", "error", "abort", "aborted", "cancelled", "canceled", "failed"))
 SERVER_ENDS |= {"timeout", "network_error", "insufficient_system_resource", "sensitive", "safety"}
@@ -108,14 +109,14 @@ SERVER_ENDS |= {
     "queued",
     "incomplete",
 }
-"""Words for an answer that the server ended, or has not given yet."""
+"""Finish reasons of an answer that the server ended, or has not finished."""
 
 BUSY = frozenset((408, 409, 425, 429))
-"""Statuses below 500 that are worth another try."""
+"""HTTP statuses below 500 after which a retry may succeed."""
 
 
 def judge(said: Said) -> Outcome:
-    """Return the first row that holds."""
+    """Return the first row of the table that matches."""
     return next(outcome for outcome in OUTCOMES if outcome.holds(said))
 
 
@@ -123,7 +124,7 @@ _OVERLOADED = re.compile(r"rate.?limit|too many requests|overloaded|over capacit
 
 
 def overloaded(said: Said) -> bool:
-    """Tell whether the server has too much to do for now, so that it is better asked less."""
+    """Return whether the server is overloaded, so that it should get fewer requests."""
     if said.fault is Fault.SLOW or said.status in (429, 503, 529):
         return True
     return (said.failed or said.status >= 500) and bool(_OVERLOADED.search(said.complaint))
@@ -174,7 +175,7 @@ _UNREAD = re.compile(
 
 
 def _call_unread(said: Said) -> bool:
-    """Tell whether the model wrote a call that the server could not read, and the server says so."""
+    """Return whether the server reports that it could not parse a call that the model wrote."""
     if (said.end or "").lower() == "malformed_function_call":
         return True
     return (said.failed or said.status in (400, 422, 500)) and bool(_UNREAD.search(said.complaint))
@@ -234,7 +235,7 @@ OUTCOMES: tuple[Outcome, ...] = (
     Outcome("empty text that the model sampled", Verdict.SCORED, _empty_but_sampled),
     Outcome("nothing that the model said", Verdict.RETRIED, lambda s: True),
 )
-"""Every outcome, in the order in which they are tried."""
+"""All outcomes, in the order in which they are tested."""
 
 
 # -- what servers say in errors
@@ -246,12 +247,12 @@ _SAID = 4000  # characters of an error that are read
 
 
 def complaint(data: Any) -> str:
-    """Return what an error's body says, as one line, without what it echoes of the request."""
+    """Return the message in an error's body as one line, without echoed parts of the request."""
     return " ".join(_words(data, 6))[:_SAID]
 
 
 def complaint_of(body: bytes) -> str:
-    """Return what the body of an error says, whether it is JSON or not."""
+    """Return the message in the body of an error, JSON or not."""
     try:
         return complaint(json.loads(body))
     except (ValueError, RecursionError):
@@ -259,7 +260,7 @@ def complaint_of(body: bytes) -> str:
 
 
 def written_call(data: Any) -> str | None:
-    """Return what the model wrote where an error quotes a call of it that could not be read."""
+    """Return the model's text from an error that quotes a call that could not be parsed; else None."""
     error = data.get("error") if isinstance(data, dict) else None
     written = error.get("failed_generation") if isinstance(error, dict) else None
     return written if isinstance(written, str) else None
@@ -298,10 +299,10 @@ _TOO_LONG = re.compile(
 
 
 def too_long(said: str, status: int = 400) -> bool:
-    """Tell whether an error says that the prompt does not fit the model's context.
+    """Return whether an error says that the prompt does not fit the model's context.
 
-    llama.cpp has two words for it; one of them is about the memory that requests share, which is no matter
-    of this prompt alone.
+    llama.cpp has two such messages; one is about the memory that requests share, and does not mean that this
+    prompt is too long.
     """
     if status == 500 or "context size has been exceeded" in said.lower():
         return "exceed_context_size" in said
@@ -321,9 +322,9 @@ _SUMS = tuple(
 
 
 def shorter(said: str, limit: int) -> int | None:
-    """Return the tokens that an answer may take where it was the answer's `limit` that did not fit.
+    """Return a smaller token limit for an answer, if the error is that prompt plus `limit` did not fit.
 
-    None where the prompt alone does not. Some servers count the prompt only up to there ("at least"):
+    None if the prompt alone does not fit. Some servers report only a lower bound of the prompt ("at least");
     then half the limit is the next to try.
     """
     for pattern in _SUMS:
@@ -344,10 +345,10 @@ _TOOLS = re.compile(r"\btools\b|tool[ _-](?:choice|use|calling)|function[ _]call
 
 
 def refuses(said: str, name: str) -> bool:
-    """Tell whether an error refuses the field `name` of a request."""
+    """Return whether an error refuses the field `name` of a request."""
     return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said) and _UNKNOWN.search(said))
 
 
 def refuses_tools(said: str) -> bool:
-    """Tell whether an error says that the model, or its server, takes no tools."""
+    """Return whether an error says that the model or its server does not support tools."""
     return bool(_TOOLS.search(said) and _UNKNOWN.search(said))

@@ -1,4 +1,4 @@
-"""Pace: how many requests an endpoint gets at a time, by what it answers; and when it counts as gone."""
+"""Pace: adapt the number of parallel requests to an endpoint's answers, and detect that it is gone."""
 
 from __future__ import annotations
 
@@ -9,47 +9,46 @@ from contextlib import suppress
 from time import perf_counter
 
 FIRST = 8.0
-"""Requests in flight to begin with."""
+"""Initial limit of requests in flight."""
 
 BACK = 0.5
-"""What is left of the limit when the endpoint says that it is too much."""
+"""Factor applied to the limit when the endpoint is too busy."""
 
 
 SERVED_S = 5.0
-"""A request that is on its way for so long was not turned away: it may well be answered."""
+"""Seconds in flight after which a request was not refused, and may still be answered."""
 
 
 class Pace:
-    """Lets as many requests through as the endpoint bears, at most `most`; one per endpoint, in one loop.
+    """A limiter of parallel requests that adapts to the endpoint, up to `most`; one per endpoint and loop.
 
-    Additive increase, multiplicative decrease, as TCP does (Jacobson, Congestion Avoidance and Control, 1988;
-    RFC 5681). It begins with a few; each answer allows one more, which doubles the requests per round, until
-    the endpoint is too busy for the first time; from then on a round of answers allows one more. Where it
-    says that it is too busy, half as many are let through; once for the requests that were on their way
-    together, since they tell the same.
+    Additive increase, multiplicative decrease, as in TCP (Jacobson, Congestion Avoidance and Control, 1988;
+    RFC 5681). It starts with a few requests. Each answer allows one more, which doubles the limit per round,
+    until the endpoint is too busy for the first time; after that, each round of answers allows one more. When
+    the endpoint is too busy, the limit is halved, once for all requests that were in flight together.
 
-    Where the endpoint says how long to wait, nobody is let through for so long: one timer wakes all.
+    When the endpoint says how long to wait, no request starts until then: one timer wakes all.
     """
 
     def __init__(self, most: int, now: Callable[[], float] = perf_counter) -> None:
-        """Let at most `most` requests through at a time; `now` is the clock."""
+        """Allow at most `most` requests at a time; `now` is the clock."""
         self.most = most
         self.limit = min(FIRST, float(most))
         self.inside = 0
-        """Requests on their way."""
+        """The number of requests in flight."""
         self._slow_start = True
         self._now = now
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._halved = float("-inf")  # when
-        self._sent: dict[object, float] = {}  # what is on its way, and since when
+        self._sent: dict[object, float] = {}  # requests in flight, and when they were sent
         self._silent_since: float | None = None
         self.answered_at = float("-inf")
-        """When a request was answered last."""
+        """The time of the last answer."""
 
     async def __aenter__(self) -> None:
-        """Wait for a place."""
+        """Wait until a request is allowed."""
         if self._free and not self._waiting:
             self.inside += 1
             return
@@ -67,43 +66,43 @@ class Pace:
             raise
 
     async def __aexit__(self, *exc: object) -> None:
-        """Give the place back."""
+        """Allow another request in its place."""
         self.inside -= 1
         self._let_in()
 
     def send(self, request: object) -> float:
-        """Note that a request is sent now, and return when that is."""
+        """Record that a request is sent now; return the time."""
         now = self._sent[request] = self._now()
         return now
 
     def end(self, request: object) -> None:
-        """Note that a request is not on its way any more."""
+        """Record that a request is no longer in flight."""
         self._sent.pop(request, None)
 
     def failed(self) -> None:
-        """Note that a request got no answer."""
+        """Record that a request got no answer."""
         if self._silent_since is None:
             self._silent_since = self._now()
 
     def silent(self, seconds: float) -> bool:
-        """Tell whether nobody was answered for so long, and nothing on its way could still be."""
+        """Return whether no request was answered for `seconds`, and none in flight may still be answered."""
         now = self._now()
         if self._silent_since is None or now - self._silent_since < seconds:
             return False
         return all(now - began < SERVED_S for began in self._sent.values())
 
     def answered(self) -> None:
-        """Note that a request was answered."""
+        """Record that a request was answered."""
         self.answered_at, self._silent_since = self._now(), None
         self.limit = min(float(self.most), self.limit + (1.0 if self._slow_start else 1.0 / self.limit))
         self._let_in()
 
     def busy(self, began: float, wait_s: float = 0.0) -> None:
-        """Note that the endpoint was too busy for a request, whose place was given back.
+        """Record that the endpoint was too busy for a request, which has already left the limiter.
 
         Args:
             began: when the request was sent.
-            wait_s: the seconds for which the endpoint asks to be left alone.
+            wait_s: the seconds for which the endpoint asks to wait.
         """
         now = self._now()
         if began >= self._halved:

@@ -1,4 +1,4 @@
-"""RandomAgent: legal play drawn by the environment's random actor."""
+"""RandomAgent: random legal actions from the environment's random actor."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from gem.agents.base import BaseAgent
 
 
 class RandomAgent(BaseAgent):
-    """Plays what `Env.sample_random_action` draws, from the episode's seed and its number among samples."""
+    """An agent that plays `Env.sample_random_action`, seeded with the episode's seed and sample number."""
 
     verb = "sample_random_action"

@@ -1,4 +1,4 @@
-"""ModelActor: one model for all players of a Ray cluster, in an actor of its own."""
+"""ModelActor: one model in its own Ray actor, shared by all players of a cluster."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gem.record import Agent, AgentInfo, Ask, Reply
 
 
 class RemoteModel(BaseAgent):
-    """What players have of a ModelActor: it sends their asks there, each batch as one call."""
+    """The players' side of a ModelActor: it sends each batch of asks to the actor as one call."""
 
     def __init__(self, actor: Any, info: AgentInfo) -> None:
-        """Send asks to `actor`, an actor's handle."""
+        """Send asks to `actor`, a handle of a Ray actor."""
         self._actor, self._info = actor, info
         self._ray = ray_module()
         self._forgotten: list[str] = []
 
     @property
     def info(self) -> AgentInfo:
-        """That of the agent in the actor."""
+        """The info of the agent in the actor."""
         return self._info
 
     def __reduce__(self) -> Any:
@@ -43,17 +43,17 @@ class RemoteModel(BaseAgent):
         return settle(answers)
 
     def forget(self, episode: str) -> None:
-        """Let the next call tell the actor; an episode that nobody follows is forgotten with the actor."""
+        """Tell the actor with the next call; without another call, the data stays until the actor ends."""
         self._forgotten.append(episode)
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Do nothing: whoever has the ModelActor publishes, once for all players."""
+        """Do nothing: ModelActor.publish is called once for all players."""
 
     def _got(self, call: Any) -> Any:
-        """Return what a call came to.
+        """Return the result of a call.
 
         Raises:
-            AgentUnavailable: when the actor is gone. Or what the call met there.
+            AgentUnavailable: when the actor is gone. Or the error of the call itself.
         """
         try:
             return self._ray.get(call)
@@ -66,17 +66,17 @@ class RemoteModel(BaseAgent):
 class ModelActor(RemoteModel):
     """An agent with a model, in an actor of the Ray cluster that this process is connected to.
 
-    A RayRunner's players share it: what they ask while the model is busy is its next batch. `publish`, and a
-    RayRunner's, load weights there once.
+    The players of a RayRunner share it: asks that arrive while the model is busy form its next batch.
+    `publish`, here or of a RayRunner, loads the weights there once.
     """
 
     def __init__(self, agent: str | AgentByName | Agent, *, cores: float = 1.0, gpus: float = 0.0) -> None:
-        """Start the actor, where the cluster has room for it.
+        """Start the actor on a node with enough free resources.
 
         Args:
-            agent: its name, and it is made in the actor; or the agent, which is sent there.
-            cores: what it reserves of a node.
-            gpus: the same.
+            agent: an agent's name, to make it in the actor; or an agent, which is pickled and sent there.
+            cores: processor cores that it reserves on its node.
+            gpus: GPUs that it reserves on its node.
 
         Raises:
             BadArgument: when this process is not connected to a cluster, or the agent cannot be sent.
@@ -85,7 +85,7 @@ class ModelActor(RemoteModel):
         ray = ray_module()
         if not ray.is_initialized():
             raise BadArgument(
-                "a model's actor lives in a cluster: connect first, with ray.init() or "
+                "a model's actor runs in a Ray cluster: connect first, with ray.init() or "
                 "gem.hosts.ray_cluster.Cluster."
             )
         given = AgentByName(agent) if isinstance(agent, str) else agent
@@ -98,12 +98,12 @@ class ModelActor(RemoteModel):
         self._info = self._got(actor.begin.remote(packed))
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Let the model answer as policy `version` from now on, with `weights` where they are given."""
+        """Set the policy version of all later replies, and load `weights` if given."""
         self._got(self._actor.publish.remote(version, weights))
         self.policy_version = version
 
     def close(self) -> None:
-        """End the actor. Twice is harmless."""
+        """End the actor. Calling it twice is harmless."""
         actor, self._actor = self._actor, None
         if actor is not None and self._ray.is_initialized():
             self._ray.kill(actor)
@@ -111,7 +111,7 @@ class ModelActor(RemoteModel):
 
 
 class _Model:
-    """In the actor: one event loop, in which the asks of all players meet."""
+    """The class of the actor: one event loop for the asks of all players."""
 
     _agent: Any = None
 

@@ -29,7 +29,7 @@ from gem.content import Image, Message, ToolCall
 from gem.record import Ask
 
 COUNTERS = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
-"""What its counters are called elsewhere."""
+"""Names of its token counts in the other protocols."""
 
 LAST_EVENTS = frozenset(
     ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
@@ -37,13 +37,13 @@ LAST_EVENTS = frozenset(
 
 
 class Responses:
-    """``POST /responses``. The whole conversation is sent each time, and nothing is kept there."""
+    """``POST /responses``. The whole conversation is sent each time; the server stores nothing."""
 
     path = "/responses"
     name = "a response"
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
-        """See WireFormat.request. A seed is no field of this protocol."""
+        """See WireFormat.request. This protocol has no seed."""
         messages = list(told(ask.messages, settings.tools))
         request: dict[str, Any] = {"model": settings.model, "store": False}
         if messages and messages[0].role == "system":
@@ -147,7 +147,7 @@ def _read_message(item: Mapping[str, Any], pieces: Pieces) -> None:
 
 
 def _end(data: Mapping[str, Any]) -> str | None:
-    """Return the word for how it ended: the reason of an incomplete one, else its status."""
+    """Return the finish reason: the reason of an incomplete response, else its status."""
     status = word_in(data.get("status"))
     if status == "incomplete":
         details = data.get("incomplete_details")
@@ -157,7 +157,7 @@ def _end(data: Mapping[str, Any]) -> str | None:
 
 
 class _Parts:
-    """Takes the whole response from the stream's last event."""
+    """A collector that takes the whole response from the stream's last event."""
 
     def __init__(self) -> None:
         self.ended = self.closed = False

@@ -1,7 +1,7 @@
-"""One sampling step over logits, and the uniforms that drive it: shared by all local models.
+"""Sample tokens from logits, with counter-based random numbers; shared by all local models.
 
-Chance is counter-based: the uniform of an answer's token depends on the seed of its ask and on its place
-in the answer, never on a generator's state. So a reply does not depend on what else is in the batch.
+The random number of a token depends on the seed of its ask and on the token's index in the answer, never on
+a generator's state. So a reply does not depend on the rest of the batch.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MASK = (1 << 64) - 1
 def uniforms(seeds: Sequence[int], step: int) -> torch.Tensor:
     """Return one uniform of [0, 1) per seed, float64 of shape (B,), for token number `step`.
 
-    Output `step` of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) from the state ``mix(seed)``; mixing
-    first keeps neighbouring seeds from walking the same sequence. The same arguments give the same numbers
-    on every platform.
+    It is output `step` of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) from the state ``mix(seed)``;
+    without the mixing, neighbouring seeds would give shifted copies of one sequence. The same arguments give
+    the same numbers on every platform.
 
     Args:
         seeds: one integer per row; the low 64 bits count.
-        step: the token's number in its answer, from 0.
+        step: the token's index in its answer, from 0.
     """
     state = _mix(np.array([seed & _MASK for seed in seeds], dtype=np.uint64))
     bits = _mix(state + np.uint64((step + 1) * _GAMMA & _MASK))
@@ -48,11 +48,11 @@ def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def sample(
     logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sample a token per row, or several, by inverting the cumulative distribution.
+    """Sample one token per row, or several, by inverting the cumulative distribution.
 
     The distribution is ``softmax(logits / temperature)``, summed in float64, so that rare tokens of a large
-    vocabulary keep their probability; a token of logit -inf is never sampled. Temperature 0 takes the
-    largest logit, the first of several.
+    vocabulary keep their probability; a token with logit -inf is never sampled. Temperature 0 takes the
+    first of the largest logits.
 
     Args:
         logits_B_V: any float type, on any device.
@@ -60,11 +60,11 @@ def sample(
         u_B: float64 uniforms of [0, 1), see `uniforms`; or (B, M) for M samples of each row.
 
     Returns:
-        Token ids of the shape of `u_B` as int64, and their log probabilities as float64 under the
-        distribution that was sampled from: the tempered one, and 0 for a greedy choice.
+        Token ids with the shape of `u_B` as int64, and their log probabilities as float64 under the
+        distribution that was sampled from (after the temperature); 0 for a greedy choice.
 
     Raises:
-        BadArgument: for a negative temperature, or a row without distribution (NaN, +inf, only -inf).
+        BadArgument: for a negative temperature, or a row that is no distribution (NaN, +inf, only -inf).
     """
     ids, logprobs, _ = _drawn(logits_B_V, temperature, u_B)
     return ids, logprobs
@@ -73,9 +73,9 @@ def sample(
 def sample_with_entropy(
     logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sample as `sample` does; return the entropies too, in nats, of the shape of `u_B`.
+    """Sample like `sample`; also return the entropies, in nats, with the shape of `u_B`.
 
-    They are those of the distributions that were sampled from: 0 for a greedy choice.
+    They are the entropies of the distributions that were sampled from: 0 for a greedy choice.
 
     Raises:
         BadArgument: see `sample`.
@@ -90,7 +90,7 @@ def sample_with_entropy(
 def _drawn(
     logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Return what `sample` does, and the log probabilities of all tokens; None for a greedy choice."""
+    """Return the result of `sample`, and the log probabilities of all tokens (None for a greedy choice)."""
     if not temperature >= 0:
         raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
     u_BM = u_B if u_B.dim() == 2 else u_B[:, None]
@@ -113,6 +113,6 @@ def _drawn(
 
 def _no_distribution() -> BadArgument:
     return BadArgument(
-        "a row of logits is no distribution (NaN, +inf or only -inf); the model has diverged, "
+        "a row of logits is no distribution (NaN, +inf or only -inf); the model has diverged: "
         "go back to a checkpoint."
     )

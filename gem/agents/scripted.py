@@ -1,4 +1,4 @@
-"""ScriptedAgent: answers that are known beforehand, or that a function gives."""
+"""ScriptedAgent: answers from a list, or from a function."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from gem.record import Ask, Reply
 
 
 class ScriptedAgent(BaseAgent):
-    """Answers turn `i` of every episode with ``script[i]``, or with ``script(ask)``.
+    """An agent that answers turn `i` of every episode with ``script[i]``, or with ``script(ask)``.
 
-    An answer is text, or a Reply where tokens matter. Where the script has none, the episode gets no verdict.
+    An answer is text, or a Reply where tokens matter. If the script has no answer, the episode gets no
+    verdict.
     """
 
     def __init__(self, script: Sequence[str | Reply] | Callable[[Ask], str | Reply]) -> None:

@@ -1,4 +1,4 @@
-"""SeatAgents: an agent for each seat of a game, as one agent."""
+"""SeatAgents: combine the agents of all seats into one agent."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gem.record import Agent, Ask, Reply
 
 
 class SeatAgents(BaseAgent):
-    """Passes each ask on to the agent of its seat; an agent of several seats gets theirs as one batch.
+    """An agent that passes each ask to the agent of its seat; an agent of several seats gets one batch.
 
-    Drivers make one of a mapping. `RandomAgent` and `SolverAgent` may hold seats like any other.
+    Drivers make it from a mapping of agents. `RandomAgent` and `SolverAgent` can play seats too.
     """
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
-        """Keep who holds which seat.
+        """Keep the agents by seat.
 
         Raises:
-            BadArgument: for no seats at all, or what is no agent.
+            BadArgument: for an empty mapping, or a value that is not an agent.
         """
         for seat, agent in agents.items():
             if not callable(agent):
@@ -29,13 +29,13 @@ class SeatAgents(BaseAgent):
         self.agents = dict(agents)
         verbs = {seat: getattr(agent, "verb", None) for seat, agent in agents.items()}
         self.verbs = {seat: verb for seat, verb in verbs.items() if verb is not None}
-        """The seats whose agent is the environment's own, and its verb."""
+        """The seats played by the environment itself, each with the method to call."""
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
         """Ask each agent once.
 
         Raises:
-            BadArgument: for a seat that nobody holds. BatchBroken: when some asks failed.
+            BadArgument: for a seat without an agent. BatchBroken: when some asks failed.
         """
         batches: dict[int, list[int]] = {}
         for place, ask in enumerate(asks):
@@ -52,25 +52,25 @@ class SeatAgents(BaseAgent):
         return await self.holder(ask).ask(ask)
 
     def forget(self, episode: str) -> None:
-        """Tell every agent, once each."""
+        """Call forget of every agent once."""
         for agent in {id(agent): agent for agent in self.agents.values()}.values():
             agent.forget(episode)
 
     def check(self, seats: Sequence[str]) -> None:
-        """Refuse to sit at another table: every seat needs an agent, and every agent a seat.
+        """Check that every seat has an agent, and every agent a seat.
 
         Raises:
-            BadArgument: with the seats that there are.
+            BadArgument: when they do not match; the message lists both.
         """
         if set(seats) != set(self.agents):
             raise BadArgument(f"agents hold the seats {sorted(self.agents)}; the game has {sorted(seats)}.")
 
     def holder(self, ask: Ask) -> Agent:
-        """Return who answers an ask.
+        """Return the agent that answers an ask.
 
         Raises:
-            BadArgument: for a seat that nobody holds.
+            BadArgument: for a seat without an agent.
         """
         if ask.seat not in self.agents:
-            raise BadArgument(f"nobody holds seat {ask.seat!r}; there are agents for {sorted(self.agents)}.")
+            raise BadArgument(f"seat {ask.seat!r} has no agent; there are agents for {sorted(self.agents)}.")
         return self.agents[ask.seat]

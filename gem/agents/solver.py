@@ -1,4 +1,4 @@
-"""SolverAgent: expert play by the environment's own solver."""
+"""SolverAgent: expert actions from the environment's own solver."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from gem.agents.base import BaseAgent
 
 
 class SolverAgent(BaseAgent):
-    """Plays what `Env.solve` returns."""
+    """An agent that plays the action of `Env.solve`."""
 
     verb = "solve"

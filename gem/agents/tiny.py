@@ -1,8 +1,8 @@
-"""The embedded tiny language model and the agent that samples from it.
+"""TinyLM and TinyAgent: a tiny built-in language model, and the agent that samples from it.
 
 A decoder-only transformer (pre-RMSNorm, rotary positions, GELU, one key/value head for all query heads,
-tied embeddings) that starts from random weights and reads and writes the same text as any model. The
-default has 0.15 million parameters and learns on one core.
+tied embeddings) with random initial weights. It reads and writes the same text as any other model. The
+default has 0.15 million parameters and trains on one core.
 
 Axes: B rows, T new positions, S all positions so far, H query heads, K width of a head, D width of the model,
 V vocabulary.
@@ -28,7 +28,7 @@ from gem.tokens.tiny import PAD, TinyRenderer
 
 @dataclass(frozen=True)
 class TinyConfig:
-    """Shape of the model. `context`: positions that a conversation may take."""
+    """The shape of the model. `context`: the most positions of a conversation."""
 
     width: int = 64
     layers: int = 2
@@ -43,18 +43,18 @@ class TinyConfig:
 
 
 class KeyValues(Protocol):
-    """Where attention finds the positions that came before."""
+    """The interface of a cache of the earlier positions, for attention."""
 
     def extend(self, layer: int, keys_BTK: Tensor, values_BTK: Tensor) -> tuple[Tensor, Tensor]:
-        """Take the new positions' keys and values; return those of all positions, each (B, S, K)."""
+        """Store the keys and values of new positions; return those of all positions, each (B, S, K)."""
         ...
 
 
 class Prefix:
-    """Keys and values in front of a batch, and those computed now: training, or a prompt that rows share."""
+    """Keys and values of a shared prefix and of a batch, for training, or for a prompt that rows share."""
 
     def __init__(self, past: Prefix | None = None) -> None:
-        """Start behind `past`, whose rows (1, or B) are in front of every row."""
+        """Continue after `past`, whose rows (1 or B) precede the rows of the batch."""
         self.past = past
         self.layers: list[tuple[Tensor, Tensor]] = []
 
@@ -76,7 +76,7 @@ class TinyLM(nn.Module):
     sin: Tensor
 
     def __init__(self, vocabulary: int, config: TinyConfig, seed: int = 0) -> None:
-        """Draw random weights from a private generator."""
+        """Initialise random weights from a private generator."""
         super().__init__()
         self.config = config
         width, head = config.width, config.width // config.heads
@@ -88,11 +88,11 @@ class TinyLM(nn.Module):
             if parameter.dim() == 2:
                 scale = 0.5 if parameter is self.embed else 1.0
                 parameter.data.normal_(0.0, scale * width**-0.5, generator=generator)
-        for block in self.blocks:  # residual branches start silent, so that depth costs nothing at first
+        for block in self.blocks:  # residual branches start at 0, so that depth does no harm at first
             nn.init.zeros_(block.out)  # type: ignore[arg-type]
             nn.init.zeros_(block.down)  # type: ignore[arg-type]
         frequency = config.rope_base ** (-torch.arange(0, head, 2) / head)
-        # Padding may stand up to a prompt's length behind the context.
+        # Padding may reach a prompt's length beyond the context.
         angle = torch.arange(2 * config.context)[:, None] * frequency
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
@@ -100,7 +100,7 @@ class TinyLM(nn.Module):
     def forward(self, ids_BT: Tensor, position_BT: Tensor, cache: KeyValues, mask: Tensor) -> Tensor:
         """Return the hidden states (B, T, D) of `ids` at `position` (B or 1 rows).
 
-        `mask` is additive, (B or 1, T, S): 0 where a query may look, -inf elsewhere.
+        `mask` is additive, (B or 1, T, S): 0 where a query may attend, -inf elsewhere.
         """
         x = self.embed[ids_BT]
         rope = (self.cos[position_BT][:, :, None], self.sin[position_BT][:, :, None])
@@ -114,7 +114,7 @@ class TinyLM(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a two-layer perceptron, each behind a norm and around a residual."""
+    """A transformer block: attention and a two-layer perceptron, each with a pre-norm and a residual."""
 
     def __init__(self, config: TinyConfig) -> None:
         super().__init__()
@@ -145,10 +145,11 @@ class Block(nn.Module):
 
 
 def attend(q_BTHK: Tensor, keys_BSK: Tensor, values_BSK: Tensor, mask: Tensor) -> Tensor:
-    """Return what queries take of the values that they may look at, (B, T, H, K); the scale is in the query.
+    """Return the attention output, (B, T, H, K); the scale is already in the queries.
 
-    One key head serves all. For one new position the heads fold into the query axis, which is two batched
-    products; for more, PyTorch's fused kernel never holds the scores, which are most of the memory otherwise.
+    All query heads share one key head. For one new position the heads become part of the query axis, which
+    takes two batched products. For more positions PyTorch's fused kernel never stores the scores, which
+    would take most of the memory.
     """
     rows, steps, heads, head = q_BTHK.shape
     if steps == 1:
@@ -171,21 +172,21 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def rotate(x_BTHK: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn pairs of a head's coordinates by their position's angles (RoPE, arXiv 2104.09864)."""
+    """Rotate pairs of a head's coordinates by the angles of their position (RoPE, arXiv 2104.09864)."""
     a, b = x_BTHK.chunk(2, -1)
     return torch.cat((torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)), -1)
 
 
 def causal_mask(position_BT: Tensor, positions: int) -> Tensor:
-    """Return the additive mask (B, T, S): a query sees the positions up to its own."""
+    """Return the additive mask (B, T, S): a query attends to the positions up to its own."""
     visible = torch.arange(positions) <= position_BT[:, :, None]
     return torch.zeros(visible.shape).masked_fill_(~visible, -torch.inf)
 
 
 class Slots:
-    """Keys and values of every conversation under way, one slot each, so that a turn adds only its own.
+    """Keys and values of all current conversations, one slot each, so that a turn adds only its new ones.
 
-    Position p of a conversation stands at p of its slot. Memory grows by doubling, up to the context.
+    Position p of a conversation is at index p of its slot. Memory grows by doubling, up to the context.
     """
 
     def __init__(self, config: TinyConfig) -> None:
@@ -211,7 +212,7 @@ class Slots:
         return self.free.pop()
 
     def aim(self, rows: Tensor, at_BT: Tensor) -> None:
-        """Say where the next forward's new positions belong: slot of each row, position of each token."""
+        """Set where the next forward pass stores new positions: slot of each row, position of each token."""
         self.rows, self.at_BT = rows, at_BT
         self.reach = int(at_BT.max()) + 1
         while self.positions < self.reach:
@@ -229,14 +230,14 @@ class Slots:
 
 @dataclass
 class Conversation:
-    """One seat's conversation in one episode: its slot, and the ids whose keys and values stand there."""
+    """One seat's conversation in one episode: its slot, and the ids whose keys and values are there."""
 
     slot: int
     ids: tuple[int, ...] = ()
 
 
 class TinyAgent(BaseAgent):
-    """Samples from a TinyLM, a batch at a time; only tokens that are new since the last turn are processed.
+    """An agent that samples batches from a TinyLM; it processes only tokens that are new since the last turn.
 
     `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from, so at
     temperature 1 they are the model's own. An answer ends at the end token or after `max_tokens`. With
@@ -252,7 +253,7 @@ class TinyAgent(BaseAgent):
         *,
         entropy: bool = False,
     ) -> None:
-        """Serve `model`, whose weights may change between calls if `reset_cache` is called then.
+        """Serve `model`; call `reset_cache` after its weights have changed.
 
         Raises:
             BadArgument: for `max_tokens` below 1.
@@ -275,14 +276,14 @@ class TinyAgent(BaseAgent):
         return AgentInfo(type(self).__name__, "tiny", settings, self.renderer.vocab_hash)
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Answer as policy `version` from now on, with `weights` (a state dict) where they are given."""
+        """Set the policy version of all later replies, and load `weights` (a state dict) if given."""
         if weights is not None:
             self.model.load_state_dict(weights)
         self.reset_cache()
         self.policy_version = version
 
     def reset_cache(self) -> None:
-        """Drop every conversation's keys and values; they belong to the weights that made them."""
+        """Drop the keys and values of all conversations; they are valid only for the old weights."""
         self._slots = Slots(self.model.config)
         self._conversations.clear()
 
@@ -334,7 +335,7 @@ class TinyAgent(BaseAgent):
         return [reply for reply in replies if reply is not None]
 
     def _room(self, ask: Ask, prompt: tuple[int, ...]) -> int:
-        """How many tokens the answer may take."""
+        """Return the token limit of the answer."""
         context = self.model.config.context
         if ask.context is not None:
             context = min(context, ask.context)
@@ -348,14 +349,14 @@ class TinyAgent(BaseAgent):
         return seats[ask.seat]
 
     def _prefill(self, talks: list[Conversation], prompts: list[tuple[int, ...]]) -> Tensor:
-        """Process what each slot lacks of its prompt; return the hidden state at each end, (B, D)."""
+        """Process the part of each prompt that its slot lacks; return the last hidden states, (B, D)."""
         known = []
         for talk, prompt in zip(talks, prompts, strict=True):
-            # At least the last token is processed: its hidden state is wanted. A prompt that does not
+            # At least the last token is processed: its hidden state is needed. A prompt that does not
             # extend the slot's ids (history was rewritten) starts over.
             reusable = talk.ids == prompt[: len(talk.ids)]
             known.append(min(len(talk.ids), len(prompt) - 1) if reusable else 0)
-            talk.ids = prompt[: known[-1]]  # no more than this is sure to stand there if sampling breaks
+            talk.ids = prompt[: known[-1]]  # only these are certain to be in the slot if sampling breaks
         result = torch.empty(len(talks), self.model.config.width)
         batches: dict[bool, list[int]] = {}
         for row, start in enumerate(known):
@@ -391,7 +392,7 @@ class TinyAgent(BaseAgent):
         lengths = torch.tensor([len(ids) for ids in new])
         longest = int(lengths.max())
         ids_BT = torch.tensor([(*ids, *(PAD,) * (longest - len(ids))) for ids in new])
-        # Padding stands behind the row's last token, where nothing looks and the next turn overwrites.
+        # Padding is after the row's last token: nothing attends to it and the next turn overwrites it.
         at_BT = torch.tensor(starts)[:, None] + torch.arange(longest)
         self._slots.aim(torch.tensor(slots), at_BT)
         mask = causal_mask(at_BT, self._slots.reach)
@@ -401,9 +402,9 @@ class TinyAgent(BaseAgent):
     def _decode(
         self, hidden_BD: Tensor, slots: Tensor, position_B: Tensor, seeds: list[int], limits: list[int]
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
-        """Sample until every row has ended; rows that have are dropped from the batch.
+        """Sample until every row has ended; finished rows are dropped from the batch.
 
-        Returns tokens, log probabilities and, where they are wanted, entropies.
+        Returns tokens, log probabilities and, if requested, entropies.
         """
         tokens: list[list[int]] = [[] for _ in seeds]
         logprobs: list[list[float]] = [[] for _ in seeds]

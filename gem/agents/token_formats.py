@@ -1,4 +1,4 @@
-"""How vLLM and SGLang take token ids and give token ids with log probabilities; how they take weights.
+"""The wire formats of vLLM and SGLang for token ids, log probabilities, and new weights.
 
 Written from the source of vLLM 0.33.0 (``entrypoints/openai/completion``, ``entrypoints/rl``,
 ``entrypoints/serve/dev``) and SGLang 0.5.23 (``srt/entrypoints/http_server.py``, ``srt/managers``).
@@ -19,7 +19,7 @@ from gem.record import Ask
 from gem.tokens.renderer import Renderer
 
 FLOOR = -9999.0
-"""What vLLM writes for a log probability of minus infinity, which no JSON has."""
+"""The number that vLLM writes for a log probability of minus infinity, which JSON lacks."""
 
 _ROUNDING = 1e-3  # how far above 0 rounding may take a log probability
 _FLATTENING = 1e6  # a temperature at which every distribution is even
@@ -28,9 +28,9 @@ _TOPS = 5
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a response says: ids, a value for each, the server's word for the end, and the labels of weights.
+    """The parts of a response: ids, their log probabilities, the finish reason, and the labels of weights.
 
-    `prompt_ids`: the prompt as the server understood it, and `prompt_tokens` its length; None: not told.
+    `prompt_ids`: the prompt as the server read it; `prompt_tokens`: its length; None: not in the response.
     """
 
     ids: tuple[int, ...]
@@ -43,12 +43,12 @@ class Sampled:
 
 
 class Post(Protocol):
-    """Sends a command to the server and returns the object that it answers with, {} where there is none."""
+    """A function that sends a command to the server and returns its JSON object, {} where there is none."""
 
     async def __call__(
         self, path: str, body: Mapping[str, Any] | None = None, optional: bool = False
     ) -> dict[str, Any]:
-        """Send it; with `optional`, a server that does not know the address is none the worse.
+        """Send the command; with `optional`, a server may lack the address.
 
         Raises:
             NoVerdict: when the server does not answer with 200.
@@ -57,63 +57,63 @@ class Post(Protocol):
 
 
 class TokenFormat:
-    """What both protocols share: the prompt is `Ask.held`, and a response is checked before it counts."""
+    """The base of both formats: the prompt is `Ask.held`, and every response is checked."""
 
     path: str
     name: str
     advice: str
-    """What makes the server's log probabilities those of the distribution that it samples from."""
+    """Advice to make the server return log probabilities of the distribution that it samples from."""
 
     missing: str
-    """What to do where the server does not know a command."""
+    """Advice for a server that does not know a command."""
 
     def __init__(self, renderer: Renderer, vocabulary: int, greedy: bool) -> None:
-        """Take ids below `vocabulary`; answers end with the renderer's stop ids."""
+        """Accept ids below `vocabulary`; answers end with the renderer's stop ids."""
         self.renderer, self.vocabulary, self.greedy = renderer, vocabulary, greedy
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
-        """Return the request for an ask; nothing but the temperature shapes the distribution."""
+        """Return the request for an ask; only the temperature changes the distribution."""
         raise NotImplementedError
 
     def sampled(self, data: dict[str, Any]) -> Sampled:
-        """Return what a response says.
+        """Return the parts of a response.
 
         Raises:
-            LookupError, TypeError, ValueError: for what is no response of the protocol.
+            LookupError, TypeError, ValueError: for data that is not a response of the protocol.
         """
         raise NotImplementedError
 
     def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
-        """Return a request for one token that tells which distribution log probabilities are of."""
+        """Return a request for one token that shows which distribution the log probabilities belong to."""
         raise NotImplementedError
 
     def tempered(self, data: Any) -> bool:
-        """Tell from a response to `probe` whether they are of the one that is sampled from.
+        """Return whether a response to `probe` shows log probabilities of the sampled distribution.
 
         Raises:
-            LookupError, TypeError, ValueError: for what is no response to it.
+            LookupError, TypeError, ValueError: for data that is not a response to the probe.
         """
         raise NotImplementedError
 
     async def load(self, post: Post, folder: str, label: str) -> None:
-        """Let the server load the safetensors in `folder` and call its weights `label` from then on."""
+        """Make the server load the safetensors in `folder` and label its weights `label`."""
         raise NotImplementedError
 
     async def relabel(self, post: Post, label: str) -> None:
-        """Let the server call the weights that it has `label`."""
+        """Make the server label its current weights `label`."""
         raise NotImplementedError
 
     def collector(self) -> Collector:
-        """Nothing is streamed."""
+        """Raise NoResponse: these formats are never streamed."""
         raise NoResponse("a stream, where none was asked for")
 
     def read(self, data: Any, ask: Ask) -> Said:
         """Read a response to the prompt `ask.held`.
 
         Raises:
-            LookupError, TypeError, ValueError: for what is no response of the protocol, and for one that
-                says something else than what the model sampled: other prompts, ids that nobody knows, log
-                probabilities that are missing or are none.
+            LookupError, TypeError, ValueError: for data that is not a response of the protocol, and for a
+                response that cannot be what the model sampled: another prompt, unknown ids, missing or
+                invalid log probabilities.
         """
         body = as_object(data)
         if error := error_of(body):
@@ -122,7 +122,7 @@ class TokenFormat:
         if (found.end or "").lower() in SERVER_ENDS:
             return Said(f"ended the answer itself: {found.why or found.end!r}", end=found.end)
         self._check(found, ask)
-        # Greedy, the distribution that is sampled from has all its mass on one token.
+        # When greedy, the sampled distribution has all its mass on one token.
         logprobs = tuple(0.0 if self.greedy else min(0.0, float(value)) for value in found.logprobs)
         ended = found.ids[-1] in self.renderer.stop_ids
         usage = {"prompt_tokens": len(ask.held), "completion_tokens": len(found.ids)}
@@ -153,15 +153,15 @@ class TokenFormat:
             if type(value) not in (int, float) or not FLOOR < value <= _ROUNDING:  # NaN is neither
                 raise NoResponse(f"{value!r} as a log probability")
         if found.end is None:
-            raise NoResponse("no word for the end")
+            raise NoResponse("no finish reason")
 
 
 class VLLM(TokenFormat):
     """vLLM's completions, with ``prompt`` as a list of ids.
 
-    ``logprobs: 0`` asks for the sampled tokens' alone. Tokens come as ids twice: ``token_ids`` (from
-    ``return_token_ids``) and ``token_id:7`` (from ``return_tokens_as_token_ids``, which older versions have
-    too). ``weight_versions`` says which weights sampled what; older versions ignore the field.
+    ``logprobs: 0`` requests only those of the sampled tokens. Token ids come twice: as ``token_ids`` (from
+    ``return_token_ids``) and as ``token_id:7`` (from ``return_tokens_as_token_ids``, which older versions
+    have too). ``weight_versions`` says which weights sampled which tokens; older versions ignore the field.
     """
 
     path = "/v1/completions"
@@ -170,7 +170,7 @@ class VLLM(TokenFormat):
     missing = "vLLM knows it when it is started with VLLM_SERVER_DEV_MODE=1"
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
-        """See TokenFormat.request; without these fields the model's generation_config.json would shape."""
+        """See TokenFormat.request; these fields override the model's generation_config.json."""
         request = {
             "prompt": list(ask.held),
             "max_tokens": limit,
@@ -206,7 +206,7 @@ class VLLM(TokenFormat):
         )
 
     def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
-        """See TokenFormat.probe; where one token alone is allowed, the sampled distribution is sure of it."""
+        """See TokenFormat.probe; only one token is allowed, so its sampled probability must be 1."""
         return self.request(ask, settings, 1) | {"allowed_token_ids": [0]}
 
     def tempered(self, data: Any) -> bool:
@@ -215,7 +215,7 @@ class VLLM(TokenFormat):
         return abs(float(value)) < _ROUNDING
 
     async def load(self, post: Post, folder: str, label: str) -> None:
-        """See TokenFormat.load; where a step fails, the server stays paused: its weights may be mixed."""
+        """See TokenFormat.load; if a step fails, the server stays paused: its weights may be mixed."""
         await post("/pause?mode=wait", optional=True)
         await post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": folder}})
         if (await post("/reset_prefix_cache")).get("success") is False:
@@ -231,8 +231,8 @@ class VLLM(TokenFormat):
 class SGLang(TokenFormat):
     """SGLang's native ``/generate`` with ``input_ids``.
 
-    ``output_token_logprobs`` holds ``[log probability, id, text or null]`` for each token, of the tempered
-    distribution. Seeds count under ``--enable-deterministic-inference`` alone.
+    ``output_token_logprobs`` has ``[log probability, id, text or null]`` for each token, of the distribution
+    after the temperature. Seeds have an effect only under ``--enable-deterministic-inference``.
     """
 
     path = "/generate"
@@ -283,7 +283,7 @@ class SGLang(TokenFormat):
         )
 
     def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
-        """See TokenFormat.probe; at such a temperature, all tokens are as likely."""
+        """See TokenFormat.probe; at such a temperature, all tokens are equally likely."""
         flat = replace(settings, temperature=_FLATTENING)
         return self.request(ask, flat, 1) | {"top_logprobs_num": _TOPS}
 
@@ -295,7 +295,7 @@ class SGLang(TokenFormat):
         return max(tops) - min(tops) < _ROUNDING
 
     async def load(self, post: Post, folder: str, label: str) -> None:
-        """See TokenFormat.load; the server itself waits for the requests that it has begun."""
+        """See TokenFormat.load; the server itself waits for its running requests."""
         said = await post(
             "/update_weights_from_disk",
             {"model_path": folder, "weight_version": label, "flush_cache": True, "abort_all_requests": False},
@@ -319,17 +319,17 @@ def _succeeded(path: str, said: Mapping[str, Any]) -> None:
 def _ids(values: Any) -> tuple[int, ...]:
     found = ids_in(values)
     if len(found) != len(values):
-        raise NoResponse("token ids that are none")
+        raise NoResponse("invalid token ids")
     return found
 
 
 def _named_id(token: str) -> int:
     kind, _, number = token.partition(":")
     if kind != "token_id":
-        raise NoResponse("tokens that are no ids")
+        raise NoResponse("tokens that are not ids")
     return int(number)
 
 
 def _labels(spans: Any) -> tuple[str, ...]:
-    """Return the labels of the weights that sampled an answer, as spans name them."""
+    """Return the labels of the weights that sampled an answer, from its spans."""
     return tuple(dict.fromkeys(str(as_object(span)["version"]) for span in spans or ()))

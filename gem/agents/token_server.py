@@ -1,7 +1,7 @@
-"""TokenServerAgent: answers sampled by a vLLM or SGLang server, for training.
+"""TokenServerAgent: sample answers from a vLLM or SGLang server, for training.
 
-Token ids go in and come back with their log probabilities, rendered here and nowhere else. The server takes
-new weights from a folder that it shares with the learner, and each reply says which weights sampled it.
+The agent renders the prompt, sends token ids, and gets token ids with log probabilities back. The server
+loads new weights from a folder that it shares with the learner, and each reply says which weights sampled it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ WEIGHTS = "model.safetensors"
 
 
 class TokenServerAgent(OpenAIAgent):
-    """Samples from a server that is given token ids: vLLM, or SGLang.
+    """An agent that samples from a vLLM or SGLang server by token ids.
 
-    The distribution is ``softmax(logits / temperature)``, whatever sampling settings the model comes with,
-    and log probabilities are of that, as HuggingFaceAgent's are. Where the server is set to give others, the
-    first answer raises AgentUnavailable and says what to start it with. Greedy, they are 0.
+    The distribution is ``softmax(logits / temperature)``, independent of the model's default sampling
+    settings. Log probabilities belong to that distribution, as with HuggingFaceAgent; when greedy, they
+    are 0. If the server returns others, the first answer raises AgentUnavailable; its message has
+    the server option to set.
 
-    Outcomes are those of OpenAIAgent: what the model did is scored, what the server did is no verdict after
-    the retries. An answer without usable ids and log probabilities is the server's doing.
+    Outcomes are those of OpenAIAgent: what the model causes is scored, what the server causes gets no verdict
+    after the retries. An answer without usable ids and log probabilities counts as a server failure.
 
-    `Reply.policy_version` is what the server says about the weights that sampled the answer, the least where
-    there were several; from servers that do not say, the version that was published last.
+    `Reply.policy_version` is the version that the server reports for the weights that sampled the answer (the
+    lowest, if there were several); for servers that do not report it, the version published last.
 
     ::
 
@@ -81,19 +82,19 @@ class TokenServerAgent(OpenAIAgent):
         backoff_s: float = 0.5,
         grace_s: float = 30.0,
     ) -> None:
-        """Say whom to ask and how; nothing is sent yet.
+        """Set up the agent; nothing is sent yet.
 
         Args:
             url: the server's address, such as ``http://127.0.0.1:8000``.
             renderer: turns messages into the ids that are sent.
-            protocol: the server's.
+            protocol: the protocol of the server.
             model: vLLM's name for the model; empty: the one that it serves. SGLang serves one.
-            temperature: of sampling; 0 is greedy.
-            max_tokens: longest answer; the limits of an ask shorten it.
-            context: tokens of prompt and answer together; None: what the server refuses is too long.
-            tools: as HuggingFaceAgent's: ``native`` where the template knows tools, else ``text``.
-            vocabulary: ids from here on are no answer; None: as many as the renderer's tokenizer has. Models
-                whose embedding is padded can sample a few more.
+            temperature: sampling temperature; 0 is greedy.
+            max_tokens: token limit of an answer; the limits of an ask lower it.
+            context: limit on tokens of prompt and answer together; None: the server's own limit.
+            tools: see HuggingFaceAgent; None: ``native`` where the template supports tools, else ``text``.
+            vocabulary: number of valid ids; None: the size of the renderer's tokenizer. A model with a padded
+                embedding can sample a few higher ids, which are refused.
             weights_folder: where `publish` writes weights; the server reads the same path.
             load_s: seconds for the server to take new weights.
             api_key_env: the environment variable that holds the server's key; without it no key is sent.
@@ -103,10 +104,10 @@ class TokenServerAgent(OpenAIAgent):
             connect_s: seconds for the connection.
             retries: tries after the first one.
             backoff_s: seconds before the second try; see OpenAIAgent.
-            grace_s: seconds for which a server may be away altogether.
+            grace_s: seconds for which a server may be unreachable.
 
         Raises:
-            BadArgument: for a value that is not accepted; for native tools where the template knows none.
+            BadArgument: for a value that is not accepted; for native tools where the template has none.
         """
         if protocol not in FORMATS:
             raise BadArgument(f"protocol is {protocol!r}; accepted: {', '.join(map(repr, FORMATS))}.")
@@ -114,7 +115,9 @@ class TokenServerAgent(OpenAIAgent):
         if tools not in (None, "native", "text"):
             raise BadArgument(f"tools is {tools!r}; accepted: 'native', 'text', None.")
         if tools == "native" and not known:
-            raise BadArgument("tools='native' wants a chat template that knows tools; this one does not.")
+            raise BadArgument(
+                "tools='native' needs a chat template that knows tools; this one does not: pass tools='text'."
+            )
         if not temperature >= 0 or max_tokens < 1:
             raise BadArgument(f"got {temperature=}, {max_tokens=}; accepted: 0 or more, 1 or more.")
         self._root = url.rstrip("/").removesuffix("/v1")
@@ -141,8 +144,8 @@ class TokenServerAgent(OpenAIAgent):
         self._format, self.url = self._tokens, self._root + self._tokens.path
         self.weights_folder = None if weights_folder is None else Path(weights_folder).resolve()
         self._load_timeout = httpx.Timeout(load_s, connect=connect_s)
-        self._written: Path | None = None  # what the server loaded last, of what was written here
-        self._doubt = ""  # why nobody knows which weights the server has
+        self._written: Path | None = None  # the last folder written here that the server loaded
+        self._doubt = ""  # why it is unknown which weights the server has
         self._gate = _Gate(self._pace)
         self._checking = asyncio.Lock()
         self._checked = temperature in (0, 1)  # there the tempered distribution and the other are the same
@@ -171,7 +174,7 @@ class TokenServerAgent(OpenAIAgent):
         room += [limit - len(prompt) for limit in (self.context, ask.context) if limit is not None]
         if min(room) < 1:
             return Reply("", prompt, finish="context", policy_version=self.policy_version, policy_s=0.0)
-        # What is sent are the ids alone, so there is nothing to tell in another form where it is refused.
+        # Only ids are sent, so a refused conversation cannot be sent in another form.
         sent = replace(ask, messages=(), fresh=0, tools=(), held=prompt, max_tokens=min(room), context=None)
         answer = await super().ask(sent)
         text, calls = answer.text, tuple[ToolCall, ...]()
@@ -183,7 +186,7 @@ class TokenServerAgent(OpenAIAgent):
         return replace(ask, held=self.renderer.prompt((question,)))
 
     def temper(self, temperature: float) -> None:
-        """Sample at this temperature from now on; 0 is greedy."""
+        """Set the sampling temperature of all later answers; 0 is greedy."""
         self.temperature = self._settings.temperature = temperature
         self._tokens.greedy = temperature == 0
         self._checked = temperature in (0, 1)
@@ -191,22 +194,22 @@ class TokenServerAgent(OpenAIAgent):
     # -- weights
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Let the server answer as policy `version` from now on, with `weights` where they are given.
+        """Set the policy version of the server's weights, and load `weights` there if given.
 
-        Requests that the server has begun are waited for; asks wait until the server has the weights. When
-        this returns, it has said that it does.
+        It waits for running requests; new asks wait until the server has the weights. When this returns, the
+        server has confirmed them.
 
         Args:
-            version: 0 or more; the server calls its weights so.
-            weights: a state dict by the names of the model's checkpoint, which is written to
-                `weights_folder`; or a folder of safetensors that the server can read. None: the server has
-                them, by whatever way.
+            version: 0 or more; the server uses it as the label of its weights.
+            weights: a state dict with the names of the model's checkpoint, which is written to
+                `weights_folder`; or a folder of safetensors that the server can read. None: the server
+                already has the weights.
 
         Raises:
-            BadArgument: for a version below 0, weights of another kind, or no `weights_folder` to write to.
-            StoreError: when the weights cannot be written; the server was not told then.
-            AgentUnavailable: when the server does not take them. Nobody knows what it answers with, so that
-                asks raise the same until a publish succeeds.
+            BadArgument: for a version below 0, another type of weights, or no `weights_folder` to write to.
+            StoreError: when the weights cannot be written; the server then keeps its old ones.
+            AgentUnavailable: when the server does not load them. Its weights are then unknown, so all asks
+                raise the same error until a publish succeeds.
         """
         if type(version) is not int or version < 0:
             raise BadArgument(f"version is {version!r}; accepted: a whole number, 0 or more.")
@@ -223,17 +226,17 @@ class TokenServerAgent(OpenAIAgent):
             self._written = written
 
     def _write(self, version: int, weights: Any) -> Path:
-        """Write a state dict to a folder of its own: servers may hold files of an old path in memory."""
+        """Write a state dict to a new folder: servers may still map the files of an old path."""
         if not isinstance(weights, Mapping) or not all(hasattr(each, "detach") for each in weights.values()):
             raise BadArgument(f"weights are {weights!r:.60}; accepted: a state dict of tensors, or a folder.")
         if self.weights_folder is None:
-            raise BadArgument("publish() got weights; pass weights_folder, which the server can read.")
+            raise BadArgument("publish() got weights; it needs weights_folder, which the server can read.")
         try:
             from safetensors import SafetensorError
             from safetensors.torch import save_file
         except ImportError as error:
             raise missing_extra("publishing weights", "safetensors", "train") from error
-        # Copied one by one, because tensors of tied weights share memory, which the format does not know.
+        # Copied one by one, because tensors of tied weights share memory, which the format does not allow.
         tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in weights.items()}
         try:
             self.weights_folder.mkdir(parents=True, exist_ok=True)
@@ -250,14 +253,14 @@ class TokenServerAgent(OpenAIAgent):
     async def _publish(self, version: int, folder: str | None) -> None:
         self._begin()  # makes the gate
         async with self._gate.closed():
-            self._doubt = f"{self._root} did not finish taking version {version}; publish again."
+            self._doubt = f"{self._root} did not finish loading version {version}; publish again."
             try:
                 if folder is None:
                     await self._tokens.relabel(self._post, str(version))
                 else:
                     await self._tokens.load(self._post, folder, str(version))
             except NoVerdict as error:
-                self._doubt = f"{self._root} did not take version {version}: {error}. Publish again."
+                self._doubt = f"{self._root} did not load version {version}: {error}. Publish again."
                 raise AgentUnavailable(self._doubt) from error
             self._doubt = ""
             self.policy_version = version
@@ -285,7 +288,7 @@ class TokenServerAgent(OpenAIAgent):
         try:
             read = response.json() if response.content else {}
         except (ValueError, RecursionError) as error:
-            raise NoVerdict(f"{path} answered with no JSON: {response.text[:EXCERPT]!r}") from error
+            raise NoVerdict(f"{path} did not answer with JSON: {response.text[:EXCERPT]!r}") from error
         return read if isinstance(read, dict) else {}
 
     # -- one ask
@@ -303,18 +306,18 @@ class TokenServerAgent(OpenAIAgent):
         return answer
 
     async def _check(self, ask: Ask) -> None:
-        """Make sure that log probabilities are of the distribution that is sampled from."""
+        """Check that log probabilities belong to the distribution that is sampled from."""
         async with self._gate:
             data = await self._post(self._tokens.path, self._tokens.probe(ask, self._settings))
         try:
             tempered = self._tokens.tempered(data)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise NoVerdict(
-                f"{self._address} did not answer a probe of its log probabilities: {error}"
+                f"{self._address} did not answer the test of its log probabilities: {error}"
             ) from error
         if not tempered:
             raise AgentUnavailable(
-                f"{self._address} gives log probabilities of another distribution than the one that it "
+                f"{self._address} returns log probabilities of another distribution than the one that it "
                 f"samples from at temperature {self.temperature}: {self._tokens.advice}, "
                 "or pass temperature=1."
             )
@@ -339,8 +342,8 @@ class TokenServerAgent(OpenAIAgent):
         if self.policy_version is None:
             return None  # what the server started with
         raise AgentUnavailable(
-            f"{self._root} answers with weights that it calls {', '.join(labels)}, though version "
-            f"{self.policy_version} was published: was it started again? Publish again."
+            f"{self._root} answers with weights labelled {', '.join(labels)}, but version "
+            f"{self.policy_version} was published: was the server restarted? Publish again."
         )
 
     def _reply(self, asking: Asking, said: Said) -> Reply:
@@ -351,7 +354,7 @@ class TokenServerAgent(OpenAIAgent):
 
 
 class _Gate:
-    """Lets requests through at their pace, and none while it is closed."""
+    """A limiter of requests that can be closed; it uses Pace while it is open."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -380,7 +383,7 @@ class _Gate:
 
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:
-        """Wait for the requests inside; while in the block, none goes through."""
+        """Wait for running requests; inside the block, no request starts."""
         async with self._closing:
             self._open.clear()
             try:
@@ -391,6 +394,6 @@ class _Gate:
 
 
 def _size(renderer: Renderer) -> int:
-    """Return how many ids the renderer knows; all that there are where it does not say."""
+    """Return the vocabulary size of the renderer; the largest possible one where it is unknown."""
     held: Any = getattr(renderer, "tokenizer", renderer)
     return len(held) if hasattr(held, "__len__") else 2**31

@@ -1,4 +1,4 @@
-"""What the wire formats share: the settings of requests, and reading values of any shape."""
+"""Shared parts of the wire formats: request settings, messages, and safe reading of responses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gem.tools import calls as written
 
 
 class Form(IntEnum):
-    """How a conversation is told, in the order in which it is tried where a server refuses it.
+    """The forms in which a conversation can be sent; if a server refuses one, the next is tried.
 
-    A model must not be able to end its episodes without verdict by saying what its server does not take
-    back. So what is refused is told again: with `EMPTY` where there is no text, and then with nothing in it
-    that a server could stumble over: calls as text, no control characters, no lone surrogates, nothing that
-    looks like a model's special tokens.
+    A model must not be able to end its episodes without verdict by writing text that its server refuses to
+    read again. So a refused conversation is sent again: first with `EMPTY` where there is no text, then
+    without anything that a server may refuse: calls as text, no control characters, no lone surrogates,
+    nothing that looks like a model's special tokens.
     """
 
     AS_IT_IS = 0
@@ -32,11 +32,11 @@ class Form(IntEnum):
 
 @dataclass(slots=True)
 class Settings:
-    """How requests are made; what a server refuses changes here for good.
+    """The settings of requests; a refusal by the server changes them for all later requests.
 
-    `limit_field`: what the limit of an answer's tokens is called. `left_out`: fields that are not sent.
-    `send_reasoning`: the field of a message that carries its reasoning; empty: none is sent. `form`: how
-    conversations are told to begin with.
+    `limit_field`: the name of the field for the token limit. `left_out`: fields that are not sent.
+    `send_reasoning`: the message field for reasoning; empty: none is sent. `form`: the form in which
+    conversations are sent first.
     """
 
     model: str
@@ -52,43 +52,43 @@ class Settings:
     form: Form = Form.AS_IT_IS
 
     def limit(self, ask: Ask) -> int | None:
-        """Return the tokens that an answer may take."""
+        """Return the token limit of an answer."""
         given = (ask.sampling or {}).get("max_tokens", self.max_tokens)
         return min((limit for limit in (given, ask.max_tokens) if limit is not None), default=None)
 
     def finished(self, request: dict[str, Any], ask: Ask) -> dict[str, Any]:
-        """Return a request without what the server refuses, with the user's own fields and the ask's."""
+        """Return the request with the fields of user and ask, without fields that the server refuses."""
         kept = {key: value for key, value in request.items() if key not in self.left_out}
         own = {key: value for key, value in (ask.sampling or {}).items() if key != "max_tokens"}
         return kept | dict(self.extra) | own
 
 
 class Collector(Protocol):
-    """Puts together a response that comes in events."""
+    """The interface that assembles a response from the events of a stream."""
 
     ended: bool
     """Whether the answer's end was seen."""
 
     closed: bool
-    """Whether nothing more comes."""
+    """Whether the stream is complete."""
 
     def take(self, event: Any) -> None:
-        """Take in an event's data."""
+        """Add the data of an event."""
         ...
 
     def body(self) -> Any:
-        """Return the response as it would have come without a stream."""
+        """Return the response in the form that it has without streaming."""
         ...
 
 
 class WireFormat(Protocol):
-    """How one protocol writes requests and reads responses."""
+    """The interface of a protocol: it writes requests and reads responses."""
 
     path: str
-    """Behind the base address."""
+    """The path after the base address."""
 
     name: str
-    """What its responses are called in errors."""
+    """The name of its responses in errors."""
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """Return the request for an ask, its answer no longer than `limit` tokens."""
@@ -98,12 +98,12 @@ class WireFormat(Protocol):
         """Read a response.
 
         Raises:
-            LookupError, TypeError, ValueError: for what is no response of the protocol.
+            LookupError, TypeError, ValueError: for data that is not a response of the protocol.
         """
         ...
 
     def collector(self) -> Collector:
-        """Return what puts a stream together."""
+        """Return a new collector for a stream."""
         ...
 
 
@@ -115,15 +115,15 @@ _NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def sent_name(name: str) -> str:
-    """Return a called tool's name as servers take it back; what a model called may have any name."""
+    """Return a called tool's name in a form that servers accept; a model may write any name."""
     return _NOT_OF_A_NAME.sub("_", name)[:64] or NO_NAME
 
 
 def sent_arguments(arguments: str) -> str:
-    """Return a call's arguments as servers take them back.
+    """Return a call's arguments in a form that servers accept.
 
-    Some read them and refuse the conversation when they cannot; then the model could end its episodes
-    without verdict. What is no JSON object is sent inside one.
+    Some servers parse them and refuse the conversation on an error; then the model could end its episodes
+    without verdict. Arguments that are not a JSON object are sent inside one.
     """
     try:
         if isinstance(_strict(arguments or "{}"), dict):
@@ -141,17 +141,17 @@ def _strict(text: str) -> Any:
 
 
 def data_url(image: Image) -> str:
-    """Return a picture as an address that holds it."""
+    """Return an image as a data URL."""
     return f"data:{image.mime};base64,{base64.b64encode(image.data).decode('ascii')}"
 
 
 def told(messages: Sequence[Message], native: bool) -> Iterator[Message]:
-    """Yield the messages as they are sent.
+    """Yield the messages in the form in which they are sent.
 
-    The protocols take text alone as a tool's result: its pictures come in a message of the user behind the
-    results, each with the name of its call. Where calls are not `native`, they and their results are text.
+    The protocols accept only text as a tool's result. Its images follow in a user message after the results,
+    each with the name of its call. Where calls are not `native`, calls and their results are text.
     """
-    behind: list[Obs] = []  # what the user is yet to say
+    behind: list[Obs] = []  # content of the next user message
     for message in messages:
         if message.role != "tool" and behind:
             yield Message("user", join(behind))
@@ -172,11 +172,11 @@ def told(messages: Sequence[Message], native: bool) -> Iterator[Message]:
 
 
 EMPTY = "(empty)"
-"""What is sent in place of no text, where a server refuses a message without any."""
+"""Sent in place of an empty text, if a server refuses a message without text."""
 
 
 def retold(messages: tuple[Message, ...], form: Form) -> tuple[Message, ...]:
-    """Return a conversation in that form."""
+    """Return a conversation in another form."""
     if form is Form.AS_IT_IS:
         return messages
     if form is Form.PLAIN:
@@ -202,7 +202,7 @@ _SPECIAL = re.compile(r"<(?=\||/?(?:s|bos|eos|pad|unk|image|img|video|audio|star
 
 
 def own_share(messages: Sequence[Message]) -> float:
-    """Return how much of a conversation is what the model said, from 0 to 1, by its characters and bytes."""
+    """Return the share of a conversation that the model wrote, from 0 to 1, in characters and bytes."""
     own = other = 0
     for message in messages:
         content = message.content
@@ -220,14 +220,14 @@ def own_share(messages: Sequence[Message]) -> float:
 
 
 class NoResponse(ValueError):
-    """What a server sent is no response of the protocol."""
+    """Raised when a server's data is not a response of the protocol."""
 
 
 def as_object(data: Any) -> dict[str, Any]:
-    """Return a JSON object.
+    """Return `data` if it is a JSON object.
 
     Raises:
-        NoResponse: when it is none.
+        NoResponse: when it is not.
     """
     if not isinstance(data, dict):
         raise NoResponse("no JSON object")
@@ -235,7 +235,7 @@ def as_object(data: Any) -> dict[str, Any]:
 
 
 def error_of(data: Mapping[str, Any]) -> Said | None:
-    """Return what a response says that is an error under status 200; None where it is none."""
+    """Return the error in a response with status 200; None where it is not an error."""
     error = data.get("error")
     if not error and data.get("object") != "error":
         return None
@@ -245,10 +245,10 @@ def error_of(data: Mapping[str, Any]) -> Said | None:
 
 
 def choice_of(data: Any) -> dict[str, Any] | Said:
-    """Return the first choice of a response, or what the response or that choice says that is an error.
+    """Return the first choice of a response, or the error in the response or in that choice.
 
     Raises:
-        NoResponse: when there is none.
+        NoResponse: when there is no choice.
     """
     data = as_object(data)
     if failed := error_of(data):
@@ -261,7 +261,7 @@ def choice_of(data: Any) -> dict[str, Any] | Said:
 
 
 def counted(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, int]:
-    """Return a server's counters by name; those of its details too, where they are not 0."""
+    """Return a server's token counts by name; the detailed ones too, if they are not 0."""
     counters: dict[str, int] = {}
     details: list[tuple[str, Mapping[str, Any]]] = []
     for name, value in list(usage.items())[:_MOST_COUNTERS] if isinstance(usage, dict) else ():
@@ -285,7 +285,7 @@ def _is_count(value: Any) -> bool:
 
 
 def small_strings(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return what tells a response and its server apart, where it is given and short."""
+    """Return the short strings that identify a response and its server, if there are any."""
     found = ((key, data.get(key)) for key in ("id", "model", "system_fingerprint"))
     return {key: value for key, value in found if isinstance(value, str) and 0 < len(value) <= 200}
 
@@ -301,7 +301,7 @@ def word_in(value: Any) -> str | None:
 
 
 def text_in(content: Any) -> str | None:
-    """Return content that is text or nothing.
+    """Return content if it is text or None.
 
     Raises:
         NoResponse: for anything else.
@@ -313,17 +313,17 @@ def text_in(content: Any) -> str | None:
 
 @dataclass(slots=True)
 class Pieces:
-    """What parts of content say: text (None: there was no part of it), refusals and reasoning."""
+    """The collected parts of content: text (None: there was no text part), refusals and reasoning."""
 
     text: str | None = None
     refusal: str = ""
     reasoning: str = ""
 
     def add(self, part: Any) -> None:
-        """Take in a part.
+        """Add a part.
 
         Raises:
-            NoResponse: for a part that is no object or has text of another type.
+            NoResponse: for a part that is not an object, or whose text has a wrong type.
         """
         if isinstance(part, str):
             part = {"type": "text", "text": part}
@@ -336,7 +336,7 @@ class Pieces:
             self.think(part)
 
     def think(self, part: Mapping[str, Any]) -> None:
-        """Take in a part that is reasoning; it may have parts itself, and a summary where it is not told."""
+        """Add a reasoning part; it may have parts itself, or only a summary."""
         for key in ("text", "reasoning", "thinking", "content", "summary"):
             value = part.get(key)
             if isinstance(value, list):
@@ -348,10 +348,10 @@ class Pieces:
 
 
 def tool_call(call_id: Any, name: Any, arguments: Any, made: str) -> ToolCall:
-    """Return a call as a model made it; without an id it gets the `made` one.
+    """Return a call as the model wrote it; a call without an id gets the id `made`.
 
     Raises:
-        NoResponse: for a name that is no text.
+        NoResponse: for a name that is not text.
     """
     if not isinstance(name, str):
         raise NoResponse("a call without a name")
@@ -363,7 +363,7 @@ def tool_call(call_id: Any, name: Any, arguments: Any, made: str) -> ToolCall:
 
 
 def with_ids_of_their_own(calls: Sequence[ToolCall], turn: int) -> tuple[ToolCall, ...]:
-    """Return calls none of which has the id of another one."""
+    """Return the calls with unique ids."""
     seen: set[str] = set()
     found = []
     for number, call in enumerate(calls):
@@ -375,19 +375,19 @@ def with_ids_of_their_own(calls: Sequence[ToolCall], turn: int) -> tuple[ToolCal
 
 
 def made_id(turn: int, number: int) -> str:
-    """Return the id of a call that the server gave none."""
+    """Return an id for a call to which the server gave none."""
     return f"call_{turn}_{number}"
 
 
 def token_ids(values: Any) -> tuple[int, ...]:
-    """Return token ids; () where some value is none."""
+    """Return token ids; () if any value is not a valid id."""
     if not isinstance(values, list) or not all(type(each) is int and 0 <= each < 2**31 for each in values):
         return ()
     return tuple(values)
 
 
 def log_probabilities(values: Any, count: int) -> tuple[float, ...] | None:
-    """Return one log probability for each of `count` tokens; None where they are not all there."""
+    """Return one log probability for each of `count` tokens; None if any is missing."""
     if not count or not isinstance(values, list) or len(values) != count:
         return None
     found = [value.get("logprob") if isinstance(value, dict) else None for value in values]

@@ -1,4 +1,4 @@
-"""Evals: agents measured on environments."""
+"""Evals: measure and compare agents on environments."""
 
 from gem.evals.comparison import Comparison, Paired, compare
 from gem.evals.evaluator import EnvResult, SeatResult, evaluate, required, success_rate, summarise

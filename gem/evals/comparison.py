@@ -1,4 +1,4 @@
-"""Two runs on the same tasks: which agent is better, by how much, and what could have been seen."""
+"""Compare two runs on the same tasks: which agent is better, by how much, and what could be shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gem.statistics.intervals import normal_quantile
 from gem.statistics.power import POWER
 
 MIN_COVERAGE = 0.95
-"""The share of pairs with both verdicts below which no headline is given."""
+"""Share of pairs with both verdicts that a headline needs."""
 
 Z_POWER = NormalDist().inv_cdf(POWER)
 
@@ -38,20 +38,20 @@ ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Two runs, A and B, on one environment, or over all of them.
+    """Two runs, A and B, compared on one environment, or over all of them.
 
-    A pair is one sample of one task, which both played. `of` counts what either run holds, `pairs` those of
-    it where both have a verdict, in `tasks` tasks; all figures are of these. `a_held` and `b_held` are the
-    samples that each run holds, `a_scored` and `b_scored` those with a verdict.
+    A pair is one sample of one task that both played. `of` is the number of samples in either run; in `pairs`
+    of them, from `tasks` tasks, both have a verdict. All figures are from these pairs. `a_held` and `b_held`
+    are the numbers of samples in each run, `a_scored` and `b_scored` those with a verdict.
 
-    `a`, `b` and `difference` (B - A) are means with their intervals, `bootstrap` the difference with another
-    interval. `lost` pairs A alone won, `won` pairs B alone; `p` is that of no difference, `corrected` the
-    same allowing for the number of environments. `at_least` and `at_most` bound the difference of success
-    with all that lacks a verdict counted one way, and the other. `smallest` is the least difference that so
-    many tasks would show four times in five.
+    `a`, `b` and `difference` (B - A) are means with their intervals, `bootstrap` is the difference with a
+    bootstrap interval. Only A won `lost` pairs, only B won `won` pairs. `p` is the p-value of no difference,
+    `corrected` is corrected for the number of environments. `at_least` and `at_most` are the bounds of the
+    difference of success, with all missing verdicts counted for A or for B. `smallest` is the smallest
+    difference that this number of tasks would show with a power of 80%.
 
-    `better` says which is, where that is shown, and `headline` says it in words. Where coverage is too low
-    there is no headline, and `withheld` says why.
+    `better` is the better run, if that is shown; `headline` is the result in words. If coverage is too low,
+    there is no headline, and `withheld` has the reason.
     """
 
     env: str
@@ -79,11 +79,11 @@ class Paired:
 
     @property
     def coverage(self) -> float:
-        """The share of what either run holds where both have a verdict."""
+        """The share of samples in either run for which both have a verdict."""
         return self.pairs / self.of if self.of else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; what is not finite is None."""
+        """Return plain JSON values; numbers that are not finite become None."""
         plain: dict[str, Any] = {**asdict(self), "coverage": self.coverage}
         for name in ("a", "b", "difference", "bootstrap"):
             interval: Interval | None = getattr(self, name)
@@ -95,10 +95,10 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What comparing two runs found: by environment, and the mean over environments, each counting alike.
+    """The comparison of two runs: by environment, and the mean over environments with equal weights.
 
-    `alone` names the environments that one run alone holds; they enter nothing. `warnings` say where the
-    comparison is not fair.
+    `alone` has the environments that only one run has; they are left out of all figures. `warnings` say where
+    the comparison is not fair.
     """
 
     metric: Metric
@@ -130,26 +130,26 @@ def compare(
     min_coverage: float = MIN_COVERAGE,
     level: float = 0.95,
 ) -> Comparison:
-    """Compare two runs over the samples of tasks that both played, whichever agents played them.
+    """Compare two runs on the samples of tasks that both played, with the same agent or different ones.
 
-    Of success, the interval is `score_difference` and p McNemar's exact test (of several samples of a task
-    `sign_flips`); of the return, both are Student's t (`paired_difference`). Samples of a task are one
-    cluster. The bootstrap (`paired_bootstrap`) stands beside. On an environment one agent is said to be
-    better where p, corrected for the number of environments (Holm), is below ``1 - level`` and the interval
-    is on one side of 0; over several environments, where the interval of the mean over them is.
+    For success, the interval is `score_difference`, and p is McNemar's exact test (`sign_flips` for several
+    samples per task). For the return, both use Student's t (`paired_difference`). The samples of a task are
+    one cluster. A bootstrap interval (`paired_bootstrap`) is reported too. On one environment an agent is
+    better if p, corrected for the number of environments (Holm), is below ``1 - level`` and the interval is
+    on one side of 0. Over several environments, the interval of the mean must be on one side of 0.
 
-    What lacks a verdict in either run enters no figure, nor does what one run alone holds; both lower the
-    coverage.
+    Samples without a verdict in either run, and samples in only one run, are left out of all figures; both
+    lower the coverage.
 
     Args:
-        a: the outcomes of one run.
-        b: those of the other.
+        a: the outcomes of the first run.
+        b: the outcomes of the second run.
         metric: success, or return.
-        min_coverage: the share of pairs with both verdicts below which no headline is given.
-        level: of the intervals.
+        min_coverage: the share of pairs with both verdicts that a headline needs.
+        level: the level of the intervals.
 
     Raises:
-        BadArgument: where nothing pairs, or arguments that are not accepted.
+        BadArgument: when there are no pairs, or for arguments that are not accepted.
     """
     if metric not in METRICS:
         raise BadArgument(f"metric is {metric!r}; accepted: {', '.join(METRICS)}.")
@@ -185,7 +185,7 @@ def _key(outcome: Outcome) -> Key:
 
 
 def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric, level: float) -> Paired:
-    """Return the figures of an environment; without a headline, which takes all environments."""
+    """Return the figures of an environment, without a headline, which depends on all environments."""
     keys = dict.fromkeys((*a, *b))
     told: list[tuple[str, float, float]] = []
     low = high = 0.0
@@ -242,13 +242,13 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
 
 
 def _smallest(difference: Interval, metric: Metric, level: float) -> float | None:
-    """Return what would be shown four times in five; None where nothing would, whatever the agents."""
+    """Return the difference that would be shown with a power of 80%; None if none could be."""
     smallest = (difference.high - difference.low) / 2 * (1 + Z_POWER / normal_quantile(level))
     return smallest if smallest < (1.0 if metric == "success" else math.inf) else None
 
 
 def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
-    """Return a row with its headline, or with why there is none."""
+    """Return a row with its headline, or with the reason why there is none."""
     if row.coverage < min_coverage or row.difference is None:
         return replace(row, withheld=_why(row, min_coverage))
     shown = row.corrected is None or row.corrected < alpha
@@ -263,7 +263,7 @@ def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> P
 def _headline(row: Paired, better: str | None, metric: Metric) -> str:
     if better and row.difference is not None:
         return f"{better} is better, by {amount(abs(row.difference.mean), metric)}"
-    if row.smallest == 0:  # of returns; it says nothing of what others would show
+    if row.smallest == 0:  # only for returns; other runs could still show a difference
         return f"no difference: each of {row.pairs} pairs has the same {metric}"
     if row.smallest is None:
         return f"no difference shown, and none could be: too few tasks ({row.tasks})"
@@ -289,12 +289,12 @@ def _why(row: Paired, min_coverage: float) -> str:
 
 
 def amount(value: float, metric: Metric) -> str:
-    """Return a difference in words: of rates, in percentage points."""
+    """Return a difference as text; for rates, in percentage points."""
     return f"{100 * value:.1f} points" if metric == "success" else f"{value:.3g}"
 
 
 def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level: float) -> Paired:
-    """Return the mean over environments; of one environment it is that environment's row."""
+    """Return the mean over environments; for a single environment, its row."""
     if len(rows) == 1:
         return replace(rows[0], env=ALL)
     known = [row for row in rows if row.difference is not None]
@@ -330,13 +330,13 @@ def _unfair(row: Paired) -> list[str]:
 
 
 def _nothing_pairs(a: Sequence[Outcome], b: Sequence[Outcome]) -> str:
-    """Return what each side holds, and what differs."""
+    """Return an error text: the tasks of each run, and how they differ."""
     sides = "; ".join(f"{name} holds {_holds(run)}" for name, run in (("A", a), ("B", b)))
     if {o.env for o in a} & {o.env for o in b}:
-        why = "their tasks are others: evaluate both with the same --seed, keywords and wrappers"
+        why = "their tasks differ: evaluate both with the same --seed, keywords and wrappers"
     else:
         why = "they share no environment"
-    return f"nothing pairs, for {why}. {sides}."
+    return f"the runs have no pairs, because {why}. {sides}."
 
 
 def _holds(run: Sequence[Outcome]) -> str:
@@ -358,7 +358,7 @@ def _nothing_scored(rows: Sequence[Paired], metric: Metric) -> str:
         for row in rows[:5]
     )
     way_out = (
-        " Where an environment does not say what success is, compare the return: --metric return."
+        " If an environment does not report success, compare the return: --metric return."
         if metric == "success"
         else ""
     )

@@ -1,4 +1,4 @@
-"""An agent on an environment: success, return and turns, and how many episodes have a verdict at all."""
+"""Evaluate an agent on an environment: success, return, turns, and the share of episodes with a verdict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gem.statistics import (
 
 @dataclass(frozen=True, slots=True)
 class SeatResult:
-    """The figures of one seat of a game: as in EnvResult; `turns` are the seat's own."""
+    """The figures of one seat of a game, as in EnvResult; `turns` counts only this seat's turns."""
 
     success: Interval | None
     reward: Interval
@@ -44,21 +44,22 @@ class SeatResult:
 class EnvResult:
     """An agent's figures on one environment.
 
-    `episodes` is how many jobs were asked for, each counted once; `scored` of them have a verdict,
-    `cancelled` were stopped by somebody, and infrastructure broke the others. Those without verdict enter no
-    figure but three, which tell what they could change: `no_verdict` is their rate, `at_least` the rate of
-    success with all of them counted as lost, `at_most` with all counted as won. The truth lies between.
+    `episodes` is the number of requested jobs, each counted once. `scored` of them have a verdict,
+    `cancelled` were cancelled, and infrastructure broke the others. Episodes without verdict are left out of
+    all figures except three, which show their possible effect: `no_verdict` is their rate, `at_least` the
+    rate of success if all of them are counted as lost, `at_most` if all are counted as won. The true rate is
+    between these two.
 
-    `success` is None where the environment does not say what success is.
-    `turns_to_success`: turns until success, where a lost episode counts one turn more than it may take.
-    `errors` counts what broke, by boundary and type; `first_error` is what the first of them said. `seats`
+    `success` is None if the environment does not report success.
+    `turns_to_success`: turns until success, where a lost episode counts as one turn more than its limit.
+    `errors` counts the failures by boundary and type; `first_error` is the message of the first one. `seats`
     has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
-    `agent` says who played, as the episodes do.
+    `agent` is the name of the agent, from the episodes.
 
-    `unplayed` of the jobs were not begun, for want of budget; the figures are of the others, and the coverage
-    says so. Where each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of so many
-    samples succeeds) and ``pass^1`` to ``pass^k`` (all do), over the tasks all of whose samples have a
-    verdict. `usage` is what the episodes took, by model.
+    `unplayed` jobs were not started, because the budget was used up; the figures are from the others, and the
+    coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
+    samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed), over the tasks with a verdict for all
+    samples. `usage` is the token usage of the episodes, by model.
     """
 
     env: str
@@ -83,22 +84,22 @@ class EnvResult:
 
     @property
     def coverage(self) -> float:
-        """The share of the jobs that were asked for that have a verdict; NaN where there were none."""
+        """The share of requested jobs that have a verdict; NaN if there were none."""
         return self.scored / self.episodes if self.episodes else float("nan")
 
     @property
     def played(self) -> int:
-        """How many of the jobs were played."""
+        """The number of jobs that were played."""
         return self.episodes - self.unplayed
 
     @property
     def unscored(self) -> int:
-        """How many were played and have no verdict."""
+        """The number of jobs that were played and have no verdict."""
         return self.played - self.scored
 
     @property
     def boundaries(self) -> dict[str, int]:
-        """How many have no verdict, by where it was lost: env, host, agent, driver; or cancelled."""
+        """The numbers of episodes without verdict by cause: env, host, agent, driver, or cancelled."""
         found: dict[str, int] = {}
         for what, count in self.errors.items():
             boundary = what.partition(":")[0]
@@ -106,7 +107,7 @@ class EnvResult:
         return {**found, "cancelled": self.cancelled} if self.cancelled else found
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a bound that is infinite, or no number, is None."""
+        """Return plain JSON values; an infinite or NaN bound becomes None."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in INTERVALS:
             plain[name] = bounds(plain[name])
@@ -122,7 +123,7 @@ class EnvResult:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> EnvResult:
-        """Return what to_json() gave; fields that an earlier version did not write hold their default."""
+        """Restore a result from to_json(); fields that an earlier version did not write get their default."""
         plain = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         for name in INTERVALS:
             plain[name] = _interval(plain.get(name))
@@ -136,11 +137,11 @@ class EnvResult:
 
 
 INTERVALS = ("success", "reward", "turns_to_success", "no_verdict")
-"""The figures of a EnvResult that are intervals."""
+"""The fields of an EnvResult that are intervals."""
 
 
 def bounds(interval: Interval | None) -> dict[str, Any] | None:
-    """Return an interval as JSON values; a bound that is infinite, or no number, is None."""
+    """Return an interval as JSON values; an infinite or NaN bound becomes None."""
     if interval is None:
         return None
     plain = interval._asdict()
@@ -188,43 +189,44 @@ def evaluate(
 ) -> EnvResult:
     """Play episodes of an environment and return the figures; intervals are at 95%.
 
-    Each task has a seed of its own, and success the Wilson interval. Several `samples` of a task begin from
+    Each task has its own seed, and success has the Wilson interval. Several `samples` of a task start from
     the same seed, and the intervals are clustered by task (`gem.statistics.rate_interval` and
-    `mean_interval`). Where `instances` are given, these are played in turn, and unless they are all there are
-    the intervals are clustered by instance. An agent that answers each ask by itself, as an
-    endpoint does, plays each episode at its own pace, in another thread; the others play in rounds.
+    `mean_interval`). If `instances` are given, they are played in turn, and the intervals are clustered by
+    instance, unless these are all instances. An agent that answers each ask separately, as an endpoint does,
+    plays each episode at its own pace, in another thread; other agents play in rounds.
 
     Args:
-        agent: who acts in every seat; a mapping says who holds which; or a Runner, which brings agent, host,
-            limits, concurrency and store with it.
-        env: what is played.
-        episodes: how many tasks, `samples` episodes of each; of `instances` rounded up to as many of each.
-        samples: episodes of one task; not with `instances`.
-        seed: what is played follows from it.
-        seeds: of the tasks, in place of `episodes` of them that follow from `seed`: ``range(n)`` is each of a
-            data set's n tasks once.
-        instances: what is played, in place of seeds derived from `seed`.
-        exactly: the agent plays without chance and `instances` are all there are, so that the figures are no
-            estimates: their intervals are points that say so (`Interval.exact`).
-        budget: turns that an episode may take; None where nobody says, then those it took.
-        limits: limits from outside.
+        agent: the agent of every seat; a mapping from seats to agents; or a Runner, which has its own agent,
+            host, limits, concurrency and store.
+        env: the environment to play.
+        episodes: the number of tasks, with `samples` episodes each; with `instances`, rounded up to equally
+            many of each.
+        samples: the number of episodes per task; not with `instances`.
+        seed: the seed that all tasks are derived from.
+        seeds: the seeds of the tasks, in place of `episodes` derived from `seed`: ``range(n)`` plays each of
+            a data set's n tasks once.
+        instances: the instances to play, in place of seeds derived from `seed`.
+        exactly: the agent is deterministic and `instances` are all instances. So the figures are exact, and
+            their intervals are single points (`Interval.exact`).
+        budget: the turns that an episode may take; None: unknown, then the turns that it took.
+        limits: limits from outside the task.
         concurrency: episodes in flight.
-        host: where environments live; see Runner.
-        store: where episodes are written.
-        resume: go on with what `store` holds: the figures are those of an evaluation that was not cut off.
+        host: the host of the environments; see Runner.
+        store: the store to which episodes are written.
+        resume: continue from the episodes in `store`; the figures are the same as without the interruption.
         retry_failed: see Runner.
-        admit: see Runner; what was not admitted counts as unplayed.
-        stop: begin no more tasks once its `Stopping` knows enough, so that `episodes` is the most. Then what
-            was not begun was not asked for, and the interval of success is that of `stop`, which holds
-            although one looked; those of other figures are as if nobody had. A Runner is made with what
-            `stop.beside` returns.
-        on_episode: called with each episode as it ends.
+        admit: see Runner; jobs that were not admitted count as unplayed.
+        stop: start no more tasks once this `Stopping` has enough; `episodes` is then the maximum. Tasks that
+            were not started do not count as requested. The interval of success is that of `stop`, which is
+            valid with early stopping; the other intervals are not corrected for it. Make a Runner with the
+            functions that `stop.beside` returns.
+        on_episode: called with each episode when it ends.
 
     Raises:
-        BadArgument: for no episodes, or a Runner with jobs of its own. UnknownEnv, MissingExtra: for what
-            cannot be made. NoSolver: where the environment has no solver, or no random actor, for an agent
-            that is one. AgentUnavailable: when the agent can answer nobody; what has ended is in the store.
-            SchemaMismatch: with `resume`, where the store holds these episodes under other settings.
+        BadArgument: for no episodes, or a Runner with its own jobs. UnknownEnv, MissingExtra: when the
+            environment cannot be made. NoSolver: when the agent is the solver or the random actor, and the
+            environment has none. AgentUnavailable: when the agent can answer no request; ended episodes are
+            in the store. SchemaMismatch: with `resume`, if the store has these episodes with other settings.
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
@@ -242,7 +244,7 @@ def evaluate(
         given = limits, store, admit, on_episode
         if any(each is not None for each in given) or host != "auto" or resume:
             raise BadArgument(
-                "a Runner brings limits, host, store, resume, admit, on_episode with it; leave them out."
+                "a Runner has its own limits, host, store, resume, admit, on_episode; leave them out."
             )
         if agent.submitted:
             raise BadArgument(f"{agent.submitted} jobs were submitted to the runner; play them first.")
@@ -253,7 +255,7 @@ def evaluate(
         options: dict[str, Any] = {"host": host, "store": store, "resume": resume, "on_episode": on_episode}
         options |= {"retry_failed": retry_failed, "admit": admit}
         limits = limits or Limits()
-        if answers_one_by_one(agent):  # then nobody waits for the slowest, and each is stored as it ends
+        if answers_one_by_one(agent):  # then no episode waits for the slowest, and each is stored at its end
             with closing(LoopThread()) as loop:
                 played = loop.run(
                     rollout_async(jobs, agent, limits=limits, concurrency=concurrency, **options)
@@ -263,7 +265,7 @@ def evaluate(
     failed = [episode.error for episode in played if episode.error is not None]
     if failed and len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
         raise NoSolver(failed[0].message)
-    # Instances that are all there are were not drawn: they are strata, and play alone is left to chance.
+    # All instances are not a sample: they are strata, and only the play is random.
     drawn = samples > 1 or (instances is not None and not instances.complete)
     result = summarise(
         _name(env),
@@ -274,7 +276,7 @@ def evaluate(
         unplayed=0 if stop is not None and stop.enough else len(jobs) - len(played),
         samples=samples,
     )
-    if stop is None or stop.interval is None:  # or no task came to its end
+    if stop is None or stop.interval is None:  # or no task has ended
         return result
     return replace(result, success=stop.interval)
 
@@ -315,17 +317,17 @@ def summarise(
     unplayed: int = 0,
     samples: int = 1,
 ) -> EnvResult:
-    """Return the figures of episodes that have been played, one per job that was asked for.
+    """Return the figures of played episodes, one per requested job.
 
-    `clustered`: episodes of one `group` are samples of one task or instance, and not independent. `exactly`,
-    `budget` and `samples` are those of evaluate; where an episode has no verdict, nothing is exact.
-    `unplayed`: how many more were asked for.
+    `clustered`: episodes of one `group` are samples of one task or instance, and not independent. For
+    `exactly`, `budget` and `samples` see evaluate; if an episode has no verdict, nothing is exact.
+    `unplayed`: the number of requested jobs that were not played.
     """
     scored = [episode for episode in episodes if episode.scored]
     exactly = exactly and not unplayed and len(scored) == len(episodes)
     told = [episode for episode in scored if episode.success is not None]
     if len(told) < len(scored) and any(episode.several for episode in scored):
-        told = []  # where seats fare differently, only a seat succeeds or fails
+        told = []  # if seats have different results, success is defined only by seat
     won = [float(bool(episode.success)) for episode in told]
     cancelled = 0
     errors: dict[str, int] = {}
@@ -381,7 +383,7 @@ def summarise(
 
 
 def _passes(told: Sequence[Episode], samples: int) -> dict[str, Interval]:
-    """Return pass@1 to pass@k and pass^1 to pass^k, of the tasks that have all their samples."""
+    """Return pass@1 to pass@k and pass^1 to pass^k, over the tasks that have all their samples."""
     if samples == 1:
         return {}
     tasks: dict[str, list[bool]] = {}
@@ -395,13 +397,13 @@ def _passes(told: Sequence[Episode], samples: int) -> dict[str, Interval]:
 
 
 def _agent(episodes: Sequence[Episode]) -> str:
-    """Return who played: the agent and its model, of each seat where they differ."""
+    """Return the agent and its model as text, by seat if they differ."""
     names = dict.fromkeys(who(episode.run) for episode in episodes)
     return ", ".join(name for name in names if name)
 
 
 def who(run: RunInfo) -> str:
-    """Return who played a run: the agent and its model, of each seat where they differ."""
+    """Return the agent of a run and its model as text, by seat if they differ."""
     if run.seats:
         return " ".join(f"{seat}={_named(info)}" for seat, info in run.seats.items())
     return _named(run)
@@ -416,13 +418,13 @@ def _seats(episodes: Sequence[Episode]) -> list[str]:
 
 
 def success_rate(episodes: Sequence[Episode]) -> float:
-    """Return the share of successes among the episodes that say whether they were one; NaN without any."""
+    """Return the share of successes among the episodes that report success or failure; NaN if none does."""
     told = [episode.success for episode in episodes if episode.success is not None]
     return sum(told) / len(told) if told else float("nan")
 
 
 def required(result: EnvResult) -> EnvResult:
-    """Return a result that says something.
+    """Return `result` if at least one episode has a verdict.
 
     Raises:
         NoVerdict: when no episode has a verdict.

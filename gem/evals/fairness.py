@@ -1,4 +1,4 @@
-"""Whether agents can be compared: did infrastructure take their episodes away at the same rate?"""
+"""Check whether agents can be compared: they must lose episodes to infrastructure at the same rate."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from gem.evals.evaluator import EnvResult
 from gem.statistics import fisher_exact
 
 LEVEL = 0.01
-"""Rates that would differ so much by chance in fewer than one comparison of so many are said to differ."""
+"""Default significance level: rates differ if the p-value of equal rates is below it."""
 
 
 def unfair(results: Mapping[str, EnvResult], level: float = LEVEL) -> list[str]:
-    """Return why results of several agents on one environment cannot be compared; nothing where they can.
+    """Return why results of several agents on one environment cannot be compared; empty if they can.
 
-    Episodes without verdict are left out of every figure. Where one agent loses more of them than another,
-    or loses them elsewhere, what is left is another choice of episodes. The rates are compared pair by pair,
-    in all and by boundary (env, host, agent, driver, cancelled), with Fisher's exact test, two-sided.
+    Episodes without verdict are left out of every figure. If one agent loses more of them than another, or
+    loses them for other reasons, the remaining episodes are not comparable. The rates are compared in pairs,
+    in total and by boundary (env, host, agent, driver, cancelled), with Fisher's exact test, two-sided.
 
     Args:
-        results: by agent.
-        level: how improbable a difference must be to be told.
+        results: the results by agent.
+        level: the p-value below which a difference is reported.
 
     Raises:
-        BadArgument: for results of different environments, or a level that is none.
+        BadArgument: for results of different environments, or an invalid level.
     """
     if len({result.env for result in results.values()}) > 1:
         named = sorted({result.env for result in results.values()})
-        raise BadArgument(f"the results are of {', '.join(named)}; agents are compared on one environment.")
+        raise BadArgument(f"the results are of {', '.join(named)}; accepted: results of one environment.")
     if not 0 < level < 1:
         raise BadArgument(f"level is {level}; accepted: between 0 and 1, such as 0.01.")
     found = []

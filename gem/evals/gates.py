@@ -1,4 +1,4 @@
-"""Gates: what figures must be, for continuous integration, as ``success>=0.8``."""
+"""Gates: conditions on figures, for continuous integration, such as ``success>=0.8``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gem.evals.usage import tokens_of, uncounted
 from gem.statistics import Interval
 
 METRICS = ("success", "return", "reward", "turns", "coverage", "tokens", "cost")
-"""The metrics of a gate, beside ``pass@K`` and ``pass^K``; return and reward are the same."""
+"""The metrics of a gate, besides ``pass@K`` and ``pass^K``; return and reward are the same."""
 
 INTERVALS = ("success", "return", "reward", "pass")
-"""The metrics that have an interval, and so ``low`` and ``high``."""
+"""The metrics with an interval, which accept ``low`` and ``high``."""
 
 EXAMPLES = "success>=0.8, low(success)>=0.8, success[game:Sudoku-v0-easy]>=80%, success[*]>0, pass@4>=0.9"
 
@@ -40,7 +40,7 @@ ROUNDING = 1e-9  # figures no further apart are equal
 class Gate:
     """A condition on a figure.
 
-    `bound` is empty for the figure itself, ``low`` or ``high`` for an end of its interval. `where` is empty
+    `bound` is empty for the figure itself, ``low`` or ``high`` for a bound of its interval. `where` is empty
     for the overall figure, else an environment or a category, or ``*`` for every environment.
     """
 
@@ -53,10 +53,10 @@ class Gate:
 
     @classmethod
     def parse(cls, text: str) -> Gate:
-        """Read a gate.
+        """Parse a gate.
 
         Raises:
-            BadArgument: for what is none, or an unknown metric.
+            BadArgument: for a text that is not a gate, or an unknown metric.
         """
         text = text.strip()
         whole = _GATE.fullmatch(text) if len(text) <= LONGEST else None
@@ -83,7 +83,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a gate came to for an agent; `said` tells the figure, or why there is none."""
+    """The result of a gate for an agent; `said` has the figure, or the reason why there is none."""
 
     gate: Gate
     agent: str
@@ -94,7 +94,7 @@ class Checked:
 def refuse_unknown(
     gates: Iterable[Gate], labels: Iterable[str], categories: Iterable[str], samples: int, priced: bool
 ) -> None:
-    """Raise BadArgument for a gate that no evaluation of these environments could answer."""
+    """Raise BadArgument for a gate that an evaluation of these environments cannot check."""
     places = ["*", *labels, *filter(None, categories)]
     for gate in gates:
         if gate.where and gate.where not in places:
@@ -104,14 +104,14 @@ def refuse_unknown(
             k = int(gate.metric[5:])
             if k > samples or samples < 2:
                 raise BadArgument(
-                    f"gate {gate.text!r} wants {k} samples of a task; there are {samples} (-k, --samples)."
+                    f"gate {gate.text!r} needs {k} samples of a task; there are {samples} (-k, --samples)."
                 )
         if gate.metric == "cost" and not priced:
-            raise BadArgument(f"gate {gate.text!r} is about money; --prices FILE says what tokens cost.")
+            raise BadArgument(f"gate {gate.text!r} is about money; pass the prices of tokens: --prices FILE.")
 
 
 def check(gates: Iterable[Gate], card: Scorecard) -> list[Checked]:
-    """Return what each gate comes to for an agent; a figure that is not there fails its gate."""
+    """Check the gates for an agent; a gate without a figure fails."""
     return [_checked(gate, card) for gate in gates]
 
 
@@ -144,9 +144,9 @@ def _checked(gate: Gate, card: Scorecard) -> Checked:
 
 
 def _holds(gate: Gate, value: float) -> bool:
-    """Return whether a figure is what the gate asks for; what differs by rounding alone is equal.
+    """Return whether a figure passes the gate; differences by rounding count as equal.
 
-    The mean of 0.7, 0.8 and 0.9 is a little less than 0.8 in floating point.
+    For example, the mean of 0.7, 0.8 and 0.9 is slightly less than 0.8 in floating point.
     """
     if math.isclose(value, gate.value, rel_tol=ROUNDING, abs_tol=ROUNDING):
         value = gate.value
@@ -154,14 +154,14 @@ def _holds(gate: Gate, value: float) -> bool:
 
 
 def _told(value: float) -> str:
-    """Return a figure so that it can be told from what was asked for; counts in full."""
+    """Return a figure as text, precise enough to compare it with the gate; counts in full."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
 def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | None, str]:
-    """Return a gate's figure, or why there is none."""
+    """Return a gate's figure, or None and the reason."""
     if gate.metric in ("tokens", "cost") and (turns := uncounted(of.usage)):
-        return None, f"nobody counted the tokens of {turns} turns"
+        return None, f"the tokens of {turns} turns were not counted"
     if gate.metric == "coverage":
         found: Any = None if math.isnan(of.coverage) else of.coverage
     elif gate.metric == "tokens":

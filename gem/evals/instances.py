@@ -1,4 +1,4 @@
-"""The distinct instances of an environment: which seeds deal which, where they are few enough to be told."""
+"""The distinct instances of an environment: find them, and the seeds that give each, if there are few."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ FEW = 64
 """An environment with at most this many distinct instances is enumerated."""
 
 SCAN = 4000
-"""Seeds that are looked through for distinct instances."""
+"""Number of seeds that are searched for distinct instances."""
 
 
 class Instances(NamedTuple):
-    """For each distinct instance the seeds that deal it, and whether these are all the instances there are.
+    """The seeds that give each distinct instance, and whether these are all instances.
 
-    Several seeds of one instance differ in the chance that is not the instance's: the random actor's.
+    Seeds of the same instance differ in other random numbers, such as those of the random actor.
     """
 
     seeds: tuple[tuple[int, ...], ...]
@@ -25,10 +25,10 @@ class Instances(NamedTuple):
 
 
 def find_instances(maker: Maker, seed: int, wanted: int = 256) -> Instances:
-    """Return the distinct instances where they are few, else `wanted` seeds as they come.
+    """Return the distinct instances if there are few, else `wanted` seeds in order.
 
-    Instances are told apart by what the environment says of them (`instance`). Where they are too many, or
-    it does not say, every seed counts as one, so that an instance comes up as often as it is dealt.
+    The environment's `instance` identifies an instance. If there are too many, or the environment does not
+    have it, every seed counts as one instance, so frequent instances are played more often.
     """
     with maker() as env:
         tell = getattr(env, "instance", None)

@@ -1,4 +1,4 @@
-"""What a stored run says of each task that it played: the plain form in which runs are compared."""
+"""Outcomes: the results of a stored run by task and sample, in the form for comparing runs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ Metric = Literal["success", "return"]
 METRICS: tuple[Metric, ...] = ("success", "return")
 
 LARGEST = 1e100
-"""Returns from here on, and those that are no numbers, have no mean and no variance worth the name."""
+"""Returns of this size or more, and NaN, are left out: they have no useful mean or variance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one sample of a task ended.
+    """The result of one sample of a task.
 
-    `task` stands for environment, keywords, wrappers and seed: equal where they are, whoever played. Of an
-    episode that branched off another one (`Job.start`) it says where too, for its first turns were given.
-    Several episodes of one task and sample number are told apart by `repeat`. `success` and `reward` (the
-    return) are None without verdict, and `success` also where the environment does not say what success is.
-    `instance` names what several tasks share that differ by their seeds alone; samples of one instance are
-    one cluster.
+    `task` is a key of environment, keywords, wrappers and seed: equal if they are equal, for any agent. For
+    an episode that branched off another one (`Job.start`) it also has the branch point. `repeat` numbers
+    several episodes with the same task and sample number. `success` and `reward` (the return) are None
+    without verdict; `success` is also None if the environment does not report it. `instance` is the key that
+    tasks share if they differ only by their seeds; samples of one instance are one cluster.
     """
 
     env: str
@@ -47,11 +46,11 @@ class Outcome:
 
     @property
     def cluster(self) -> str:
-        """What the outcomes resemble one another within: the task, or the instance that it shares."""
+        """The cluster of correlated outcomes: the instance if there is one, else the task."""
         return self.instance or self.task
 
     def value(self, metric: Metric) -> float | None:
-        """Return the figure that is compared; None where there is none, or a return beyond LARGEST."""
+        """Return the value to compare; None if there is none, or for a return beyond LARGEST."""
         if metric == "return":
             return None if self.reward is None or not abs(self.reward) < LARGEST else self.reward
         return None if self.success is None else float(self.success)
@@ -59,7 +58,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcomes:
-    """A run: where it is stored, who played, how each sample ended, and how many lines are damaged."""
+    """A stored run: its name, its agent, the outcome of each sample, and the number of damaged lines."""
 
     name: str
     agent: str
@@ -70,22 +69,22 @@ class RunOutcomes:
 def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
     """Return the outcomes of a run: a file of episodes, or a folder with ``episodes.jsonl`` in it.
 
-    Of what was played again only the last attempt counts (`EpisodeStore.latest`). No episode is read beyond
-    its task, but where a seat is asked for.
+    Of several attempts only the last one counts (`EpisodeStore.latest`). Only the tasks of episodes are read,
+    unless a seat is given.
 
     Args:
         path: the file or folder.
-        seat: of a game of several, whose success and return they are; None: the episode's success, and the
-            mean return over the seats.
+        seat: the seat whose success and return are used; None: the episode's success, and the mean return
+            over the seats.
 
     Raises:
-        BadArgument: where nothing is stored, several agents' episodes of the same tasks are, or an episode
-            has no such seat.
-        StoreError, SchemaMismatch: where the store cannot be read.
+        BadArgument: when the file has no episodes, has the same tasks played by several agents, or an
+            episode lacks the seat.
+        StoreError, SchemaMismatch: when the store cannot be read.
     """
     file = _file(Path(path))
     found: list[tuple[Outcome, str]] = []  # and its group
-    played: dict[tuple[str, int], list[str]] = {}  # by task and sample: under which settings
+    played: dict[tuple[str, int], list[str]] = {}  # the settings, by task and sample
     damaged = 0
     with EpisodeStore(file, read_only=True) as store:
         runs = {run.id: run for run in store.runs}
@@ -102,8 +101,8 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
     agents = ", ".join(sorted({who(run) for run in runs.values()} - {""}))
     if any(len({*each}) > 1 for each in played.values()):
         raise BadArgument(
-            f"{file} holds the same tasks played under several settings (agents: {agents}); a run is one "
-            "agent's. Evaluate each into a folder of its own."
+            f"{file} holds the same tasks played with several settings (agents: {agents}); accepted: one "
+            "agent. Evaluate each agent into its own folder."
         )
     if not found:
         raise BadArgument(f"{file} holds no episode; compare runs that were played.")
@@ -130,11 +129,10 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
 
 
 def _with_instances(found: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:
-    """Return outcomes with what they are instances of.
+    """Return the outcomes with `instance` set.
 
-    Samples of an instance share their group, and each has a number of its own, whatever their seeds. A group
-    that has one number several times for several tasks is none: stores were merged that number their groups
-    alike.
+    Samples of an instance share their group, and each has its own number, with any seed. A group in which
+    several tasks have the same number is not an instance: it comes from merged stores with equal group names.
     """
     tasks: dict[tuple[str, str, int], set[str]] = {}
     for outcome, group in found:
@@ -147,20 +145,20 @@ def _with_instances(found: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]
 
 
 def task_key(task: TaskRef) -> str:
-    """Return what tells a task from others: environment, keywords, wrappers and seed, in a canonical form."""
+    """Return the canonical key of a task: environment, keywords, wrappers and seed."""
     wire = msgspec.json.decode(codec.pack(replace(task, entry_point=None, opaque=())))
     return msgspec.json.encode(wire, order="deterministic").decode()
 
 
 def _file(path: Path) -> Path:
-    """Return the file of episodes that a path names.
+    """Return the file of episodes at a path.
 
     Raises:
-        BadArgument: where there is none; where it is a folder of several agents, it names them.
+        BadArgument: when there is none; for a folder of several agents, the message lists them.
     """
     if not path.is_dir():
         if not path.exists():
-            raise BadArgument(f"{path} is not there; accepted: a folder of `gem-gym eval --out`, or a file.")
+            raise BadArgument(f"there is no {path}; accepted: a folder of `gem-gym eval --out`, or a file.")
         return path
     file = path / "episodes.jsonl"
     if file.exists():

@@ -1,4 +1,4 @@
-"""The picture of a comparison: each environment's difference and its interval, one below the other."""
+"""Draw a comparison: each environment's difference and its interval, in rows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gem.evals.comparison import Comparison, Paired
 
 SUFFIXES = (".png", ".svg", ".pdf")
 COLOURS = {"A": "#b3541e", "B": "#1f5fa8", None: "#555555"}
-"""Of who is better; they differ in lightness too."""
+"""Colours by the better run; they differ in lightness too."""
 
 LARGEST = 60_000
-"""Pixels that a picture is high at most: 2^16 is more than can be drawn."""
+"""Largest height of a picture in pixels: 2^16 cannot be drawn."""
 
 
 def check_picture(path: Path) -> None:
-    """Refuse what draw() could not do, before anything is computed.
+    """Check that draw() can write this file, before anything is computed.
 
     Raises:
-        BadArgument: for another kind of file. MissingExtra: without matplotlib.
+        BadArgument: for an unknown kind of file. MissingExtra: without matplotlib.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise BadArgument(
@@ -34,16 +34,16 @@ def check_picture(path: Path) -> None:
 
 
 def draw(comparison: Comparison, path: Path, a: str = "A", b: str = "B") -> None:
-    """Write the picture of a comparison to a file: PNG, SVG or PDF, by its name.
+    """Write the picture of a comparison to a PNG, SVG or PDF file; the suffix decides.
 
     Args:
-        comparison: what compare() returned.
+        comparison: the result of compare().
         path: the file.
-        a: what the first run is called.
-        b: what the second run is called.
+        a: the name of the first run.
+        b: the name of the second run.
 
     Raises:
-        BadArgument: for another kind of file. MissingExtra: without matplotlib. StoreError: where the file
+        BadArgument: for an unknown kind of file. MissingExtra: without matplotlib. StoreError: when the file
             cannot be written.
     """
     check_picture(path)
@@ -107,6 +107,6 @@ def _figures(row: Paired, scale: float) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return text that matplotlib shows as it stands, not as a formula; of long text, the end."""
+    """Return text escaped so that matplotlib does not read it as a formula; of long text, the end."""
     shown = printable(text).replace("\n", " ").replace("\t", " ")
     return (shown if len(shown) <= 60 else f"…{shown[-59:]}").replace("\\", "/").replace("$", r"\$")

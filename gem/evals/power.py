@@ -1,4 +1,4 @@
-"""How small a difference a suite of environments can show: of a stored run, of two, or of a plan."""
+"""Power of a suite of environments: the smallest difference that it can show, from runs or from a plan."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gem.statistics import Noise, noise, noise_of_rate, smallest_difference
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What is known of the noise on one environment.
+    """The noise on one environment, as far as it is known.
 
-    `own` has the noise of each agent: of one, then another like it is what it will be compared with; or of
-    two. `difference` is that of the differences of two agents on the same samples of tasks. `tasks` and
-    `samples` (of a task, the mean) were seen, `scored` of `held` samples with a verdict, by both agents where
-    there are two. Where nobody knows how noise splits into that between tasks and that within, the split is
-    taken that is worst for what is asked.
+    `own` has the noise of each agent: of one (the other agent is then assumed to have the same), or of two.
+    `difference` is the noise of the differences of two agents on the same samples. `tasks` and `samples` (the
+    mean per task) are the observed numbers; `scored` of `held` samples have a verdict, by both agents if
+    there are two. If the split of the noise into between and within tasks is unknown, the worst split is
+    assumed.
     """
 
     env: str
@@ -31,18 +31,18 @@ class Suite:
     difference: Noise | None = None
 
     def alone(self, tasks: int, samples: int) -> float:
-        """Return the variance of a figure, of the noisier agent."""
+        """Return the variance of a figure, for the agent with more noise."""
         return max(_variance(own, tasks, samples) for own in self.own)
 
     def unpaired(self, tasks: int, samples: int) -> float:
-        """Return the variance of the difference of agents on tasks of their own."""
+        """Return the variance of the difference of agents on different tasks."""
         return _variance(self.own[0], tasks, samples) + _variance(self.own[-1], tasks, samples)
 
     def paired(self, tasks: int, samples: int, alike: float) -> float:
         """Return the variance of the difference of agents on the same tasks.
 
-        `alike` is the correlation of the agents' own means of the tasks; of two runs it was measured, and is
-        not asked for.
+        `alike` is the correlation of the agents' task means; for two runs it is measured, and `alike` is not
+        used.
         """
         if self.difference is not None:
             return _variance(self.difference, tasks, samples)
@@ -57,20 +57,20 @@ def _variance(of: Noise, tasks: int, samples: int, alike: float = 0.0) -> float:
 
 
 RETURNS: dict[Metric, str] = {
-    "success": " Where an environment does not say what success is, take the return: --metric return.",
+    "success": " If an environment does not report success, use the return: --metric return.",
     "return": "",
 }
 
 
 def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> list[Suite]:
-    """Return what one run, or two on the same tasks, tell of the noise on each environment.
+    """Return the noise on each environment, from one run, or from two runs on the same tasks.
 
-    An environment of fewer than two tasks with a verdict tells nothing, and is left out. Of success the
-    variance is that of a rate with two successes and two failures more, at least: so that a run which won
-    everything is not taken to be without noise.
+    Environments with fewer than two tasks with a verdict are left out. For success, the variance is at least
+    that of a rate with two added successes and two added failures, so that a run which won everything still
+    has noise.
 
     Raises:
-        BadArgument: where no environment tells anything.
+        BadArgument: when no environment has two tasks with a verdict.
     """
     found = []
     for env in dict.fromkeys(outcome.env for run in runs for outcome in run):
@@ -107,16 +107,16 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
     if not found:
         both = " that both runs played" if len(runs) > 1 else ""
         raise BadArgument(
-            f"no environment has two tasks with a {metric}{both}; a variance takes two or more."
+            f"no environment has two tasks with a {metric}{both}; a variance needs two or more."
             f"{RETURNS[metric]}"
         )
     return found
 
 
 def _plus_four(rate: float, tasks: int) -> float:
-    """Return a rate with two successes and two failures more.
+    """Return a rate with two added successes and two added failures.
 
-    Where few tasks or none hold the rarer outcome, their variance would say that there is no noise. Source:
+    If few tasks or none have the rarer outcome, their variance would suggest that there is no noise. Source:
     Agresti and Coull, The American Statistician 52 (1998).
     """
     return (rate * tasks + 2) / (tasks + 4)
@@ -128,20 +128,20 @@ def _of_rate(rate: float, tasks: int) -> float:
 
 
 def _at_least(found: Noise, variance: float) -> Noise:
-    """Return noise of at least a variance in all; what lacks is taken to be between tasks."""
+    """Return noise with at least this total variance; the missing part is added between tasks."""
     lacks = variance - found.between - (found.within or 0.0)
     return found._replace(between=found.between + max(0.0, lacks))
 
 
 def planned(rate: float, within: float | None = None) -> Suite:
-    """Return the noise of a suite that nobody has played, from the rate of success that is expected.
+    """Return the noise of a suite that has not been played, from the expected rate of success.
 
     Args:
-        rate: of success.
-        within: the variance within a task, ``rate * (1 - rate)`` at most; None: whatever is worst.
+        rate: the rate of success.
+        within: the variance within a task, at most ``rate * (1 - rate)``; None: the worst case.
 
     Raises:
-        BadArgument: for a rate that is none, or `within` outside what the rate allows.
+        BadArgument: for an invalid rate, or `within` outside the range that the rate allows.
     """
     if not 0 < rate < 1:
         raise BadArgument(f"rate is {rate}; accepted: between 0 and 1, where success varies.")
@@ -151,9 +151,9 @@ def planned(rate: float, within: float | None = None) -> Suite:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What so many tasks and samples show: the standard error, and the smallest differences.
+    """The noise floor for a number of tasks and samples: the standard error, and the smallest differences.
 
-    None: nothing varied, so that nothing is known of the noise.
+    None: nothing varied, so the noise is unknown.
     """
 
     env: str
@@ -174,16 +174,16 @@ def floors(
     level: float = 0.95,
     power: float = 0.8,
 ) -> list[Floor]:
-    """Return the noise floor of each environment, and over several of the mean that counts each alike.
+    """Return the noise floor of each environment, and for several ones that of their unweighted mean.
 
     Args:
         known: the noise by environment.
-        scales: for each of them a floor is found, with so many times as many tasks.
-        tasks: of each environment; None: as many as were seen.
-        samples: of each task; None: as many as were seen, rounded.
-        alike: the correlation between two agents' own means of the tasks, where only one was seen.
-        level: of the interval that must not hold 0.
-        power: how often the difference is to be shown.
+        scales: factors for the number of tasks; each gives a floor.
+        tasks: the tasks per environment; None: the observed number.
+        samples: the samples per task; None: the observed number, rounded.
+        alike: the correlation of two agents' task means, if only one agent was observed.
+        level: the level of the interval that must exclude 0.
+        power: the probability to show the difference.
 
     Raises:
         BadArgument: for arguments that are not accepted.

@@ -1,4 +1,4 @@
-"""Reports of an evaluation: Markdown for people, JUnit's XML for continuous integration."""
+"""Reports of an evaluation: Markdown for people, JUnit XML for continuous integration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gem.statistics import Interval
 
 
 def told(value: Interval | None, form: str = "{:.1%}") -> str:
-    """Return an interval in words; a dash where there is none."""
+    """Return an interval as text; a dash where there is none."""
     if value is None:
         return "-"
     mean, low, high = (form.format(number) for number in value[:3])
@@ -24,12 +24,12 @@ def told(value: Interval | None, form: str = "{:.1%}") -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """Return money in words; a dash where nobody knows."""
+    """Return an amount of money as text; a dash where it is unknown."""
     return "-" if cost is None else f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
 
 
 def passes_of(figures: EnvResult | Mean) -> list[str]:
-    """Return the names of the figures of several samples that are shown: pass@1 to pass@k, and pass^k."""
+    """Return the names of the figures for several samples to show: pass@1 to pass@k, and pass^k."""
     names = list(figures.passes)
     return [name for name in names if name.startswith("pass@")] + [
         name for name in names if name.startswith("pass^")
@@ -45,15 +45,15 @@ def markdown(
     notes: Iterable[str] = (),
     command: str = "",
 ) -> str:
-    """Return a report in Markdown: gates, a table for each agent, what is to be known beside it.
+    """Return a report in Markdown: gates, a table for each agent, and notes.
 
     Args:
-        cards: of each agent.
-        checked: what the gates came to.
+        cards: the scorecards, one per agent.
+        checked: the results of the gates.
         title: the heading.
-        about: a paragraph behind it.
-        notes: a line each, such as warnings.
-        command: what repeats it.
+        about: a paragraph after the heading.
+        notes: one line each, such as warnings.
+        command: the command that repeats the evaluation.
     """
     lines = [f"# {_cell(title)}", ""]
     if about:
@@ -121,7 +121,7 @@ def _row(
 
 
 def _cell(text: str) -> str:
-    """Return text that stays in its cell and is no markup: what a server said may stand there."""
+    """Return text escaped for a table cell, as it may come from a server."""
     line = " ".join(printable(text).split())
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", line)
 
@@ -133,9 +133,9 @@ def _code(text: str) -> str:
 def junit(cards: Sequence[Scorecard], checked: Sequence[Checked], stopped: str = "") -> bytes:
     """Return a report in JUnit's XML.
 
-    Each environment of each agent is a test suite: its test case ``verdicts`` is an error where episodes have
-    none, beside the gates on it. The gates on the overall figures are a suite of their own. An environment
-    that is not here is skipped. Where the evaluation ended before its end, `stopped` says why, as an error.
+    Each environment of each agent is a test suite with its gates and a test case ``verdicts``, which is an
+    error if episodes have no verdict. The gates on the overall figures are a separate suite. An environment
+    that could not be made is skipped. If the evaluation stopped early, `stopped` has the reason, as an error.
     """
     root = ElementTree.Element("testsuites", name="gem-gym eval")
     for card in cards:
@@ -203,11 +203,11 @@ def _count(suite: ElementTree.Element) -> None:
 
 
 def _text(text: str) -> str:
-    """Return text that XML 1.0 can hold."""
+    """Return text without characters that XML 1.0 cannot hold."""
     return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
 def file_name(name: str) -> str:
-    """Return a name that every file system takes, another one for every agent."""
+    """Return a unique name for each agent that every file system accepts."""
     plain = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("._")[:60]
     return plain if plain == name else f"{plain}-{blake2b(name.encode(), digest_size=3).hexdigest()}"

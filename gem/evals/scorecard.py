@@ -1,4 +1,4 @@
-"""Scorecards: an agent's figures over the environments of a suite, in all and by category."""
+"""Scorecards: an agent's figures over the environments of a suite, in total and by category."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gem.statistics import Interval, combined
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """An environment of the suite: its figures; or, where it could not be made, `missing` says why.
+    """An environment of the suite: its figures, or in `missing` the reason why it could not be made.
 
-    `note`: what is to be known beside the figures. `normalised`: the return where random play is 0 and the
-    solver 1; None where they were not played, or are not shown to differ.
+    `note`: a remark on the figures. `normalised`: the return on a scale where random play is 0 and the solver
+    is 1; None if these were not played, or are not shown to differ.
     """
 
     entry: Entry
@@ -30,9 +30,9 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """Figures over several environments: means in which each counts by its weight, not by its episodes.
+    """Means over several environments, weighted by the environments' weights, not by their episodes.
 
-    `left_out` environments could not be made and are in no figure. `withheld` says why there is no headline.
+    `left_out` environments could not be made and are in no figure. `withheld` is the reason for no headline.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Mean:
 
     @property
     def coverage(self) -> float:
-        """The share of the episodes that were asked for that have a verdict; NaN where there were none."""
+        """The share of requested episodes that have a verdict; NaN if there were none."""
         return self.scored / self.episodes if self.episodes else math.nan
 
     def to_json(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Mean:
 
 @dataclass
 class Scorecard:
-    """What an agent came to: its environments in the order of the suite."""
+    """The results of an agent: its environments in the order of the suite."""
 
     agent: str
     min_coverage: float = 0.0
@@ -87,7 +87,7 @@ class Scorecard:
         return [row.result for row in self.rows if row.result is not None]
 
     def withheld(self, figures: EnvResult) -> str:
-        """Return why an environment's figures are no headline; empty where they are one."""
+        """Return why an environment's figures give no headline; empty if they give one."""
         if not figures.coverage < self.min_coverage:
             return ""
         lost = [f"{figures.unscored} without verdict"] * bool(figures.unscored)
@@ -108,7 +108,7 @@ class Scorecard:
 
     @property
     def categories(self) -> list[Mean]:
-        """The mean over each category, in the order of the suite; none where there is one category alone."""
+        """The mean over each category, in the order of the suite; empty if there is only one category."""
         names = list(dict.fromkeys(row.entry.category for row in self.rows))
         if len(names) < 2:
             return []
@@ -118,7 +118,7 @@ class Scorecard:
         ]
 
     def cost(self, usage: dict[str, Usage]) -> float | None:
-        """Return the dollars that tokens cost; None without prices, or where not all tokens were counted."""
+        """Return the cost of tokens in dollars; None without prices, or if not all tokens were counted."""
         return None if self.prices is None or uncounted(usage) else self.prices.cost(usage)
 
     def _mean(self, name: str, rows: Sequence[Scored]) -> Mean:

@@ -1,4 +1,4 @@
-"""Ending an evaluation as soon as its success is known well enough."""
+"""Stop an evaluation early, as soon as its rate of success is known precisely enough."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gem.statistics import ConfidenceSequence, Interval
 
 @dataclass
 class Stopping:
-    """Says when no more tasks need be played, and what is known of the rate of success by then.
+    """A rule that decides when to play no more tasks, with the rate of success so far.
 
-    Its interval is that of a `ConfidenceSequence` over tasks, which holds although it is looked at after
-    every task. Tasks enter in the order in which they were asked for, a task once all of its samples and all
-    tasks before it have ended: what ends early may be what is easy. A task's value is the mean of its samples
-    with a verdict; without any it is left out.
+    Its interval is that of a `ConfidenceSequence` over tasks, which is valid although it is checked after
+    every task. Tasks are added in the requested order, after all samples of the task and all earlier tasks
+    have ended, because early ends may be the easy cases. A task's value is the mean of its samples with a
+    verdict; a task without any is left out.
 
-    `width`: enough where the interval is as narrow. `threshold`: enough where it is on one side. Either will
-    do. `samples`: of each task, as evaluate() plays them.
+    `width`: stop when the interval is at most this wide. `threshold`: stop when the interval is on one side
+    of it. If both are given, one is enough. `samples`: the samples per task, as in evaluate().
     """
 
     samples: int = 1
@@ -34,7 +34,7 @@ class Stopping:
     _next: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what would never end, or at once.
+        """Refuse settings that would stop never, or at once.
 
         Raises:
             BadArgument: for neither width nor threshold, or values that are not accepted.
@@ -45,17 +45,17 @@ class Stopping:
             if value is not None and not 0 < value < 1:
                 raise BadArgument(f"{name} is {value}; accepted: between 0 and 1, such as 0.1.")
         self.sequence = ConfidenceSequence(level=self.level)
-        self.sequence.stop_when(width=self.width, threshold=self.threshold)  # which refuses neither
+        self.sequence.stop_when(width=self.width, threshold=self.threshold)  # raises if neither is given
 
     @property
     def interval(self) -> Interval | None:
-        """The rate of success over the tasks that have entered; None before the first."""
+        """The rate of success over the tasks added so far; None before the first."""
         return self.sequence.interval if self.sequence.count else None
 
     def beside(
         self, admit: Callable[[int], bool] | None, on_episode: Callable[[Episode], None] | None
     ) -> tuple[Callable[[int], bool], Callable[[Episode], None]]:
-        """Return what a runner asks and tells, where somebody else is asked and told too."""
+        """Return `admit` and `on_episode` for a Runner, which also call the functions passed here."""
 
         def both(in_flight: int) -> bool:
             return not self.enough and (admit is None or admit(in_flight))
@@ -68,7 +68,7 @@ class Stopping:
         return both, hear
 
     def hear(self, episode: Episode) -> None:
-        """Take in an episode that has ended; its group is the number of its task, as evaluate() counts."""
+        """Add an ended episode; its group is the number of its task in evaluate()."""
         self._waiting.setdefault(int(episode.group), []).append(episode)
         while len(self._waiting.get(self._next, ())) >= self.samples:
             ended = self._waiting.pop(self._next)

@@ -1,11 +1,11 @@
-"""Suites: which environments an evaluation plays and how, as a TOML file or as a command line says it.
+"""Suites: the environments and settings of an evaluation, from a TOML file or a command line.
 
 ::
 
     name = "mine"
     about = "What it measures, and who chose it."
 
-    [sampling]                    # of every environment that says nothing else
+    [sampling]                    # defaults of every environment
     n = 100                       # tasks; "all": each of a data set once
     k = 4                         # samples of each
     seed = 0
@@ -16,9 +16,9 @@
     turns = 30                    # of an episode
     tokens_per_episode = 20000
     min_coverage = 0.95           # below it no headline is given
-    stop_at_width = 0.1           # an environment is stopped once its success is known so well
+    stop_at_width = 0.1           # stop an environment when the interval of its success is this narrow
 
-    [agent]                       # what `gem-gym eval --agent` and its flags say otherwise
+    [agent]                       # in place of `gem-gym eval --agent` and its flags
     name = "openai:MODEL@http://127.0.0.1:8000/v1"
     api = "chat"
 
@@ -34,8 +34,8 @@
     n = 50
     weight = 2
 
-Paths in it (an agent's folder) are relative to the file. A suite says what is imported and called (wrappers)
-and where a key is sent (the agent): play only suites whose source you trust.
+Paths in it (an agent's folder) are relative to the file. A suite names code to import and call (wrappers) and
+the server to which a key is sent (the agent): play only suites whose source you trust.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ from gem.specs import TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 EPISODES = 200
-"""Tasks of an environment where nobody says how many."""
+"""Default number of tasks per environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An environment of a suite: the id, what is put around it, and how much of it is played.
+    """An environment of a suite: its id, its tools and wrappers, and the number of tasks.
 
-    `episodes` tasks with `samples` each, None: every task of the data set once. `turns` and `tokens` limit an
-    episode from outside. `weight` is its share of the mean over the suite, `category` the row that it counts
-    in.
+    `episodes` tasks are played with `samples` each; None: every task of the data set once. `turns` and
+    `tokens` are limits on an episode. `weight` is its weight in the mean over the suite, `category` the
+    category that it belongs to.
     """
 
     env: str
@@ -81,7 +81,7 @@ class Entry:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be played."""
+        """Refuse invalid values."""
         for name in ("episodes", "samples", "turns", "tokens"):
             value = getattr(self, name)
             if value is not None and not value >= 1:
@@ -92,7 +92,7 @@ class Entry:
         object.__setattr__(self, "env", spec.id)
         registry.Maker(self.env, {}, self._around)  # refuses unknown wrappers
         if self.kwargs:
-            with suppress(MissingExtra):  # which is told when the environment's turn comes
+            with suppress(MissingExtra):  # this is reported when the environment is played
                 entry_point = registry.load(spec.entry_point, spec.extra)
                 registry.check_keywords(entry_point, {**spec.kwargs, **self.kwargs}, self.env)
 
@@ -102,16 +102,16 @@ class Entry:
 
     @property
     def task(self) -> str | TaskRef:
-        """What is played: the id, or a task where more than the id is said."""
+        """The environment to play: the id, or a task if there are keywords, tools or wrappers."""
         if not self._around and not self.kwargs:
             return self.env
         return TaskRef(self.env, dict(self.kwargs), tuple(map(WrapperRef, self._around)))
 
     def seeds(self) -> range | None:
-        """Return the seeds that play each task of the data set once, where that is asked for; else None.
+        """Return the seeds that play each task of the data set once, if `episodes` is None; else None.
 
         Raises:
-            BadArgument: where the environment has no tasks that could be counted.
+            BadArgument: when the environment has no data set whose tasks can be counted.
         """
         if self.episodes is not None:
             return None
@@ -123,14 +123,14 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """How it is called in figures: the id, and what is put around it."""
+        """The name in figures: the id, with keywords, tools and wrappers."""
         given = [f"{name}={value!r}" for name, value in self.kwargs.items()]
         return "+".join((self.env + f"({', '.join(given)})" * bool(given), *self.tools, *self.wrappers))
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Environments, and how an agent is to be asked; `agents` may be empty. `source` is the file."""
+    """Environments and the settings of agents; `agents` may be empty. `source` is the file."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -143,20 +143,20 @@ class Suite:
     source: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a suite of nothing, or of the same twice."""
+        """Refuse a suite without environments, or with the same one twice."""
         if not self.entries:
             raise BadArgument(f"{self.name or 'the suite'} has no environments; name one or more.")
         if not 0 <= self.min_coverage <= 1:
             raise BadArgument(f"min_coverage is {self.min_coverage}; accepted: 0 to 1.")
         if self.stop_at_width is not None:
-            Stopping(width=self.stop_at_width)  # refuses what is no width
+            Stopping(width=self.stop_at_width)  # refuses an invalid width
         labels = [entry.label for entry in self.entries]
         if twice := next((label for label in labels if labels.count(label) > 1), None):
-            raise BadArgument(f"{twice} is named twice; once is enough.")
+            raise BadArgument(f"{twice} is named twice; name it once.")
 
 
 def known_suites() -> dict[str, str]:
-    """Return the suites that come with gem: their names, and what each says of itself."""
+    """Return the names of the suites that come with gem, with their descriptions."""
     return {
         file.name.removesuffix(".toml"): str(tomllib.loads(file.read_text(encoding="utf-8"))["about"])
         for file in sorted(_folder().iterdir(), key=lambda file: file.name)
@@ -168,14 +168,14 @@ def load_suite(name: str, **changes: Any) -> Suite:
     """Return a suite: one that comes with gem, by name, or a TOML file.
 
     Args:
-        name: as `known_suites` lists them, or a path.
-        **changes: take the place of what the file says: `n`, `k`, `turns`, `tokens_per_episode` (of every
-            environment), `tools` and `wrappers` (on top of its own), `seed`, `min_coverage`,
-            `stop_at_width`, and the fields of AgentSettings; None leaves the file's.
+        name: a name from `known_suites`, or a path.
+        **changes: replace values of the file: `n`, `k`, `turns`, `tokens_per_episode` (of every environment),
+            `tools` and `wrappers` (in addition to those of the file), `seed`, `min_coverage`,
+            `stop_at_width`, and the fields of AgentSettings; None keeps the file's value.
 
     Raises:
-        BadArgument: for no such suite, a key that means nothing, a value of another type.
-        UnknownEnv: for an environment or wrapper that nothing is registered under.
+        BadArgument: for an unknown suite, an unknown key, or a value of a wrong type.
+        UnknownEnv: for an environment or wrapper that is not registered.
     """
     source: Path | None = None
     if name in known_suites():
@@ -190,7 +190,7 @@ def load_suite(name: str, **changes: Any) -> Suite:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadArgument(f"{name} is no TOML: {error}.") from error
+        raise BadArgument(f"{name} is not valid TOML: {error}.") from error
     return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
 
 
@@ -248,7 +248,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
 def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any]) -> list[Entry]:
     env, envs = row.get("id", str), row.strings("ids")
     if (env is None) == (not envs):
-        raise BadArgument(f"{row.where} wants an id, or ids; one of them.")
+        raise BadArgument(f"{row.where} needs either id or ids.")
     own = {name: row.get(name, int) for name in usual if name != "n"} | {"n": row.count("n")}
     values = {name: changes.get(name, usual[name] if own[name] is None else own[name]) for name in usual}
     made = [
@@ -271,20 +271,20 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any]) 
 
 
 def _place(agent: str, source: Path | None) -> str:
-    """Return an agent's name; a folder is looked for beside the suite's file."""
+    """Return an agent's name; a folder is searched for beside the suite's file."""
     beside = source.parent / agent if source is not None else None
     return str(beside) if beside is not None and beside.is_dir() else agent
 
 
 class _Table:
-    """A table of the file; what nobody asks for is a mistake."""
+    """A table of the file; keys that are never read are errors."""
 
     def __init__(self, values: dict[str, Any], where: str) -> None:
         self.values, self.where = values, where
         self.known: list[str] = []
 
     def get(self, name: str, kind: type, default: Any = None) -> Any:
-        """Return a value of that type; a whole number is a float too."""
+        """Return a value of this type; a whole number is accepted as a float."""
         self.known.append(name)
         if name not in self.values:
             return default
@@ -302,7 +302,7 @@ class _Table:
         return self.get(name, str if self.says(name, "all") else int, default)
 
     def says(self, name: str, word: str) -> bool:
-        """Tell whether a value is this word."""
+        """Return whether a value is this word."""
         return bool(self.values.get(name) == word)
 
     def strings(self, name: str) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ class _Table:
         return [_Table(row, f"{self.where}, [[{name}]] number {i}") for i, row in enumerate(rows, 1)]
 
     def finish(self) -> None:
-        """Refuse keys that nobody asked for."""
+        """Refuse keys that were never read."""
         known = list(dict.fromkeys(self.known))
         for name in self.values:
             if name not in known:

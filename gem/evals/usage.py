@@ -1,4 +1,4 @@
-"""What episodes take: tokens by model, their price, and a budget that ends an evaluation cleanly."""
+"""Token usage of episodes by model, its price, and a budget that ends an evaluation cleanly."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gem.record import Episode, RunInfo, Turn
 
 MILLION = 1_000_000
 UNTRIED = 4
-"""Episodes in flight, where there is a budget, as long as few have ended: the short ones end first, so that
-their mean says too little of what one takes."""
+"""Episodes in flight under a budget while few have ended: short episodes end first, so their mean usage is
+too low at first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens: of prompts, `cached` among them, and of answers, `reasoning` among them.
+    """Token counts: of prompts (`cached` included), and of answers (`reasoning` included).
 
-    `uncounted`: turns of which nobody said how many tokens they took.
+    `uncounted`: the number of turns whose token count is unknown.
     """
 
     prompt: int = 0
@@ -33,7 +33,7 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """Tokens of prompts and answers together."""
+        """The tokens of prompts and answers together."""
         return self.prompt + self.completion
 
     def __add__(self, other: Usage) -> Usage:
@@ -46,9 +46,9 @@ Spent = Mapping[str, Usage]
 
 
 def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
-    """Return the tokens that episodes took, by model; what plays without a model takes none.
+    """Return the token usage of episodes, by model; agents without a model use none.
 
-    A turn's tokens are those that its server counted, else those that the agent kept.
+    A turn's tokens are the server's count, else the number of ids that the agent kept.
     """
     found: dict[str, Usage] = {}
     for episode in episodes:
@@ -60,7 +60,7 @@ def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
 
 
 def together(parts: Iterable[Spent]) -> dict[str, Usage]:
-    """Return the sum of several, by model."""
+    """Return the sum of several usages, by model."""
     found: dict[str, Usage] = {}
     for part in parts:
         for model, usage in part.items():
@@ -74,7 +74,7 @@ def tokens_of(spent: Spent) -> int:
 
 
 def uncounted(spent: Spent) -> int:
-    """Return the turns of all models of which nobody said how many tokens they took."""
+    """Return the number of turns of all models whose token count is unknown."""
     return sum(usage.uncounted for usage in spent.values())
 
 
@@ -97,7 +97,7 @@ def _usage(turn: Turn) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars for a million tokens: of prompts, of their `cached` part, and of answers."""
+    """Dollars per million tokens: of prompts, of their `cached` part, and of answers."""
 
     input: float
     output: float
@@ -106,17 +106,17 @@ class Price:
 
 @dataclass(frozen=True)
 class Prices:
-    """What the tokens of models cost. `source` names the file."""
+    """The token prices of models. `source` is the name of the file."""
 
     models: Mapping[str, Price]
     source: str = "the prices"
 
     @classmethod
     def read(cls, path: Path) -> Prices:
-        """Read a price file: a table ``[models."NAME"]`` for each, with input, output and maybe cached.
+        """Read a price file: a table ``[models."NAME"]`` per model, with input, output and optionally cached.
 
         Raises:
-            BadArgument: for what is no such file.
+            BadArgument: for a file that is not a price file.
         """
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -127,24 +127,24 @@ class Prices:
                 raise BadArgument(f"{path} has {name!r}.{did_you_mean(name, ('models',))} Accepted: models.")
         models = values.get("models")
         if not isinstance(models, dict) or not models:
-            raise BadArgument(f'{path} prices no model; accepted: tables such as [models."NAME"].')
+            raise BadArgument(f'{path} has no prices; accepted: tables such as [models."NAME"].')
         return cls({name: _price(path, name, given) for name, given in models.items()}, str(path))
 
     def check(self, models: Iterable[str | None]) -> None:
-        """Raise BadArgument for a model that has no price."""
+        """Raise BadArgument for a model without a price."""
         for model in models:
             if model is not None and model not in self.models:
                 hint = did_you_mean(model, self.models)
                 raise BadArgument(
                     f"{self.source} has no price of {model!r}.{hint} Add [models.{_quoted(model)}] with "
-                    "input and output, 0 where it costs nothing."
+                    "input and output, 0 if it costs nothing."
                 )
 
     def cost(self, spent: Spent) -> float:
-        """Return the dollars that tokens cost.
+        """Return the cost of tokens in dollars.
 
         Raises:
-            BadArgument: for a model that has no price.
+            BadArgument: for a model without a price.
         """
         self.check(spent)
         dollars = 0.0
@@ -171,7 +171,7 @@ def _price(path: Path, model: str, given: Any) -> Price:
             )
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise BadArgument(
-                f"{path}: {name} of {model!r} is {value!r:.40}; accepted: dollars for a million tokens."
+                f"{path}: {name} of {model!r} is {value!r:.40}; accepted: dollars per million tokens."
             )
     for name in ("input", "output"):
         if name not in given:
@@ -181,18 +181,18 @@ def _price(path: Path, model: str, given: Any) -> Price:
 
 
 class Budget:
-    """Tokens or dollars that an evaluation may take; what its stores hold counts.
+    """A limit on the tokens or dollars of an evaluation; episodes already in its stores count.
 
-    An episode is begun as long as what was spent, what those in flight are expected to take, and the episode
-    itself fit. One is expected to take the mean of the environment's episodes that have ended; no more are in
-    flight than have ended, but for a few. What has begun is played to its end, so that the budget may be
-    exceeded by as much as those last episodes differ from the mean.
+    An episode starts only if the spent amount, the expected amount of the episodes in flight, and that of the
+    episode itself fit into the budget. The expected amount is the mean over the environment's ended episodes;
+    except for a few at the start, no more episodes are in flight than have ended. Started episodes are played
+    to their end, so the budget may be exceeded by the difference of the last episodes from the mean.
     """
 
     def __init__(
         self, tokens: int | None = None, usd: float | None = None, prices: Prices | None = None
     ) -> None:
-        """Allow so much.
+        """Set the limits.
 
         Raises:
             BadArgument: for numbers below 0, or dollars without prices.
@@ -201,26 +201,26 @@ class Budget:
             if value is not None and not 0 <= value < math.inf:
                 raise BadArgument(f"budget_{name} is {value}; accepted: 0 or more.")
         if usd is not None and prices is None:
-            raise BadArgument("budget_usd needs prices: a file of dollars for a million tokens, by model.")
+            raise BadArgument("budget_usd needs prices: a file of dollars per million tokens, by model.")
         self.tokens, self.usd, self.prices = tokens, usd, prices
         self.spent: dict[str, Usage] = {}
         self._env = ""
         self._ended: dict[str, int] = {}  # episodes, by environment
-        self._taken: dict[str, dict[str, Usage]] = {}  # what they took
+        self._taken: dict[str, dict[str, Usage]] = {}  # their usage
 
     def begin(self, env: str) -> None:
-        """Note that episodes of this environment, by its id, are begun from now on."""
+        """Record that the next episodes are of this environment, by its id."""
         self._env = env
 
     def append(self, episode: Episode) -> None:
-        """Count an episode that was played, with or without verdict."""
+        """Count a played episode, with or without verdict."""
         own, env = spent_on((episode,)), episode.spec
         self.spent = together((self.spent, own))
         self._taken[env] = together((self._taken.get(env, {}), own))
         self._ended[env] = self._ended.get(env, 0) + 1
 
     def admit(self, in_flight: int) -> bool:
-        """Tell whether another episode may begin, beside so many."""
+        """Return whether another episode may start while `in_flight` are running."""
         ended = self._ended.get(self._env, 0)
         limits = [limit for limit in (self.tokens, self.usd) if limit is not None]
         spent, taken = self._counted(self.spent), self._counted(self._taken.get(self._env, {}))
@@ -232,14 +232,14 @@ class Budget:
         )
 
     def _counted(self, spent: Spent) -> list[float]:
-        """Return tokens and dollars, as far as they are limited."""
+        """Return the amounts of tokens and dollars that are limited."""
         counted: list[float] = [] if self.tokens is None else [tokens_of(spent)]
         if self.usd is not None and self.prices is not None:
             counted.append(self.prices.cost(spent))
         return counted
 
     def __str__(self) -> str:
-        """How much is spent of how much."""
+        """The spent amounts and the limits as text."""
         parts = [] if self.tokens is None else [f"{tokens_of(self.spent):,} of {self.tokens:,} tokens"]
         if self.usd is not None and self.prices is not None:
             parts.append(f"${self.prices.cost(self.spent):.4f} of ${self.usd:g}")

@@ -1,11 +1,11 @@
-"""Host: where environments live, and who waits for them.
+"""Host: run environments, in this process or elsewhere, and wait for their calls.
 
-A host holds environments by index, each made from a recipe by the first call that needs it. Calls are
-submitted and come back as outcomes, in the order in which they finish; an environment has at most one call in
-flight. Only hosts wait or time out: everything above them is bookkeeping. One thread at a time uses a host.
+A host has environments by index; the first call that needs one makes it from its recipe. Submitted calls
+return as outcomes, in the order in which they finish; an environment has at most one call in flight. Only
+hosts wait or time out: all code above them is bookkeeping. One thread at a time may use a host.
 
-Packages add hosts of their own through the entry point group ``gem.hosts``: a subclass of Host, or a function
-that is called with ``call_s=`` and returns one.
+Packages add their own hosts through the entry point group ``gem.hosts``: a subclass of Host, or a function
+that is called with ``call_s=`` and returns a host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gem.specs import EnvSpec, parameters_of
 
 Kind = Literal["serial", "thread", "process"]
 KINDS: tuple[Kind, ...] = ("serial", "thread", "process")
-"""The hosts of our own."""
+"""The built-in hosts."""
 
 PLUGIN_GROUP = "gem.hosts"
 
@@ -49,7 +49,7 @@ NO_KWARGS: Mapping[str, Any] = {}
 
 
 class Outcome(NamedTuple):
-    """What a call came to: its value, or the error it ended in."""
+    """The result of a call: its value, or its error."""
 
     index: int  # type: ignore[assignment]  # shadows tuple.index, which nobody calls on an outcome
     value: Any = None
@@ -57,12 +57,12 @@ class Outcome(NamedTuple):
 
     @property
     def failure(self) -> Failure | None:
-        """The error as an episode records it."""
+        """The error in the form of an episode's record, or None."""
         return None if self.error is None else failure_of(self.error)
 
 
 class Slot:
-    """A place for one environment: its recipe, and the environment once a call needed it."""
+    """The recipe of one environment, and the environment itself once a call has needed it."""
 
     __slots__ = ("env", "recipe")
 
@@ -72,13 +72,13 @@ class Slot:
         self.env: Env | None = None
 
     def made(self) -> Env:
-        """Return the environment, made where it was not yet."""
+        """Return the environment; make it at the first call."""
         if self.env is None:
             self.env = self.recipe()
         return self.env
 
     def close(self) -> None:
-        """Close the environment, if there is one; what fails in that is lost with it."""
+        """Close the environment, if there is one, and ignore errors."""
         env, self.env = self.env, None
         if env is not None:
             with suppress(Exception):
@@ -86,7 +86,7 @@ class Slot:
 
 
 def carry_out(slot: Slot, command: Command) -> Outcome:
-    """Carry out one call next to its environment."""
+    """Run one call in the process of its environment."""
     index, verb, args, kwargs = command
     try:
         return Outcome(index, VERBS[verb](slot.env or slot.made(), *args, **kwargs))
@@ -94,21 +94,20 @@ def carry_out(slot: Slot, command: Command) -> Outcome:
         return Outcome(index, None, error)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # exit(), or an event loop of its own that was cancelled
+    except BaseException as error:  # exit(), or an event loop of the environment that was cancelled
         return Outcome(index, None, escaped(error))
 
 
 class Host(ABC):
-    """Where environments live: `add` and `remove` them, `submit` calls, and hear of them from `ready`.
+    """A set of running environments: `add` and `remove` them, `submit` calls, and get results from `ready`.
 
-    A call that raises comes back as an outcome with the error and leaves its environment in place;
-    `renew` replaces it. A call that takes longer than `call_s` seconds comes back as WorkerDied, its
-    environment is replaced; where the call can be neither killed nor left behind (the serial host), that
-    is noticed when it returns.
+    A call that raises returns an outcome with the error and keeps its environment; `renew` replaces it. A
+    call that takes longer than `call_s` seconds returns WorkerDied, and its environment is replaced. The
+    serial host cannot stop a call; it detects this after the call has returned.
     """
 
     def __init__(self, call_s: float | None = None) -> None:
-        """Begin without environments."""
+        """Start without environments."""
         self.busy: set[int] = set()
         """The indices whose call is in flight."""
         self._indices: set[int] = set()
@@ -121,7 +120,7 @@ class Host(ABC):
         """Seconds that a call may take; None: any.
 
         Raises:
-            BadArgument: when it is set to no positive number, or while calls are in flight.
+            BadArgument: when it is set to a number that is not positive, or while calls are in flight.
         """
         return self._call_s
 
@@ -138,7 +137,7 @@ class Host(ABC):
         return len(self._indices)
 
     def __bool__(self) -> bool:
-        """True: ``host or another`` must not pass over a host because it is empty."""
+        """Return True, so that ``host or another`` does not skip an empty host."""
         return True
 
     def __contains__(self, index: object) -> bool:
@@ -148,22 +147,22 @@ class Host(ABC):
     # -- environments
 
     def add(self, recipe: Recipe, *, alone: bool = False) -> int:
-        """Take in an environment, made by the first call that needs it, and return its index.
+        """Add an environment, which the first call that needs it makes, and return its index.
 
         Args:
-            recipe: a callable that makes it, as Maker; picklable where it is made in another process.
-            alone: give it a worker process of its own until it is removed, so that its death takes nobody
-                along; hosts in this process ignore it.
+            recipe: a callable that makes it, such as a Maker; picklable if another process makes it.
+            alone: run it in a separate worker process until it is removed, so that its death affects no other
+                environment; hosts in this process ignore it.
 
         Raises:
-            BadArgument: for what is no recipe. EnvClosed: after close().
+            BadArgument: for an invalid recipe. EnvClosed: after close().
         """
         if self._closed:
             raise EnvClosed("the host is closed; make a new one.")
         if not callable(recipe):
             raise BadArgument(
                 f"the recipe of env {self._added} is {recipe!r:.80}; accepted: a callable that makes an "
-                "environment, as Maker."
+                "environment, such as a Maker."
             )
         index = self._added
         self._add(index, recipe, alone)
@@ -172,7 +171,7 @@ class Host(ABC):
         return index
 
     def remove(self, index: int) -> None:
-        """Close the environment at `index`; no other gets that index.
+        """Close the environment at `index`; the index is not used again.
 
         Raises:
             BadArgument: when there is no such index, or a call of it is in flight.
@@ -182,7 +181,7 @@ class Host(ABC):
         self._remove(index)
 
     def renew(self, index: int, recipe: Recipe | None = None) -> None:
-        """Close the environment at `index`; the next call makes another, from `recipe` where that is given.
+        """Close the environment at `index`; the next call makes another one, from `recipe` if given.
 
         Raises:
             BadArgument: when there is no such index, or a call of it is in flight.
@@ -191,12 +190,12 @@ class Host(ABC):
         self._renew(index, recipe)
 
     def env(self, index: int) -> Env:
-        """Return the environment at `index`, made where it was not yet, if it lives in this process.
+        """Return the environment at `index`, if it runs in this process; make it if necessary.
 
         Raises:
-            BadArgument: when it lives in another, or there is no such index. Or whatever its recipe raises.
+            BadArgument: when it runs in another process, or there is no such index. Or its recipe's error.
         """
-        raise BadArgument("these environments live in other processes; use the serial or thread host.")
+        raise BadArgument("these environments run in other processes; use the serial or thread host.")
 
     # -- calls
 
@@ -206,7 +205,7 @@ class Host(ABC):
         """Start one call of an environment; `verb` is a name of `gem.hosts.verbs.VERBS`.
 
         Raises:
-            BadArgument: for another verb, when there is no such index, or a call of it is in flight.
+            BadArgument: for an unknown verb or index, or when a call of it is in flight.
             EnvClosed: after close().
         """
         self.submit_all([(index, verb, args, kwargs)])
@@ -226,9 +225,9 @@ class Host(ABC):
         self.busy |= wanted
 
     def ready(self, at_least: int = 1, timeout: float | None = None) -> list[Outcome]:
-        """Wait until `at_least` calls have finished and return every outcome that is there.
+        """Wait until `at_least` calls have finished and return all available outcomes.
 
-        After `timeout` seconds it returns what there is, which may be nothing.
+        After `timeout` seconds it returns those that are available, which may be none.
 
         Raises:
             BadArgument: when fewer calls than `at_least` are in flight.
@@ -236,19 +235,19 @@ class Host(ABC):
         if not 1 <= at_least <= len(self.busy):
             raise BadArgument(
                 f"at_least is {at_least} and {len(self.busy)} calls are in flight; "
-                "accepted: 1 up to as many as are in flight."
+                "accepted: 1 up to the number of calls in flight."
             )
         outcomes = self._finished(at_least, timeout)
         self.busy.difference_update([outcome[0] for outcome in outcomes])
         return outcomes
 
     def map(self, indices: Sequence[int], verb: str, *columns: Sequence[Any]) -> Mapped:
-        """Call `verb` on many environments and wait for all; `columns` hold the rows' arguments.
+        """Call `verb` on many environments and wait for all; `columns` have one argument per environment.
 
-        It is submit_all and ready, with less overhead where a host can. Nothing else may be in flight.
+        It is submit_all plus ready, with less overhead on some hosts. No other call may be in flight.
 
         Returns:
-            The values in the order of `indices`, and the errors by position; the value there is None.
+            The values in the order of `indices`, and the errors by position (where the value is None).
         """
         rows = zip(indices, zip(*columns, strict=True), strict=True)
         self.submit_all([(index, verb, row, NO_KWARGS) for index, row in rows])
@@ -264,25 +263,25 @@ class Host(ABC):
     # -- the end
 
     def close(self) -> None:
-        """Close every environment and end every worker; calls in flight are dropped. Twice is harmless."""
+        """Close all environments, end all workers, drop calls in flight. Calling it twice is harmless."""
         if not self._closed:
             self._closed = True
             self.busy.clear()
             self._close()
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; the host is closed at the end of the block."""
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Close."""
         self.close()
 
-    # -- what a host defines
+    # -- methods that a host defines
 
     @abstractmethod
     def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
-        """Take in an environment."""
+        """Add an environment."""
 
     @abstractmethod
     def _remove(self, index: int) -> None:
@@ -294,7 +293,7 @@ class Host(ABC):
 
     @abstractmethod
     def _start(self, commands: Sequence[Command]) -> None:
-        """Begin calls that have been checked."""
+        """Start calls that have been checked."""
 
     @abstractmethod
     def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
@@ -317,29 +316,29 @@ class Host(ABC):
         for index in indices:
             if index not in self._indices:
                 return BadArgument(
-                    f"env index is {index!r}; accepted: one that add() returned and remove() did not take "
-                    f"back; there are {len(self)}."
+                    f"env index is {index!r}; accepted: an index that add() returned and remove() did not "
+                    f"take; there are {len(self)}."
                 )
             if index in self.busy:
                 return BadArgument(f"env {index} has a call in flight; wait for its outcome first.")
-        return BadArgument(f"an env index stands twice in {list(indices)!r:.80}; one call each.")
+        return BadArgument(f"an env index occurs twice in {list(indices)!r:.80}; accepted: one call each.")
 
 
 def make_host(host: str | Host, recipes: Iterable[Recipe] = (), *, call_s: float | None = None) -> Host:
-    """Return the host of that name, with an environment for each recipe: indices from 0, in order.
+    """Return the host with this name, with an environment for each recipe: indices from 0, in order.
 
-    An instance is taken as it is: it keeps the environments that it has, and only `call_s` is changed where
-    one is given. Who gave it closes it.
+    An instance is used as it is: it keeps its environments, and only `call_s` is changed if given. The caller
+    closes it.
 
     Args:
         host: ``serial``, ``thread``, ``process``, ``ray``, ``remote:http://host:port`` (see
-            `gem.hosts.remote`), a name that a package offers under the entry point group ``gem.hosts``, with
-            ``:address`` behind it where it takes one; or an instance.
+            `gem.hosts.remote`), a name that a package offers in the entry point group ``gem.hosts``, followed
+            by ``:address`` if it takes one; or an instance.
         recipes: see Host.add.
         call_s: seconds that a call may take.
 
     Raises:
-        BadArgument: for another name, or a recipe that is none.
+        BadArgument: for an unknown name, or an invalid recipe.
     """
     if isinstance(host, Host):
         made = host
@@ -373,17 +372,17 @@ def _class_of(name: str) -> Callable[..., Host]:
 
 
 def auto_kind(specs: Iterable[EnvSpec]) -> Kind:
-    """Return the host that serves these environments best: ``thread`` if any waits, else ``serial``."""
+    """Return the best host for these environments: ``thread`` if any of them waits, else ``serial``."""
     return "thread" if any(spec.waits for spec in specs) else "serial"
 
 
 def escaped(error: BaseException) -> NoVerdict:
-    """Build the error of an environment that raised what would end the program, or a task, that runs it."""
+    """Build the error for an environment that raised an exception such as SystemExit or CancelledError."""
     if isinstance(error, SystemExit):
         return NoVerdict(f"the environment called exit({error.code!r}).")
     return NoVerdict(f"the environment raised {type(error).__name__}: {text_of_error(error)}")
 
 
 def overdue(verb: str, call_s: float) -> WorkerDied:
-    """Build the error of a call that took too long."""
+    """Build the error for a call that took too long."""
     return WorkerDied(f"{verb} took longer than the {call_s:g} s that call_s allows.")

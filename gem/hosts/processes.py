@@ -1,11 +1,11 @@
-"""The process host: environments that compute, or that may crash, in a pool of worker processes.
+"""The process host: a pool of worker processes, for environments that compute or may crash.
 
-Workers are spawned, not forked: a fork copies the locks of the caller's threads (torch, tokenizers) in
-whatever state they are, and its open files, so that one worker's death could hide behind another's copy of
-its pipe; a fork server would outlive close(). A worker is up after a fraction of a second, all of them at the
-same time; adding an environment does not wait for that, and starts none once there is one per core. Recipes,
-arguments and results are pickled. All calls that go to a worker at once are one message, and their outcomes
-come back together, unless a call takes longer than FLUSH_S: then what is finished is sent.
+Workers are spawned, not forked. A fork copies the locks of the caller's threads (torch, tokenizers) in any
+state. It also copies open files, so another worker's copy of a pipe could hide that a worker died. A fork
+server would outlive close(). Workers start in parallel, in a fraction of a second. Adding an environment
+does not wait for that, and starts no worker once there is one per core. Recipes, arguments and results are
+pickled. All calls for a worker at one time are one message. Their outcomes return together, unless a call
+takes longer than FLUSH_S: then the finished ones are sent.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from gem.errors import BadArgument, NoVerdict, WorkerDied, text_of_error
 from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
 
 FLUSH_S = 0.001
-"""How long finished outcomes may wait for the rest of their message."""
+"""Seconds that finished outcomes may wait for the rest of their message."""
 
 CLOSE_S = 2.0
-"""How long a worker may take to close its environments; then it is killed."""
+"""Seconds that a worker may take to close its environments; then it is killed."""
 
 _REMOVE = ""
-"""Stands in place of a verb where an environment is to be closed and forgotten."""
+"""Sent in place of a verb to close and remove an environment."""
 
 _SPAWN = multiprocessing.get_context("spawn")
 _NEVER = float("inf")
 
 
 class Processes(Host):
-    """Environments in worker processes, each of which holds a share and runs its calls one after another.
+    """A host with worker processes; each has a share of the environments and runs its calls one by one.
 
-    A worker starts with each environment that is added until there are `workers` of them; from then on a new
-    environment goes to the worker that has fewest. Workers stay until close(). One that dies, or whose call
-    takes longer than `call_s`, is replaced at once. Its calls in flight come back as WorkerDied; each of its
-    other environments says so at its next call, unless that is a reset, because its episode is gone as well.
-    Recipes must be picklable: `gem.registry.Maker`, functools.partial, a class.
+    Each added environment starts a worker until there are `workers` of them; after that, a new environment
+    goes to the worker with the fewest. Workers run until close(). A worker that dies, or whose call takes
+    longer than `call_s`, is replaced at once. Its calls in flight return WorkerDied. Its other environments
+    lost their episodes too: their next call returns WorkerDied, unless it is a reset. Recipes must be
+    picklable: `gem.registry.Maker`, functools.partial, a class.
     """
 
     def __init__(self, call_s: float | None = None, workers: int | None = None) -> None:
-        """Begin without environments; `workers` are one per core unless it says otherwise.
+        """Start without environments, with at most `workers` workers (None: one per core).
 
         Raises:
             BadArgument: for less than one worker.
@@ -62,10 +62,10 @@ class Processes(Host):
             raise BadArgument(f"workers is {workers}; accepted: 1 or more, or None for one per core.")
         self._most = workers or os.cpu_count() or 1
         self._workers: list[_Worker] = []
-        self._homes: dict[int, _Worker] = {}  # where each environment lives
+        self._homes: dict[int, _Worker] = {}  # the worker of each environment
         self._recipes: dict[int, bytes] = {}
-        self._made: set[int] = set()  # whose recipe its worker has
-        self._lost: set[int] = set()  # whose episode died with a worker and whose caller does not know yet
+        self._made: set[int] = set()  # environments whose worker has the recipe
+        self._lost: set[int] = set()  # environments of dead workers; their callers do not know yet
         self._done: list[Outcome] = []
 
     @property
@@ -104,7 +104,7 @@ class Processes(Host):
         self._unmake(index, self._homes[index])
 
     def _unmake(self, index: int, worker: _Worker) -> None:
-        """Have the worker close an environment, if it was made; nobody waits for that."""
+        """Make the worker close an environment, if it was made, without waiting."""
         if index in self._made:
             self._made.discard(index)
             worker.send(pickle.dumps([(index, _REMOVE, (), {}, None)]), ())
@@ -118,7 +118,7 @@ class Processes(Host):
             if index not in lost:
                 recipe = None if index in self._made else self._recipes[index]
                 shares.setdefault(self._homes[index], []).append((index, verb, args, kwargs, recipe))
-        messages = [pickle.dumps(share) for share in shares.values()]  # may raise: nothing has begun
+        messages = [pickle.dumps(share) for share in shares.values()]  # may raise: nothing has started
         for (worker, share), message in zip(shares.items(), messages, strict=True):
             indices = [call[0] for call in share]
             worker.send(message, indices)
@@ -148,7 +148,7 @@ class Processes(Host):
         return done
 
     def _read(self, worker: _Worker) -> None:
-        """Take in what a worker sent, or its death."""
+        """Process a message of a worker, or its death."""
         message = None
         with suppress(EOFError, OSError):
             message = worker.pipe.recv_bytes() if worker.pipe.poll() else None
@@ -159,8 +159,8 @@ class Processes(Host):
             return
         try:
             outcomes = [Outcome(i, value, received(error)) for i, value, error in pickle.loads(message)]
-        except Exception as error:  # whose result that is, nobody can tell
-            self._replace(worker, WorkerDied(f"what the worker sent cannot be loaded: {error}"))
+        except Exception as error:  # it is unknown to which call the result belongs
+            self._replace(worker, WorkerDied(f"the worker's message cannot be loaded: {error}"))
             return
         worker.in_flight.difference_update([outcome[0] for outcome in outcomes])
         self._done += outcomes
@@ -178,7 +178,7 @@ class Processes(Host):
 
 
 class _Worker:
-    """The caller's end of a worker process, and of the one that takes its place when it dies."""
+    """The caller's side of a worker process, and of its replacement when it dies."""
 
     def __init__(self, alone: bool) -> None:
         self.alone = alone
@@ -195,14 +195,14 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()
         self.in_flight: set[int] = set()
-        # when its calls in flight began, or it last sent outcomes; it first says it is up
+        # when its calls in flight started, or it last sent outcomes; its first message says that it runs
         self.heard = _NEVER
 
     def send(self, message: bytes, indices: Sequence[int]) -> None:
         if not self.in_flight and self.heard < _NEVER:
             self.heard = perf_counter()
         self.in_flight.update(indices)
-        with suppress(OSError):  # it is dead: whoever waits for these calls is told
+        with suppress(OSError):  # it is dead: these calls return WorkerDied
             self.pipe.send_bytes(message)
 
     def kill(self) -> None:
@@ -214,7 +214,7 @@ class _Worker:
 
 
 def _end(workers: Sequence[_Worker]) -> None:
-    """Let workers close their environments and end; kill those that take too long."""
+    """Make workers close their environments and end; kill those that take too long."""
     for worker in workers:
         worker.send(b"", ())
     until = perf_counter() + CLOSE_S
@@ -234,7 +234,7 @@ def _serve(pipe: Connection[Any, Any]) -> None:
     pipe.send_bytes(packed([]))
     slots: dict[int, Slot] = {}
     while (message := inbox.get()) is not None:
-        batch = pickle.loads(message)  # here: what cannot be loaded ends this process, and the caller is told
+        batch = pickle.loads(message)  # an error here ends this process, and the caller notices that
         done: list[Outcome] = []
         sent = perf_counter()
         for index, verb, args, kwargs, recipe in batch:
@@ -254,9 +254,9 @@ def _serve(pipe: Connection[Any, Any]) -> None:
 
 
 def _listen(pipe: Connection[Any, Any], inbox: SimpleQueue[bytes | None]) -> None:
-    """Always read, so that the caller never blocks on a worker that itself blocks on the caller.
+    """Read all the time, so that the caller never blocks on a worker that itself blocks on the caller.
 
-    When the caller closes, or is gone, the worker gets a while to finish and then ends in any case.
+    When the caller closes, or is gone, the worker gets some time to finish and then ends in any case.
     """
     try:
         while message := pipe.recv_bytes():
@@ -273,7 +273,7 @@ def _made_from(recipe: bytes) -> Env:
 
 
 def packed(outcomes: list[Outcome]) -> bytes:
-    """Pickle outcomes; one that cannot be becomes an error, alone."""
+    """Pickle outcomes; an outcome that cannot be pickled becomes an error."""
     plain = [(index, value, error and _packed_error(error)) for index, value, error in outcomes]
     try:
         return pickle.dumps(plain)
@@ -282,7 +282,7 @@ def packed(outcomes: list[Outcome]) -> bytes:
             try:
                 pickle.dumps(value)
             except Exception as error:
-                why = NoVerdict(f"the result of env {index} cannot leave its process: {error}")
+                why = NoVerdict(f"the result of env {index} cannot be sent to the caller: {error}")
                 plain[place] = index, None, _packed_error(why)
         return pickle.dumps(plain)
 
@@ -291,20 +291,20 @@ def _packed_error(error: Exception) -> tuple[str, str, str, bytes | None]:
     where = "".join(traceback.format_exception(error))
     try:
         pickled = pickle.dumps(error)
-        pickle.loads(pickled)  # an exception with a constructor of its own often fails only here
+        pickle.loads(pickled)  # an exception with its own constructor often fails only here
     except Exception:
         pickled = None
     return type(error).__name__, text_of_error(error), where, pickled
 
 
 def received(error: tuple[str, str, str, bytes | None] | None) -> Exception | None:
-    """Return an error as `packed` wrote it."""
+    """Return the error that `packed` wrote."""
     if error is None:
         return None
     name, message, where, pickled = error
     if pickled is not None:
         received: Exception = pickle.loads(pickled)
-    else:  # of the same name, so that records do not depend on the host
+    else:  # a class of the same name, so that records do not depend on the host
         received = type(name, (NoVerdict,), {})(message)
     received.add_note(f"In the worker:\n{where}")
     return received
@@ -315,6 +315,6 @@ def _pickled(index: int, recipe: Recipe) -> bytes:
         return pickle.dumps(recipe)
     except Exception as error:
         raise BadArgument(
-            f"the recipe of env {index} cannot be pickled ({error}); on the process host a recipe is a Maker "
+            f"the recipe of env {index} cannot be pickled ({error}); accepted on the process host: a Maker, "
             "or a class or functools.partial that can be imported. The thread host takes any callable."
         ) from error

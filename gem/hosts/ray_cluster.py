@@ -1,8 +1,8 @@
-"""A Ray cluster as the runner and the host on Ray use it: the connection, its nodes, and actors on them.
+"""Connect to a Ray cluster, list its nodes, and start actors on them; used by RayRunner and RayHost.
 
-Plain actors, each put on a node that we name: then a node that is not heard of can be left out at once,
-where Ray would place the next actor there until its own health check has given the node up. Ray's replacement
-of actors is switched off for the same reason: whoever holds an actor decides.
+Each actor is placed on a named node. So a node that does not respond can be avoided at once, while Ray would
+place the next actor there until its own health check fails. For the same reason Ray's restart of actors is
+switched off: the owner of an actor decides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gem.errors import BadArgument, missing_extra
 from gem.specs import Needs
 
 OLDEST = (2, 60)
-"""The oldest Ray that is known to work."""
+"""The oldest version of Ray that is known to work."""
 
 EXTRA = "ray"
 
@@ -26,23 +26,23 @@ CPU, MEMORY = "CPU", "memory"
 """Ray's names of cores and of bytes of memory."""
 
 THREADS = 4
-"""How many calls of an actor may be in flight at a time."""
+"""Number of calls of an actor that may be in flight at a time."""
 
 REACH_S = 5.0
-"""How long a cluster may take to be reached."""
+"""Seconds to wait for a connection to a cluster."""
 
 LOOK_S = 1.0
-"""How often Ray is asked which nodes there are."""
+"""Seconds between two queries of the nodes."""
 
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
-"""How long after a loss nothing new is started on a node; it doubles with each loss there."""
+"""Seconds after a loss in which no actor starts on a node; they double with each loss there."""
 
 SILENT_PAUSE_S = 30.0
-"""How long nothing is started on a node that is silent, unless Ray says before that it is gone."""
+"""Seconds in which no actor starts on a node that does not respond, unless Ray reports it dead before."""
 
 
 class Node(NamedTuple):
-    """A living node: its id, how to name it to a human, and what it has in all, by Ray's names."""
+    """A living node: its id, its readable name, and its total resources by Ray's names."""
 
     id: str
     name: str
@@ -50,19 +50,20 @@ class Node(NamedTuple):
 
 
 class Cluster:
-    """The connection of this process to a Ray cluster; one that this process had before is used as it is."""
+    """The connection of this process to a Ray cluster; an existing connection is reused."""
 
     def __init__(self, address: str | None = None) -> None:
         """Connect.
 
         Args:
-            address: ``auto`` or ``HOST:PORT`` of a cluster that runs; ``local`` starts one on this machine,
-                which `close` ends; None: the cluster that this process is connected to, that RAY_ADDRESS
-                names or that runs on this machine, else ``local``.
+            address: ``auto`` or ``HOST:PORT`` of a running cluster; ``local`` starts a cluster on this
+                machine, which `close` ends; None: the cluster that this process is connected to, that
+                RAY_ADDRESS names or that runs on this machine, else ``local``.
 
         Raises:
-            MissingExtra: without Ray. BadArgument: for a Ray that is too old, inside a worker of somebody
-                else's Ray, when there is no cluster at `address`, or this process is connected to another.
+            MissingExtra: without Ray. BadArgument: for a Ray that is too old, inside a worker of another
+                framework's Ray, when there is no cluster at `address`, or this process is connected to
+                another one.
         """
         self.ray = ray_module()
         self._ours = not self.ray.is_initialized()
@@ -78,7 +79,7 @@ class Cluster:
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise BadArgument(
                 f"there is no Ray cluster at {address!r} ({error}); accepted: HOST:PORT, 'auto' for the one "
-                "of this machine, 'local' to start one here."
+                "on this machine, 'local' to start one here."
             ) from error
 
     def _take_over(self, address: str | None) -> None:
@@ -86,14 +87,14 @@ class Cluster:
         if context.worker.mode != self.ray.SCRIPT_MODE:
             raise BadArgument(
                 "this process is a worker of a Ray cluster already, as inside verl or ROLL; use the serial "
-                "or the thread host here, and let the framework do the spreading."
+                "or the thread host here, and let the framework distribute the work."
             )
         now = context.gcs_address
         if address not in (None, "auto", now):
             raise BadArgument(f"this process is connected to the Ray cluster at {now}, not at {address!r}.")
 
     def nodes(self) -> list[Node]:
-        """Return the nodes that Ray takes for living."""
+        """Return the nodes that Ray reports as living."""
         return [
             Node(each["NodeID"], f"{each['NodeManagerHostname']} ({each['NodeID'][:8]})", each["Resources"])
             for each in self.ray.nodes()
@@ -101,7 +102,7 @@ class Cluster:
         ]
 
     def actor(self, cls: type, node: str, *args: Any, reserves: Mapping[str, float]) -> Any:
-        """Start an actor on the node of that id, which is not replaced when it dies; return its handle."""
+        """Start an actor on the node with this id, without restart when it dies; return its handle."""
         scheduling = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         others = {name: amount for name, amount in reserves.items() if name not in (CPU, MEMORY)}
         options = {"memory": int(reserves[MEMORY])} if reserves.get(MEMORY) else {}
@@ -120,25 +121,25 @@ class Cluster:
         )
 
     def call(self, function: Any, node: str, *args: Any) -> Any:
-        """Call a function on a node, once; return the reference of what it returns."""
+        """Call a function on a node, once; return the reference of its result."""
         scheduling = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         remote = self.ray.remote(function)
         return remote.options(num_cpus=0, max_retries=0, scheduling_strategy=scheduling).remote(*args)
 
     def wait_for(self, calls: list[Any], seconds: float) -> None:
-        """Wait until calls have ended, however they did, but no longer than that."""
+        """Wait until calls have ended or failed, for at most `seconds`."""
         if not calls:
             return
         with suppress(Exception):
             self.ray.wait(calls, num_returns=len(calls), timeout=seconds)
 
     def kill(self, actor: Any) -> None:
-        """End an actor, whatever it does."""
+        """Kill an actor, even if it is busy."""
         with suppress(Exception):  # it may be gone, and so may its node
             self.ray.kill(actor, no_restart=True)
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; the connection is closed at the end of the block."""
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -146,17 +147,17 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Disconnect, and end a cluster that was started here; a connection that was there before stays."""
+        """Disconnect, and end a cluster that was started here; keep a connection that existed before."""
         if self._ours:
             self._ours = False
             self.ray.shutdown()
 
 
 def _check_reachable(address: str | None) -> None:
-    """Refuse an address at which nothing listens; Ray itself goes on trying for minutes.
+    """Refuse an address at which nothing listens, because Ray itself retries for minutes.
 
     Raises:
-        BadArgument: where that is so.
+        BadArgument: when nothing listens there.
     """
     host, colon, port = (address or "").rpartition(":")
     if not colon or not port.isdigit():
@@ -168,38 +169,38 @@ def _check_reachable(address: str | None) -> None:
 
 
 class Nodes:
-    """The nodes of a cluster, and which of them are to be left alone for a while.
+    """The nodes of a cluster, some of which are paused: no actor starts on a paused node.
 
-    Ray notices a lost node late, so a node that nothing is heard of is left alone at once. After the loss of
-    an actor a node is left alone for a pause that doubles with each further one.
+    Ray notices a lost node late, so a node that does not respond is paused at once. After the loss of an
+    actor its node is paused too; the pause doubles with each further loss.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Know none yet."""
+        """Start without known nodes."""
         self.living: dict[str, Node] = {}
         self._cluster = cluster
-        self._losses: dict[str, tuple[int, float]] = {}  # how many, and until when the node is left alone
+        self._losses: dict[str, tuple[int, float]] = {}  # number of losses, and end of the pause
         self._looked = -LOOK_S
 
     def look(self) -> None:
-        """See which nodes there are, unless that was seen a moment ago."""
+        """Query the nodes, unless that was done a moment ago."""
         now = monotonic()
         if now - self._looked >= LOOK_S:
             self._looked = now
             self.living = {node.id: node for node in self._cluster.nodes()}
 
     def open(self) -> list[Node]:
-        """Return the living nodes that are not to be left alone."""
+        """Return the living nodes that are not paused."""
         return [node for node in self.living.values() if not self.pauses(node.id)]
 
     def fitting(
         self, reserves: Mapping[str, float], taken: Iterable[tuple[str, Mapping[str, float]]]
     ) -> dict[str, int]:
-        """Return how many more actors that reserve so much fit on each node that is open.
+        """Return how many more actors with these resources fit on each node that is not paused.
 
         Args:
-            reserves: what each of them takes, by Ray's names.
-            taken: what the actors take that are there already, and on which node.
+            reserves: the resources of each new actor, by Ray's names.
+            taken: the node and the resources of each existing actor.
         """
         left = {node.id: dict(node.resources) for node in self.open()}
         for node_id, amounts in taken:
@@ -208,15 +209,15 @@ class Nodes:
         return {node_id: _times(reserves, there) for node_id, there in left.items()}
 
     def whole(self, reserves: Mapping[str, float]) -> int:
-        """Return how many actors that reserve so much the living nodes could hold if they were empty."""
+        """Return how many actors with these resources would fit on the living nodes if they were empty."""
         return sum(_times(reserves, node.resources) for node in self.living.values())
 
     def pauses(self, node: str) -> bool:
-        """Tell whether a node is to be left alone for now."""
+        """Return whether a node is paused now."""
         return monotonic() < self._losses.get(node, (0, 0.0))[1]
 
     def lost(self, node: str, *, silent: bool) -> bool:
-        """Note that an actor on a node is lost; return whether the node itself may be lost."""
+        """Record that an actor on a node is lost; return whether the node itself may be lost."""
         now = monotonic()
         count, until = self._losses.get(node, (0, 0.0))
         if now - until > LONGEST_PAUSE_S:
@@ -229,22 +230,22 @@ class Nodes:
 
 
 def reserves(needs: Needs, environments: int) -> dict[str, float]:
-    """Return what an actor with so many environments reserves, by Ray's names."""
+    """Return the resources of an actor with this number of environments, by Ray's names."""
     memory = needs.memory_mb * environments * 2**20
     wanted = {CPU: needs.cores, MEMORY: memory, **needs.resources}
     return {name: float(amount) for name, amount in wanted.items() if amount}
 
 
 def _times(reserves: Mapping[str, float], there: Mapping[str, float]) -> int:
-    """Return how often what is there covers what is reserved; once, where nothing is."""
+    """Return how many times `reserves` fits into `there`; 1 if nothing is reserved."""
     return max(0, min((int(there.get(name, 0.0) / amount) for name, amount in reserves.items()), default=1))
 
 
 def ray_module() -> Any:
-    """Return Ray.
+    """Return the module ``ray``.
 
     Raises:
-        MissingExtra: where it is not installed. BadArgument: where it is too old.
+        MissingExtra: when it is not installed. BadArgument: when it is too old.
     """
     try:
         import ray
@@ -258,6 +259,6 @@ def ray_module() -> Any:
 
 
 def own_error(error: BaseException) -> BaseException:
-    """Return what a call on Ray met there, where Ray wraps it; else the error itself."""
+    """Return the original error of a call on Ray, if Ray wraps it; else the error itself."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, BaseException) else error

@@ -1,10 +1,11 @@
-"""The host on Ray: heavy environments in actors on the nodes of a cluster, stepped from here.
+"""The Ray host: step heavy environments that run in actors on the nodes of a cluster.
 
-Each call of an environment travels, which costs a millisecond or so: this is for environments that take many
-times that, or that need another machine. Cheap ones are played there whole, by `gem.rollout.RayRunner`.
+Each call goes over the network, which takes about a millisecond. So this is for environments that take many
+times longer, or that need another machine. For cheap ones, use `gem.rollout.RayRunner`: it plays whole
+episodes on the nodes.
 
-All calls that go to a worker at once are one message. A worker answers as soon as a call has finished, with
-what has finished until then, and after POLL_S in any case: who is silent for longer is given up.
+All calls for a worker at one time are one message. A worker answers as soon as a call has finished, with all
+finished outcomes, and after POLL_S in any case: a worker that is silent for longer is given up.
 """
 
 from __future__ import annotations
@@ -25,38 +26,37 @@ from gem.registry import Maker
 from gem.specs import Needs
 
 POLL_S = 1.0
-"""How long a worker waits for a call to finish before it says that none has."""
+"""Seconds that a worker waits for a call to finish before it answers without outcomes."""
 
 SILENT_S = 5.0
-"""How long a worker that is up may be silent."""
+"""Seconds that a running worker may be silent."""
 
 START_S = 60.0
-"""How long a worker may take to be up, and how long a cluster may have no node for one."""
+"""Seconds that a worker may take to start, and for which a cluster may have no node for one."""
 
 CLOSE_S = 2.0
-"""How long a worker may take to close its environments; then it is killed."""
+"""Seconds that a worker may take to close its environments; then it is killed."""
 
 FLUSH_S = 0.002
-"""How long finished outcomes may wait for the rest of their message."""
+"""Seconds that finished outcomes may wait for the rest of their message."""
 
 _REMOVE = ""
-"""Stands in place of a verb where an environment is to be closed and forgotten."""
+"""Sent in place of a verb to close and remove an environment."""
 
 
 class RayHost(Host):
-    """Environments in actors, each of which holds a share and runs its calls one after another.
+    """A host with Ray actors; each has a share of the environments and runs its calls one by one.
 
-    An actor starts with each environment that is added until there are `workers` of them; from then on a new
-    environment goes to the one that has fewest. Each reserves of its node what one of its environments needs.
-    An actor that dies, or whose call takes longer than `call_s`, is replaced, on a node that is heard of. Its
-    calls in flight come back as WorkerDied; each of its other environments says so at its next call, unless
-    that is a reset.
+    Each added environment starts an actor until there are `workers` of them; after that, a new environment
+    goes to the actor with the fewest. Each actor reserves the resources of one of its environments. An actor
+    that dies, or whose call takes longer than `call_s`, is replaced, on a node that responds. Its calls in
+    flight return WorkerDied; so does the next call of its other environments, unless it is a reset.
     """
 
     def __init__(
         self, call_s: float | None = None, workers: int | None = None, *, address: str | None = None
     ) -> None:
-        """Connect; nothing is started before the first environment is added.
+        """Connect to the cluster; the first added environment starts the first actor.
 
         Args:
             call_s: seconds that a call may take.
@@ -75,8 +75,8 @@ class RayHost(Host):
         self._workers: list[_Worker] = []
         self._homes: dict[int, _Worker] = {}
         self._recipes: dict[int, bytes] = {}
-        self._made: set[int] = set()  # whose recipe its worker has
-        self._lost: set[int] = set()  # whose episode died with a worker and whose caller does not know yet
+        self._made: set[int] = set()  # environments whose worker has the recipe
+        self._lost: set[int] = set()  # environments of dead workers; their callers do not know yet
         self._done: list[Outcome] = []
 
     # -- environments
@@ -111,13 +111,13 @@ class RayHost(Host):
         self._unmake(index, self._homes[index])
 
     def _unmake(self, index: int, worker: _Worker) -> None:
-        """Have the worker close an environment, if it was made, with the next message that it gets."""
+        """Make the worker close an environment, if it was made, with its next message."""
         if index in self._made:
             self._made.discard(index)
             worker.later.append((index, _REMOVE, (), {}, None))
 
     def _room(self, needs: Needs) -> int:
-        """Return how many workers for such environments there may be."""
+        """Return the limit on workers for such environments."""
         self._nodes.look()
         taken = [
             (worker.node.id, reserves(worker.needs, 1)) for worker in self._workers if worker.needs != needs
@@ -126,10 +126,10 @@ class RayHost(Host):
         return self._most or max(1, there)
 
     def _node(self, needs: Needs) -> Node:
-        """Return the node for another worker: the one with most room left.
+        """Return the node for another worker: the one with the most free resources.
 
         Raises:
-            BadArgument: when no node has what the environment needs. WorkerDied: when none is heard of.
+            BadArgument: when no node has what the environment needs. WorkerDied: when no node responds.
         """
         until = monotonic() + START_S
         takes = reserves(needs, 1)
@@ -181,7 +181,7 @@ class RayHost(Host):
                 if self.call_s is not None:
                     patience = min(patience, self.call_s / 4)
                 ready, _ = self._cluster.ray.wait(list(calls), num_returns=1, timeout=patience)
-                if ready:  # and what else there is by now
+                if ready:  # and all others that are ready by now
                     ready, _ = self._cluster.ray.wait(list(calls), num_returns=len(calls), timeout=0)
                 for call in ready:
                     self._read(calls[call], call)
@@ -192,14 +192,14 @@ class RayHost(Host):
                 return done
 
     def _read(self, worker: _Worker, call: Any) -> None:
-        """Take in what a worker sent, or its death."""
+        """Process a message of a worker, or its death."""
         if call not in worker.calls:  # it was replaced meanwhile
             return
         exceptions = self._cluster.ray.exceptions
         try:
             message = self._cluster.ray.get(call)
         except exceptions.ActorUnavailableError:
-            self._replace(worker, WorkerDied("the worker of this environment is out of reach."), silent=True)
+            self._replace(worker, WorkerDied("this environment's worker cannot be reached."), silent=True)
             return
         except exceptions.RayError as error:
             self._replace(worker, WorkerDied(f"the worker of this environment died: {error}"), silent=False)
@@ -208,8 +208,8 @@ class RayHost(Host):
         worker.heard, worker.up = monotonic(), True
         try:
             outcomes = [Outcome(i, value, received(error)) for i, value, error in pickle.loads(message)]
-        except Exception as error:  # whose result that is, nobody can tell
-            why = WorkerDied(f"what the worker sent cannot be loaded: {error}")
+        except Exception as error:  # it is unknown to which call the result belongs
+            why = WorkerDied(f"the worker's message cannot be loaded: {error}")
             self._replace(worker, why, silent=None)
             return
         if outcomes:
@@ -220,17 +220,17 @@ class RayHost(Host):
             worker.ask()
 
     def _check(self, worker: _Worker) -> None:
-        """Give a worker up that says nothing, or whose call takes too long."""
+        """Give up a worker that is silent, or whose call takes too long."""
         if not worker.in_flight:
             return
         now = monotonic()
         if worker.calls and now - worker.heard > (SILENT_S if worker.up else START_S):
-            self._replace(worker, WorkerDied("nothing is heard of this environment's worker."), silent=True)
+            self._replace(worker, WorkerDied("the worker of this environment is silent."), silent=True)
         elif self.call_s is not None and worker.up and now - worker.progress > self.call_s:
             self._replace(worker, overdue("a call", self.call_s), silent=None)
 
     def _replace(self, worker: _Worker, error: WorkerDied, *, silent: bool | None) -> None:
-        """Put another actor in a worker's place; `silent` None: its node is not to blame."""
+        """Replace a worker's actor by another one; `silent` None: its node is not the cause."""
         self._cluster.kill(worker.actor)
         if silent is not None:
             self._nodes.lost(worker.node.id, silent=silent)
@@ -250,7 +250,7 @@ class RayHost(Host):
 
 
 class _Worker:
-    """The caller's end of an actor, and of the one that takes its place when it dies."""
+    """The caller's side of an actor, and of its replacement when it dies."""
 
     def __init__(self, cluster: Cluster, node: Node, needs: Needs, alone: bool) -> None:
         self.cluster, self.needs, self.alone = cluster, needs, alone
@@ -259,11 +259,11 @@ class _Worker:
 
     def start(self, node: Node) -> None:
         self.node = node
-        # One that is alone for a while must not wait for a core to come free.
+        # A separate worker for a single environment must not wait for a free core.
         takes = reserves(Needs(cores=0.0) if self.alone else self.needs, 1)
         self.actor = self.cluster.actor(Worker, node.id, reserves=takes)
         self.in_flight: set[int] = set()
-        self.later: list[tuple[Any, ...]] = []  # what is told with the next message
+        self.later: list[tuple[Any, ...]] = []  # commands for the next message
         self.calls: list[Any] = []
         self.up = False
         self.heard = self.progress = monotonic()
@@ -278,7 +278,7 @@ class _Worker:
         self.calls.append(self.actor.exchange.remote(message))
 
     def ask(self) -> None:
-        """Ask for what finishes next."""
+        """Ask for the next outcomes."""
         self.calls.append(self.actor.exchange.remote(b""))
 
     def end(self) -> None:
@@ -288,10 +288,10 @@ class _Worker:
 
 
 class Worker:
-    """In the actor: a thread that carries out calls, and answers that take with them what has finished."""
+    """The class of the actor: a thread runs the calls, and each answer returns all finished outcomes."""
 
     def __init__(self) -> None:
-        """Begin without environments."""
+        """Start without environments."""
         self._inbox: SimpleQueue[list[Any] | None] = SimpleQueue()
         self._changed = Condition()
         self._outbox: list[Outcome] = []
@@ -301,7 +301,7 @@ class Worker:
         self._thread.start()
 
     def exchange(self, message: bytes) -> bytes:
-        """Take in calls; return what has finished once there is something, or after POLL_S."""
+        """Accept calls; return finished outcomes as soon as there are any, or after POLL_S."""
         batch = pickle.loads(message) if message else []
         with self._changed:
             self._waiting += sum(verb != _REMOVE for _, verb, *_ in batch)
@@ -314,7 +314,7 @@ class Worker:
         return packed(done)
 
     def close(self) -> None:
-        """Close the environments, once the call in flight is over."""
+        """Close the environments after the call in flight."""
         self._inbox.put(None)
         self._thread.join()
 

@@ -1,8 +1,8 @@
-"""The remote host: environments on a server, `gem-gym serve`, over one web socket.
+"""The remote host: environments on a server (`gem-gym serve`), over one web socket.
 
-All calls that are submitted at once are one message. A connection that is lost is made again, and what was in
-flight is asked again: the server answers it from memory where it was carried out already. A server that stays
-away, or that has begun anew, is a worker that died: its episodes end without verdict.
+All calls submitted at one time are one message. A lost connection is made again, and the calls in flight are
+sent again; the server answers calls that it has already run from memory. A server that stays away, or that
+was restarted, counts as a worker that died: its episodes end without verdict.
 """
 
 from __future__ import annotations
@@ -34,48 +34,49 @@ except ImportError as error:
     raise missing_extra("the remote host", "websockets", "serve") from error
 
 PATIENCE_S = 10.0
-"""How long a server is looked for that cannot be reached, or that went away."""
+"""Seconds to retry a server that cannot be reached any more."""
 
 FIRST_S = 2.0
-"""How long one is looked for that was never there."""
+"""Seconds to retry a server that was never reached."""
 
 FRUITLESS = 8
-"""How many connections are made in a row that bring no answer."""
+"""Number of connections in a row without an answer before giving up."""
 
 KEEPALIVE = {"SO_KEEPALIVE": 1, "TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""So that a machine that vanished is noticed within a minute."""
+"""Socket options with which a vanished machine is noticed within a minute."""
 
 CLOSE_S = 2.0
 RETRY_S = 0.2
 ANSWER_AT_MOST = 1 << 28
-"""Bytes of one message from the server."""
+"""The most bytes of one message from the server."""
 
 ANSWERS_AT_MOST = 4096
-"""Messages from the server that wait to be read; with too few, both sides would wait for each other."""
+"""Number of unread messages from the server; with too few, both sides would wait for each other."""
 
 FRAME_BYTES = 1 << 18
-"""Bytes of one message to the server, where it holds several requests: what a server takes is limited."""
+"""The most bytes of one message of several requests, because a server limits messages."""
 
 TOO_LONG = 1009
-"""The code with which a web socket is closed for a message that is too long."""
+"""The close code of a web socket for a message that is too long."""
 
-LOST = (OSError, EOFError, TimeoutError, UnicodeError, WebSocketException)  # a name that is none, too
+LOST = (OSError, EOFError, TimeoutError, UnicodeError, WebSocketException)  # also for an invalid host name
 
 
 class Remote(Host):
-    """Environments on a server; see `gem-gym serve`.
+    """A host for environments on a server; see `gem-gym serve`.
 
-    Recipes are ids, tasks or Makers whose arguments can be written down; what the server does not list, it
-    refuses. With `call_s`, a call that takes longer is given up, and its environment closed there.
+    Recipes are ids, tasks or Makers whose arguments can be stored as JSON; the server refuses environments
+    that it does not list. With `call_s`, a call that takes longer is given up, and its environment closed.
 
     Args:
-        call_s: seconds that a call may take, the network included.
-        address: the server's, as http://127.0.0.1:8000; None: the environment variable GEM_SERVE_URL.
-        token: what the server wants; None: the environment variable GEM_SERVE_TOKEN.
-        patience_s: how long a server that went away is looked for.
+        call_s: seconds that a call may take, including the network.
+        address: the server's address, such as http://127.0.0.1:8000; None: the environment variable
+            GEM_SERVE_URL.
+        token: the server's token; None: the environment variable GEM_SERVE_TOKEN.
+        patience_s: seconds to retry a server that cannot be reached any more.
 
     Raises:
-        BadArgument: without an address, or for one that is none.
+        BadArgument: without an address, or for an invalid one.
     """
 
     def __init__(
@@ -90,14 +91,14 @@ class Remote(Host):
         self._token = token or os.environ.get("GEM_SERVE_TOKEN") or None
         self._patience_s = patience_s
         self._connection: ClientConnection | None = None
-        self._met = False  # the server was there once
-        self._fruitless = 0  # connections in a row that brought no answer
+        self._met = False  # the server was reached once
+        self._fruitless = 0  # connections in a row without an answer
         self._held = ExitStack()
         self._envs: dict[int, _Env] = {}
         self._flights: dict[int, _Flight] = {}  # by the number of the request
         self._number = 0
         self._done: list[Outcome] = []
-        self._leaving: list[wire.Request] = []  # sessions to be closed, with the next message
+        self._leaving: list[wire.Request] = []  # sessions to close with the next message
         self._frame_bytes = FRAME_BYTES
 
     # -- environments
@@ -121,26 +122,26 @@ class Remote(Host):
                 self._send([])
 
     def env(self, index: int) -> Env:
-        """Refuse: the environment is on the server."""
-        raise BadArgument("these environments live on a server; use the serial or thread host.")
+        """Raise BadArgument: the environment is on the server."""
+        raise BadArgument("these environments run on a server; use the serial or thread host.")
 
     # -- calls
 
     def about(self, index: int) -> wire.About:
-        """Return what the environment at `index` claims, and its tools.
+        """Return the claims of the environment at `index`, and its tools.
 
         Raises:
-            GemError: whatever the server says.
+            GemError: the server's error.
         """
         asked = self._request(index, wire.ABOUT, (), NO_KWARGS)
         about: wire.About = self._alone(index, asked)
         return about
 
     def fork(self, index: int, seed: int | None) -> int:
-        """Add a twin of the environment at `index` in its state, and return its index.
+        """Add a copy of the environment at `index` in the same state, and return its index.
 
         Raises:
-            CannotFork: the environment cannot be copied; or what else the server says.
+            CannotFork: the environment cannot be copied. Or another error of the server.
         """
         self._check_idle(index)
         origin = self._envs[index]
@@ -157,7 +158,7 @@ class Remote(Host):
         return twin
 
     def _alone(self, index: int, asked: wire.Request) -> Any:
-        """Send one request, wait for its answer, and return or raise it; nothing else is in flight."""
+        """Send one request, wait for its answer, and return or raise it; no other request is in flight."""
         self.busy.add(index)
         self._send([asked])
         (outcome,) = self.ready()
@@ -230,7 +231,7 @@ class Remote(Host):
                     max_queue=ANSWERS_AT_MOST,
                     open_timeout=self._patience_s,
                     close_timeout=CLOSE_S,
-                    ping_interval=None,  # a thread more; the server's pings are answered all the same
+                    ping_interval=None,  # saves a thread; the server's pings are answered anyway
                     proxy=None,
                 )
             )
@@ -247,20 +248,20 @@ class Remote(Host):
             self._held.close()
 
     def _send(self, requests: Sequence[wire.Request]) -> None:
-        """Send requests, behind what is to be closed; where the connection is lost, all in flight."""
+        """Send requests after those that close sessions; if the connection is lost, resend all in flight."""
         leaving, self._leaving = self._leaving, []
         if not requests and self._connection is None:
-            return  # whom nobody asks for anything any more is left to its lease
+            return  # a session without further requests ends with its lease
         try:
             if self._connection is None and len(self._flights) > len(requests):
-                raise ConnectionError  # what was in flight before is asked again with it
+                raise ConnectionError  # earlier requests in flight are sent again too
             self._say([*leaving, *requests])
         except LOST as lost:
             if requests:
                 self._again(lost)
 
     def _say(self, requests: Sequence[wire.Request]) -> None:
-        """Send requests, as few messages as may hold them."""
+        """Send requests in as few messages as possible."""
         connection = self._connected()
         frame: list[bytes] = []
         size = 0
@@ -274,7 +275,7 @@ class Remote(Host):
             connection.send(f"[{b','.join(frame).decode()}]")
 
     def _receive(self, timeout: float | None) -> None:
-        """Take in one message, or what comes of its absence."""
+        """Process one message, or a lost connection."""
         if not self._flights:
             return
         try:
@@ -309,7 +310,7 @@ class Remote(Host):
             self._done.append(Outcome(index, None, wire.error_of(answer.error)))
             return
         self._envs[index] = _Env(env.task)
-        if verb == "reset" and flight.request.open is UNSET:  # which begins anew in any case
+        if verb == "reset" and flight.request.open is UNSET:  # a reset starts over in any case
             self._send([self._request(index, verb, flight.args, flight.kwargs)])
         else:
             self._done.append(
@@ -317,7 +318,7 @@ class Remote(Host):
             )
 
     def _again(self, lost: BaseException | None = None) -> None:
-        """Connect again and ask again all that is in flight; without a server, all of it has died."""
+        """Connect again and resend all requests in flight; without a server, all of them have died."""
         self._shorten(lost)
         until = monotonic() + (self._patience_s if self._met else min(self._patience_s, FIRST_S))
         why: Exception = WorkerDied(f"the server at {self.url} closes every connection without an answer.")
@@ -349,7 +350,7 @@ class Remote(Host):
             self._envs[index] = _Env(env.task, lost=env.opened and index not in told)
 
     def _shorten(self, lost: BaseException | None) -> None:
-        """Where a message was too long, put fewer requests into one, or give up the one that is too long."""
+        """After a message that was too long, send fewer requests per message, or give up the longest."""
         if not isinstance(lost, ConnectionClosed) or lost.rcvd is None or lost.rcvd.code != TOO_LONG:
             return
         sizes = {number: len(wire.ENCODER.encode(flight.request)) for number, flight in self._flights.items()}
@@ -358,7 +359,7 @@ class Remote(Host):
             self._frame_bytes //= 4
             return
         self._fruitless = 0
-        why = f"a call of {sizes[longest]:,} bytes is more than {self.url} takes in one message."
+        why = f"a call of {sizes[longest]:,} bytes is more than {self.url} accepts in one message."
         self._done.append(Outcome(self._flights.pop(longest).index, None, NoVerdict(why)))
 
     def _close(self) -> None:
@@ -374,17 +375,17 @@ class Remote(Host):
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A recipe for an environment of a server, whose id this process need not know."""
+    """A recipe for an environment on a server; this process need not know its id."""
 
     task: TaskRef
 
     def __call__(self) -> Env:
-        """Refuse: only the server can make it."""
+        """Raise BadArgument: only the server can make it."""
         raise BadArgument(f"{self.task.spec} is made on a server; use the remote host.")
 
 
 class _Env:
-    """What is known of an environment there: its task, its session, whether that was begun."""
+    """The state of an environment on the server: its task, its session, whether that was opened."""
 
     __slots__ = ("lost", "opened", "session", "task")
 
@@ -414,7 +415,7 @@ def task_of(index: int, recipe: Any) -> TaskRef:
     """Return a recipe as a task that can be sent.
 
     Raises:
-        BadArgument: for a recipe that cannot be written down.
+        BadArgument: for a recipe that cannot be stored as JSON.
     """
     if isinstance(recipe, Elsewhere):
         if recipe.task.opaque:
@@ -422,8 +423,8 @@ def task_of(index: int, recipe: Any) -> TaskRef:
         return recipe.task
     if not isinstance(recipe, Maker):
         raise BadArgument(
-            f"the recipe of env {index} is {recipe!r:.80}; accepted on a remote host: a Maker, whose "
-            "arguments can be written down."
+            f"the recipe of env {index} is {recipe!r:.80}; accepted on a remote host: a Maker whose "
+            "arguments can be stored as JSON."
         )
     task = recipe.env_id if isinstance(recipe.env_id, TaskRef) else TaskRef(recipe.spec.id)
     kwargs, opaque = written_arguments(type(recipe), recipe.kwargs)
@@ -439,14 +440,14 @@ def task_of(index: int, recipe: Any) -> TaskRef:
 
 
 def _unsendable(index: int, opaque: Sequence[str]) -> BadArgument:
-    return BadArgument(f"env {index} cannot be sent: {', '.join(opaque)} cannot be written down.")
+    return BadArgument(f"env {index} cannot be sent: {', '.join(opaque)} cannot be stored as JSON.")
 
 
 def _checked(url: str) -> str:
     """Return the address of a server.
 
     Raises:
-        BadArgument: for what is none.
+        BadArgument: for an invalid address.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:

@@ -1,4 +1,4 @@
-"""The serial host: every call runs in the caller's thread, when somebody waits for it."""
+"""The serial host: every call runs in the caller's thread, when the caller waits for it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from gem.hosts.verbs import VERBS
 
 
 class Serial(Host):
-    """Environments in the caller's thread: the least overhead, nothing at the same time."""
+    """A host in the caller's thread: the least overhead, and no parallel calls."""
 
     def __init__(self, call_s: float | None = None) -> None:
-        """Begin without environments."""
+        """Start without environments."""
         super().__init__(call_s)
         self._slots: dict[int, Slot] = {}
         self._todo: deque[Command] = deque()
@@ -61,7 +61,7 @@ class Serial(Host):
             began = perf_counter() if timed else 0.0
             try:
                 done.append(carry_out(slots[command[0]], command))
-            except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not its neighbours
+            except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not the others
                 error = NoVerdict(f"interrupted by {type(interrupt).__name__}.")
                 done.append(Outcome(command[0], None, error))
                 raise
@@ -76,17 +76,17 @@ class Serial(Host):
         return done
 
     def map(self, indices: Sequence[int], verb: str, *columns: Sequence[Any]) -> Mapped:
-        """Call in a loop as tight as a bare one; see Host.map."""
+        """Call in a loop without overhead; see Host.map."""
         slots = self._slots
         try:
             envs = [slots[index].env for index in indices]
-        except KeyError:  # the refusal is written once
+        except KeyError:  # the base class has the error message
             envs = [None]
         if self._closed or self.busy or self.call_s is not None or verb not in VERBS or not all(envs):
             return super().map(indices, verb, *columns)
         values: list[Any] = []
         errors: dict[int, Exception] = {}
-        calls = map(VERBS[verb], envs, *columns)  # goes on behind a call that raised
+        calls = map(VERBS[verb], envs, *columns)  # continues after a call that raised
         while True:
             try:
                 for value in calls:

@@ -1,10 +1,10 @@
-"""The thread host: for environments that wait (tools, sandboxes, networks) and for cheap ones alike.
+"""The thread host, for environments that wait (tools, sandboxes, networks) and for cheap ones.
 
-A future per call would hand the interpreter lock to and fro for every step of a cheap environment. Here the
-calls stand in one queue, and threads come to it in a chain: each one that wakes sees to it that one more
-will, if there is more to do, and then works until the queue is empty. While calls block, each wake-up follows
-at once and all calls run at the same time; while they are cheap, the first thread has emptied the queue
-before the second gets the interpreter. A caller who waits for everything works along.
+A future per call would switch threads for every step of a cheap environment. Here all calls are in one queue,
+and threads wake in a chain: each woken thread wakes one more if there is more work, then works until the
+queue is empty. If calls block, all threads wake quickly and all calls run at the same time. If calls are
+cheap, the first thread empties the queue before the second one runs. A caller that waits for all calls runs
+some itself.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from gem.specs import EnvSpec
 
 MAX_THREADS = 1024
 CLOSE_S = 2.0
-"""How long close() waits for calls that still run; then their threads are left to themselves."""
+"""Seconds that close() waits for running calls; after that it leaves their threads running."""
 
 _NEVER = float("inf")
 _FREE = nullcontext()
 
 
 class Threads(Host):
-    """Environments in one process, as many calls at a time as there are threads.
+    """A host with threads in this process; the number of threads limits the parallel calls.
 
-    Threads start when they are needed, up to one per environment. Environments whose spec says
-    ``thread_safe=False`` are serialised by one lock per entry point. With `call_s`, a call that hangs is left
-    behind in its thread; waiting for a neighbour that is not thread-safe counts.
+    Threads start when needed, up to one per environment. Environments with ``thread_safe=False`` in their
+    spec are serialised by one lock per entry point. With `call_s`, a call that hangs is abandoned in its
+    thread; the time includes waiting for that lock.
     """
 
     def __init__(self, call_s: float | None = None) -> None:
-        """Begin without environments; no thread starts yet."""
+        """Start without environments and threads."""
         super().__init__(call_s)
         self._locks: dict[Any, threading.Lock] = {}
         self._slots: dict[int, _Slot] = {}
         self._todo: deque[Command] = deque()
         self._done: deque[Outcome] = deque()
-        self._wanted = _NEVER  # outcomes at which the caller is to be woken
+        self._wanted = _NEVER  # number of outcomes at which the caller wakes
         self._enough = threading.Event()
         self._bell = threading.Lock()  # released once to wake one thread
         self._bell.acquire()
@@ -76,10 +76,10 @@ class Threads(Host):
                 slot.close()
             finally:
                 slot.lock.release()
-        # else there is nothing to close, or a neighbour that hangs holds the lock for good
+        # else there is nothing to close, or a call that hangs holds the lock forever
 
     def env(self, index: int) -> Env:
-        """Return the environment at `index`; see Host.env. Whoever uses it while others run takes care."""
+        """Return the environment at `index`; see Host.env. Do not use it while a call of it runs."""
         self._check_known(index)
         slot = self._slots[index]
         if slot.env is None:
@@ -129,7 +129,7 @@ class Threads(Host):
                     self._threads.remove(run.thread)
                     self._slots[index] = self._slot(self._slots[index].recipe)
                     self._done.append(Outcome(index, None, overdue(run.verb, self.call_s)))
-        if self._todo:  # those left behind may have been all the threads there are
+        if self._todo:  # the abandoned threads may have been all threads
             self._call_one_more()
 
     def _close(self) -> None:
@@ -144,7 +144,7 @@ class Threads(Host):
             slot.close()
 
     def map(self, indices: Sequence[int], verb: str, *columns: Sequence[Any]) -> Mapped:
-        """Make a single call here, where waiting for a thread would cost more; see Host.map."""
+        """Run a single call in this thread, which is faster than waiting for another; see Host.map."""
         alone = len(indices) == 1 and indices[0] in self._slots and verb in VERBS
         if not alone or self._closed or self.busy or self.call_s is not None:
             return super().map(indices, verb, *columns)
@@ -161,13 +161,13 @@ class Threads(Host):
                 self._ring()
                 return
             if len(self._threads) >= min(len(self), MAX_THREADS) or self._closed:
-                return  # all are at work, and come back to the queue by themselves
+                return  # all are working, and return to the queue by themselves
             thread = threading.Thread(target=self._serve, name="gem-env", daemon=True)
             thread.start()  # before the lock is free: _close joins what it finds
             self._threads.append(thread)
 
     def _ring(self) -> None:
-        with suppress(RuntimeError):  # backend already, and nobody has come yet: one is enough
+        with suppress(RuntimeError):  # already released, and no thread has taken it yet: one is enough
             self._bell.release()
 
     def _serve(self) -> None:
@@ -181,7 +181,7 @@ class Threads(Host):
                     self._threads.remove(threading.current_thread())
                     return
                 self._idle += 1
-            if self._todo:  # it came between the last look and going idle
+            if self._todo:  # it was added between the last check and going idle
                 self._ring()
             self._bell.acquire()
             with self._mutex:
@@ -189,7 +189,7 @@ class Threads(Host):
         self._ring()  # pass the end on
 
     def _work(self) -> bool:
-        """Carry out calls until there are none; False when the caller gave this thread up meanwhile."""
+        """Run calls until the queue is empty; return False if the caller abandoned this thread meanwhile."""
         todo, done = self._todo, self._done
         while True:
             try:
@@ -198,13 +198,13 @@ class Threads(Host):
                 return True
             index = command[0]
             slot = self._slots[index]
-            timed = self.call_s is not None  # for this call: once it is given up, call_s may be another
+            timed = self.call_s is not None  # for this call: after it is abandoned, call_s may change
             if timed:
                 with self._mutex:
                     self._running[index] = _Run(perf_counter(), command[1], threading.current_thread())
             try:
                 outcome = self._carry_out(slot, command)
-            except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not its neighbours
+            except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not the others
                 done.append(Outcome(index, None, NoVerdict(f"interrupted by {type(interrupt).__name__}.")))
                 self._enough.set()
                 raise
@@ -217,7 +217,7 @@ class Threads(Host):
                 self._enough.set()
 
     def _deliver(self, slot: _Slot, outcome: Outcome) -> bool:
-        """Hand an outcome over, unless the caller has stopped waiting for it."""
+        """Deliver an outcome, unless the caller has stopped waiting for it."""
         with self._mutex:
             if self._slots.get(outcome.index) is not slot:
                 return False
@@ -246,7 +246,7 @@ class Threads(Host):
 
 
 class _Run(NamedTuple):
-    """A call that runs, where calls are timed."""
+    """A running call, if calls are timed."""
 
     began: float
     verb: str
@@ -254,7 +254,7 @@ class _Run(NamedTuple):
 
 
 class _Slot(Slot):
-    """A slot with the lock of its kind, where there is one."""
+    """A slot with the lock of its entry point, if there is one."""
 
     __slots__ = ("lock",)
 

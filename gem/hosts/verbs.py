@@ -1,4 +1,4 @@
-"""Verbs: the calls that a host makes on an environment. The table is closed: a verb travels as its name."""
+"""Verbs: the calls that a host can make on an environment. The table is fixed; messages have its names."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ METHODS = (
     "get_state",
     "set_state",
 )
-"""The verbs that are methods of the environment; `random_action` and `expert_action` are of several seats."""
+"""Verbs that are methods of the environment; `random_action` and `expert_action` are for several seats."""
 
 
 class Description(NamedTuple):
-    """What a caller wants to know of an environment that lives elsewhere.
+    """The facts about an environment in another process that a caller needs.
 
-    `assembles_history`: a wrapper shows past turns already, so the observation alone is the prompt.
+    `assembles_history`: a wrapper already shows past turns, so the observation alone is the prompt.
     """
 
     task: TaskRef
@@ -38,7 +38,7 @@ class Description(NamedTuple):
 
 
 def describe(env: Env) -> Description:
-    """Return what makes `env` again, and how it is to be shown."""
+    """Return the task that makes `env` again, and whether a wrapper assembles its history."""
     return Description(registry.task_of(env), getattr(env, "assembles_history", False))
 
 
@@ -48,10 +48,10 @@ def introduce(env: Env) -> tuple[str | None, int | None]:
 
 
 def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
-    """Step `env`; where that ends its episode and `next_seed` is given, begin the next one.
+    """Step `env`; if that ends its episode and `next_seed` is given, start the next one.
 
-    When the next episode breaks in its reset, the end of this one stands: obs is None, and the failure is
-    ``info["error"]``.
+    If the next episode breaks in its reset, the end of this one remains valid: obs is None, and the failure
+    is ``info["error"]``.
     """
     step = env.step(action)
     obs, reward, terminated, truncated, info = step
@@ -67,7 +67,7 @@ def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the record of `error`: boundary ``host`` where a worker died or hung, else ``env``."""
+    """Return the record of `error`: boundary ``host`` if a worker died or hung, else ``env``."""
     boundary = "host" if isinstance(error, WorkerDied) else "env"
     return Failure(boundary, type(error).__name__, text_of_error(error))
 
@@ -87,4 +87,4 @@ VERBS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "introduce": introduce,
     }
 )
-"""What each verb does: called with the environment and the command's arguments."""
+"""The function of each verb, called with the environment and the command's arguments."""

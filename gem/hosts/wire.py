@@ -1,10 +1,10 @@
-"""Calls of environments on the wire: what a remote host sends, and what a server of environments answers.
+"""The messages between a remote host and a server of environments: requests and answers.
 
-A frame is a JSON array, of requests one way and of answers the other. A request names a session by an id that
-the client drew; with `open` it begins one. Requests of a session are numbered: one that comes again, after a
-connection was lost, is answered again and not carried out twice. Values are written as episodes are
-(`gem.codec`); what JSON cannot hold comes back as text. A state never leaves the server: its client gets a
-name for it.
+A frame is a JSON array, of requests to the server or of answers from it. A request names a session by an id
+that the client drew at random; with `open` it starts one. Requests of a session are numbered: a request that
+is sent again after a lost connection is answered again, but not run twice. Values are written like those of
+episodes (`gem.codec`); values that JSON cannot hold are read back as text. A state never leaves the server:
+its client gets a name for it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from gem.hosts.verbs import Description
 from gem.specs import Solver, TaskRef
 
 PATH = "/gem"
-"""Where a server answers."""
+"""The URL path at which a server answers."""
 
 SESSION_AT_LEAST = 16
-"""Characters of a session's id: whoever knows it may use the session."""
+"""Length of a session's id; the id is a secret: any client that knows it can use the session."""
 
 GONE = "SessionGone"
-"""The type of error that says that a session is not there, or no longer."""
+"""The error type for a session that does not exist, or no longer exists."""
 
 ABOUT, CLOSE, FORK = "about", "close", "fork"
-"""What a request may ask beside the verbs: what the environment claims, to end the session, and to begin one
-with a copy of another's state."""
+"""Requests beside the verbs: the environment's claims, the end of a session, and a new session with a copy
+of another one's state."""
 
 
 class Request(Struct, omit_defaults=True):
-    """A call; `open` is the task that a new session is for, `origin` the session that it is a fork of."""
+    """A call; `open` is the task of a new session, `origin` the session that it is a fork of."""
 
     id: int
     session: str
@@ -48,14 +48,14 @@ class Request(Struct, omit_defaults=True):
 
 
 class Error(Struct):
-    """What a call ended in."""
+    """The error of a call."""
 
     type: str
     message: str
 
 
 class Answer(Struct, omit_defaults=True):
-    """The answer to the request of the same number."""
+    """The answer to the request with the same number."""
 
     id: int
     value: Any = None
@@ -63,7 +63,7 @@ class Answer(Struct, omit_defaults=True):
 
 
 class About(Struct):
-    """What an environment claims, its seats and its tools."""
+    """The claims of an environment, its seats and its tools."""
 
     seats: list[str]
     tools: list[Any]
@@ -76,11 +76,11 @@ class About(Struct):
     def __post_init__(self) -> None:
         """Refuse a rate without its solver."""
         if (self.solver == "measured") != (self.solver_rate is not None):
-            raise ValueError("a measured solver states its rate, no other does")
+            raise ValueError("solver_rate is for a measured solver, which needs it")
 
 
 CLAIMS = ("max_turns", "deterministic", "forkable", "solver", "solver_rate")
-"""The claims of a spec that `about` tells."""
+"""The claims of a spec that `about` returns."""
 
 ENCODER = msgspec.json.Encoder()
 REQUESTS, ANSWERS = msgspec.json.Decoder(list[Request]), msgspec.json.Decoder(list[Answer])
@@ -94,23 +94,23 @@ def request(
     kwargs: Mapping[str, Any],
     task: TaskRef | None,
 ) -> Request:
-    """Return a call as it is sent; with `task` it opens the session."""
+    """Return the request for a call; with `task` it opens the session."""
     opened = UNSET if task is None else msgspec.Raw(codec.pack(task))
     return Request(number, session, verb, codec.plain(list(args)), codec.plain(dict(kwargs)), opened)
 
 
 def packed(verb: str, value: Any) -> Any:
-    """Return what a verb came to, as JSON can hold it."""
+    """Return the result of a verb in a form that JSON can hold."""
     if verb == "describe":
         return [msgspec.Raw(codec.pack(value.task)), value.assembles_history]
     return codec.plain(value)
 
 
 def unpacked(verb: str, value: Any) -> Any:
-    """Return what `packed` was given.
+    """Return the result that `packed` converted.
 
     Raises:
-        ValueError: for what is nothing of the kind.
+        ValueError: for a value that is not a result of the verb.
     """
     if verb == "describe":
         task, assembles_history = value
@@ -120,7 +120,7 @@ def unpacked(verb: str, value: Any) -> Any:
         return msgspec.convert(back, About)
     if verb in ("reset", "step", "advance"):
         if not isinstance(back, list):
-            raise ValueError(f"{verb}() came to {back!r:.80}")
+            raise ValueError(f"{verb}() returned {back!r:.80}")
         obs, *rest = back
         seen = {seat: _obs(each) for seat, each in obs.items()} if isinstance(obs, dict) else _obs(obs)
         kind = {"reset": Start, "step": Step}.get(verb)
@@ -135,7 +135,7 @@ def _obs(obs: Any) -> Any:
 
 
 def error_of(error: Error) -> Exception:
-    """Return an error of gem by its name; another as one without verdict that has its name."""
+    """Return the gem error with this name; for an unknown name, a NoVerdict with the name in its text."""
     found = vars(errors).get(error.type)
     if isinstance(found, type) and issubclass(found, GemError):
         known: Exception = found(error.message)

@@ -1,4 +1,4 @@
-"""Rollout: episodes from environments and agents, and the store they are kept in."""
+"""Rollout: play episodes of environments with agents, and store them."""
 
 from gem.rollout.conversation import Conversation, drive, drive_async
 from gem.rollout.episode import Branch, play

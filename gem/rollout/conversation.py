@@ -1,7 +1,7 @@
-"""Playing one episode where the loop belongs to somebody else, or is the simplest there is.
+"""Play one episode without a Runner, with simple drivers or in your own loop.
 
-`drive` and `drive_async` play an episode to its end: they are given what carries out a call and what answers
-asks. `Conversation` is for a loop of your own: it stops whenever an answer is wanted.
+`drive` and `drive_async` play an episode to its end; you pass a function for environment calls and one for
+asks. `Conversation` is for your own loop: it stops whenever it needs an answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gem.specs import TaskRef
 
 
 def carry_out(call: Call) -> Any:
-    """Carry out a call on its environment, in this thread."""
+    """Run a call on its environment, in this thread."""
     return getattr(call.env, call.verb)(*call.args, **call.kwargs)
 
 
@@ -36,15 +36,15 @@ def drive(
     """Play an episode to its end.
 
     Args:
-        playing: what `play` returned.
-        call: carries out a call of the environment.
-        ask: answers the asks of one moment, in order; not needed where the environment's own actor plays.
+        playing: the generator that `play` returned.
+        call: runs a call of the environment.
+        ask: answers simultaneous asks, in order; not needed where the environment's own actor plays.
 
     Raises:
-        BadArgument: when an action is asked for and there is no `ask`.
+        BadArgument: when the episode needs an action and there is no `ask`.
 
-    An exception of either is what broke the episode, and stands in its record: AgentUnavailable too, for
-    here is no run that it could stop. KeyboardInterrupt and the like end the episode and go on to the caller.
+    An exception of `call` or `ask` breaks the episode and is stored in its record; so is AgentUnavailable, as
+    there is no run to stop. KeyboardInterrupt and similar ones end the episode and reach the caller.
     """
     how: Callable[[Any], Any] = playing.send
     value: Any = None
@@ -52,7 +52,7 @@ def drive(
         while True:
             wanted = how(value)
             if ask is None and not isinstance(wanted, Call):
-                raise BadArgument("the episode asks for an action; give drive() somebody to ask, as ask=.")
+                raise BadArgument("the episode needs an action; pass drive() a function that answers asks.")
             try:
                 value = call(wanted) if isinstance(wanted, Call) else ask(wanted)  # type: ignore[misc]
                 how = playing.send
@@ -70,7 +70,7 @@ async def drive_async(
     call: Callable[[Call], Awaitable[Any]],
     ask: Callable[[tuple[Ask, ...]], Awaitable[Sequence[Reply]]],
 ) -> Episode:
-    """Play an episode to its end; as `drive`, where calls and asks are awaited."""
+    """Play an episode to its end, like `drive`, with awaitable `call` and `ask`."""
     how: Callable[[Any], Any] = playing.send
     value: Any = None
     try:
@@ -94,7 +94,7 @@ async def drive_async(
 
 
 class Conversation:
-    """One episode for a loop that is yours: it stops whenever an answer is wanted.
+    """One episode for your own loop: it stops whenever it needs an answer.
 
     ::
 
@@ -103,10 +103,9 @@ class Conversation:
                 talk.answer(*[Reply(model(ask.messages)) for ask in talk.asks])
         talk.episode.reward()
 
-    The record, the limits and the outcome are those of every other way to play. `asks` holds what is to be
-    answered now, one ask per seat that acts; it is empty when the episode is over. The environment is called
-    in the caller's thread, or by `call`. An environment that breaks ends the episode without verdict, and
-    does not raise.
+    The record, the limits and the outcome are the same as with a Runner. `asks` has the asks to answer now,
+    one per seat that acts; it is empty when the episode is over. The environment is called in the caller's
+    thread, or by `call`. An environment that breaks ends the episode without verdict, and does not raise.
     """
 
     def __init__(
@@ -124,24 +123,25 @@ class Conversation:
         start: Branch | None = None,
         call: Callable[[Call], Any] = carry_out,
     ) -> None:
-        """Begin the episode, up to its first ask.
+        """Start the episode and run it up to its first ask.
 
         Args:
-            env: an environment, whose owner closes it; or an id or a task, whose environment is made here
+            env: an environment, which the caller closes; or an id or a task, whose environment is made here
                 and closed with the conversation.
             seed: the episode's seed.
-            limits: limits from outside.
+            limits: limits from outside the task.
             history: which past turns are shown.
-            run: how the episode is played, for the record; conversations of one run share it.
-            job: what is played, for the record: with `run` and `sample` it makes the episode's id.
-            sample: numbers the samples of one job; each has seeds of its own for its answers.
-            group: names the task that several samples share.
-            salt: another number is other noise for the same seed and sample.
-            start: begin behind the first turns of another episode.
-            call: carries out a call of the environment.
+            run: the run's settings, for the record; conversations of one run share it.
+            job: the name of the job, for the record; with `run` and `sample` it makes the episode's id.
+            sample: the number of this sample among those of one job; each samples with other seeds.
+            group: the name that the samples of one task share.
+            salt: another salt gives other sampling seeds for the same seed and sample.
+            start: start after the first turns of another episode.
+            call: runs a call of the environment.
 
         Raises:
-            BadArgument: for no seed, or not the branch's. GemError: when the environment cannot be made.
+            BadArgument: for a wrong seed, or one that differs from the branch's. GemError: when the
+                environment cannot be made.
         """
         seed = seeding.check(seed)
         made = env if isinstance(env, Env) else make(env)
@@ -150,7 +150,7 @@ class Conversation:
         self.episode = Episode(replace(task_of(made), seed=seed), run, job, sample, salt=salt, group=group)
         """The record; complete when `asks` is empty."""
         self.asks: tuple[Ask, ...] = ()
-        """What is to be answered now."""
+        """The asks to answer now."""
         self._call = call
         self._playing: Playing | None = play(
             made, seed, limits, history=history, record=self.episode, start=start
@@ -168,14 +168,14 @@ class Conversation:
 
     @property
     def reward(self) -> float:
-        """What was earned until now; the mean over the seats where there are several."""
+        """The sum of rewards so far; the mean over the seats where there are several."""
         return self.episode.earned()
 
     def answer(self, *replies: Reply | str) -> tuple[Ask, ...]:
-        """Answer every ask of the moment, in order, and return the next ones.
+        """Answer all current asks, in order, and return the next ones.
 
         Raises:
-            BadArgument: for another number of replies. EnvClosed: when the episode is over.
+            BadArgument: for a wrong number of replies. EnvClosed: when the episode is over.
         """
         if self._playing is None:
             raise EnvClosed("the episode is over; begin another conversation.")
@@ -185,32 +185,32 @@ class Conversation:
         return self._go_on(self._playing.send, told)
 
     def fail(self, error: Exception) -> None:
-        """End the episode without verdict, because whoever was to answer broke.
+        """End the episode without verdict, because the agent failed.
 
-        Whether other episodes are begun afterwards, when that is AgentUnavailable, is the caller's decision.
+        On AgentUnavailable the caller decides whether to start other episodes.
         """
         if self._playing is not None:
             self._go_on(self._playing.throw, carried(error))
 
     def cancel(self) -> None:
-        """End the episode without verdict, because nobody wants it any more."""
+        """End the episode without verdict, because it is no longer needed."""
         if self._playing is not None:
             self._go_on(self._playing.throw, CancelledError())
 
     def out_of_time(self) -> None:
-        """End the episode because the time for its answers is spent; see `Limits.on_time`."""
+        """End the episode because its time for answers is used up; see `Limits.on_time`."""
         if self._playing is not None:
             self._go_on(self._playing.throw, OutOfTime("the time for its answers is spent."))
 
     def close(self) -> None:
-        """Cancel what is not over, and close the environment if it was made here. Twice is harmless."""
+        """Cancel an unfinished episode, and close an environment made here. Calling it twice is harmless."""
         self.cancel()
         own, self._own = self._own, None
         if own is not None:
             own.close()
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; the conversation is closed at the end of the block."""
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -218,7 +218,7 @@ class Conversation:
         self.close()
 
     def _go_on(self, how: Callable[[Any], Any], value: Any) -> tuple[Ask, ...]:
-        """Let the episode run until it asks, or is over."""
+        """Run the episode until it needs an answer, or is over."""
         assert self._playing is not None
         self.asks = ()
         playing = self._playing
@@ -245,5 +245,5 @@ class Conversation:
 
 
 def verbs_of(agents: Mapping[str, Any]) -> dict[str, str]:
-    """Return the seats whose agent is the environment's own, and the verb that plays for it."""
+    """Return the seats that the environment itself plays, each with the method to call."""
     return {seat: verb for seat, agent in agents.items() if (verb := getattr(agent, "verb", None))}

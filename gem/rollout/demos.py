@@ -1,4 +1,4 @@
-"""Demonstrations: episodes that an environment's own solver plays, for a supervised warm-up."""
+"""Write demonstrations: episodes played by an environment's solver, for a supervised warm-up."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gem.rollout.store import EpisodeStore
 from gem.specs import TaskRef
 
 ROUND = 256
-"""Episodes after which it is looked at how many are still wanted."""
+"""Number of episodes per round; after each round, the missing ones are counted."""
 
 
 class Written(NamedTuple):
-    """What was played and kept: episodes, turns and the mean return of the kept ones, episodes that broke.
+    """Counts of episodes played, kept and broken, and the kept ones' turns and mean return.
 
     `stored` episodes were in the store before. The mean return is NaN where none was kept.
     """
@@ -47,16 +47,16 @@ def write_demos(
     kwargs: Mapping[str, Any] | None = None,
     host: str | Host = "auto",
 ) -> Written:
-    """Bring the episodes of `seed` by the environment's solver in the store at `out` to `episodes`.
+    """Play episodes with the environment's solver until the store at `out` has `episodes` of them for `seed`.
 
-    Episodes that the solver lost are left out, and others played in their stead, unless `lost` keeps them.
-    Episode `i` has the seed ``derive(seed, "demos", i)``: no episode of training or evaluation has it. Each
-    is stored as it ends, and none that the store holds is played again: after a call that was cut off the
-    same call writes the rest.
+    Episodes that the solver lost are left out and replaced by others, unless `lost` keeps them. Episode `i`
+    has the seed ``derive(seed, "demos", i)``: no episode of training or evaluation has it. Each is stored as
+    it ends, and stored episodes are not played again: after an interrupted call, the same call writes the
+    rest.
 
     Raises:
-        BadArgument: for no episodes. NoSolver: where there is no solver. StoreError: for a store that cannot
-            be written. NoVerdict: when the solver's episodes are lost or broken, but for one in a hundred.
+        BadArgument: for `episodes` below 1. NoSolver: where there is no solver. StoreError: for a store that
+            cannot be written. NoVerdict: when at most one in a hundred episodes can be kept.
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
@@ -66,7 +66,7 @@ def write_demos(
             f"{env_id} has no solver to write demonstrations; `gem-gym list` shows which have one."
         )
     maker = registry.Maker(env_id, dict(kwargs or {}))
-    env = maker()  # an unknown keyword or a missing package is told before a store is made
+    env = maker()  # an unknown keyword or a missing package fails before a store is made
     played_in = _written(registry.task_of(env))
     env.close()
 
@@ -101,7 +101,7 @@ def write_demos(
             except KeyboardInterrupt as stop:
                 done = stored + len(store) - before
                 stop.add_note(
-                    f"{done} of {episodes} episodes are in {out}; the same command goes on from there"
+                    f"{done} of {episodes} episodes are in {out}; the same command continues from there"
                 )
                 raise
             for episode in filter(wanted, found):
@@ -118,7 +118,7 @@ def write_demos(
 
 
 def _written(task: TaskRef) -> str:
-    """Return what tells the environments of tasks apart, equal before and after they were stored."""
+    """Return a key of a task's environment, which is the same before and after storing the task."""
     return json.dumps(
         [task.spec, task.kwargs, [each.name for each in task.wrappers]], sort_keys=True, default=repr
     )

@@ -1,25 +1,25 @@
-"""One episode, as a generator: the logic of playing, without I/O, threads or waiting.
+"""Play one episode as a generator, without I/O, threads or waiting.
 
-`play` yields what it needs, a `Call` of its environment or a tuple of `Ask`, one per seat that acts now,
-and is sent the answer: what the call returned, or a tuple of `Reply`. What fails is thrown in. Who waits, and
-where environments live, is the driver's business; how an episode ends is decided here and nowhere else.
+`play` yields what it needs: a `Call` of its environment, or a tuple of `Ask`, one per seat that acts now. The
+driver sends back the result of the call, or a tuple of `Reply`, and throws errors in. The driver decides how
+to wait and where environments run; this module decides how an episode ends.
 
-An environment with several seats returns dicts by seat (`gem.envs.seats`): whoever it shows an
-observation acts next, all of them at once. What a seat is paid between its turns is added to the turn before.
-An environment for one agent is one with a single seat.
+An environment with several seats returns dicts by seat (`gem.envs.seats`): all seats that get an observation
+act next, at the same time. A reward that a seat gets between its turns is added to its turn before. An
+environment for one agent is one with a single seat.
 
 ========================================================  ========================  ========  =========
 what happened                                             terminated / truncated    verdict   bootstrap
 ========================================================  ========================  ========  =========
 the task ended: solved, failed, unreadable, turn budget   T / -                     scored    no
 a limit from outside: turns, tokens, context              - / T                     scored    yes
-the agent's time is spent                                 - / T                     none      no
+the agent's time is used up                               - / T                     none      no
 the same, with ``on_time="scored"``                       - / T                     scored    yes
 environment, host or agent raised, or said stop 'error'   - / T                     none      no
 cancelled                                                 - / T                     none      no
 ========================================================  ========================  ========  =========
 
-The agent's time is the sum of what its replies say (`Reply.policy_s`), or of what the driver measured.
+The agent's time is the sum of `Reply.policy_s`, or of the driver's measurements.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ LIMITS_FROM_OUTSIDE = frozenset(
 )
 NO_LIMITS = Limits()
 SEAT_VERBS = {"sample_random_action": "random_action", "solve": "expert_action"}
-"""What an actor's verb is called where it is asked for one of several seats."""
+"""The method to call for one of several seats, for each method of a single-agent environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Where an episode begins: behind the first `turns` turns of one that was played before.
+    """A start for an episode: after the first `turns` turns of an earlier one.
 
-    Their actions are taken again from the same seed, and what the environment shows is compared with the
-    record; or, where `state` is given (its `get_state()` of that moment, one seat alone), it is restored.
+    Their actions are played again from the same seed, and the observations are compared with the record. If
+    `state` is given (its `get_state()` at that turn, for one seat only), it is restored instead.
     """
 
     episode: Episode
@@ -75,10 +75,10 @@ class Branch:
     state: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a beginning that the episode does not have."""
+        """Refuse a number of turns that the episode does not have."""
         if not 0 <= self.turns <= len(self.episode.turns):
             raise BadArgument(
-                f"a branch begins behind turn {self.turns}; accepted: 0 to {len(self.episode.turns)}, the "
+                f"a branch begins after turn {self.turns}; accepted: 0 to {len(self.episode.turns)}, the "
                 f"turns of episode {self.episode.id!r}."
             )
         if self.state is not None and (self.episode.several or self.turns == len(self.episode.turns)):
@@ -100,36 +100,36 @@ def play(
 ) -> Playing:
     """Play one episode of `env` and return its record.
 
-    Turns hold the actions that were taken; what a seat saw last but did not answer stands in its end. When a
-    step breaks, its turn stays, with reward None. `limits.turns` counts steps of the environment; the tokens
-    that are left are shared by the seats that act at the same time.
+    Turns have the actions that were taken; a seat's last, unanswered observation is in its end. When a step
+    breaks, its turn is kept, with reward None. `limits.turns` counts steps of the environment; seats that act
+    at the same time share the remaining tokens.
 
     Args:
-        env: the environment, or whatever stands for it where calls are carried out; it goes into each
-            `Call` untouched. Its `assembles_history` is read when reset has returned.
+        env: the environment, or an object that represents it for the driver; it goes into each `Call`
+            unchanged. Its `assembles_history` is read after reset.
         seed: the episode's seed.
-        limits: limits from outside; `context` and `turn_tokens` are passed on for the agent to keep.
+        limits: limits from outside the task; the agent has to enforce `context` and `turn_tokens`.
         history: which past turns the agent sees; None: all, as a chat, or the observation alone where a
             wrapper of `env` assembles the history already.
-        record: the episode to write, whose run, job, sample and salt are set; a new one by default.
-        actor: a verb of the environment, `sample_random_action` or `solve`, called for every action instead
-            of asking an agent; or a mapping from seats to such verbs, for those that it holds.
-        start: begin behind the first turns of another episode of the same task and seed.
+        record: the episode to write, with run, job, sample and salt already set; a new one by default.
+        actor: a method of the environment, `sample_random_action` or `solve`, to call for every action
+            instead of asking an agent; or a mapping from seats to such methods.
+        start: start after the first turns of another episode of the same task and seed.
 
     Raises:
-        BadArgument: for a branch of another seed. Whatever else breaks stands in the record.
+        BadArgument: for a branch with another seed. Every other error is stored in the record.
     """
     if start is not None and start.state is None and start.episode.seed != seed:
         raise BadArgument(
-            f"the seed is {seed} and the branch's episode has {start.episode.seed}; its actions are replayed "
-            "from its own seed."
+            f"the seed is {seed}, but the branch's episode has seed {start.episode.seed}; pass that seed, as "
+            "the recorded actions are replayed."
         )
     if record is None:
         record = Episode(replace(task_of(env), seed=seed))
     turns, ends = record.turns, record.ends
     dialogues: dict[str, Dialogue] = {}
     verbs: dict[str, str] = {}  # of the seats that the environment's own actor plays
-    waiting: dict[str, tuple[Obs, dict[str, Any]]] = {}  # who acts next, and what each is shown
+    waiting: dict[str, tuple[Obs, dict[str, Any]]] = {}  # the seats that act next, and what each sees
     generated = steps = 0
     reset_s = policy_s = env_s = 0.0
     began = perf_counter()
@@ -161,8 +161,8 @@ def play(
                 waiting, generated = _restored(record, dialogues[SEAT], start)
                 steps = len(turns)
         if actor is not None and (record.sample or record.salt):
-            # Sample 0 is what a loop over the environment alone would see. A state that was restored has the
-            # actor's stream of whoever played before, so this comes behind it.
+            # Sample 0 is the same as in a plain loop over the environment. A restored state has the actor's
+            # stream of the earlier episode, so this comes after it.
             salted = ("salt", record.salt) if record.salt else ()
             yield Call(env, "seed_actor", (seeding.derive(seed, "sample", record.sample, *salted),))
         while waiting:
@@ -183,7 +183,7 @@ def play(
                 dialogue = dialogues[seat]
                 turn = acting[seat] = dialogue.open(last, info)
                 turns.append(turn)
-                actions[seat] = ""  # the order of the seats, whoever answers first
+                actions[seat] = ""  # keeps the order of the seats, in whatever order they answer
                 if recorded:
                     again = _recorded(recorded, len(acting) - 1, seat)
                     generated += dialogue.recall(again)
@@ -209,7 +209,7 @@ def play(
                     actions[seat] = text if type(text) is str else str.__str__(text)
                     full = full or reply.finish == "context"
                 if limits.policy_s is not None and policy_s > limits.policy_s:
-                    raise OutOfTime(f"the agent took {policy_s:.3g} s of {limits.policy_s:g} s.")
+                    raise OutOfTime(f"the agent took {policy_s:.3g} s; its limit is {limits.policy_s:g} s.")
                 if full:
                     record.stop = StopReason.CONTEXT_LIMIT
                     break
@@ -232,13 +232,13 @@ def play(
                 paid = finite_reward(reward)
                 if type(terminated) is not bool or type(truncated) is not bool:
                     terminated, truncated = _truth(terminated), _truth(truncated)
-                lacking = seen is None and (several or not (terminated or truncated))  # told below
+                lacking = seen is None and (several or not (terminated or truncated))  # raised below
                 shown = None if lacking else check_obs(seen)
                 if seat in acting:
                     turn = acting[seat]
                     turn.reward, turn.info = paid, info
                     turn.timing["env_s"] = took
-                elif dialogues[seat].turns:  # paid for what others did
+                elif dialogues[seat].turns:  # a reward for the actions of others
                     turn = dialogues[seat].turns[-1]
                     turn.reward = (turn.reward or 0.0) + paid
                     turn.info = {**turn.info, **info}
@@ -262,12 +262,12 @@ def play(
             going_on = [seat for seat, end in ends.items() if not end.terminated and not end.truncated]
             if going_on or not ends:
                 raise ContractBroken(
-                    f"the environment shows nobody an observation, and did not end for {going_on or 'any'}."
+                    f"the environment gave no seat an observation, but did not end for {going_on or 'any'}."
                 )
             stops = list(dict.fromkeys(end.stop for end in ends.values()))
             cut = [stop for stop in stops if stop not in TASK_ENDS]
             record.stop = cut[0] if cut else stops[0] if len(stops) == 1 else StopReason.ENDED
-    except CancelledError:  # Ctrl-C is none: it ends the whole rollout
+    except CancelledError:  # Ctrl-C is not one: it ends the whole rollout
         record.stop = StopReason.CANCELLED
     except Exception as error:
         late = boundary == "agent" and isinstance(error, OutOfTime)
@@ -296,7 +296,7 @@ def play(
 
 
 def _by_seat(result: Any) -> Iterable[tuple[str, Any, Any, Any, Any, Any]]:
-    """Return what a step brought to each of several seats: observation (None: none), reward, ends, info."""
+    """Return a step's results by seat: observation (or None), reward, terminated, truncated, info."""
     obs, rewards, terminations, truncations, infos = result
     return [
         (seat, obs.get(seat), reward, terminations[seat], truncations[seat], infos[seat])
@@ -305,12 +305,12 @@ def _by_seat(result: Any) -> Iterable[tuple[str, Any, Any, Any, Any, Any]]:
 
 
 def _recorded(turns: list[Turn], place: int, seat: str) -> Turn:
-    """Return the recorded turn of a seat among those that were taken at the same time."""
+    """Return the recorded turn of a seat among simultaneous turns."""
     if place >= len(turns) or turns[place].seat != seat:
         raise ContractBroken(
-            f"seat {seat!r} is to act where the record has "
+            f"seat {seat!r} acts where the record has "
             f"{turns[place].seat if place < len(turns) else 'the end of the branch'!r}; a branch begins "
-            "between the steps of an environment that follows from its seed."
+            "between two steps, and its environment must be determined by its seed."
         )
     return turns[place]
 
@@ -318,7 +318,7 @@ def _recorded(turns: list[Turn], place: int, seat: str) -> Turn:
 def _restored(
     record: Episode, dialogue: Dialogue, start: Branch
 ) -> tuple[dict[str, tuple[Obs, dict[str, Any]]], int]:
-    """Enter a branch's turns as they were recorded; return what the agent is shown next, and their tokens."""
+    """Enter the recorded turns of a branch; return the next observation by seat, and their token count."""
     exchanges = start.episode.exchanges()
     generated = 0
     for turn, recorded in zip(exchanges[: start.turns], start.episode.turns, strict=False):
@@ -333,7 +333,7 @@ def _restored(
 
 
 def _own(value: Any) -> Any:
-    """Return a copy as far as lists, dicts and sets go: an environment may go on to change what it gave."""
+    """Copy nested lists, dicts and sets: an environment may later change the objects that it returned."""
     if not value:
         return type(value)()
     kind = type(value)
@@ -348,25 +348,25 @@ _CHANGE = frozenset((dict, list, set))
 
 
 def _info(info: Any) -> dict[str, Any]:
-    """Return a copy of what an environment says beside its observation."""
+    """Return a copy of an environment's info."""
     if type(info) is not dict and not isinstance(info, Mapping):
-        raise ContractBroken(f"the environment's info is a {type(info).__name__}; info is a dict.")
+        raise ContractBroken(f"the environment's info is a {type(info).__name__}; it must be a dict.")
     own: dict[str, Any] = _own(info if type(info) is dict else dict(info))
     return own
 
 
 def _truth(value: Any) -> bool:
-    """Return whether an episode ended; numpy has a type of its own for that."""
+    """Return a flag of step as a bool; numpy's bool is accepted."""
     if not isinstance(value, bool) and str(getattr(value, "dtype", "")) != "bool":
-        raise ContractBroken(f"the environment ended an episode with {value!r:.40}, which is no bool.")
+        raise ContractBroken(f"terminated or truncated is {value!r:.40}; the environment must return a bool.")
     return bool(value)
 
 
 def finite_reward(reward: Any) -> float:
-    """Return a reward as a finite number.
+    """Return a reward as a finite float.
 
     Raises:
-        ContractBroken: when it is none.
+        ContractBroken: when it is not a finite number.
     """
     if isinstance(reward, str | bytes | bytearray):  # which float() would read
         raise ContractBroken(f"the environment's reward is {reward!r:.40}; a reward is a finite number.")
@@ -377,14 +377,14 @@ def finite_reward(reward: Any) -> float:
 
 
 def _parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:
-    """Return the named parts of a turn's reward with those of one more step; info may mean something else."""
+    """Add the named reward parts of one more step to a turn's; ignore info of another form."""
     if isinstance(parts, Mapping) and all(isinstance(part, Real) for part in parts.values()):
         before = before | {name: before.get(name, 0.0) + float(part) for name, part in parts.items()}
     return before or None
 
 
 def end_of_task(info: Mapping[str, Any]) -> StopReason:
-    """Return how a task ended, by what its environment says with the last step."""
+    """Return how a task ended, from the info of the last step."""
     reason = _reason(info, TASK_ENDS)
     if reason is not None:
         return reason
@@ -395,7 +395,7 @@ def end_of_task(info: Mapping[str, Any]) -> StopReason:
 
 
 def cut_off(info: Mapping[str, Any]) -> StopReason:
-    """Return why an environment cut its episode off."""
+    """Return why an environment truncated its episode."""
     return _reason(info, LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED}) or StopReason.TURN_LIMIT
 
 
@@ -411,7 +411,7 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what episodes are played with."""
+    """Return the versions of gem and Python, for the record of a run."""
     import gem  # here: the package is complete when episodes are played
 
     return {"gem": gem.__version__, "python": platform.python_version()}

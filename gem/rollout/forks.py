@@ -1,10 +1,10 @@
-"""Forks: many ways to go on from a turn of an episode, what they say of the turn, and a search over them.
+"""Forks: play several continuations of a turn, estimate the turn's value from them, and search over them.
 
-An episode is begun again from its seed, once, in this process, and compared with its record. Where the
-environment can be copied, its state of each turn is what the others start from; where it cannot, each of them
-takes the recorded actions again. What comes of it is the same.
+An episode is played again from its seed, once, in this process, and compared with its record. If the
+environment can be copied, continuations start from copies of its state at the turn. If not, each continuation
+plays the recorded actions again. Both give the same result.
 
-The world's chance is that of the seed: forks of one turn differ in what the agent does, and in nothing else.
+The environment's random numbers come from the seed: forks of one turn differ only in the agent's actions.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ def branches(
     fork: bool = True,
     salt: int = 0,
 ) -> list[Job]:
-    """Return jobs that go on from behind the first turns of an episode, for any Runner on any host.
+    """Return jobs that continue an episode after its first turns, for any Runner on any host.
 
-    The episode may be stored, or still be played (`Conversation.episode`). The jobs of one turn are a group;
-    each has noise of its own, also where the same turn is branched at again with another salt. Limits and
-    history are the runner's; what the first turns took counts against its limits.
+    The episode may be stored, or still running (`Conversation.episode`). The jobs of one turn are a group.
+    Each has its own sampling seed; another salt gives other seeds at the same turn. Limits and history are
+    those of the runner; the first turns count against its limits.
 
     Args:
-        episode: what was played before.
-        turns: how many of its turns stay; several numbers give the jobs of each, in order.
-        samples: how many jobs for each number of turns.
-        env: what makes the environment; by default the episode's task does. Make only tasks whose source you
-            trust, or see `gem.rollout.replay.check_known` first.
-        fork: begin from copies of the environment's state, where it has one and there is one seat. False:
-            each job takes the recorded actions again.
-        salt: another number is other noise.
+        episode: the episode to continue.
+        turns: the number of its turns to keep; for several numbers, the jobs of each are returned in order.
+        samples: the number of jobs for each number of turns.
+        env: makes the environment; by default from the episode's task. Make only tasks whose source you
+            trust, or call `gem.rollout.replay.check_known` first.
+        fork: start from copies of the environment's state, if it can be copied and has one seat. False: each
+            job plays the recorded actions again.
+        salt: another salt gives other sampling seeds.
 
     Raises:
         BadArgument: for turns that the episode does not have, or a task that cannot be made again.
-        ContractBroken: where the recorded actions lead elsewhere than the record says.
+        ContractBroken: when the recorded actions lead to other results than the recorded ones.
     """
     wanted = list(turns) if isinstance(turns, Iterable) else [turns]
     answered = answered_turns(episode)
     for turn in wanted:
         if not isinstance(turn, int) or not 0 <= turn <= answered:
             raise BadArgument(
-                f"a branch begins behind turn {turn!r:.40}; accepted: 0 to {answered}, the turns of episode "
+                f"a branch begins after turn {turn!r:.40}; accepted: 0 to {answered}, the turns of episode "
                 f"{episode.id!r} that were played."
             )
     if samples < 1:
         raise BadArgument(f"samples is {samples}; accepted: 1 or more.")
     if episode.task.seed is None:
-        raise BadArgument(f"the seed of episode {episode.id!r} was not written down.")
+        raise BadArgument(f"the seed of episode {episode.id!r} was not stored.")
     if env is None and episode.task.opaque:
         raise BadArgument(
-            f"the task of episode {episode.id!r} has arguments that could not be written down "
-            f"({', '.join(episode.task.opaque)}); give env, which makes its environment."
+            f"the task of episode {episode.id!r} has arguments that could not be stored "
+            f"({', '.join(episode.task.opaque)}); pass env, which makes its environment."
         )
     recipe = episode.task if env is None else env
     states = _played_again(episode, wanted, recipe, fork)
@@ -90,21 +90,21 @@ def branches(
 
 
 def answered_turns(episode: Episode) -> int:
-    """Return how many turns of an episode were answered and paid: it may still be played, or have broken."""
+    """Return how many turns of an episode have an action and a reward; it may still run, or have broken."""
     return next((at for at, turn in enumerate(episode.turns) if turn.reward is None), len(episode.turns))
 
 
 def _played_again(
     episode: Episode, turns: Sequence[int], recipe: Recipe, fork: bool
 ) -> Mapping[int, dict[str, Any]]:
-    """Take the actions before the last of `turns` again; return the states of those that have one.
+    """Play the actions before the last of `turns` again; return the environment states of `turns`, if any.
 
     Raises:
-        ContractBroken: where something else comes of them. BadArgument: for a turn in the middle of a step.
+        ContractBroken: when the results differ. BadArgument: for a turn in the middle of a step.
     """
     last = max(turns, default=0)
     states: dict[int, dict[str, Any]] = {}
-    between = [0]  # the numbers of turns behind which a step ended
+    between = [0]  # the numbers of turns after which a step ended
     uncopied: list[Exception] = []
 
     def keep(env: Env) -> None:
@@ -113,7 +113,7 @@ def _played_again(
             try:
                 states[at] = env.get_state()
             except CannotFork:
-                pass  # its forks take the recorded actions again
+                pass  # its forks play the recorded actions again
             except Exception as error:
                 uncopied.append(error)
 
@@ -131,46 +131,46 @@ def _played_again(
         _check_same(episode, talk, last)
         if uncopied:
             raise BadArgument(
-                f"{env} cannot be copied ({uncopied[0]!r:.200}); with fork=False actions are taken again, "
-                "and forkable = False on its class says so for good."
+                f"{env} cannot be copied ({uncopied[0]!r:.200}); pass fork=False to play the actions "
+                "again, or set forkable = False on its class."
             )
     if inside := sorted(set(turns).difference(between)):
         raise BadArgument(
-            f"turn {inside[0]} of episode {episode.id!r} was taken at the same time as the one before; a "
+            f"turn {inside[0]} of episode {episode.id!r} was simultaneous with the one before; a "
             "branch begins between two steps."
         )
     return states
 
 
 def _check_same(episode: Episode, talk: Conversation, last: int) -> None:
-    """Refuse what differs from the record, up to what was shown behind its last turn that counts."""
-    said = f"episode {episode.id!r} does not come out as recorded, so none can go on from its middle: "
+    """Refuse any difference from the record, up to the observation after the turn number `last`."""
+    said = f"episode {episode.id!r} does not replay as recorded, so it cannot be continued: "
     if (error := talk.episode.error) is not None:
         raise ContractBroken(f"{said}{error.type}: {error.message}")
     played = talk.episode.turns
     if len(played) < last:
-        raise ContractBroken(f"{said}it ended behind turn {len(played)}.")
+        raise ContractBroken(f"{said}it ended after turn {len(played)}.")
     for number, (was, now) in enumerate(zip(episode.turns[: last + 1], played, strict=False)):
         if was.observation != now.observation:
             shown = f"{text_of(was.observation)!r:.80}, and {text_of(now.observation)!r:.80} now"
             raise ContractBroken(f"{said}turn {number} was shown {shown}.")
-        # A seat is paid between its turns too: what its last one is worth is settled behind the branch.
+        # A seat gets rewards between its turns too: its last turn's reward is complete only after the branch.
         if number < last and not episode.several and was.reward != now.reward:
             raise ContractBroken(f"{said}turn {number} earned {was.reward}, and {now.reward} now.")
     if last < len(episode.turns) and not talk.asks:
-        raise ContractBroken(f"{said}it ended behind turn {last}.")
+        raise ContractBroken(f"{said}it ended after turn {last}.")
 
 
-# -- what a turn was worth
+# -- the value of a turn
 
 
 class TurnValue(NamedTuple):
-    """What a turn changed.
+    """The estimated value and advantage of a turn.
 
-    `before` and `after` are the mean return of the episodes that go on from before the turn and from behind
-    it, each with its 95% interval; where the episode ended with the turn, its return is exact. `advantage` is
-    the difference. All are None where fewer than two continuations have a verdict. `lost`: how many of those
-    from before have none; they are left out, and never count as 0.
+    `before` and `after` are the mean returns of the continuations from before and after the turn, each with
+    its 95% interval; if the episode ended with the turn, its return is exact. `advantage` is the difference.
+    All are None where fewer than two continuations have a verdict. `lost`: the number of continuations from
+    before the turn without verdict; they are left out, and never count as 0.
     """
 
     turn: int
@@ -192,23 +192,23 @@ def turn_values(
 ) -> list[TurnValue]:
     """Return the Monte-Carlo value and advantage of each turn of an episode, for the runner's agent.
 
-    From before each turn, and from behind the last one where the episode did not end with it, `samples`
-    continuations are played. Returns are undiscounted and count from the episode's beginning. Intervals are
-    Wilson's where all returns are 0 or 1, else Student's t. Of a position from which all returns are alike
-    that would be a point, which nobody knows; there it is Wilson's, between the least and the highest return
-    of all continuations. That of the advantage is made of the two by MOVER (Zou and Donner, Statistics in
-    Medicine 27, 2008), for they are independent. The world's chance is that of the seed.
+    `samples` continuations are played from before each turn, and from after the last turn if the episode did
+    not end with it. Returns are undiscounted and count from the start of the episode. Intervals are Wilson's
+    where all returns are 0 or 1, else Student's t. If all returns of a position are equal, Student's t would
+    give a single point; then Wilson's interval is used, between the lowest and the highest return of all
+    continuations. The interval of the advantage combines both by MOVER (Zou and Donner, Statistics in
+    Medicine 27, 2008), as they are independent. The environment's random numbers come from the seed.
 
     Args:
         episode: an episode of one seat; see `branches`.
         runner: plays the continuations.
-        samples: how many for each turn, 2 or more.
+        samples: the number of continuations for each turn, 2 or more.
         env: see `branches`.
         fork: see `branches`.
         salt: see `branches`.
 
     Raises:
-        BadArgument, ContractBroken: see `branches`; and for an episode of several seats.
+        BadArgument, ContractBroken: see `branches`. BadArgument: for an episode of several seats.
     """
     if episode.several:
         raise BadArgument(f"episode {episode.id!r} has several seats; accepted: episodes of one.")
@@ -263,7 +263,7 @@ def _difference(one: Interval | None, other: Interval | None) -> Interval | None
 
 
 class Found(NamedTuple):
-    """What a search found: the best episode, None where none has a verdict; and the steps that it took."""
+    """The result of a search: the best episode (None where none has a verdict), and the steps it took."""
 
     episode: Episode | None
     steps: int
@@ -281,29 +281,28 @@ def tree_search(
 ) -> Found:
     """Search for an episode of high return, turn by turn, with the runner's agent.
 
-    From each position that is kept, `samples` episodes are played to their end. What they did first, as the
-    environment read it where it says so, are the candidates; the mean return behind each is its value, and
-    the `keep` best are gone on from. With one kept this is best-of-n at each turn. The best of all episodes
-    that were played is returned, so a lucky one is not lost (Cazenave, Nested Monte-Carlo Search, IJCAI
-    2009).
+    From each kept position, `samples` episodes are played to their end. Their first actions (as the
+    environment parsed them, if it reports that) are the candidates. The value of a candidate is the mean
+    return of its episodes, and the search continues from the `keep` best. With ``keep=1`` this is best-of-n
+    at each turn. It returns the best of all episodes played, so a lucky one is not lost (Cazenave, Nested
+    Monte-Carlo Search, IJCAI 2009).
 
-    The environment is asked again and again from the same seed, with all that it hides and all the chance
-    that is to come. So what is found is a demonstration, or something to learn from; it is no measure of what
-    the agent does where it plays once.
+    All episodes share one seed, so the search uses hidden information and future random numbers. Its result
+    is a demonstration, or training data; it does not measure the agent's performance in a single episode.
 
     Args:
-        env: what makes the environment, of one seat.
-        seed: the episode's.
-        runner: plays; it says which agent, limits and host.
-        samples: episodes from each position.
-        keep: positions that are kept of each turn.
-        steps: stop when so many steps of environments were taken, those that lead to a position too, but not
-            those of attempts that broke. It is looked at between two turns, so more may be taken.
-        salt: another number is other noise.
+        env: makes the environment, of one seat.
+        seed: the seed of the episode.
+        runner: plays the episodes, with its agent, limits and host.
+        samples: the number of episodes from each position.
+        keep: the number of positions to keep at each turn.
+        steps: stop after this many environment steps; steps that lead to a position count, steps of attempts
+            that broke do not. This is checked between two turns, so more steps may be taken.
+        salt: another salt gives other sampling seeds.
 
     Raises:
-        BadArgument: for numbers that make no sense, or several seats.
-        ContractBroken: where the environment does not follow from its seed.
+        BadArgument: for invalid numbers, or several seats.
+        ContractBroken: when the environment is not determined by its seed.
     """
     for name, number in (("samples", samples), ("keep", keep), ("steps", steps)):
         if number < 1:
@@ -336,7 +335,7 @@ def tree_search(
 
 
 def _move(turn: Turn) -> str:
-    """Return what was done, as the environment read it: models say one thing in many ways."""
+    """Return a turn's action as the environment parsed it: models write one action in many ways."""
     read = turn.info.get("parsed_action")
     return str(turn.action if read is None else read)
 

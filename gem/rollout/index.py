@@ -1,7 +1,7 @@
-"""The index of an episode store: what each episode is, and where its line stands, in an SQLite file.
+"""The index of an episode store: a summary of each episode and the position of its line, in an SQLite file.
 
 It is a cache. `gem.rollout.store` decides what enters it, under the lock of the store's file, and whether it
-still fits; here is how it is kept and asked. Whatever goes wrong is an sqlite3.Error, wrong values in it too.
+still matches; this module writes and queries it. All errors are sqlite3.Error, also for wrong values in it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 from gem.errors import BadArgument
 
 VERSION = 0x67656D02
-"""What tells an index of this form from another file; SQLite keeps it as the file's user version."""
+"""Version number of the form of an index; SQLite keeps it as the file's user version."""
 
 WAIT_S = 2.0
-"""How long is waited for another process that writes to the index."""
+"""Seconds to wait for another process that writes to the index."""
 
 
 class Entry(NamedTuple):
-    """What is known of an episode without reading it.
+    """A summary of an episode, available without reading it.
 
-    `number`: its place in the store. `reward`: its return, None without verdict. `tokens`: those that were
-    sampled. `calls`: of tools. `start` and `end`: where its line stands, in bytes. Of a damaged line nothing
-    else is known; its `id` is empty.
+    `number`: its index in the store. `reward`: its return, None without verdict. `tokens`: the number of
+    sampled tokens. `calls`: the number of tool calls. `start` and `end`: the position of its line, in bytes.
+    For a damaged line, only number and position are known; its `id` is empty.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """How far an index reaches: episodes, bytes, torn lines among them, and a hash of those bytes' ends."""
+    """The part of a store that an index covers: episodes, bytes, torn lines, and a hash of both ends."""
 
     episodes: int = 0
     scanned: int = 0
@@ -60,7 +60,7 @@ class Mark(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What many episodes have in common, and their sums; `reward` is the sum of the known returns."""
+    """Sums over episodes with equal environment, end and outcome; `reward` sums the known returns."""
 
     spec: str
     stop: str
@@ -75,7 +75,7 @@ class Tally(NamedTuple):
 
 
 class TaskTally(NamedTuple):
-    """Sums over a task's samples with a verdict: how many, how many say and had success, their returns."""
+    """Sums over a task's samples with a verdict: their number, known and actual successes, and returns."""
 
     spec: str
     group: str
@@ -87,10 +87,10 @@ class TaskTally(NamedTuple):
 
 
 Span = tuple[int, int]
-"""Where a line starts and ends."""
+"""Start and end of a line, in bytes."""
 
 Place = tuple[int, int, str]
-"""Where the line of an episode starts and ends, and the episode's id."""
+"""Start and end of an episode's line, in bytes, and the episode's id."""
 
 _CIRCUMSTANCES = {
     sqlite3.SQLITE_BUSY,
@@ -125,10 +125,10 @@ _SEED, _AFTER = Entry._fields.index("seed"), Entry._fields.index("reward")
 
 
 class Index:
-    """An open index. Its `mark` is what it held when it was opened or added to."""
+    """An open index. Its `mark` is the part of the store that it covered when last opened or extended."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open the index at `path`, made where there is none; None: a temporary one of this process."""
+        """Open the index at `path`, or create it; None: a temporary index of this process."""
         self.path = path
         before = None if path is None else _inode(path)
         self._db = sqlite3.connect(
@@ -159,11 +159,11 @@ class Index:
 
     @property
     def current(self) -> bool:
-        """Whether this is still the index at its path."""
+        """Whether the file at its path is still this index."""
         return self.path is None or self._inode == _inode(self.path)
 
     def add(self, entries: Sequence[Entry], runs: Mapping[str, Span], mark: Mark) -> None:
-        """Add what was found up to `mark`; what another process has added meanwhile stays as it is."""
+        """Add the entries and runs up to `mark`; rows that another process has added meanwhile are kept."""
         try:
             self._add(entries, runs, mark)
         except (UnicodeEncodeError, OverflowError):  # rare, and looking for it would cost more than all else
@@ -184,7 +184,7 @@ class Index:
         self.mark = found
 
     def copy(self) -> Index:
-        """Return a temporary index that holds what this one holds."""
+        """Return a temporary index with the same content."""
         other = Index(None)
         self._db.backup(other._db)
         other.mark = other._marked()
@@ -192,20 +192,20 @@ class Index:
         return other
 
     def place(self, number: int, size: int) -> Place:
-        """Return where the line of an episode stands in a file of `size` bytes, and the episode's id."""
+        """Return the position of an episode's line in a file of `size` bytes, and the episode's id."""
         start, end, id = self._one('SELECT start, "end", id FROM episodes WHERE number = ?', (number,))
         with _readable():
             return *_span(start, end, size), _text(id)
 
     def number(self, episode: str) -> int | None:
-        """Return the number of the first episode of that id."""
+        """Return the number of the first episode with this id, or None."""
         found = self._db.execute(
             "SELECT number FROM episodes WHERE id = ? ORDER BY number LIMIT 1", (_plain(episode),)
         ).fetchone()
         return None if found is None else int(found[0])
 
     def run(self, run: str, size: int) -> Span | None:
-        """Return where the line of a run stands in a file of `size` bytes."""
+        """Return the position of a run's line in a file of `size` bytes, or None."""
         found = self._db.execute('SELECT start, "end" FROM runs WHERE id = ?', (_plain(run),)).fetchone()
         return None if found is None else _span(found[0], found[1], size)
 
@@ -215,7 +215,7 @@ class Index:
             return [_text(run) for (run,) in self._db.execute("SELECT id FROM runs ORDER BY start")]
 
     def select(self, wanted: Mapping[str, Any], below: int) -> list[Entry]:
-        """Return the entries of numbers `below` that have the values wanted; see `matches`."""
+        """Return the entries with a number less than `below` that match `wanted`; see `matches`."""
         where, values = _where(wanted, below)
         rows = self._db.execute(f"SELECT * FROM episodes WHERE {where} ORDER BY number", values)
         with _readable():
@@ -224,18 +224,18 @@ class Index:
     def page(
         self, wanted: Mapping[str, Any], below: int, order: str, descending: bool, start: int, count: int
     ) -> tuple[list[Entry], int]:
-        """Return `count` of the entries that `select` returns, from `start` on, and how many there are.
+        """Return `count` of the entries of `select`, beginning at `start`, and the total number.
 
         They are sorted by `order`, a field of Entry; equal ones by their numbers.
         """
-        if not wanted and order == "number":  # then numbers are places
+        if not wanted and order == "number":  # then numbers are positions
             first = max(0, below - start - count) if descending else start
             last = below - start if descending else min(below, start + count)
             return self._between(first, last, descending), below
         where, values = _where(wanted, below)
         total = int(self._one(f"SELECT count(*) FROM episodes WHERE {where}", values)[0])
         count = max(0, min(count, total - start))
-        backwards = start > total // 2  # what stands near the end is found from there
+        backwards = start > total // 2  # pages near the end are faster to reach from the end
         if backwards:
             start, descending = total - start - count, not descending
         way = "DESC" if descending else "ASC"
@@ -249,7 +249,7 @@ class Index:
         return found[::-1] if backwards else found, total
 
     def tally(self, wanted: Mapping[str, Any], below: int) -> list[Tally]:
-        """Return the sums over the entries that `select` returns, by environment, end and outcome."""
+        """Return the sums over the entries of `select`, by environment, end and outcome."""
         where, values = _where(wanted, below)
         rows = self._db.execute(
             "SELECT spec, stop, verdict, success, count(*), total(reward), total(reward * reward), "
@@ -266,7 +266,7 @@ class Index:
             ]
 
     def tasks(self, below: int) -> list[TaskTally]:
-        """Return the sums over the entries of numbers `below` that have a verdict, by task."""
+        """Return the sums over the entries with a verdict and a number less than `below`, by task."""
         rows = self._db.execute(
             'SELECT spec, "group", seed, count(*), count(success), total(success), total(reward) '
             "FROM episodes WHERE number < ? AND verdict = 'scored' GROUP BY spec, \"group\", seed",
@@ -288,8 +288,8 @@ class Index:
             return list(map(_entry, rows))
 
     def at(self, place: int, below: int) -> Entry | None:
-        """Return the entry of a number `below` whose line holds the byte at `place`."""
-        low, high = 0, below  # lines stand in the order of their numbers
+        """Return the entry, with a number less than `below`, whose line contains the byte at `place`."""
+        low, high = 0, below  # lines are in the order of their numbers
         while low < high:
             middle = (low + high) // 2
             if self._one('SELECT "end" FROM episodes WHERE number = ?', (middle,))[0] <= place:
@@ -300,11 +300,11 @@ class Index:
         return found[0] if found and found[0].start <= place else None
 
     def close(self) -> None:
-        """Close. Calling it twice is harmless."""
+        """Close the index. Calling it twice is harmless."""
         self._db.close()
 
     def __del__(self) -> None:
-        """Close what nobody closed: a store that was left open, or a forked process's copy."""
+        """Close an index that was left open, for example in a forked process."""
         with suppress(AttributeError):  # where connecting failed
             self._db.close()
 
@@ -320,7 +320,7 @@ class Index:
         return mark
 
     def _check(self) -> None:
-        """Look for damage, in 20 ms for 100,000 episodes; what it misses shows when lines are read."""
+        """Check for damage, in 20 ms for 100,000 episodes; reading lines finds the damage that it misses."""
         count = self._value("SELECT count(*) FROM episodes")
         if count != self.mark.episodes or self._value("PRAGMA quick_check(1)") != "ok":
             raise sqlite3.DatabaseError("the index is damaged")
@@ -337,10 +337,10 @@ class Index:
 
 
 def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:
-    """Return whether an entry has the values wanted, by the names of its fields.
+    """Return whether the fields of an entry have the values in `wanted`.
 
-    `min_reward` and `max_reward` are bounds, within which an entry without return is not; `job_prefix` is
-    what the job begins with.
+    `min_reward` and `max_reward` are bounds on the return; an entry without return does not match them.
+    `job_prefix` is the start of the job's name.
     """
     for name, value in wanted.items():
         if name == "job_prefix":
@@ -356,14 +356,14 @@ def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:
 
 
 def _where(wanted: Mapping[str, Any], below: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the condition, and its values, that entries of numbers `below` have the values wanted."""
+    """Return the SQL condition for `matches` and numbers less than `below`, and its values."""
     terms = ["number < ?", *(_BOUNDS.get(name, f'"{name}" = ?') for name in wanted)]
     return " AND ".join(terms), (below, *map(_plain, wanted.values()))
 
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Hold what is read to be rows that were written; those of a damaged index may be anything."""
+    """Turn errors in rows of a damaged index, which may hold anything, into sqlite3.DatabaseError."""
     try:
         yield
     except (TypeError, ValueError, AttributeError) as error:
@@ -377,7 +377,7 @@ def _span(start: Any, end: Any, size: int) -> Span:
 
 
 def damaged(error: sqlite3.Error) -> bool:
-    """Return whether it is the index that is wrong, rather than that it cannot be written or opened now."""
+    """Return whether the index itself is damaged, rather than not writable or not readable now."""
     code = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR
     return code & 0xFF not in _CIRCUMSTANCES
 
@@ -400,10 +400,10 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 
 def _plain(value: Any) -> Any:
-    """Return what SQLite can hold: text with lone surrogates becomes bytes, a long integer its digits.
+    """Convert a value for SQLite: text with lone surrogates becomes bytes, a long integer its digits.
 
     Raises:
-        BadArgument: for what no field of an entry is.
+        BadArgument: for a type that no field of an entry has.
     """
     if isinstance(value, str):
         try:
@@ -413,7 +413,7 @@ def _plain(value: Any) -> Any:
     elif isinstance(value, int) and value.bit_length() > 63:
         return hex(value)
     elif not isinstance(value, int | float | None):
-        raise BadArgument(f"{value!r:.80} is asked for; accepted: text, a number, True, False or None.")
+        raise BadArgument(f"cannot search for {value!r:.80}; accepted: text, a number, True, False or None.")
     return value
 
 

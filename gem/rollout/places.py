@@ -1,4 +1,4 @@
-"""Places: in which environment of the host an episode is played; each is kept for the next episode."""
+"""Places: assign episodes to the environments of a host, which are reused by later episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gem.registry import Maker
 from gem.specs import EnvSpec, TaskRef, written_arguments
 
 Recipe: TypeAlias = str | TaskRef | Maker | Callable[[], Env]
-"""What makes an environment: an id, a task, a Maker, or any callable (picklable for processes)."""
+"""Makes an environment: an id, a task, a Maker, or any callable (picklable for processes)."""
 
 
 class Place:
@@ -22,43 +22,43 @@ class Place:
     __slots__ = ("alone", "assembles_history", "described", "index", "key", "maker", "task")
 
     def __init__(self, index: int, recipe: Recipe, alone: bool = False) -> None:
-        """Stand at `index`, for an environment of `recipe` that is not made yet."""
+        """Use `index` of the host, for an environment of `recipe` that is not made yet."""
         self.index, self.alone = index, alone
         self.assign(recipe)
 
     def assign(self, recipe: Recipe) -> None:
-        """Be for environments of `recipe`."""
+        """Use this place for environments of `recipe`."""
         self.key, self.maker = pool_key(recipe), maker(recipe)
         self.vacate()
 
     def vacate(self) -> None:
-        """Note that the environment is gone, and another of the same recipe will be made."""
+        """Record that the environment is gone, and that another of the same recipe will be made."""
         self.described, self.assembles_history = False, False
         self.task = expected(self.maker)
 
     def occupy(self, description: Description) -> None:
-        """Note what was made."""
+        """Record the description of the new environment."""
         self.described = True
         self.task, self.assembles_history = description
 
 
 class Places:
-    """The places of a host, at most `size` of them beside those in workers of their own.
+    """The places of a host: at most `size`, not counting those in separate workers.
 
-    An episode gets one where its environment stands already, if one is free; else a new one; else the one
-    that has been free for longest, whose environment is thrown away.
+    An episode gets a free place that already has its environment; else a new place; else the place that has
+    been free for longest, whose environment is closed.
     """
 
     def __init__(self, host: Host, size: int) -> None:
-        """Make no place yet."""
+        """Start without places."""
         self.alone = 0
-        """How many are in use in workers of their own."""
+        """The number of places in use in separate workers."""
         self._host, self._size = host, size
         self._count = 0
-        self._free: dict[Any, list[Place]] = {}  # by what they are for, the longest free first
+        self._free: dict[Any, list[Place]] = {}  # by recipe, the longest free first
 
     def take(self, recipe: Recipe, alone: bool = False) -> Place:
-        """Return a place for an environment of `recipe`; `alone` in a worker of its own."""
+        """Return a place for an environment of `recipe`; with `alone`, in a separate worker."""
         if alone:
             place = Place(self._host.add(maker(recipe), alone=True), recipe, alone=True)
             self.alone += 1
@@ -77,7 +77,7 @@ class Places:
         return place
 
     def give_back(self, place: Place) -> None:
-        """Take a place back."""
+        """Free a place for other episodes."""
         if place.alone:
             self.alone -= 1
             self._host.remove(place.index)
@@ -87,9 +87,9 @@ class Places:
         self._free[place.key] = mine  # the last to be thrown away
 
     def abandon(self, places: list[Place]) -> None:
-        """Take back the places of episodes that were cut off, and empty the list.
+        """Free the places of cancelled episodes, and empty the list.
 
-        What is in flight there is waited for and dropped.
+        It waits for their running calls and drops the results.
         """
         if places and self._host.busy:
             self._host.ready(len(self._host.busy))
@@ -116,13 +116,13 @@ class Places:
 
 
 def pool_key(recipe: Recipe | EnvSpec) -> Any:
-    """Return what tells the environments of recipes apart: those of equal keys stand in for one another."""
+    """Return the key of a recipe: environments with equal keys can replace each other."""
     if isinstance(recipe, str):
         return recipe
     if isinstance(recipe, Maker):
         wrappers = [id(each) if callable(each) else each for each in recipe.wrappers]
         plain, _ = written_arguments(type(recipe), recipe.kwargs)
-        # What cannot be written down is told apart as an object: data may look alike when it is shown.
+        # Values that cannot be stored are compared by identity: different data may have equal reprs.
         others = sorted((name, id(value)) for name, value in recipe.kwargs.items() if name not in plain)
         return repr((pool_key(recipe.env_id), sorted(plain.items()), others, wrappers))
     if isinstance(recipe, TaskRef):
@@ -136,7 +136,7 @@ def maker(recipe: Recipe) -> Callable[[], Env]:
 
 
 def expected(recipe: Callable[[], Env]) -> TaskRef:
-    """Return what an environment is to be, for the record of an episode that never began."""
+    """Return the task of an environment that is not made yet, for an episode that never starts."""
     if isinstance(recipe, Maker):
         task = recipe.env_id if isinstance(recipe.env_id, TaskRef) else TaskRef(recipe.spec.id)
         kwargs, opaque = written_arguments(type(recipe), recipe.kwargs)

@@ -1,8 +1,8 @@
-"""The part of a RayRunner that plays: an actor near its environments, with a runner of its own.
+"""Player: the Ray actor of a RayRunner that plays episodes, with its own runner and environments.
 
-The driver sends jobs and hears of episodes by one call that is always in flight, `exchange`. It comes back as
-soon as an episode has ended, and after `wait_s` in any case, so that it is the heartbeat too. What has ended
-stands in the spool, a store on the node's own disk, before the driver hears of it.
+The driver sends jobs and receives episodes through one call that is always in flight, `exchange`. The call
+returns as soon as an episode has ended, and after `wait_s` in any case, so it also serves as heartbeat. Ended
+episodes are written to the spool, a store on the node's own disk, before the driver receives them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from gem.rollout.store import EpisodeStore
 from gem.sandbox import default_sandbox
 
 LINGER_S = 0.005
-"""How long an episode that has ended waits for others, so that they travel together: for no more than a
-quarter of those in flight, or the player would run out of jobs."""
+"""Seconds that an ended episode waits for others, to be sent together: for at most a quarter of those in
+flight, so that the player does not run out of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a player is told when it starts."""
+    """The settings that a player gets when it starts."""
 
     host: str
     limits: Limits
@@ -55,9 +55,9 @@ class Orders:
 
 
 class Parcel(NamedTuple):
-    """Jobs on their way to a player. A recipe travels once: a job's `env` is its name among the recipes.
+    """A message of jobs to a player. A recipe is sent once: a job's `env` is its name among the recipes.
 
-    `anew`: forget the recipes of before.
+    `anew`: forget all earlier recipes.
     """
 
     trials: list[Trial]
@@ -66,24 +66,24 @@ class Parcel(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """What a player says when it is up: who answers, and the process that it is."""
+    """The first message of a player: its agents, and its process id."""
 
     about: dict[str, AgentInfo]
     pid: int
 
 
 class Heard(NamedTuple):
-    """What an exchange brings: the numbers of jobs, each with its episode's stored line; and what broke."""
+    """The result of an exchange: job numbers with the stored lines of their episodes, and an error if any."""
 
     ended: list[tuple[int, bytes]]
     broken: bytes | None
 
 
 class Player:
-    """Plays whole episodes. Its methods are called by the driver, each in a thread of its own."""
+    """An actor that plays whole episodes. The driver calls its methods, each in a separate thread."""
 
     def __init__(self, orders: Orders, agents: bytes) -> None:
-        """Keep the orders and the pickled agents; `hello` can tell what is wrong with them."""
+        """Keep the orders and the pickled agents; `hello` checks them."""
         self._orders, self._agents = orders, agents
         self._changed = Condition()
         self._inbox: deque[Trial] = deque()
@@ -98,8 +98,8 @@ class Player:
         """Get ready to play.
 
         Raises:
-            SandboxFailed: where the node has no sandbox that isolates, and one is needed. GemError: where it
-                lacks what the agent needs, a variable, or the driver's version of gem.
+            SandboxFailed: when the node needs an isolating sandbox and has none. GemError: when it lacks
+                packages of the agent, an environment variable, or the driver's version of gem.
         """
         orders, here = self._orders, versions()
         if here != orders.versions:
@@ -112,7 +112,7 @@ class Player:
         if orders.sandbox:
             default_sandbox()  # which tests what it can be on this node
         given, self._agents = pickle.loads(self._agents), b""
-        if orders.host == "process":  # whose workers would import what Ray began with
+        if orders.host == "process":  # its workers would import the main module of Ray's worker
             sys.modules["__main__"] = ModuleType("__main__")
         agent: Agents = (
             {seat: _made(each) for seat, each in given.items()}
@@ -126,18 +126,18 @@ class Player:
         return Hello(infos_of(self._runner.agent), os.getpid())
 
     def exchange(self, parcel: bytes, wait_s: float, version: int | None, weights: Any = None) -> Heard:
-        """Take in jobs, and return the episodes that have ended once there is one, or after `wait_s`.
+        """Accept jobs, and return ended episodes as soon as there is one, or after `wait_s`.
 
         Args:
-            parcel: pickled; its jobs come behind those that wait already.
-            wait_s: how long to wait for an episode.
-            version: of the policy that is to answer from these jobs on; None: as before.
-            weights: what the agents are to load for it.
+            parcel: a pickled Parcel; its jobs are queued after those that already wait.
+            wait_s: seconds to wait for an episode.
+            version: the policy version for these jobs and later ones; None: unchanged.
+            weights: the weights of that version, for the agents to load.
         """
         try:
             taken = self._unpacked(pickle.loads(parcel))
         except Exception as error:
-            why = f"a job cannot be taken up here: {error!r}; its modules must be on every node."
+            why = f"a job cannot be unpickled here: {error!r}; its modules must be on every node."
             return Heard([], _pickled(BadArgument(why)))
         with self._changed:
             if version is not None:
@@ -165,7 +165,7 @@ class Player:
         ]
 
     def close(self, drop: bool) -> None:
-        """Close the environments and the spool, and `drop` it; the episodes in flight are lost."""
+        """Close the environments and the spool; with `drop`, remove the spool. Running episodes are lost."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -181,11 +181,11 @@ class Player:
 
     @property
     def pending(self) -> bool:
-        """Whether there is anything to play, or being played."""
+        """Whether a job waits or is being played."""
         return bool(self._inbox) or self._runner.in_flight > 0
 
     def next_trial(self) -> Trial | None:
-        """Return what is to be played next, after loading what was published; None where there is nothing."""
+        """Return the next trial to play, after loading published weights; None if there is none."""
         with self._changed:
             published, self._published = self._published, None
             trial = self._inbox.popleft() if self._inbox else None
@@ -197,7 +197,7 @@ class Player:
         try:
             with asyncio.Runner() as loop:
                 self._play_on(loop, one_by_one)
-        except BaseException as error:  # the driver is told, whatever it is
+        except BaseException as error:  # any error is sent to the driver
             with self._changed:
                 self._broken = _pickled(error)
                 self._changed.notify_all()
@@ -227,7 +227,7 @@ class Player:
 
 
 class _NodeRunner(Runner):
-    """A runner whose jobs come from the driver, which has done the bookkeeping: keys, attempts, runs."""
+    """A runner with jobs from the driver, which has already set keys, attempts and runs."""
 
     def __init__(self, player: Player, agent: Agents, orders: Orders, store: EpisodeStore | None) -> None:
         super().__init__(
@@ -243,11 +243,11 @@ class _NodeRunner(Runner):
 
     @property
     def in_flight(self) -> int:
-        """How many episodes are being played."""
+        """The number of episodes in flight."""
         return self._in_flight
 
     def wake(self) -> None:
-        """Let new jobs begin where every episode in flight waits; called in another thread."""
+        """Start new jobs while every episode in flight waits; called from another thread."""
         pump = self._pump
         if pump is not None and pump.loop is not None and not pump.loop.is_closed():
             pump.loop.call_soon_threadsafe(pump.heard.set)
@@ -263,7 +263,7 @@ class _NodeRunner(Runner):
 
 
 class Portable:
-    """A recipe that can go on to another process, where its class is one that came without its module."""
+    """A recipe that can be pickled again for another process, even if its class has no importable module."""
 
     def __init__(self, recipe: Recipe) -> None:
         """Keep the recipe."""
@@ -274,7 +274,7 @@ class Portable:
         return maker(self.func)()
 
     def __reduce__(self) -> Any:
-        """Pickle it as Ray does: a class that cannot be imported by value."""
+        """Pickle it as Ray does: classes that cannot be imported are pickled by value."""
         return pickle.loads, (ray_module().cloudpickle.dumps(self.func),)
 
 
@@ -282,7 +282,7 @@ def spool_store(path: Path) -> EpisodeStore:
     """Open a spool.
 
     Raises:
-        StoreError: when its folder is somebody else's.
+        StoreError: when its folder belongs to another user.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_own(path.parent)
@@ -298,7 +298,7 @@ def check_own(folder: Path) -> None:
     """Refuse a folder of another user, who could put episodes into it.
 
     Raises:
-        StoreError: when it is one.
+        StoreError: when it belongs to another user.
     """
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -312,7 +312,7 @@ def _made(agent: Agent | AgentByName) -> Agent:
 def _pickled(error: BaseException) -> bytes:
     try:
         pickled = pickle.dumps(error)
-        pickle.loads(pickled)  # an exception with a constructor of its own often fails only here
+        pickle.loads(pickled)  # an exception with its own constructor often fails only here
         return pickled
     except Exception:
         return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))

@@ -1,12 +1,12 @@
-"""RayRunner: plays jobs on a Ray cluster, whole episodes at a time, near their environments.
+"""RayRunner: play jobs on a Ray cluster; whole episodes run on the nodes, next to their environments.
 
-The driver keeps the books, as every Runner does: which job is next, what came of it, whether it is played
-again. Players (`gem.rollout.ray_player`), one per core of the cluster, play what they are given with runners
-of their own. Jobs and the stored form of episodes are all that travels.
+The driver does the bookkeeping, like every Runner: which job is next, its result, whether to play it again.
+Players (`gem.rollout.ray_player`), one per core of the cluster, play their jobs with their own runners. Only
+jobs and the stored form of episodes are sent over the network.
 
-A player that died, or that was not heard of for `heartbeat_s`, is given up: each of its episodes counts as
-one that infrastructure broke, and is played again elsewhere while `retries` last. Another player takes its
-place after a pause, which doubles with each loss on the same node, and not on a node that is silent.
+A player that died, or sent nothing for `heartbeat_s`, is given up. Each of its episodes counts as broken by
+infrastructure, and is played again elsewhere while `retries` last. A new player replaces it after a pause,
+which doubles with each loss on the same node; a node that does not respond gets no new player.
 """
 
 from __future__ import annotations
@@ -45,48 +45,48 @@ from gem.sandbox.base import SandboxFailed
 from gem.specs import Needs
 
 HEARTBEAT_S = 5.0
-"""How long a player may be silent."""
+"""Seconds for which a player may send nothing."""
 
 POLL_S = 1.0
-"""How long a player waits for the end of an episode before it says that there was none."""
+"""Seconds that a player waits for an ended episode before it returns none."""
 
 START_S = 60.0
-"""How long a player may take to be up."""
+"""Seconds that a player may take to start."""
 
 CLOSE_S = 5.0
-"""How long players may take to close what they have; then they are killed."""
+"""Seconds that players may take to close; then they are killed."""
 
 AT_ONCE = 100
-"""How many episodes of a spool travel together."""
+"""Number of episodes of a spool that are sent together."""
 
 BACKLOG = 16
-"""How many jobs may wait for players of another kind, as a multiple of the episodes in flight."""
+"""Limit on jobs that wait for players of another kind, as a multiple of the episodes in flight."""
 
 STAY_S = 10.0
-"""How long a player stays at least while there is something for it to play, though others want its place."""
+"""Shortest life in seconds of a player that has jobs, even if another kind of player needs its place."""
 
 RECIPES = 4096
-"""How many recipes a player keeps; beyond, all are forgotten."""
+"""Number of recipes that a player keeps; beyond that, it forgets all."""
 
 AHEAD = 0.25
-"""How many jobs a player is given beyond those that it plays, as a share of them; then it need not wait."""
+"""Extra jobs for a player, as a share of those that it plays, so that it does not have to wait."""
 
 RayAgent: TypeAlias = "str | AgentByName | Agent"
-"""Who acts: an agent's name, which is made on each node, or an agent, which is sent there."""
+"""An agent's name, to make it on each node, or an agent, which is sent there."""
 
 
 class RayRunner(Runner):
-    """Plays jobs on a Ray cluster; it is used as a Runner is, and gives the same episodes.
+    """A Runner on a Ray cluster; it is used like a Runner, and gives the same episodes.
 
-    Each player has an agent of its own: made there, where the agent is given by its name, else a copy. One
-    model for all of them is an agent behind an address, or a `gem.agents.ray_model.ModelActor`.
+    Each player has its own agent: made on its node if the agent is a name, else a copy. To share one model,
+    use an agent with a server address, or a `gem.agents.ray_model.ModelActor`.
 
-    With an EpisodeStore, each node keeps a spool: a store on its own disk, where an episode stands before the
-    driver hears of it. A driver that was killed goes on with ``resume=True``: what the nodes hold is taken
-    into the store first, and the rest is played. When the runner is closed, the spools are removed.
+    With an EpisodeStore, each node keeps a spool: a store on its own disk, to which an episode is written
+    before the driver receives it. To continue after a driver was killed, use ``resume=True``: the episodes in
+    the spools are first copied into the store, and the rest is played. Closing the runner removes the spools.
 
-    Jobs, and agents that are given as objects, are pickled, and need their modules on every node. An id that
-    this process registered travels with its jobs.
+    Jobs, and agents given as objects, are pickled; their modules must be on every node. The spec of an id
+    that this process registered is sent with its jobs.
     """
 
     def __init__(
@@ -112,35 +112,35 @@ class RayRunner(Runner):
         """Connect to the cluster; players are started by the first stream.
 
         Args:
-            agent: who acts; a mapping says who holds which seat.
+            agent: the agent of all seats; or a mapping from seats to agents.
             address: see `gem.hosts.ray_cluster.Cluster`.
-            host: where a player has its environments: serial, thread, process, or auto.
+            host: the host for each player's environments: serial, thread, process, or auto.
             limits: see Runner.
             history: see Runner.
             concurrency: episodes in flight, of all players together.
             players: the most players; None: one per core of the cluster.
-            retries: how often an episode that infrastructure broke is played again. Here nodes are
-                infrastructure too.
+            retries: how often an episode that infrastructure broke is played again. Nodes count as
+                infrastructure here.
             store: see Runner.
             resume: see Runner.
             retry_failed: see Runner.
             admit: see Runner.
             on_episode: see Runner.
             secrets: environment variables, by name, that every node must have; their values stay there.
-            spool: the folder on each node for the spool; by default one of this user below the node's folder
-                for temporary files.
-            heartbeat_s: how long a player may be silent. It is also how long an environment may hold up the
-                whole process, as a long call into C does.
+            spool: the folder on each node for the spool; by default a folder of this user in the node's
+                folder for temporary files.
+            heartbeat_s: seconds for which a player may send nothing. An environment must not block its whole
+                process for longer, as a long call into C can do.
 
         Raises:
-            BadArgument: for numbers that make no sense, or no cluster. MissingExtra: without Ray.
+            BadArgument: for invalid numbers, or no cluster. MissingExtra: without Ray.
         """
         if players is not None and players < 1:
             raise BadArgument(f"players is {players}; accepted: 1 or more, or None for one per core.")
         if not heartbeat_s > POLL_S:
             raise BadArgument(f"heartbeat_s is {heartbeat_s}; accepted: more than {POLL_S:g} seconds.")
         if not isinstance(host, str):
-            raise BadArgument(f"host is {host!r:.80}; each player makes a host of its own: give its name.")
+            raise BadArgument(f"host is {host!r:.80}; each player makes its own host: give its name.")
         self._agents = _for_nodes(agent)
         super().__init__(
             _stand_ins(self._agents),
@@ -156,14 +156,14 @@ class RayRunner(Runner):
         )
         self._kind, self._most, self._secrets = host, players, tuple(secrets)
         self._heartbeat_s = heartbeat_s
-        self._recipes: dict[Any, tuple[str, Recipe]] = {}  # by what tells them apart: name, recipe
+        self._recipes: dict[Any, tuple[str, Recipe]] = {}  # name and recipe, by pool_key
         self._published: tuple[int, Any] | None = None
         self._crew = _Crew(Cluster(address), self)
         self._spools = _Spool(store, spool) if isinstance(store, EpisodeStore) else None
         self._spool = None if self._spools is None else self._spools.folder
         self._known_infos = False
 
-    # -- what differs from a Runner's
+    # -- differences from Runner
 
     def _prepare(self) -> None:
         if self._kind == "auto":
@@ -176,7 +176,7 @@ class RayRunner(Runner):
         self._runs_now.clear()
 
     def _introduce(self, hello: Hello) -> None:
-        """Know who answers: what a player said of its agents."""
+        """Record the info that a player sent about its agents."""
         self._known_infos = True
         held = self.agent.agents if isinstance(self.agent, SeatAgents) else {SEAT: self.agent}
         for seat, stand_in in held.items():
@@ -192,7 +192,7 @@ class RayRunner(Runner):
             yield from self._crew.play()
             whole = True
         finally:
-            if not whole:  # what is in flight is dropped, and the players with it
+            if not whole:  # episodes in flight are dropped, and the players with them
                 self._crew.dismiss()
             self._leave()
 
@@ -213,11 +213,11 @@ class RayRunner(Runner):
             await asyncio.to_thread(played.close)  # type: ignore[attr-defined]
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Let another policy answer the jobs that players are given from now on.
+        """Set the policy for the jobs that players get from now on.
 
         Args:
-            version: stamped on the turns that are sampled from then on.
-            weights: what the players' agents, or a ModelActor, are to load; they travel to each node once.
+            version: the policy version of the turns sampled from then on.
+            weights: the weights for the players' agents, or a ModelActor; they are sent to each node once.
         """
         given = self._agents.values() if isinstance(self._agents, Mapping) else (self._agents,)
         shared = {id(each): each for each in given if isinstance(each, ModelActor)}
@@ -231,7 +231,7 @@ class RayRunner(Runner):
         self._crew.published()
 
     def close(self) -> None:
-        """Dismiss the players, remove their spools and leave the cluster. Twice is harmless."""
+        """End the players, remove their spools and leave the cluster. Calling it twice is harmless."""
         if not self._closed:
             self._closed = True
             self._crew.close()
@@ -253,19 +253,19 @@ class RayRunner(Runner):
     def _agent_of(self, job: Job) -> Agent:
         agent = super()._agent_of(job)
         if job.agents is not None:
-            raise BadArgument("a job on Ray is played by the runner's agents; give it none of its own.")
+            raise BadArgument("a job on Ray is played by the runner's agents; leave out the job's agents.")
         return agent
 
     # -- for the crew
 
     def orders(self, host: str, concurrency: int, node: Node, needs: Needs) -> Orders:
-        """Return what a player on a node is told."""
+        """Return the orders for a player on a node."""
         spool = None if self._spool is None else str(self._spool / f"{node.id}.jsonl")
         return Orders(host, self.limits, concurrency, versions(), self._secrets, spool, needs.sandbox)
 
     @functools.cached_property
     def packed_agents(self) -> Any:
-        """The reference of the agents, which may hold a model: they travel to each node once.
+        """The Ray reference of the agents, which may hold a model: they are sent to each node once.
 
         Raises:
             BadArgument: when they cannot be sent.
@@ -273,10 +273,10 @@ class RayRunner(Runner):
         return self._crew.cluster.ray.put(self.packed(self._agents, "the agent"))
 
     def packed(self, what: Any, name: str) -> bytes:
-        """Return something pickled, functions and classes of the main module with it.
+        """Return an object pickled, including functions and classes of the main module.
 
         Raises:
-            BadArgument: when it cannot be.
+            BadArgument: when it cannot be pickled.
         """
         try:
             return self._crew.cluster.ray.cloudpickle.dumps(what)  # type: ignore[no-any-return]
@@ -284,7 +284,7 @@ class RayRunner(Runner):
             raise BadArgument(f"{name} cannot be sent to another node: {error!r:.300}") from error
 
     def parcel(self, trials: Sequence[Trial], member: _Member) -> bytes:
-        """Return trials as they are sent to a player: with the runs that they are of, and its new recipes.
+        """Return trials in the form for a player: with their runs, and the recipes that it lacks.
 
         Raises:
             BadArgument: when they cannot be sent.
@@ -297,7 +297,7 @@ class RayRunner(Runner):
         for trial in trials:
             job = trial.job
             key = pool_key(job.env)
-            if key not in self._recipes:  # which keeps the recipe: a key may be where it stands in memory
+            if key not in self._recipes:  # this keeps the recipe alive, as a key may be its address in memory
                 self._recipes[key] = f"@{len(self._recipes)}", maker(job.env)
             name, recipe = self._recipes[key]
             if name not in member.has:
@@ -311,7 +311,7 @@ class RayRunner(Runner):
         return packed
 
     def ended(self, trial: Trial, episode: Episode, *, alone: bool = True) -> None:
-        """Take note of what came of a trial; `alone`: after a loss it is played apart from others."""
+        """Record the result of a trial; `alone`: after a loss it is played separately from others."""
         if self.store is not None:
             with suppress(DuplicateEpisode):  # a spool had it
                 self.store.append(episode)
@@ -324,7 +324,7 @@ class RayRunner(Runner):
             self._again.append(again)
 
     def lost(self, trial: Trial, why: str, *, alone: bool) -> None:
-        """Take note of a trial whose player is gone."""
+        """Record a trial whose player is gone."""
         job = trial.job
         episode = Episode(
             replace(expected(maker(job.env)), seed=job.seed),
@@ -340,18 +340,18 @@ class RayRunner(Runner):
 
 
 class _StandIn(BaseAgent):
-    """Stands in the driver for an agent that plays elsewhere."""
+    """A placeholder in the driver for an agent that plays on other nodes."""
 
     told: AgentInfo = AgentInfo()
 
     @property
     def info(self) -> AgentInfo:
-        """What the players said of it."""
+        """The info that the players sent about it."""
         return self.told
 
 
 class _Kind:
-    """Trials that the same players can play: those that need the same of a node, apart or not."""
+    """Trials that the same players can play: they have equal needs, and are all separate or all shared."""
 
     def __init__(self, needs: Needs, careful: bool) -> None:
         self.needs, self.careful = needs, careful
@@ -368,16 +368,16 @@ class _Member:
     node: Node
     room: int  # trials that it may have at a time
     kind: _Kind
-    takes: Mapping[str, float]  # what it reserves of its node
+    takes: Mapping[str, float]  # the resources that it reserves on its node
     began: float
     greeting: Any = None  # the reference of its hello, while that is awaited
     call: Any = None  # the reference of its exchange, while one is in flight
     trials: dict[int, Trial] = field(default_factory=dict)
-    version: int | None = None  # what was published to it
+    version: int | None = None  # the version last published to it
     has: set[str] = field(default_factory=set)  # the recipes that were sent to it
-    anew: bool = False  # it is to forget those of before
+    anew: bool = False  # it has to forget earlier recipes
     hired: float = field(default_factory=monotonic)
-    leaving: bool = False  # it is given nothing more, and dismissed when it has finished
+    leaving: bool = False  # it gets no more jobs, and ends when it has finished
 
     @property
     def up(self) -> bool:
@@ -385,15 +385,15 @@ class _Member:
 
 
 class _Crew:
-    """The players of a runner: hired, given jobs, heard, and given up."""
+    """The players of a runner: starts them, gives them jobs, receives episodes, and gives them up."""
 
     def __init__(self, cluster: Cluster, books: RayRunner) -> None:
         self.cluster, self.books = cluster, books
         self.members: list[_Member] = []
         self.kinds: dict[tuple[str, bool], _Kind] = {}
         self.nodes = Nodes(cluster)
-        self.used: dict[str, Node] = {}  # where there may be a spool
-        self.hello: Hello | None = None  # what a player said last when it was up
+        self.used: dict[str, Node] = {}  # nodes that may have a spool
+        self.hello: Hello | None = None  # the last first message of a player
         self.carried = 0  # trials that players have
 
     @property
@@ -402,15 +402,15 @@ class _Crew:
 
     @property
     def loads(self) -> tuple[int, int]:
-        """How many trials players have or are about to have, and how many wait for players of their kind."""
+        """The number of trials that players have or will get next, and of those that wait for their kind."""
         kinds = self.kinds.values()
         served = self.carried + sum(len(kind.waiting) for kind in kinds if kind.players)
         return served, sum(len(kind.waiting) for kind in kinds if not kind.players)
 
-    # -- the pump
+    # -- the main loop
 
     def play(self) -> Iterator[Numbered]:
-        """Play until there is nothing left to play."""
+        """Play until no job is left."""
         books = self.books
         while True:
             yield from books._hand_on()
@@ -423,10 +423,10 @@ class _Crew:
             self.listen(0.1)
 
     def first_hello(self, job: Job) -> Hello:
-        """Return what the first player for a job says when it is up.
+        """Return the first message of the first player for a job.
 
         Raises:
-            GemError: what kept it from getting ready. BadArgument: when none comes up.
+            GemError: the error that kept it from starting. BadArgument: when none starts.
         """
         until = monotonic() + START_S
         kind = self.kind_of(job, False)
@@ -435,16 +435,16 @@ class _Crew:
             self.listen(0.1)
             if self.hello is not None:
                 return self.hello
-            if not self.members:  # the node is left alone for a while, or there is none
+            if not self.members:  # the node is paused, or there is none
                 sleep(0.1)
             if monotonic() > until:
                 raise BadArgument(
-                    f"no player came up within {START_S:g} s; the cluster needs room for one, and has "
-                    f"{len(self.nodes.living)} nodes."
+                    f"no player started within {START_S:g} s; the cluster needs free resources for one, and "
+                    f"has {len(self.nodes.living)} nodes."
                 )
 
     def kind_of(self, job: Job, careful: bool) -> _Kind:
-        """Return which players can play a job."""
+        """Return the kind of players that can play a job."""
         spec = spec_of(job.env)
         needs = Needs() if spec is None else spec.needs
         key = repr(needs), careful
@@ -452,10 +452,10 @@ class _Crew:
             self.kinds[key] = _Kind(needs, careful)
         return self.kinds[key]
 
-    # -- who plays
+    # -- starting players
 
     def hire(self, first: _Kind | None = None) -> None:
-        """Start players where there is room and a reason: trials that wait, or it is the `first` one."""
+        """Start players where resources are free and trials wait, or for the kind `first`."""
         self.nodes.look()
         for kind in self.kinds.values():
             if kind.waiting or kind is first:
@@ -465,7 +465,7 @@ class _Crew:
         """Start players of one kind.
 
         Raises:
-            GemError: when no node can play it, and why.
+            GemError: when no node can play it; the message has the reason.
         """
         books, nodes = self.books, self.nodes
         takes = reserves(kind.needs, 1)
@@ -480,7 +480,7 @@ class _Crew:
         while share > 1 and not nodes.whole(reserves(kind.needs, share)):
             share = share // 2  # the memory of a node is too small for so many
         takes = reserves(kind.needs, share)
-        if kind.careful:  # it must not wait for a core to come free: its work is in processes of its own
+        if kind.careful:  # it must not wait for a free core: its work is in separate processes
             takes.pop(CPU, None)
         idle = sum(not member.trials for member in self.members if member.kind is kind)
         wanted = min(most, max(1, kind.players - idle + -(-len(kind.waiting) // share)))
@@ -494,7 +494,7 @@ class _Crew:
             self.make_room()
 
     def make_room(self) -> None:
-        """Let a player of another kind leave, an idle one if there is one."""
+        """End a player of another kind, an idle one if possible."""
         if any(member.leaving for member in self.members):
             return
         now = monotonic()
@@ -519,10 +519,10 @@ class _Crew:
         self.used[node.id] = node
         return member
 
-    # -- what they are given, and what they say
+    # -- sending jobs and receiving episodes
 
     def give(self) -> None:
-        """Give players that are up what waits, and ask them what has ended."""
+        """Send waiting trials to players that have started, and ask them for ended episodes."""
         for member in list(self.members):
             if not member.up or member.call is not None:
                 continue
@@ -551,28 +551,28 @@ class _Crew:
             member.call = member.actor.exchange.remote(packed, POLL_S, version, weights)
 
     def published(self) -> None:
-        """Let every player load what was published last, with the next jobs that it is given."""
+        """Make every player load the last published weights with its next jobs."""
         for member in self.members:
             member.version = None
 
     def forget_recipes(self) -> None:
-        """Send every recipe again, and let players forget those that they have."""
+        """Send every recipe again, and make players forget theirs."""
         for member in self.members:
             member.has.clear()
             member.anew = True
 
     def listen(self, wait_s: float) -> None:
-        """Take in what players say, and give up those that say nothing.
+        """Receive the messages of players, and give up silent players.
 
         Raises:
-            GemError: what keeps a player from going on.
+            GemError: the error that stops a player.
         """
         ray = self.cluster.ray
         calls = {call: each for each in self.members if (call := each.greeting or each.call) is not None}
         if not calls:
             return
         ready, _ = ray.wait(list(calls), num_returns=1, timeout=wait_s)
-        if ready:  # and what else there is by now
+        if ready:  # and all others that are ready by now
             ready, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
         now = monotonic()
         for call in ready:
@@ -580,13 +580,13 @@ class _Crew:
         for member in calls.values():
             patience = self.books._heartbeat_s if member.up else START_S
             if now - member.began > patience:
-                self.give_up(member, f"nothing was heard of it for {patience:g} s", silent=True)
+                self.give_up(member, f"it sent nothing for {patience:g} s", silent=True)
 
     def take_in(self, member: _Member, call: Any) -> None:
-        """Take in what a player's call came to.
+        """Process the result of a player's call.
 
         Raises:
-            GemError: what it met there.
+            GemError: the error of the call.
         """
         exceptions = self.cluster.ray.exceptions
         try:
@@ -597,8 +597,8 @@ class _Crew:
                 raise met from error
             member.kind.unfit[member.node.id] = met
             self.part([member])
-        except exceptions.ActorUnavailableError:  # it may be alive, but nobody reaches its node
-            self.give_up(member, "it is out of reach", silent=True)
+        except exceptions.ActorUnavailableError:  # it may be alive, but its node cannot be reached
+            self.give_up(member, "it cannot be reached", silent=True)
         except exceptions.RayError as error:
             self.give_up(member, type(error).__name__, silent=False)
         else:
@@ -610,10 +610,10 @@ class _Crew:
                 self.hear(member, found)
 
     def hear(self, member: _Member, heard: Heard) -> None:
-        """Take in episodes.
+        """Process the episodes of a player.
 
         Raises:
-            GemError: what keeps the player from going on, after that.
+            GemError: the error that stops the player, after its episodes.
         """
         for number, line in heard.ended:
             trial = member.trials.pop(number, None)
@@ -628,7 +628,7 @@ class _Crew:
             self.give_up(member, f"{type(broken).__name__} ended it", silent=False)
 
     def give_up(self, member: _Member, why: str, *, silent: bool) -> None:
-        """Give a player up; its jobs are played again as far as they may be."""
+        """Give a player up; its jobs are played again while their retries last."""
         self.strike(member)
         self.cluster.kill(member.actor)
         node = member.node
@@ -637,7 +637,7 @@ class _Crew:
             self.books.lost(trial, f"its player on {node.name} is lost: {why}.", alone=not gone)
 
     def strike(self, member: _Member) -> None:
-        """Count a player out, with what it has."""
+        """Remove a player and its trials from the counts."""
         self.members.remove(member)
         member.kind.players -= 1
         self.carried -= len(member.trials)
@@ -645,7 +645,7 @@ class _Crew:
     # -- spools, and the end
 
     def collect(self, store: EpisodeStore) -> None:
-        """Take what the nodes' spools hold into the store."""
+        """Copy the episodes in the nodes' spools into the store."""
         folder = self.books._spool
         if folder is None:
             return
@@ -661,13 +661,13 @@ class _Crew:
                             store.append(codec.decode(line, codec.decode_run(run)))
 
     def dismiss(self, *, drop: bool = False) -> None:
-        """End every player; what they play is lost."""
+        """End every player; their episodes in flight are lost."""
         for kind in self.kinds.values():
             kind.waiting.clear()
         self.part(list(self.members), drop=drop)
 
     def part(self, members: Sequence[_Member], *, drop: bool = False) -> None:
-        """Let players close what they have, `drop` their spools, and end them."""
+        """Close players, with `drop` remove their spools, and end them."""
         closing = []
         for member in members:
             self.strike(member)
@@ -697,7 +697,7 @@ class _Crew:
 
 
 def read_spool(folder: str, known: set[str]) -> Iterator[list[tuple[bytes, bytes]]]:
-    """Yield what the spools in a folder hold beside what is known: each episode's run and its stored form."""
+    """Yield the run and stored line of each episode in a folder's spools that is not in `known`."""
     found = sorted(Path(folder).glob("*.jsonl"))
     if found:
         check_own(Path(folder))
@@ -710,12 +710,12 @@ def read_spool(folder: str, known: set[str]) -> Iterator[list[tuple[bytes, bytes
 
 
 def _of_node(error: BaseException, node: Node) -> BaseException:
-    """Return an error of ours that says on which node it came about."""
+    """Return a gem error with the name of its node added; others are returned unchanged."""
     return type(error)(f"{error} This was on node {node.name}.") if isinstance(error, GemError) else error
 
 
 def _for_nodes(agent: Any) -> Any:
-    """Return agents as they are sent."""
+    """Return agents in the form for sending."""
     if isinstance(agent, Mapping):
         return {seat: _for_nodes(each) for seat, each in agent.items()}
     if isinstance(agent, str):
@@ -735,10 +735,10 @@ def _stand_ins(agents: Any) -> Any:
 
 
 class _Spool:
-    """Where the nodes keep what ends: a folder that is of one store alone.
+    """The folder on the nodes for ended episodes, used by one store only.
 
-    A file beside the store holds its name, so that a driver that goes on finds it, and a new store of the
-    same path does not.
+    A file beside the store has its name, so that a resuming driver finds it, and a new store at the same path
+    does not.
     """
 
     def __init__(self, store: EpisodeStore, home: str | Path | None) -> None:
@@ -760,5 +760,5 @@ class _Spool:
         return Path(tempfile.gettempdir()) / f"gem-gym-spool-{os.getuid()}-{name}"
 
     def end(self) -> None:
-        """Forget the name: the nodes have nothing more."""
+        """Remove the file with the name: the nodes have no more episodes."""
         self._path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Score stored episodes again, by another grader, without running them."""
+"""Score stored episodes again with another grader, without playing them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Regraded:
-    """One episode's old and new verdict. `after` is None where the new grader gave none; `why` says more."""
+    """One episode's old and new verdict. `after` is None where there is no new one; `why` explains."""
 
     episode: str
     spec: str
@@ -37,14 +37,14 @@ class Regraded:
 
 
 class References:
-    """Where the reference of an episode's task comes from.
+    """A function that finds the reference answer of an episode's task.
 
-    The last info of one of its seats, or else the first, under ``reference``; else the environment, made
-    again from the episode's task, which must have a `task` with a `reference`.
+    It looks for ``reference`` in the last info of the seats, then in the first info. Else it makes the
+    environment again from the episode's task; that must have a `task` with a `reference`.
     """
 
     def __init__(self) -> None:
-        """Make no environment yet."""
+        """Start without environments."""
         self._envs: dict[str, Any] = {}
 
     def __call__(self, episode: Episode) -> Any:
@@ -64,8 +64,8 @@ class References:
         task = getattr(env.unwrapped, "task", None)
         if task is None or not hasattr(task, "reference"):
             raise BadArgument(
-                f"{episode.spec} has no reference answer: its episodes can be graded again only where info "
-                "holds one as 'reference', or the environment has a task with one."
+                f"{episode.spec} has no reference answer: its episodes can be graded again only if info "
+                "has one as 'reference', or the environment has a task with one."
             )
         return task.reference
 
@@ -114,7 +114,7 @@ def _solved(episode: Episode) -> bool | None:
 
 
 def named_grader(name: str) -> Grader:
-    """Return the grader of that name, or the one that ``module:name`` makes when it is called.
+    """Return the grader with this name, or the one that ``module:name`` returns when called.
 
     Raises:
         BadArgument: when there is none.

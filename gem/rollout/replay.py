@@ -1,4 +1,4 @@
-"""Stored episodes played again: the same actions from the same seed, and what came of them compared."""
+"""Replay stored episodes: play the same actions from the same seed, and compare the results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gem.rollout.runner import Job, rollout
 from gem.specs import TaskRef
 
 PLAYED = "played"
-"""The key of a replayed episode's job, and so a part of its id."""
+"""The job name of replayed episodes, which is a part of their ids."""
 
 
 class Difference(NamedTuple):
-    """Where two episodes part: the turn, from 0; what of it; and what each of them has.
+    """The first difference of two episodes: the turn, from 0; the part of it; and the value of each.
 
-    The turn behind the last one is the end.
+    The turn after the last one is the end of the episode.
     """
 
     turn: int
@@ -34,10 +34,10 @@ class Difference(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """A replay: what was played, and where it parts from the record; None where it does not.
+    """A replay: the new episode, and its first difference from the record (None: no difference).
 
-    `whole`: whether all of the transcript was compared. How a limit of tokens, context or time ended an
-    episode is not: these limits bind the agent, who does not play here.
+    `whole`: whether the whole transcript was compared. An end by a limit of tokens, context or time is not
+    compared: these limits apply to the agent, which does not play here.
     """
 
     episode: Episode
@@ -46,12 +46,12 @@ class Replayed(NamedTuple):
 
 
 def first_difference(one: Episode, other: Episode, ends: bool = True) -> Difference | None:
-    """Return where two transcripts part, or None where they are equal; tokens and timings do not enter.
+    """Return the first difference of two transcripts, or None; tokens and timings are not compared.
 
     Args:
         one: an episode.
         other: another one.
-        ends: whether how they ended counts.
+        ends: also compare how they ended.
     """
     for number in range(max(len(one.turns), len(other.turns))):
         turns = [each.turns[number] if number < len(each.turns) else None for each in (one, other)]
@@ -99,24 +99,24 @@ def _plain(obs: Obs) -> str:
 
 
 def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | None = None) -> Replayed:
-    """Play the actions of an episode again, from its seed, and compare what comes of them.
+    """Play the actions of an episode again, from its seed, and compare the results.
 
-    The environment is made from the episode's task: make only tasks whose source you trust, or see
+    The environment is made from the episode's task: make only tasks whose source you trust, or call
     `check_known` first.
 
     Args:
-        episode: what was played before.
-        host: where the environment lives; see Runner.
+        episode: the episode to replay.
+        host: where the environment runs; see Runner.
         call_s: seconds for one call of the environment; for hosts that can end a call.
 
     Raises:
-        BadArgument: for an episode whose task cannot be made again, or that broke.
+        BadArgument: for an episode that broke, or whose task cannot be made again.
         GemError: when the environment cannot be made.
     """
     check_replayable(episode)
     actions = script(episode)
     whole = episode.stop not in LIMITS_FROM_OUTSIDE or episode.stop is StopReason.TURN_LIMIT
-    # Through a proxy, a step may take several calls of a model: turns that act on nothing, but count there.
+    # Through a proxy, a step may take several model calls: turns without an action, which count there too.
     acted = replace(episode, turns=[turn for turn in episode.turns if turn.action is not None])
     turns = episode.run.limits.turns
     if len(acted.turns) < len(episode.turns):
@@ -143,26 +143,26 @@ def check_replayable(episode: Episode) -> None:
     if episode.task.opaque:
         raise BadArgument(
             f"episode {episode.id!r} cannot be played again: its task has arguments that could not be "
-            f"written down: {', '.join(episode.task.opaque)}."
+            f"stored: {', '.join(episode.task.opaque)}."
         )
     if episode.task.seed is None:
-        raise BadArgument(f"episode {episode.id!r} cannot be played again: its seed was not written down.")
+        raise BadArgument(f"episode {episode.id!r} cannot be played again: its seed was not stored.")
     if episode.stop not in TASK_ENDS | LIMITS_FROM_OUTSIDE:
         said = f": {episode.error.type} in {episode.error.boundary}" if episode.error else ""
         raise BadArgument(
-            f"episode {episode.id!r} did not come to its end ({episode.stop}{said}); accepted: one with a "
-            "verdict, or that a limit ended."
+            f"episode {episode.id!r} did not reach its end ({episode.stop}{said}); accepted: one with a "
+            "verdict, or one that a limit ended."
         )
 
 
 def check_known(task: TaskRef) -> None:
-    """Refuse a task that names code of its own: it may be made from a file whose source nobody knows.
+    """Refuse a task that names its own code, as it may come from an untrusted file.
 
-    Accepted are registered ids with what they stand for here, plain keywords, and wrappers of the wrapper
-    factory.
+    Accepted are registered ids with their entry points in this process, plain keywords, and wrappers of the
+    wrapper factory.
 
     Raises:
-        BadArgument: with what the task names.
+        BadArgument: for any other code; the message has its name.
     """
     try:
         spec = registry.spec(task.spec)
@@ -178,7 +178,7 @@ def check_known(task: TaskRef) -> None:
     for wrapper in task.wrappers:
         if ":" in wrapper.name:
             raise BadArgument(
-                f"the task has a wrapper of its own, {wrapper.name!r}; accepted: wrappers by name."
+                f"the task has its own wrapper, {wrapper.name!r}; accepted: wrappers of the wrapper factory."
             )
     for values in (task.kwargs, *(wrapper.kwargs for wrapper in task.wrappers)):
         if (named := _names_code(values)) is not None:
@@ -186,7 +186,7 @@ def check_known(task: TaskRef) -> None:
 
 
 def _same(recorded: str, registered: str) -> bool:
-    """Return whether an entry point is the registered one; a class may be recorded for its function."""
+    """Return whether an entry point is the registered one; the record may have the class of a function."""
     return recorded == registered or recorded.partition(":")[0] == registered.partition(":")[0]
 
 
@@ -205,16 +205,16 @@ def _names_code(value: Any) -> str | None:
 
 
 def claims(task: TaskRef) -> list[str]:
-    """Return why a replay may differ, as far as the environment itself says; nothing where it does not."""
+    """Return the reasons why a replay may differ, from the environment's own claims; empty if none."""
     try:
         spec = registry.spec(task.spec)
     except GemError:
         return []
     found = []
     if not spec.deterministic:
-        found.append(f"{spec.id} does not claim to follow from its seed")
+        found.append(f"{spec.id} does not claim to be deterministic")
     if spec.waits:
-        found.append(f"{spec.id} works with what stands outside of it (a sandbox, a server)")
+        found.append(f"{spec.id} depends on something outside it (a sandbox, a server)")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Going on with a store: which of its episodes stand for jobs that are to be played now."""
+"""Resume a run from a store: find the stored episodes of jobs that would be played now."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """What a store holds when it is opened to go on with: of each job and sample its latest attempt.
+    """The episodes of a store to resume from: the latest attempt of each job and sample.
 
-    The index answers; an episode is read when its job comes up.
+    The index answers queries; an episode is read when its job is next.
     """
 
     def __init__(self, store: EpisodeStore) -> None:
-        """Claim the store, and ask the index.
+        """Claim the store, and query the index.
 
         Raises:
-            StoreError: when somebody else is going on with it.
+            StoreError: when another process resumes from it.
         """
         store.claim()
         self._store = store
@@ -36,15 +36,15 @@ class Held:
         for entry in store.latest():
             if entry.job:
                 self._entries.setdefault((entry.job, entry.sample), []).append(entry)
-        self._equal: dict[str, set[str]] = {}  # the runs of equal settings, by the run of now
+        self._equal: dict[str, set[str]] = {}  # the runs with equal settings, by the current run
 
     @property
     def left(self) -> bool:
-        """Whether it holds episodes whose jobs have not come up."""
+        """Whether there are episodes whose jobs have not come yet."""
         return bool(self._entries)
 
     def run(self, run: RunInfo) -> RunInfo:
-        """Return the stored run to go on with, the last of equal settings and versions; else `run`."""
+        """Return the last stored run with equal settings and versions, or `run` where there is none."""
         settings = _settings(run)
         equal = [stored for stored in self._runs if _settings(stored) == settings]
         if equal and equal[-1].versions == run.versions:
@@ -53,10 +53,10 @@ class Held:
         return run
 
     def find(self, job: Job, spec: EnvSpec | None, key: str, run: RunInfo) -> tuple[Episode | None, int]:
-        """Return a job's stored episode, None where it has none, and the number of its next attempt.
+        """Return a job's stored episode (None where it has none), and the number of its next attempt.
 
         Raises:
-            SchemaMismatch: when the job is stored under other settings alone, or is another job of that key.
+            SchemaMismatch: when the job is stored only with other settings, or the key has another job.
         """
         entries = self._entries.pop((key, job.sample), ())
         mine = [entry for entry in entries if entry.run in self._equal[run.id]]
@@ -74,7 +74,7 @@ class Held:
         if here != there:
             raise SchemaMismatch(
                 f"job {key!r} is (seed, salt, group, environment) {there} in {self._store.path} and {here} "
-                "here; give other jobs other keys, or take another store."
+                "here; give other jobs other keys, or use another store."
             )
         return episode, entry.attempt + 1
 
@@ -83,17 +83,17 @@ class Held:
         what = "; ".join(differences(_settings(stored), _settings(run)))
         raise SchemaMismatch(
             f"{self._store.path} holds job {key!r} ({entry.spec}, seed {entry.seed}) under other settings: "
-            f"{what}. Go on with the same settings, or take another store."
+            f"{what}. Use the same settings, or another store."
         )
 
 
 def _settings(run: RunInfo) -> RunInfo:
-    """Return what makes episodes comparable, as it is after being stored."""
+    """Return the settings that make episodes comparable, in their stored form."""
     return replace(codec.decode_run(codec.encode_run(run)), id="", versions={})
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[str]:
-    """Return in words where two records differ, by the names of their fields."""
+    """Return the differences of two records as texts, by field name."""
     one, other = _parts(there), _parts(here)
     if one is None or other is None:
         return [] if there == here else [f"{name} is {there!r:.80} there and {here!r:.80} here"]

@@ -1,9 +1,9 @@
-"""Runner: plays jobs, many episodes at a time, with one agent, on one host, for as long as it lives.
+"""Runner: play jobs, many episodes at a time, with one agent on one host.
 
-The bookkeeping (which job is next, where it is played, how an episode begins, goes on, ends and is tried
-again) is written once, without I/O or waiting. Two pumps move it: `stream`, in rounds, which asks the agent
-once per round with every ask of the moment, so that the same jobs give the same batches; and `stream_async`,
-where each episode goes at its own pace. Both give identical episodes.
+The bookkeeping (which job is next, where it is played, how an episode starts, continues, ends and is tried
+again) has no I/O and no waiting. Two methods drive it. `stream` works in rounds: each round sends all current
+asks to the agent as one batch, so the same jobs give the same batches. `stream_async` lets each episode run
+at its own pace. Both give identical episodes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from gem.rollout.store import EpisodeStore
 from gem.specs import TaskRef
 
 SERVE_S = 0.005
-"""How long a new call of the asynchronous pump may wait while the host is listened to."""
+"""Seconds that a new call of `stream_async` may wait while a thread waits for the host's results."""
 
 Agents: TypeAlias = "Agent | Mapping[str, Agent]"
-"""Who acts: one agent in every seat, or an agent for each."""
+"""One agent for every seat, or a mapping from seats to agents."""
 
 
 class Store(Protocol):
-    """Where a runner writes episodes: `gem.rollout.EpisodeStore` is one."""
+    """The interface of a store to which a runner writes episodes, such as `gem.rollout.EpisodeStore`."""
 
     def append(self, episode: Episode) -> None:
         """Write one episode."""
@@ -52,14 +52,14 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One episode to play: which environment, from which seed.
+    """One episode to play: an environment and a seed.
 
-    `env`: an id, a TaskRef, a Maker, or any callable that makes an environment. `group` names the task that
-    several samples share; `sample` numbers them. `limits`, `history` and `agents` take the place of the
-    runner's own, but for `call_s`, which is the host's. `salt`: another number is other noise for the same
-    seed and sample. `key`: names the job in its episode's id; by default a hash of what is to be played and
-    the ordinal among equal jobs of the runner, the same after a restart. `start`: begin behind the first
-    turns of another episode.
+    `env`: an id, a TaskRef, a Maker, or any callable that makes an environment. `group`: the name that the
+    samples of one task share; `sample`: the number of this sample. `limits`, `history` and `agents` replace
+    those of the runner, except `call_s`, which belongs to the host. `salt`: another salt gives other sampling
+    seeds for the same seed and sample. `key`: the job's name in its episode's id; by default a hash of the
+    other fields and the number among equal jobs of the runner, the same after a restart. `start`: start after
+    the first turns of another episode.
     """
 
     env: Recipe | TaskRef
@@ -74,29 +74,29 @@ class Job:
     start: Branch | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no episode can be begun with."""
+        """Refuse values with which no episode can start."""
         object.__setattr__(self, "seed", seeding.check(self.seed))
         if not isinstance(self.env, str | TaskRef) and not callable(self.env):
             raise BadArgument(
                 f"env is {self.env!r:.80}; accepted: an id, a TaskRef, a Maker, or a callable that makes an "
-                "environment (an environment itself cannot be played twice at a time)."
+                "environment (one environment cannot play two episodes at a time)."
             )
 
 
 class Runner:
-    """Plays jobs with one agent.
+    """A runner that plays jobs with one agent.
 
-    Environments live on its host and are reused from episode to episode of the same task; one whose call
-    failed is thrown away. Up to `concurrency` episodes are in flight. One stream is open at a time.
+    Its host runs the environments and reuses them for episodes of the same task; an environment whose call
+    failed is discarded. Up to `concurrency` episodes are in flight. One stream is open at a time.
 
-    An episode that infrastructure broke (its worker died or hung, or the environment said NoVerdict) is
-    played again from its seed, with the same noise, up to `retries` times; after the death of a worker each
-    of the episodes that shared it is played in a worker of its own, so that the innocent ones come to their
-    end. Whatever else breaks, an agent above all, is not tried again: then a policy could choose to.
+    An episode broken by infrastructure (its worker died or hung, or the environment raised NoVerdict) is
+    played again with the same seeds, up to `retries` times. After a worker died, each of its episodes is
+    played in a separate worker, so that the episodes that did not cause it can end. Other failures, above all
+    of an agent, are not retried: otherwise a policy could choose to fail.
 
-    When an agent says AgentUnavailable, every episode that has ended is stored and handed on, those in flight
-    are dropped, and the stream raises that error: what was not played stays unplayed, and no job is lost. A
-    runner with `resume`, on the same store, goes on from there.
+    When an agent raises AgentUnavailable, all ended episodes are stored and yielded, those in flight are
+    dropped, and the stream raises that error. No job is lost: a runner with `resume` on the same store plays
+    the rest.
     """
 
     def __init__(
@@ -114,32 +114,33 @@ class Runner:
         admit: Callable[[int], bool] | None = None,
         on_episode: Callable[[Episode], None] | None = None,
     ) -> None:
-        """Play with `agent`; nothing is made before the first job.
+        """Set up the runner; host and environments are made with the first job.
 
         Args:
-            agent: who acts, in every seat; or a mapping from seats to agents, of which one may hold several.
-                Each is told to forget each episode once.
-            host: where environments live: ``serial``, in this thread; ``thread``, for those that wait (tools,
-                networks); ``process``, for those that compute; another name that a package registers; a
-                host, whose owner closes it; or ``auto``: ``thread`` where one of the first jobs has an
-                environment that waits, else ``serial``.
-            limits: limits from outside; see Limits.
+            agent: the agent of every seat; or a mapping from seats to agents; one agent may have several
+                seats. `forget` of each agent is called once per episode.
+            host: the host for environments: ``serial``, in this thread; ``thread``, for those that wait
+                (tools, networks); ``process``, for those that compute; another name that a package
+                registers; a host, which the caller closes; or ``auto``: ``thread`` if one of the first jobs
+                has an environment that waits, else ``serial``.
+            limits: limits from outside the task; see Limits.
             history: which past turns the agent sees; see `play`.
-            concurrency: episodes in flight, and so the largest batch.
+            concurrency: episodes in flight; this is also the largest batch.
             retries: how often an episode that infrastructure broke is played again.
-            store: every episode is written there as it ends, those that are played again too.
-            resume: go on with what `store`, an EpisodeStore, holds. A job that came to its end there is not
-                played again; its stored episode is handed on in its place. One that infrastructure broke is
-                tried again while `retries` last, with the next attempt number. New episodes join the stored
-                run of the same agent, model and settings; where a job was stored under others, that is told.
-            retry_failed: with `resume`, play again every stored job that something broke, whatever it was.
-            admit: asked before an episode begins, with the number of those in flight, whether one more may.
-                After a no it is asked again when an episode has ended. A no while none is in flight ends the
-                stream: what has not begun stays unplayed. Stored episodes are handed on all the same.
-            on_episode: called with the last attempt of each job as it ends.
+            store: every episode is written there when it ends, including those that are played again.
+            resume: continue from the episodes in `store`, an EpisodeStore. A job that has ended there is not
+                played again; its stored episode is yielded instead. One that infrastructure broke is tried
+                again while `retries` last, with the next attempt number. New episodes join the stored run
+                with the same agent, model and settings; a job stored with other settings raises.
+            retry_failed: with `resume`, play every stored job again that broke, for any reason.
+            admit: called before an episode starts, with the number of episodes in flight; returns whether
+                one more may start. After False it is called again when an episode has ended. False while
+                none is in flight ends the stream; jobs that have not started stay unplayed. Stored
+                episodes are yielded in any case.
+            on_episode: called with the last attempt of each job when it ends.
 
         Raises:
-            BadArgument: for numbers that make no sense, no agent, or `resume` without an EpisodeStore.
+            BadArgument: for invalid numbers, no agent, or `resume` without an EpisodeStore.
         """
         if concurrency < 1:
             raise BadArgument(f"concurrency is {concurrency}; accepted: 1 or more episodes in flight.")
@@ -149,18 +150,18 @@ class Runner:
         self.limits, self.history = limits, history
         self.concurrency, self.retries = concurrency, retries
         if resume and not isinstance(store, EpisodeStore):
-            raise BadArgument(f"resume goes on with an EpisodeStore; store is {store!r:.80}.")
+            raise BadArgument(f"resume needs an EpisodeStore; store is {store!r:.80}.")
         if retry_failed and not resume:
-            raise BadArgument("retry_failed plays stored episodes again; it goes with resume.")
+            raise BadArgument("retry_failed plays stored episodes again; it needs resume=True.")
         self.store, self.on_episode = store, on_episode
         self._resume, self._retry_failed, self._admit = resume, retry_failed, admit
-        self._held: Held | None = None  # what the store holds, where that is gone on with
+        self._held: Held | None = None  # the stored episodes, when resuming
         self.version: int | None = None
-        """The policy version that was published last."""
+        """The policy version published last."""
         self._given = host
         self._host: Host | None = host if isinstance(host, Host) else None
         self._places: Places | None = None
-        self._runs: dict[Any, RunInfo] = {}  # by what is in them
+        self._runs: dict[Any, RunInfo] = {}  # by their settings
         self._runs_now: dict[Any, RunInfo] = {}  # those of this stream, by limits and history
         self._known: set[str] = set()  # ids that the agent can play
         self._keys: set[int] = set()  # hashes: a runner may live for millions of jobs
@@ -171,19 +172,19 @@ class Runner:
         self._again: deque[Trial] = deque()  # to be played again
         self._put_off: deque[Trial] = deque()  # to be played once they are admitted
         self._flights: dict[int, _Flight] = {}  # by the index of their place
-        self._cut_off: list[Place] = []  # where an episode was given up that may still be in a call
+        self._cut_off: list[Place] = []  # places of given-up episodes whose call may still run
         self._ended: deque[Numbered] = deque()
         self._streaming = False
         self._pump: _Paces | None = None
         self._closed = False
 
-    # -- what callers do
+    # -- for callers
 
     def submit(self, *jobs: Job) -> None:
-        """Add jobs; the stream that is open, or the next one, plays them.
+        """Add jobs; the open stream, or the next one, plays them.
 
         Raises:
-            GemError: for a job that nothing can play: an unknown id, a seat without agent.
+            GemError: for a job that cannot be played: an unknown id, a seat without agent.
         """
         for job in jobs:
             self._agent_of(job)
@@ -192,15 +193,15 @@ class Runner:
     def stream(self, jobs: Iterable[Job] = ()) -> Iterator[Episode]:
         """Play jobs in rounds and yield the episodes as they end; submitted jobs come first.
 
-        `jobs` may be endless: no more are taken than there is room for, and nothing is played while the
-        caller keeps the stream waiting. Each job yields one episode, its last attempt. Leaving the loop early
-        drops the episodes in flight, and forgets what was submitted.
+        `jobs` may be endless: the stream takes jobs only when it can start them, and plays nothing while the
+        caller does not read it. Each job yields one episode, its last attempt. Leaving the loop early drops
+        the episodes in flight and the submitted jobs.
 
         Raises:
-            GemError: when an environment cannot be made for a reason that is the caller's: an unknown id or
-                keyword, a missing package. Whatever else breaks, breaks one episode and stands in its record.
-            AgentUnavailable: when an agent can answer nobody, after all that has ended was yielded.
-            SchemaMismatch: with `resume`, for a job that is stored under other settings, or is another.
+            GemError: when an environment cannot be made because of the caller: an unknown id or keyword, a
+                missing package. Any other error breaks one episode and is stored in its record.
+            AgentUnavailable: when an agent can answer no request, after all ended episodes were yielded.
+            SchemaMismatch: with `resume`, for a job stored with other settings, or another job with its key.
         """
         for _, episode in self._rounds(jobs):
             yield episode
@@ -214,13 +215,13 @@ class Runner:
             self._leave()
 
     async def stream_async(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Episode, None]:
-        """Play jobs, each episode at its own pace, and yield them as they end; otherwise as `stream`.
+        """Play jobs, each episode at its own pace, and yield them as they end; otherwise like `stream`.
 
-        The agent is awaited for each ask by itself, and no longer than `limits.policy_s` allows. On the
-        serial host calls run in the event loop, which costs least where they take microseconds; an
-        environment that waits belongs on another host, or everybody waits with it. Episodes that have ended
-        while the caller was busy wait for it, up to `concurrency`; then no more are begun. Leave the loop
-        early from within ``async with contextlib.aclosing(...)``: else Python closes the stream later.
+        Each ask is awaited separately, for at most the time that `limits.policy_s` allows. On the serial host
+        calls run in the event loop, which is the fastest for calls of microseconds. An environment that waits
+        should be on another host, as it would block all episodes. While the caller is busy, up to
+        `concurrency` ended episodes are kept; then no new ones start. To leave the loop early, use ``async
+        with contextlib.aclosing(...)``: otherwise Python closes the stream later.
         """
         async with aclosing(self._paces(jobs)) as played:
             async for _, episode in played:
@@ -241,39 +242,39 @@ class Runner:
             self._leave()
 
     def play(self, jobs: Iterable[Job]) -> list[Episode]:
-        """Play jobs in rounds and return the episodes in the order of the jobs; otherwise as `stream`."""
+        """Play jobs in rounds and return the episodes in the order of the jobs; otherwise like `stream`."""
         return _in_order(self._rounds(jobs))
 
     def publish(self, version: int, weights: Any = None) -> None:
-        """Let another policy answer from now on.
+        """Set the policy for all later answers.
 
-        Turns in flight finish as they began; each turn carries the version that sampled it, in one episode
-        several where they are published while it is played.
+        Turns in flight finish with the old policy. Each turn has the version that sampled it, so an episode
+        that runs during a publish has several versions.
 
         Args:
-            version: stamped on the turns that are sampled from now on.
-            weights: what the agent is to load; None where it shares them with the caller.
+            version: the policy version of the turns sampled from now on.
+            weights: the weights for the agent to load; None if it shares them with the caller.
 
         Raises:
-            BadArgument: for weights, where no agent of the runner takes any.
+            BadArgument: for weights, if no agent of the runner loads any.
         """
         agents = self.agent.agents.values() if isinstance(self.agent, SeatAgents) else (self.agent,)
         takers = [each for each in agents if hasattr(each, "publish")]
         if weights is not None and not takers:
-            raise BadArgument("no agent of this runner takes weights; leave them out.")
+            raise BadArgument("no agent of this runner loads weights; leave them out.")
         for each in {id(taker): taker for taker in takers}.values():
             each.publish(version, weights)
         self.version = version
 
     def close(self) -> None:
-        """Close the host, unless it was given, and with it every environment. Twice is harmless."""
+        """Close the host and its environments, unless the caller passed it. Calling it twice is harmless."""
         self._closed = True
         with ExitStack() as last:
             last.callback(self._close_host)
             self._drop_flights(last)
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; the runner is closed at the end of the block."""
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -282,17 +283,17 @@ class Runner:
 
     @property
     def submitted(self) -> int:
-        """How many submitted jobs have not begun."""
+        """The number of submitted jobs that have not started."""
         return len(self._submitted)
 
     # -- bookkeeping: which job is next, and where
 
     @property
     def host(self) -> Host:
-        """Where environments live.
+        """The host of the environments.
 
         Raises:
-            BadArgument: before the first stream, where `host` is a name.
+            BadArgument: before the first stream, if `host` is a name.
         """
         if self._host is None:
             raise BadArgument("the runner has no host before its first stream.")
@@ -306,7 +307,7 @@ class Runner:
         self._streaming = True
 
     def _prepare(self) -> None:
-        """Make what the stream needs; what fails here ends it."""
+        """Make what the stream needs; an error here ends the stream."""
         self.submit(*islice(self._jobs, self.concurrency))
         if self._host is None or self._places is None:
             given = self._given
@@ -318,9 +319,7 @@ class Runner:
             self._held = Held(self.store)
         self._places.abandon(self._cut_off)
         if self._host.busy:
-            raise BadArgument(
-                "somebody else's calls are in flight on the host; one stream at a time uses it."
-            )
+            raise BadArgument("other calls are in flight on the host; only one stream at a time may use it.")
         self._runs_now.clear()
 
     def _check_open(self) -> None:
@@ -328,7 +327,7 @@ class Runner:
             raise EnvClosed("the runner is closed; make a new one.")
 
     def _leave(self) -> None:
-        """Give up what a stream has not finished."""
+        """Give up the unfinished work of a stream."""
         self._streaming = False
         self._submitted.clear()
         self._again.clear()
@@ -339,7 +338,7 @@ class Runner:
             self._drop_flights(last)
 
     def _drop_flights(self, last: ExitStack) -> None:
-        """End the episodes in flight; all of them, even where some of it fails."""
+        """End all episodes in flight, even if ending some of them fails."""
         flights, self._flights = list(self._flights.values()), {}
         for flight in flights:
             last.callback(flight.trial.agent.forget, flight.record.id)
@@ -362,13 +361,13 @@ class Runner:
         return self._in_flight >= self.concurrency
 
     def _next(self) -> Trial | None:
-        """Return what is to be begun next; None where there is nothing, or no worker free for it yet.
+        """Return the next trial to start; None if there is none, or no free worker for it yet.
 
-        None too where nothing more is admitted, or as many episodes as there is room for wait to be handed
-        on, such as stored ones.
+        Also None if no more episodes are admitted, or if `concurrency` episodes (such as stored ones) already
+        wait to be yielded.
 
         Raises:
-            EnvClosed: after close(). SchemaMismatch: for a job that is stored under other settings.
+            EnvClosed: after close(). SchemaMismatch: for a job stored with other settings.
         """
         self._check_open()
         while len(self._ended) < self.concurrency:
@@ -378,7 +377,7 @@ class Runner:
             elif self._put_off and self._admitted():
                 return self._put_off.popleft()
             if self._put_off and (self._held is None or not self._held.left or self._ended):
-                return None  # until it is admitted; no stored episode could be handed on before
+                return None  # until it is admitted; no stored episode could be yielded before
             job = self._submitted.popleft() if self._submitted else next(self._jobs, None)
             if job is None:
                 return None
@@ -394,18 +393,18 @@ class Runner:
         return None
 
     def _admitted(self) -> bool:
-        """Tell whether an episode may begin now; not before those that have ended were handed on."""
+        """Return whether an episode may start now; ended episodes are yielded first."""
         return self._admit is None or (not self._ended and self._admit(self._in_flight))
 
     def _may_play_alone(self) -> bool:
-        """Tell whether one more episode may have a worker of its own."""
+        """Return whether one more episode may have a separate worker."""
         return self._places is not None and self._places.alone < ALONE
 
     def _taken_up(self, trial: Trial, held: Held) -> Trial | None:
-        """Return what is to be played of a job that a store may hold; None where that is handed on.
+        """Return the trial to play for a job that may be stored; None if its stored episode is yielded.
 
         Raises:
-            SchemaMismatch: when it is stored under other settings, or is another job.
+            SchemaMismatch: when it is stored with other settings, or its key has another job.
         """
         job = trial.job
         run = self._run_of(job, trial.agent)
@@ -421,10 +420,11 @@ class Runner:
         return replace(again, attempt=attempt)
 
     def _agent_of(self, job: Job) -> Agent:
-        """Return who plays a job.
+        """Return the agent that plays a job.
 
         Raises:
-            UnknownEnv: for an id that nobody registered. BadArgument: for no Job, or seats without agents.
+            UnknownEnv: for an unknown id. BadArgument: for an object that is not a Job, or seats without
+                agents.
         """
         if not isinstance(job, Job):
             raise BadArgument(f"a job is {job!r:.80}; accepted: a gem.rollout.Job.")
@@ -439,7 +439,7 @@ class Runner:
         return agent
 
     def _key_of(self, job: Job) -> str:
-        """Return a job's key; a job that is equal to an earlier one is told apart by its ordinal."""
+        """Return a job's key; equal jobs are distinguished by their number."""
         name = job.key
         if not name:
             start = job.start and (job.start.episode.id, job.start.turns)
@@ -454,7 +454,7 @@ class Runner:
         return key
 
     def _run_of(self, job: Job, agent: Agent) -> RunInfo:
-        """Return how a job is played, for its record; equal settings are one run."""
+        """Return the run of a job, for its record; equal settings are one run."""
         limits = self.limits if job.limits is None else job.limits
         history = self.history if job.history is None else job.history
         if job.agents is None and (limits, history) in self._runs_now:
@@ -509,16 +509,16 @@ class Runner:
         return flight
 
     def _command(self, flight: _Flight) -> Command:
-        """Return what the host has to do next for the call that an episode waits for."""
+        """Return the next command to the host, for the call that an episode waits for."""
         if not flight.place.described:
             return flight.place.index, "describe", (), NO_KWARGS
         return flight.place.index, flight.call.verb, flight.call.args, flight.call.kwargs
 
     def _carried_out(self, flight: _Flight, outcome: Outcome) -> Resume | None:
-        """Return how an episode goes on; None when its environment has been made, and the call is next.
+        """Return how an episode continues; None when its environment has been made, and the call is next.
 
         Raises:
-            GemError: when the environment cannot be made through the caller's fault.
+            GemError: when the environment cannot be made because of the caller.
         """
         place, error = flight.place, outcome.error
         if error is None:
@@ -534,10 +534,10 @@ class Runner:
         return flight.playing.throw, error
 
     def _end(self, flight: _Flight, episode: Episode) -> None:
-        """Take note of a finished episode: store it, and play it again or hand it on.
+        """Process an ended episode: store it, and play it again or yield it.
 
         Raises:
-            EnvClosed: after close(), which cut the episode off.
+            EnvClosed: after close(), which cancelled the episode.
         """
         self._check_open()
         assert self._places is not None
@@ -551,7 +551,7 @@ class Runner:
         self._decide(flight.trial, episode)
 
     def _decide(self, trial: Trial, episode: Episode) -> None:
-        """Play a job again, or hand its episode on."""
+        """Play a job again, or yield its episode."""
         again = trial.again(episode, self.retries)
         if again is None:
             self._ended.append((trial.number, episode))
@@ -559,7 +559,7 @@ class Runner:
             self._again.append(again)
 
     def _hand_on(self) -> Iterator[Numbered]:
-        """Yield what has ended."""
+        """Yield the ended episodes."""
         while self._ended:
             number, episode = self._ended.popleft()
             if self.on_episode is not None:
@@ -568,20 +568,20 @@ class Runner:
 
 
 ALONE = os.cpu_count() or 1
-"""How many episodes are played in workers of their own at the same time."""
+"""Limit on episodes that run in separate workers at the same time."""
 
 Numbered: TypeAlias = tuple[int, Episode]
 """An episode, and the number of its job among those of the runner."""
 
 Resume: TypeAlias = "tuple[Callable[[Any], Any], Any]"
-"""How an episode goes on: `send` or `throw`, and what."""
+"""How an episode continues: `send` or `throw` of its generator, and the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A job that is to be played, by whom, and how often it has been tried.
+    """A job to play, with its agent and the number of earlier attempts.
 
-    `run`: how it is played, where somebody else has said so.
+    `run`: its run, if it was already set elsewhere.
     """
 
     job: Job
@@ -597,7 +597,7 @@ class Trial:
         return replace(self, agent=agent)
 
     def again(self, episode: Episode, retries: int) -> Trial | None:
-        """Return the next attempt where infrastructure broke this one; see Runner."""
+        """Return the next attempt, if infrastructure broke this one and `retries` last; else None."""
         error = episode.error
         if error is None or self.attempt >= retries:
             return None
@@ -609,12 +609,12 @@ class Trial:
 
 
 def _names(error: type[Exception]) -> set[str]:
-    """Return the names of an error's class and of those below it; a record has no more of an error."""
+    """Return the names of an error class and its subclasses; a record stores only the name."""
     return {error.__name__}.union(*map(_names, error.__subclasses__()))
 
 
 class _Flight:
-    """An episode in flight: what it waits for is its `call` or its `asks`."""
+    """An episode in flight; it waits for its `call` or its `asks`."""
 
     __slots__ = ("asks", "call", "place", "playing", "record", "trial")
 
@@ -624,13 +624,13 @@ class _Flight:
         self.call = Call(place, "reset")
 
     def holder(self, ask: Ask) -> Agent:
-        """Return who answers an ask."""
+        """Return the agent that answers an ask."""
         agent = self.trial.agent
         return agent.holder(ask) if isinstance(agent, SeatAgents) else agent
 
 
 class _Rounds:
-    """Rounds: what environments have to do, then one question to each agent."""
+    """The loop of `stream`: run the environments' calls, then send one batch to each agent."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
@@ -642,7 +642,7 @@ class _Rounds:
     def run(self) -> Iterator[Numbered]:
         try:
             yield from self.rounds()
-        except AgentUnavailable:  # what has ended counts all the same
+        except AgentUnavailable:  # ended episodes count in any case
             yield from self.runner._hand_on()
             raise
 
@@ -664,7 +664,7 @@ class _Rounds:
                 return
 
     def take_in(self) -> bool:
-        """Take in what the host has done; wait for it only when there is nothing to ask meanwhile."""
+        """Process results of the host; wait for them only if there are no asks to send."""
         if self.waits:
             outcomes = self.host.ready(1, 0.0 if self.asking else None)
         else:
@@ -679,7 +679,7 @@ class _Rounds:
         return bool(outcomes)
 
     def resume(self, flight: _Flight, how: Callable[[Any], Any], value: Any) -> None:
-        """Let an episode go on until it wants something."""
+        """Continue an episode until it needs a call or an answer."""
         try:
             wanted = how(value)
         except StopIteration as end:
@@ -693,10 +693,10 @@ class _Rounds:
             self.commands.append(self.runner._command(flight))
 
     def ask(self) -> None:
-        """Ask for the actions of every episode that waits for one: each agent once.
+        """Ask for the actions of all waiting episodes, with one batch to each agent.
 
         Raises:
-            AgentUnavailable: when an agent says so.
+            AgentUnavailable: when an agent raises it.
         """
         flights, self.asking = self.asking, []
         asks = [ask for flight in flights for ask in flight.asks]
@@ -708,7 +708,7 @@ class _Rounds:
                 try:
                     holder = flight.holder(ask)
                     batches.setdefault(id(holder), (holder, []))[1].append(place)
-                except BadArgument as error:  # nobody holds the seat
+                except BadArgument as error:  # no agent has the seat
                     answers[place] = error
                 place += 1
         version = self.runner.version
@@ -730,7 +730,7 @@ class _Rounds:
 
 
 class _Paces:
-    """One task per episode in flight, and one that uses the host for all of them."""
+    """The loop of `stream_async`: one task per episode in flight, and one that uses the host for all."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
@@ -738,7 +738,7 @@ class _Paces:
         self.waits = not isinstance(self.host, Serial)
         self.waiting: dict[int, asyncio.Future[Outcome]] = {}
         self.commands: list[Command] = []
-        self.wanted = asyncio.Event()  # the host has something to do, or all is over
+        self.wanted = asyncio.Event()  # there are calls for the host, or all is over
         self.heard = asyncio.Event()  # an episode has ended, or something broke
         self.over = False
         self.tasks: set[asyncio.Task[None]] = set()
@@ -769,7 +769,7 @@ class _Paces:
                 return
 
     def begin_more(self) -> None:
-        """Begin episodes while there is room for them, and for those that the caller has not taken yet."""
+        """Start episodes while fewer than `concurrency` are in flight or wait for the caller."""
         runner = self.runner
         try:
             while not runner._full and len(runner._ended) < runner.concurrency and self.broken is None:
@@ -802,7 +802,7 @@ class _Paces:
             self.begin_more()
 
     async def stop(self) -> None:
-        """End every task; the host is free again afterwards."""
+        """End every task; the host can be used again afterwards."""
         self.over = True
         self.wanted.set()
         tasks = list(self.tasks)
@@ -867,10 +867,10 @@ class _Paces:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return throw, error  # the agent gave up by itself
+            return throw, error  # the agent cancelled itself
 
     async def outcome(self, command: Command) -> Outcome:
-        """Have a call carried out: in this thread by the serial host, else wherever the environment lives."""
+        """Run a call: in this thread on the serial host, else where the environment runs."""
         if not self.waits:
             began = perf_counter()
             self.host.submit_all([command])
@@ -884,7 +884,7 @@ class _Paces:
         return await future
 
     async def serve(self) -> None:
-        """Use the host, for all episodes: one task, because one thread at a time may."""
+        """Use the host for all episodes, in one task, because only one thread at a time may use it."""
         while not self.over:
             if self.commands:
                 commands, self.commands = self.commands, []
@@ -899,7 +899,7 @@ class _Paces:
                     future.set_result(outcome)
 
     def listen(self) -> list[Outcome]:
-        """Hear for a while what the host has done."""
+        """Wait a short time for results of the host."""
         with self.listening:
             return [] if self.over else self.host.ready(1, SERVE_S)
 
@@ -919,11 +919,11 @@ def rollout(
     admit: Callable[[int], bool] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
-    """Play every job in rounds and return the episodes in the order of the jobs; the rest is as in Runner.
+    """Play all jobs in rounds and return the episodes in the order of the jobs; for arguments see Runner.
 
     Raises:
-        GemError: when an environment cannot be made for a reason that is the caller's, before any is played.
-        AgentUnavailable: when an agent can answer nobody; what has ended is in the store.
+        GemError: when an environment cannot be made because of the caller, before any job is played.
+        AgentUnavailable: when an agent can answer no request; ended episodes are in the store.
     """
     jobs = list(jobs)
     options: dict[str, Any] = {"limits": limits, "history": history, "host": host, "retries": retries}
@@ -948,7 +948,7 @@ async def rollout_async(
     admit: Callable[[int], bool] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
 ) -> list[Episode]:
-    """Play every job, each episode at its own pace; otherwise as `rollout`."""
+    """Play all jobs, each episode at its own pace; otherwise like `rollout`."""
     jobs = list(jobs)
     options: dict[str, Any] = {"limits": limits, "history": history, "host": host, "retries": retries}
     options |= {"store": store, "resume": resume, "on_episode": on_episode}
@@ -958,7 +958,7 @@ async def rollout_async(
 
 
 def _runner_for(jobs: Sequence[Job], agent: Agents, concurrency: int, **options: Any) -> Runner:
-    """Return a runner to which `jobs` were submitted: one that cannot be played is told before any is."""
+    """Return a runner with `jobs` submitted, so that a job that cannot be played raises before any starts."""
     runner = Runner(agent, concurrency=min(concurrency, len(jobs) or 1), **options)
     runner.submit(*jobs)
     return runner
@@ -979,10 +979,10 @@ def _seated(agent: Agents) -> Agent:
 
 
 def spec_of(recipe: Recipe) -> registry.EnvSpec | None:
-    """Return the spec of an environment that is named.
+    """Return the spec of a recipe, or None if it is a plain callable.
 
     Raises:
-        UnknownEnv: for an id that nobody registered.
+        UnknownEnv: for an id that is not registered.
     """
     if isinstance(recipe, TaskRef):
         recipe = registry.Maker(recipe)
@@ -992,14 +992,14 @@ def spec_of(recipe: Recipe) -> registry.EnvSpec | None:
 
 
 def infos_of(agent: Agent) -> dict[str, AgentInfo]:
-    """Return who plays which seat."""
+    """Return the info of each seat's agent."""
     if isinstance(agent, SeatAgents):
         return {seat: next(iter(infos_of(each).values())) for seat, each in agent.agents.items()}
     return {SEAT: getattr(agent, "info", None) or AgentInfo(type(agent).__name__)}
 
 
 def stamped(replies: Sequence[Any], version: int | None) -> tuple[Any, ...]:
-    """Return replies; those that do not say which version answered are given `version`."""
+    """Return the replies with `version` as policy version where they have none."""
     if version is None:
         return tuple(replies)
     return tuple(

@@ -1,4 +1,4 @@
-"""A session at a terminal: one episode, played by a human, for `gem-gym play`."""
+"""Play one episode with a human at a terminal, for `gem-gym play`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def session(
     stdout: TextIO | None = None,
     **kwargs: Any,
 ) -> Episode:
-    """Play one episode with a human: show each observation and reward, read the answers, say how it ended.
+    """Play one episode with a human: print observations and rewards, read answers, print the result.
 
     The end of the input and Ctrl-C cancel the episode.
 
     Args:
-        env_id: the environment.
-        seed: the episode.
-        limits: limits from outside.
-        others: who holds the seats that the human does not, by seat; the human holds the rest.
-        stdin: where answers come from; the terminal by default.
-        stdout: where everything is shown; the terminal by default.
+        env_id: the id of the environment.
+        seed: the seed of the episode.
+        limits: limits from outside the task.
+        others: the agents of the other seats, by seat; the human plays the rest.
+        stdin: the stream to read answers from; the terminal by default.
+        stdout: the stream to print to; the terminal by default.
         **kwargs: change the environment's keywords.
 
     Raises:
@@ -73,7 +73,7 @@ def session(
     with make(env_id, **kwargs) as env:
         several = len(env.spec.seats) > 1 if env.spec else False
         episode = drive(play(env, seed, limits, actor=verbs_of(others) or None), call, answers)
-    if episode.scored:  # else it stands on the screen already
+    if episode.scored:  # else it is on the screen already
         for seat, last in episode.ends.items():
             if seat not in others:
                 head = f"[{seat}]\n" if episode.several else ""

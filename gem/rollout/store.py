@@ -1,14 +1,15 @@
 """The episode store: an append-only file, one episode per line.
 
-A line is a JSON object that begins with its schema number; `gem.codec` knows its form. How a run was played
-stands in a line of its own, before the run's first episode. An append is one write of whole lines at the end
-of the file, under a file lock, so several writers do not mix, and none writes an id that is there. What a
-killed writer left torn is skipped and counted, and the next append closes it off. Reading takes no lock and
+A line is a JSON object that begins with its schema number; `gem.codec` defines its form. The settings of a
+run are in a separate line, before the run's first episode. An append is one write of whole lines at the end
+of the file, under a file lock. So several writers do not mix their lines, and no id is written twice. A torn
+line of a killed writer is skipped and counted, and the next append terminates it. Reading takes no lock and
 sees each line when it is complete.
 
-Beside the file stands ``<name>.index.sqlite``: what each episode is, and where its line stands, so that a
-store of 100,000 episodes opens, and is filtered, without reading them. It is a cache and may be deleted: made
-by whoever may write there, extended as the store grows, made again when it does not fit the file.
+The file ``<name>.index.sqlite`` beside it has a summary of each episode and the position of its line, so that
+a store of 100,000 episodes can be opened and filtered without reading them. It is a cache and may be deleted.
+Any process with write access creates it, extends it as the store grows, and makes it again when it does not
+match the file.
 """
 
 from __future__ import annotations
@@ -34,38 +35,38 @@ from gem.schema_1 import SCHEMA_1_RUN
 from gem.specs import TaskRef
 
 CHUNK = 1 << 20
-ENDS = 4096  # bytes at the file's start, and before the end of what was scanned, that the index's seal covers
+ENDS = 4096  # bytes at the file's start, and before the end of the scanned part, in the hash of the index
 SAVE_EVERY = 256  # episodes that a writer appends before it writes them into the index
 SCAN_AT_ONCE = 4096  # episodes that are scanned before they are written into the index
-FORGET_AT_MOST = 3  # indices deleted while a store is open; the next one is out of reach
+FORGET_AT_MOST = 3  # deletions of the index while a store is open; after that it is not created again
 OPENING = b'{"schema":'
-CLOSE_OFF = b"!\n"  # ends a torn line; a whole one ends with a brace
+CLOSE_OFF = b"!\n"  # terminates a torn line; a whole one ends with a brace
 
 Found = TypeVar("Found")
 
 
 class EpisodeStore(Sequence[Episode]):
-    """Episodes in a file; a store that somebody else is writing grows under its reader's eyes.
+    """A sequence of episodes in a file; a reader sees episodes that other processes append.
 
-    Integers of numpy and the like come back as plain numbers, tuples in `info` as lists, and objects without
-    a JSON form as their repr; NaN, infinities, pictures and lone surrogates come back as they were. Episodes
-    of schema 1 are read too.
+    Integers of numpy and similar types are read back as plain numbers, tuples in `info` as lists, and objects
+    without a JSON form as their repr. NaN, infinities, images and lone surrogates are read back unchanged.
+    Episodes of schema 1 can be read too.
     """
 
     def __init__(
         self, path: str | Path, *, read_only: bool = False, tokens: bool = True, fsync: bool = False
     ) -> None:
-        """Open the store at `path`; the file is created when it is not there.
+        """Open the store at `path`; a missing file is created.
 
         Args:
             path: the file; its folder must exist.
-            read_only: refuse to append, and refuse a file that is not there.
-            tokens: False leaves token ids and log probabilities out of what is appended.
+            read_only: refuse to append, and refuse a missing file.
+            tokens: False: append episodes without token ids and log probabilities.
             fsync: wait at every append until the line is on the disk.
 
         Raises:
             StoreError: when the file cannot be opened, or is not a store.
-            SchemaMismatch: when it was written under a schema that this version does not read.
+            SchemaMismatch: when it has a schema that this version cannot read.
         """
         self.path = Path(path)
         self.tokens, self.fsync = tokens, fsync
@@ -80,7 +81,7 @@ class EpisodeStore(Sequence[Episode]):
 
     def _open(self) -> None:
         flags = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
-        try:  # without waiting for somebody to write into a named pipe
+        try:  # without waiting for a writer of a named pipe
             self._fd = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         except OSError as error:
             hint = "" if self.path.parent.is_dir() else " Make its folder first."
@@ -105,13 +106,13 @@ class EpisodeStore(Sequence[Episode]):
     # -- writing
 
     def claim(self) -> None:
-        """Be the one who goes on with this store, until it is closed; calling it twice is harmless.
+        """Claim the store for one resuming run, until it is closed. Calling it twice is harmless.
 
-        Two who go on with one store play the same jobs, and both pay for them. The claim is a lock on
-        ``<name>.lock``: it ends with its process, however that ends. Whoever only appends needs none.
+        Two runs that resume from one store would play the same jobs. The claim is a lock on ``<name>.lock``;
+        it ends with its process. Appending needs no claim.
 
         Raises:
-            StoreError: when another one has the claim, or the store is read-only or closed.
+            StoreError: when another process has the claim, or the store is read-only or closed.
         """
         if self._read_only:
             raise StoreError(f"{self.path}: the episode store is open read-only.")
@@ -123,12 +124,12 @@ class EpisodeStore(Sequence[Episode]):
                 self._claim = _locked(self._lock_path)
             except BlockingIOError as error:
                 raise StoreError(
-                    f"{self.path}: another run is going on with this store; wait for its end, or take "
+                    f"{self.path}: another run resumes from this store; wait for its end, or use "
                     "another store."
                 ) from error
             except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # nobody can claim it there
-                    raise StoreError(f"{self._lock_path} cannot be made: {error.strerror}.") from error
+                if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # else nobody can claim it
+                    raise StoreError(f"{self._lock_path} cannot be created: {error.strerror}.") from error
 
     @property
     def _lock_path(self) -> Path:
@@ -138,9 +139,9 @@ class EpisodeStore(Sequence[Episode]):
         """Write one episode at the end.
 
         Raises:
-            DuplicateEpisode: when an episode of its id is there.
-            StoreError: when it cannot be written (full disk, read-only store); nothing of it stays behind.
-            BadArgument: when it holds values of another type than the schema's.
+            DuplicateEpisode: when the store already has an episode with its id.
+            StoreError: when it cannot be written (full disk, read-only store); the store is then unchanged.
+            BadArgument: when it has values whose type is not the schema's.
         """
         if self._read_only:
             raise StoreError(f"{self.path}: the episode store is open read-only.")
@@ -151,7 +152,7 @@ class EpisodeStore(Sequence[Episode]):
             if self._number(episode.id) is not None:
                 raise DuplicateEpisode(
                     f"{self.path} holds episode {episode.id!r} already. An id is run-job-sample-attempt: "
-                    "what is played again has another attempt, or another run."
+                    "an episode that is played again needs another attempt, or another run."
                 )
             torn = size > self._seen
             closing = CLOSE_OFF if torn else b""
@@ -174,7 +175,7 @@ class EpisodeStore(Sequence[Episode]):
     def _write(self, data: bytes, size: int) -> None:
         written = 0
         try:
-            while written < len(data):  # one call, but for a disk that takes a part; the next one says why
+            while written < len(data):  # one call, unless the disk takes only a part; the next raises why
                 written += os.write(self._fd, data[written:])
             if self.fsync:
                 os.fsync(self._fd)
@@ -189,7 +190,7 @@ class EpisodeStore(Sequence[Episode]):
     # -- reading
 
     def __len__(self) -> int:
-        """How many episodes there are by now."""
+        """The number of episodes now."""
         self.refresh()
         return self._count
 
@@ -198,11 +199,11 @@ class EpisodeStore(Sequence[Episode]):
     @overload
     def __getitem__(self, index: slice) -> list[Episode]: ...
     def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
-        """Return one episode, or a list of them, reading nothing else.
+        """Return one episode, or a list of them; no other episode is read.
 
         Raises:
             IndexError: when there is no such episode.
-            StoreError: when its line is damaged. SchemaMismatch: when it has another schema.
+            StoreError: when its line is damaged. SchemaMismatch: when it has an unknown schema.
         """
         if isinstance(index, slice):
             return [self._read(i) for i in range(*index.indices(len(self)))]
@@ -212,14 +213,14 @@ class EpisodeStore(Sequence[Episode]):
         return self._read(index % count)
 
     def __iter__(self) -> Iterator[Episode]:
-        """Yield every episode, those that are appended meanwhile included."""
+        """Yield all episodes, including those appended meanwhile."""
         index = 0
         while index < len(self):
             yield self._read(index)
             index += 1
 
     def get(self, episode: str) -> Episode:
-        """Return the episode of that id.
+        """Return the episode with this id.
 
         Raises:
             BadArgument: when there is none. StoreError, SchemaMismatch: see ``store[number]``.
@@ -233,7 +234,7 @@ class EpisodeStore(Sequence[Episode]):
         return self._read(number)
 
     def line(self, number: int) -> bytes:
-        """Return the stored line of an episode, without its end.
+        """Return the stored line of an episode, without the line break.
 
         Raises:
             IndexError: when there is no such episode.
@@ -245,7 +246,7 @@ class EpisodeStore(Sequence[Episode]):
         return os.pread(self._fd, end - 1 - start, start)
 
     def task(self, number: int) -> TaskRef:
-        """Return what an episode was played in; reading its turns would take many times as long.
+        """Return the task of an episode; this is much faster than reading its turns.
 
         Raises:
             IndexError: when there is no such episode. StoreError, SchemaMismatch: see ``store[number]``.
@@ -253,7 +254,7 @@ class EpisodeStore(Sequence[Episode]):
         line = self.line(number)
         with suppress(ValueError):
             return codec.decode_task(line)
-        return self[number].task  # which says what is wrong
+        return self[number].task  # raises with the reason
 
     def select(
         self,
@@ -271,10 +272,10 @@ class EpisodeStore(Sequence[Episode]):
         min_reward: float | None = None,
         max_reward: float | None = None,
     ) -> list[Entry]:
-        """Return what the index says of the episodes that have all these values, in their order.
+        """Return the index entries of the episodes that have all these values, in stored order.
 
         No episode is read. None: any value. `min_reward` and `max_reward` bound the return; episodes without
-        verdict have none, and no success. ``store[entry.number]`` is the episode.
+        verdict have no return and no success. ``store[entry.number]`` is the episode.
         """
         wanted = {name: value for name, value in locals().items() if name != "self" and value is not None}
         self.refresh()
@@ -291,19 +292,19 @@ class EpisodeStore(Sequence[Episode]):
         count: int = 100,
         **wanted: Any,
     ) -> tuple[list[Entry], int]:
-        """Return a part of what `select` returns, in any order, and how many there are in all.
+        """Return one page of the entries of `select`, in any order, and the total number.
 
-        It costs what the part does, and not what the whole would: a store of any size can be leafed through.
+        The cost depends on the page, not on the store, so stores of any size can be paged through.
 
         Args:
-            order: the field of Entry that they are sorted by; equal ones by their numbers.
+            order: the field of Entry to sort by; equal entries are sorted by number.
             descending: the largest first.
-            start: how many of them to leave out.
-            count: how many to return at most.
-            **wanted: see `select`; and `job_prefix`, what the job begins with.
+            start: the number of entries to skip.
+            count: the most entries to return.
+            **wanted: see `select`; also `job_prefix`, the start of the job's name.
 
         Raises:
-            BadArgument: for an order that is no field of Entry, or a part that begins below 0.
+            BadArgument: for an order that is not a field of Entry, or a start or count below 0.
         """
         if order not in Entry._fields:
             raise BadArgument(f"order is {order!r}; accepted: {', '.join(Entry._fields)}.")
@@ -312,7 +313,7 @@ class EpisodeStore(Sequence[Episode]):
         _check_wanted(wanted)
         self.refresh()
         with self._lock:
-            first = start - len(self._new)  # each of the new ones may stand before those of the index
+            first = start - len(self._new)  # each of the new ones may come before those of the index
             first = max(0, first)
             old, total = self._asked(
                 lambda index: index.page(
@@ -332,7 +333,7 @@ class EpisodeStore(Sequence[Episode]):
         return merged[start - first : start - first + count], total + len(new)
 
     def tally(self, **wanted: Any) -> list[Tally]:
-        """Return sums over what `select` returns, by environment, end and outcome; no episode is read.
+        """Return sums over the entries of `select`, by environment, end and outcome; no episode is read.
 
         Args:
             **wanted: see `page`.
@@ -351,7 +352,7 @@ class EpisodeStore(Sequence[Episode]):
             return by_task(found, self._new)
 
     def holding(self, place: int) -> Entry | None:
-        """Return what the index says of the episode whose line holds the file's byte at `place`."""
+        """Return the entry of the episode whose line contains the file's byte at `place`, or None."""
         with self._lock:
             for entry in self._new:
                 if entry.start <= place < entry.end:
@@ -360,16 +361,16 @@ class EpisodeStore(Sequence[Episode]):
             return found
 
     def latest(self) -> list[Entry]:
-        """Return an entry for each job and sample: its last attempt with a verdict, else its last one.
+        """Return an entry for each job and sample: its last attempt with a verdict, else its last attempt.
 
-        Attempts in a later run with the same agent, settings and limits count as later; another agent's
-        episodes of the same job are its own. Episodes without a job stand each for themselves.
+        Attempts in a later run with the same agent, settings and limits count as later. Episodes of the same
+        job by another agent have their own entries. Each episode without a job has its own entry.
         """
         settings = {run.id: repr(replace(run, id="", versions={})) for run in self.runs}
         last: dict[tuple[str, str, int], Entry] = {}
         for entry in self.select():
             played = settings.get(entry.run, entry.run)
-            alone = (entry.id, "", -1 - entry.number)  # by its number, for damaged lines have no id
+            alone = (entry.id, "", -1 - entry.number)  # with its number, as damaged lines have no id
             key = (played, entry.job, entry.sample) if entry.job else alone
             before = last.get(key)
             if before is None or entry.verdict == Verdict.SCORED or before.verdict != Verdict.SCORED:
@@ -378,7 +379,7 @@ class EpisodeStore(Sequence[Episode]):
 
     @property
     def runs(self) -> list[RunInfo]:
-        """How the episodes were played: the runs, in the order of their lines."""
+        """The runs of the episodes, in the order of their lines."""
         self.refresh()
         with self._lock:
             ids: list[str] = self._asked(lambda index: index.runs(), [])
@@ -386,7 +387,7 @@ class EpisodeStore(Sequence[Episode]):
         return [self._run(run) for run in dict.fromkeys(ids)]
 
     def refresh(self) -> int:
-        """Take note of lines that were added since, and return how many there were."""
+        """Scan lines that were added since the last scan, and return the number of new episodes."""
         self._check_open()
         with self._lock:
             before = self._count
@@ -395,7 +396,7 @@ class EpisodeStore(Sequence[Episode]):
 
     @property
     def torn(self) -> int:
-        """How many torn lines are skipped; a last line still in the making is one."""
+        """The number of torn lines that are skipped; an unfinished last line counts too."""
         self.refresh()
         with self._lock:
             return self._torn + (os.fstat(self._fd).st_size > self._seen)
@@ -417,7 +418,7 @@ class EpisodeStore(Sequence[Episode]):
             self._drop_index()
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; the store is closed at the end of the block."""
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -426,7 +427,7 @@ class EpisodeStore(Sequence[Episode]):
 
     def _read(self, number: int) -> Episode:
         episode = self._found(number)
-        if episode is None:  # the index is wrong; without it everything is found by the lines themselves
+        if episode is None:  # the index is wrong; without it, episodes are found by scanning the lines
             self._distrust()
             episode = self._found(number)
         if episode is None:
@@ -436,7 +437,7 @@ class EpisodeStore(Sequence[Episode]):
         return episode
 
     def _found(self, number: int) -> Episode | None:
-        """Return the episode where it is said to stand; None when another line, or none, stands there."""
+        """Return the episode at its position in the index; None when its line is not there."""
         start, end, wanted = self._place_of(number)
         line = os.pread(self._fd, end - 1 - start, start)
         try:
@@ -455,7 +456,7 @@ class EpisodeStore(Sequence[Episode]):
             return self._place(number)
 
     def _run(self, run: str) -> RunInfo:
-        """Return a run; where its line is not there, only its id is known."""
+        """Return a run; without its line, only its id is known."""
         for trusted in () if run in self._runs else (True, False):
             with self._lock:
                 span = self._run_span(run)
@@ -473,7 +474,7 @@ class EpisodeStore(Sequence[Episode]):
     def _distrust(self) -> None:
         with self._lock:
             if self._index is not None:
-                self._give_up_index(sqlite3.DatabaseError("the index says where lines stand, and others do"))
+                self._give_up_index(sqlite3.DatabaseError("the index has wrong positions of lines"))
 
     def _check_open(self) -> None:
         if self._fd < 0:
@@ -489,7 +490,7 @@ class EpisodeStore(Sequence[Episode]):
     def _check_schema(self) -> None:
         head = os.pread(self._fd, 64, 0).partition(CLOSE_OFF)[0]
         torn = OPENING.startswith(head[: len(OPENING)]) and not codec.BEGINNING.match(head)
-        if not torn:  # nor empty: a first line may be in the making
+        if not torn:  # and not empty: a first line may be unfinished
             self._check_line(head, 0)
 
     def _check_line(self, head: bytes, start: int) -> None:
@@ -499,13 +500,13 @@ class EpisodeStore(Sequence[Episode]):
             raise SchemaMismatch(f"{self.path}: byte {start} begins {error}") from error
         except ValueError as error:
             raise StoreError(
-                f"{self.path}: byte {start} does not begin an episode, but {head[:40]!r}."
+                f"{self.path}: byte {start} does not begin an episode; found {head[:40]!r}."
             ) from error
 
-    # -- what is known of the file: what the index holds, up to `_base`, and what was found behind that
+    # -- state of the scan: entries of the index, up to `_base`, and entries found after that
 
     def _begin(self, mark: Mark) -> None:
-        """Know what an index holds up to `mark`, and nothing more."""
+        """Reset the scan to the part that an index covers, up to `mark`."""
         self._base, self._seen, self._torn = mark, mark.scanned, mark.torn
         self._new: list[Entry] = []
         self._new_numbers: dict[str, int] = {}
@@ -526,7 +527,7 @@ class EpisodeStore(Sequence[Episode]):
             found: Place | None = self._asked(
                 lambda index: index.place(number, size) if number < self._base.episodes else None, None
             )
-            if found is not None:  # else what a lost index held is among the new ones by now
+            if found is not None:  # else the entries of a lost index are now among the new ones
                 return found
         entry = self._new[number - self._base.episodes]
         return entry.start, entry.end, entry.id
@@ -541,7 +542,7 @@ class EpisodeStore(Sequence[Episode]):
         return self._new_runs.get(run) if found is None else found
 
     def _asked(self, question: Callable[[Index], Found], nothing: Found) -> Found:
-        """Return what the index answers, or `nothing` where there is none; a broken one is given up."""
+        """Return the answer of the index, or `nothing` where there is no index; give up a broken index."""
         while (index := self._index) is not None:
             try:
                 answer = question(index)
@@ -556,7 +557,7 @@ class EpisodeStore(Sequence[Episode]):
     def _refresh(self) -> int:
         """Scan what was added, and return the file's size."""
         size = os.fstat(self._fd).st_size
-        if size < self._seen:  # somebody cut the file: what we know of it is void
+        if size < self._seen:  # the file was truncated: scan it again
             self._drop_index()
         seen = -1
         while seen != self._seen < size:
@@ -567,13 +568,13 @@ class EpisodeStore(Sequence[Episode]):
         return size
 
     def _scan(self, size: int) -> None:
-        """Take note of the complete lines up to `size`, of SCAN_AT_ONCE episodes at most."""
+        """Scan the complete lines up to `size`, at most SCAN_AT_ONCE episodes."""
         for start, line in _lines(self._fd, self._seen, size):
             end = start + len(line) + 1
             if not line.rstrip().endswith(b"}"):  # some tools end lines with a carriage return
-                self._torn += 1  # closed off by an append
+                self._torn += 1  # terminated by an append
             elif line.startswith(codec.RUN_LINE):
-                with suppress(ValueError):  # a damaged one: its episodes are there without it
+                with suppress(ValueError):  # a damaged run line: its episodes can be read without it
                     self._new_runs.setdefault(codec.decode_run(line).id, (start, end))
             else:
                 self._note(_scanned(self._count, line, start, end))
@@ -585,7 +586,7 @@ class EpisodeStore(Sequence[Episode]):
 
     @contextmanager
     def _exclusive(self, wait: bool = True) -> Iterator[None]:
-        """Hold the file's lock, unless it is held; writers of the same file wait for one another."""
+        """Hold the file's lock, unless it is already held; writers of one file wait for each other."""
         if self._locked:
             yield
             return
@@ -598,7 +599,7 @@ class EpisodeStore(Sequence[Episode]):
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def _load_index(self) -> None:
-        """Take the index over when it fits; whoever adds to it makes a new one when it does not."""
+        """Load the index if it matches the file; otherwise the next write makes a new one."""
         if not self._index_path.exists():
             return
         with suppress(sqlite3.Error):
@@ -614,7 +615,7 @@ class EpisodeStore(Sequence[Episode]):
         return self.path.with_name(self.path.name + ".index.sqlite")
 
     def _seal(self, scanned: int) -> bytes:
-        """Return a hash of the ends of what was scanned: another file has another one."""
+        """Return a hash of both ends of the scanned part, to recognise another file."""
         tail = max(0, scanned - ENDS)
         ends = os.pread(self._fd, min(ENDS, scanned), 0) + os.pread(self._fd, scanned - tail, tail)
         return blake2b(ends, digest_size=16).digest()
@@ -624,7 +625,7 @@ class EpisodeStore(Sequence[Episode]):
         return not mark.scanned or (mark.scanned <= size and mark.seal == self._seal(mark.scanned))
 
     def _save(self) -> None:
-        """Write what is new into the index; later, where somebody else has the lock of the file now."""
+        """Write new entries into the index; do it later if another process holds the file's lock."""
         own = self._index is not None and self._index.path is None
         try:
             with nullcontext() if own else self._exclusive(wait=False):
@@ -639,7 +640,7 @@ class EpisodeStore(Sequence[Episode]):
     def _write_index(self) -> None:
         if self._index is not None and not self._index.current:
             self._forget_index()
-            return  # what it held is scanned again first
+            return  # its entries are scanned again first
         if self._index is None:
             self._index = self._made_index()
         mark = Mark(self._count, self._seen, self._torn, self._seal(self._seen))
@@ -647,10 +648,10 @@ class EpisodeStore(Sequence[Episode]):
         self._begin(self._index.mark)
 
     def _made_index(self) -> Index:
-        """Return the index beside the file, made anew where it does not fit."""
+        """Return the index beside the file; make it again if it does not match."""
         ours, there = os.fstat(self._fd), self.path.stat()
         if (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino):
-            raise FileNotFoundError(f"{self.path} is another file by now; the index beside it is not ours.")
+            raise FileNotFoundError(f"{self.path} was replaced; the index beside it belongs to another file.")
         try:
             index = Index(self._index_path)
             if self._fits(index.mark):
@@ -663,13 +664,14 @@ class EpisodeStore(Sequence[Episode]):
         return Index(self._index_path)
 
     def _unlink_index(self) -> None:
-        for end in ("", "-journal"):  # the journal of one that is gone would be carried out in the next one
+        for end in ("", "-journal"):  # SQLite would apply the journal of a deleted index to the next one
             self._index_path.with_name(self._index_path.name + end).unlink(missing_ok=True)
 
     def _give_up_index(self, error: Exception) -> None:
-        """Go on with an index of this process alone, where the one beside the file is of no use.
+        """Continue with a temporary index, because the one beside the file cannot be used.
 
-        What cannot be written is copied; what is damaged is removed, and made again by whoever comes next.
+        An index that cannot be written is copied; a damaged one is removed, and the next process makes it
+        again.
         """
         old, index = self._index, Index(None)
         if old is not None and old.path is None:
@@ -689,9 +691,9 @@ class EpisodeStore(Sequence[Episode]):
         self._save()
 
     def _forget_index(self) -> None:
-        """Begin anew where the index was deleted while it was open: SQLite's answers are void from then on.
+        """Start over after the open index was deleted: SQLite's answers are invalid from then on.
 
-        A new file of its name has a journal of the same name, which SQLite carries out in the old one too.
+        A new file with its name has a journal with the same name, which SQLite applies to the old one too.
         """
         self._drop_index()
         self._forgotten += 1
@@ -710,19 +712,17 @@ _WANTED = frozenset(Entry._fields) | {"min_reward", "max_reward", "job_prefix"}
 
 
 def _check_wanted(wanted: Mapping[str, Any]) -> None:
-    """Refuse what no entry can be asked for."""
+    """Refuse names that are not fields to select by."""
     for name in wanted:
         if name not in _WANTED:
-            raise BadArgument(
-                f"no field {name!r} of an episode can be asked for.{did_you_mean(name, _WANTED)}"
-            )
+            raise BadArgument(f"episodes cannot be selected by {name!r}.{did_you_mean(name, _WANTED)}")
 
 
 def _locked(path: Path) -> int:
-    """Return a descriptor of the file at `path`, made where it is not there, with its lock.
+    """Open the file at `path`, create it if missing, lock it, and return its descriptor.
 
     Raises:
-        BlockingIOError: when somebody else has the lock. OSError: when the file cannot be made.
+        BlockingIOError: when another process has the lock. OSError: when the file cannot be created.
     """
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -737,7 +737,7 @@ def _locked(path: Path) -> int:
 
 
 def by_task(found: Iterable[TaskTally], entries: Iterable[Entry]) -> list[TaskTally]:
-    """Return sums by task with those of further entries added."""
+    """Add further entries to sums by task, and return the sums."""
     sums: dict[Any, list[Any]] = {each[:3]: list(each[3:]) for each in found}
     for entry in entries:
         if entry.reward is not None:  # it has a verdict
@@ -749,7 +749,7 @@ def by_task(found: Iterable[TaskTally], entries: Iterable[Entry]) -> list[TaskTa
 
 
 def by_end(found: Iterable[Tally], entries: Iterable[Entry]) -> list[Tally]:
-    """Return sums by environment, end and outcome with those of further entries added."""
+    """Add further entries to sums by environment, end and outcome, and return the sums."""
     sums: dict[Any, list[Any]] = {each[:4]: list(each[4:]) for each in found}
     for entry in entries:
         reward = entry.reward or 0.0
@@ -761,7 +761,7 @@ def by_end(found: Iterable[Tally], entries: Iterable[Entry]) -> list[Tally]:
 
 
 class Merged(NamedTuple):
-    """What a merge did: episodes copied, those that were there already, damaged lines left out."""
+    """The result of a merge: episodes copied, duplicates left out, damaged lines left out."""
 
     copied: int
     duplicates: int
@@ -769,20 +769,19 @@ class Merged(NamedTuple):
 
 
 def merge(out: str | Path, sources: Sequence[str | Path]) -> Merged:
-    """Append the episodes of `sources`, and their runs, to the store at `out`, in the present schema.
+    """Append the episodes of `sources`, and their runs, to the store at `out`, in the current schema.
 
-    Episodes whose id is there already are left out, so a merge that was cut off is made good by the same
-    call.
+    Episodes whose id is already there are left out, so the same call completes an interrupted merge.
 
     Raises:
         BadArgument: for no sources, or when `out` is one of them.
         StoreError, SchemaMismatch: when a store cannot be read, or `out` cannot be written.
     """
     if not sources:
-        raise BadArgument("there is nothing to merge; name one store or more beside the one that is written.")
+        raise BadArgument("there is nothing to merge; name at least one store beside the output store.")
     for source in sources:
         if os.path.exists(out) and os.path.exists(source) and os.path.samefile(out, source):
-            raise BadArgument(f"{source} is the store that is written; merge into another one.")
+            raise BadArgument(f"{source} is the output store; merge into another one.")
     copied = duplicates = unread = 0
     with ExitStack() as opened:
         stores = [opened.enter_context(EpisodeStore(source, read_only=True)) for source in sources]
@@ -805,7 +804,7 @@ def merge(out: str | Path, sources: Sequence[str | Path]) -> Merged:
 
 
 def _lines(fd: int, at: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yield where each complete line from byte `at` to `size` begins, and the line without its end."""
+    """Yield the position of each complete line from byte `at` to `size`, and the line without its break."""
     start, pieces = at, list[bytes]()
     while at < size and (data := os.pread(fd, min(CHUNK, size - at), at)):
         at += len(data)
@@ -851,13 +850,13 @@ def _entry(number: int, episode: Episode, start: int, end: int, tokens: bool = T
 
 
 def _calls(turns: Sequence[Turn]) -> int:
-    """Return how many calls of tools an episode has: native ones, or those that its tools counted in text."""
+    """Return the number of tool calls of an episode: native ones, or those counted in text by its tools."""
     native = sum(len(turn.reply.tool_calls) for turn in turns if turn.reply is not None)
     counted = (turn.info.get("tool_use_counter") for turn in turns)
     return max([native, *(count for count in counted if type(count) is int)])
 
 
 def _tokens(turn: Turn, held: bool) -> int:
-    """Return how many tokens were sampled; where the ids are not kept, as many as a server counted."""
+    """Return the number of sampled tokens; the server's count where the ids are not kept."""
     counted = (turn.usage or {}).get("completion_tokens")
     return (len(turn.token_ids) if held else 0) or (counted if type(counted) is int else 0)

@@ -1,4 +1,4 @@
-"""Statistics: how sure a mean, a rate or a difference is, what a suite can show, pass@k, and tests."""
+"""Statistics: intervals of means, rates and differences, statistical power, pass@k, and tests."""
 
 from gem.statistics.combining import combined
 from gem.statistics.fisher import fisher_exact

@@ -1,4 +1,4 @@
-"""The interval of a weighted mean of figures that each have an interval of their own."""
+"""The interval of a weighted mean of estimates that each have an interval."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from gem.statistics.intervals import Interval
 
 
 def combined(parts: Sequence[Interval], weights: Sequence[float] | None = None) -> Interval:
-    """Return the weighted mean of independent figures, and an interval from theirs.
+    """Return the weighted mean of independent estimates, with an interval from their intervals.
 
-    For the figures m_i with intervals (l_i, u_i) and weights w_i that sum to 1, the lower bound is
-    ``m - sqrt(sum (w_i (m_i - l_i))^2)`` and the upper one ``m + sqrt(sum (w_i (u_i - m_i))^2)``: the method
-    of variance estimates recovery, which keeps the good coverage of intervals that are not symmetric, as
-    those of rates near 0 and 1. Source: Zou and Donner, Statistics in Medicine 27 (2008), equations 5 and 6.
-    The parts are taken as they are (the environments of a suite), not as drawn from more of their kind.
+    For estimates m_i with intervals (l_i, u_i) and weights w_i that sum to 1, the lower bound is
+    ``m - sqrt(sum (w_i (m_i - l_i))^2)`` and the upper one ``m + sqrt(sum (w_i (u_i - m_i))^2)``. This is the
+    method of variance estimates recovery. It keeps the coverage of asymmetric intervals, such as those of
+    rates near 0 and 1. Source: Zou and Donner, Statistics in Medicine 27 (2008), equations 5 and 6. The parts
+    are fixed (the environments of a suite), not a sample of a larger population.
 
     Args:
-        parts: the figures.
-        weights: what each counts, above 0; equal when left out.
+        parts: the estimates with their intervals.
+        weights: the weight of each, above 0; equal when left out.
 
     Raises:
-        BadArgument: without parts, or for weights of another number or that are not above 0.
+        BadArgument: without parts, for a wrong number of weights, or weights that are not above 0.
     """
     weights = [1.0] * len(parts) if weights is None else weights
     if not parts or len(parts) != len(weights) or not all(0 < w < math.inf for w in weights):
         raise BadArgument(
-            f"got {len(parts)} figures and weights {list(weights)!r:.80}; one above 0 for each."
+            f"got {len(parts)} figures and weights {list(weights)!r:.80}; accepted: one above 0 for each."
         )
     total = math.fsum(weights)
     shares = [weight / total for weight in weights]

@@ -1,4 +1,4 @@
-"""Fisher's exact test: do two rates differ?"""
+"""Fisher's exact test for the difference of two rates."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import math
 from gem.errors import BadArgument
 
 TIES = 1e-9
-"""Tables whose log probabilities differ by less are equally probable; rounding moves them by less."""
+"""Tables with a smaller difference of log probabilities count as equally probable; rounding is smaller."""
 
 
 def fisher_exact(count: int, n: int, other: int, m: int) -> float:
     """Return the two-sided p-value of `count` in `n` against `other` in `m`.
 
-    With the sum of both counts given, it is the probability of all tables that are not more probable than
-    this one, where both rates are the same. It needs no large numbers. Source: Fisher, Statistical Methods
-    for Research Workers, 5th edition (1934).
+    Given the sum of both counts and equal rates, it is the probability of all tables that are not more
+    probable than this one. It is valid for small counts. Source: Fisher, Statistical Methods for Research
+    Workers, 5th edition (1934).
 
     Raises:
         BadArgument: for counts that are negative or above their totals, or no trials on either side.
@@ -24,7 +24,7 @@ def fisher_exact(count: int, n: int, other: int, m: int) -> float:
         raise BadArgument(f"got {count} of {n} and {other} of {m}; accepted: 0 to n of at least 1, twice.")
     both = count + other
     low, high = max(0, both - m), min(both, n)
-    logs, log = [0.0], 0.0  # of how probable each count in `n` is, beside the least
+    logs, log = [0.0], 0.0  # log probability of each count in `n`, relative to the smallest count
     for k in range(low, high):
         log += math.log((n - k) * (both - k)) - math.log((k + 1) * (m - both + k + 1))
         logs.append(log)

@@ -11,15 +11,15 @@ from gem.errors import BadArgument
 from gem.statistics.intervals import Interval, check_level
 
 RESAMPLES = 10_000
-"""How often runs are drawn."""
+"""Number of bootstrap resamples."""
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
     """Return the mean of the middle half: the lowest and the highest quarter are left out, rounded down.
 
-    A few runs far out do not move it, as they move the mean, and it uses more of the runs than the median.
-    Source: Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, arXiv
-    2108.13264, section 4.3; the rounding is that of their library (``scipy.stats.trim_mean`` of 0.25).
+    Unlike the mean, it is not moved by a few outliers, and it uses more of the runs than the median. Source:
+    Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, arXiv 2108.13264,
+    section 4.3; the rounding is that of their library (``scipy.stats.trim_mean`` of 0.25).
 
     Raises:
         BadArgument: without values, or for values that are not finite.
@@ -33,19 +33,19 @@ def stratified_interval(
 ) -> Interval:
     """Return the interquartile mean of all runs of all tasks, and a percentile bootstrap interval.
 
-    Of each task its own runs are drawn, with replacement, as many as there are; the tasks are taken as they
-    are. Source: Agarwal et al., arXiv 2108.13264, section 4.1. With few runs of a task it covers less than
-    it says: they had 3 to 10, and recommend more.
+    For each task, its runs are resampled with replacement; the tasks themselves are fixed. Source: Agarwal et
+    al., arXiv 2108.13264, section 4.1. With few runs per task the coverage is below `level`: they had 3 to
+    10, and recommend more.
 
     Args:
-        strata: of each task the scores of its runs.
+        strata: for each task, the scores of its runs.
         level: the coverage, in (0, 1).
-        resamples: how often runs are drawn.
+        resamples: the number of bootstrap resamples.
         seed: the same seed gives the same bounds.
 
     Raises:
-        BadArgument: without scores, for scores that are not finite, another level or fewer draws than its
-            bounds need.
+        BadArgument: without scores, for scores that are not finite, an invalid level, or fewer resamples than
+            the bounds need.
     """
     check_level(level)
     _check(strata)
@@ -69,7 +69,7 @@ def _interquartile(scores_BN: np.ndarray) -> np.ndarray:
 
 def _check(strata: Sequence[Sequence[float]]) -> None:
     if not strata or not all(len(scores) for scores in strata):
-        raise BadArgument("no scores; an interquartile mean needs at least one of each task.")
+        raise BadArgument("no scores; an interquartile mean needs at least one score per task.")
     for scores in strata:
         for score in scores:
             if not math.isfinite(score):

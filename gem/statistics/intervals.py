@@ -12,10 +12,10 @@ from gem.statistics import student_t
 
 
 class Interval(NamedTuple):
-    """A mean and the interval around it, of `n` values in `clusters` independent clusters.
+    """A mean and its interval, of `n` values in `clusters` independent clusters.
 
-    `exact`: a whole population was counted, so that the mean is no estimate and both bounds are the mean.
-    That the bounds of a sample coincide says no such thing.
+    `exact`: the values are a whole population, so the mean is not an estimate and both bounds equal it. The
+    bounds of a sample can also be equal; that does not make it exact.
     """
 
     mean: float
@@ -31,23 +31,22 @@ def mean_interval(
 ) -> Interval:
     """Return the mean and its cluster-robust Student-t interval.
 
-    Samples of one task resemble each other, so tasks are drawn and not samples: with g clusters and
-    deviations e from the mean, ``se^2 = g / (g - 1) * sum over clusters of (sum of e)^2 / n^2``, with
-    g - 1 degrees of freedom. Sources: Miller, Adding Error Bars to Evals, arXiv 2411.00640 (clustered
-    standard errors); Cameron and Miller, J. Human Resources 50 (2015) (the correction for few clusters).
-    Each value a cluster of its own gives the classical interval. One cluster alone says nothing about
-    others: its interval is unbounded.
+    Samples of one task are correlated, so tasks are the independent units. With g clusters and deviations e
+    from the mean, ``se^2 = g / (g - 1) * sum over clusters of (sum of e)^2 / n^2``, with g - 1 degrees of
+    freedom. Sources: Miller, Adding Error Bars to Evals, arXiv 2411.00640 (clustered standard errors);
+    Cameron and Miller, J. Human Resources 50 (2015) (the correction for few clusters). If each value is its
+    own cluster, this is the classical interval. For a single cluster the interval is unbounded.
 
-    This is for returns and counts. Of a rate near 0 or 1 it covers far too seldom, and where all values are
-    alike it is a point: see rate_interval().
+    This is for returns and counts. For a rate near 0 or 1 its coverage is far too low, and for equal values
+    it is a single point: use rate_interval().
 
     Args:
         values: one number per sample.
-        clusters: what each sample belongs to (its task, its secret), parallel to `values`; None: itself.
+        clusters: the cluster of each sample (its task, its secret), parallel to `values`; None: each its own.
         level: the coverage, in (0, 1).
 
     Raises:
-        BadArgument: without values, for values that are not finite, unequal lengths or another level.
+        BadArgument: without values, for values that are not finite, unequal lengths or an invalid level.
     """
     check_level(level)
     mean = _mean(values)
@@ -56,7 +55,7 @@ def mean_interval(
     if g == 1:
         return Interval(mean, -math.inf, math.inf, n, g)
     sums = [math.fsum(value - mean for value in own) for own in members]
-    squares = math.fsum(off * off for off in sums)  # infinite where it is beyond all numbers
+    squares = math.fsum(off * off for off in sums)  # infinite if it overflows
     half = student_t.quantile((1 + level) / 2, g - 1) * math.sqrt(g / (g - 1) * squares) / n
     return Interval(mean, mean - half, mean + half, n, g)
 
@@ -64,57 +63,56 @@ def mean_interval(
 def rate_interval(
     values: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = 0.95
 ) -> Interval:
-    """Return the rate of success and an interval that covers it near 0 and 1 too.
+    """Return the rate of success, with an interval that is also valid near 0 and 1.
 
-    Where each value is a cluster of its own, the Wilson interval; else that of clustered_rate().
+    If each value is its own cluster, it is the Wilson interval; else that of clustered_rate().
 
     Args:
-        values: 1 for a success, 0 for none; one per sample.
-        clusters: what each sample belongs to (its task, its secret), parallel to `values`; None: itself.
+        values: 1 for a success, 0 for a failure; one per sample.
+        clusters: the cluster of each sample (its task, its secret), parallel to `values`; None: each its own.
         level: the coverage, in (0, 1).
 
     Raises:
-        BadArgument: without values, for others than 0 and 1, unequal lengths or another level.
+        BadArgument: without values, for values other than 0 and 1, unequal lengths or an invalid level.
     """
     for value in values:
         if value not in (0, 1):
-            raise BadArgument(f"a value is {value}; a rate takes 0 and 1, mean_interval() any number.")
+            raise BadArgument(f"a value is {value}; a rate takes 0 and 1, mean_interval() takes any number.")
     _mean(values)
     members = _members(values, clusters)
     return clustered_rate([int(sum(own)) for own in members], [len(own) for own in members], level)
 
 
 def clustered_rate(successes: Sequence[int], sizes: Sequence[int], level: float = 0.95) -> Interval:
-    """Return the rate of success over clusters of trials, and a Wilson interval that allows for clusters.
+    """Return the rate of success over clusters of trials, with a Wilson interval corrected for clusters.
 
-    The trials of a cluster resemble each other, so n of them tell no more than ``n / deff`` independent ones.
-    The design effect deff is the rate's cluster-robust variance over that of independent trials; this is
-    Wilson's interval for so many trials, with a quantile of Student's t. Source: Dean and Pagano, J. Survey
+    The trials of a cluster are correlated, so n of them are worth ``n / deff`` independent trials. The design
+    effect deff is the rate's cluster-robust variance divided by that of independent trials. This is Wilson's
+    interval for that number of trials, with a quantile of Student's t. Source: Dean and Pagano, J. Survey
     Statistics and Methodology 3 (2015), after Korn and Graubard, Survey Methodology 24 (1998).
 
-    That stumbles where few clusters hold the rarer outcome: these alone tell how alike trials are. With g
-    clusters of m_i trials, k of them holding the outcome that fewer hold, and e_i the deviation of a
-    cluster's successes from what the rate would give it:
+    The estimate of deff is poor if few clusters have the rarer outcome, as only these show the correlation.
+    With g clusters of m_i trials, k of them with the rarer outcome, and e_i the difference of a cluster's
+    successes from the number expected at the rate:
 
-    - deff lies between 1 and its largest value, that of clusters all of one outcome, ``sum m_i^2 / n``, and
-      is moved towards the latter by ``1 / (k + 1)^2`` of the way: all of it where all or none succeed;
-    - t has as many degrees of freedom as a chi-squared of the same relative variance as that of
-      ``sum e_i^2``: ``2 g / (kurtosis of e - 1)``, at least 2 and at most g - 1.
+    - deff is between 1 and its largest value, ``sum m_i^2 / n`` (each cluster has a single outcome), and is
+      moved towards the latter by a share of ``1 / (k + 1)^2``: the whole way if all or none succeed;
+    - t has the degrees of freedom of a chi-squared with the same relative variance as ``sum e_i^2``:
+      ``2 g / (kurtosis of e - 1)``, at least 2 and at most g - 1.
 
-    Where no cluster has more than one trial this is wilson(). One cluster alone says nothing about others:
-    its interval is [0, 1].
+    If no cluster has more than one trial, this is wilson(). For a single cluster the interval is [0, 1].
 
-    ``python -m bench.intervals`` prints how often it covers, beside mean_interval(): for rates of 0.02, 0.05
-    and 0.5, 5 to 200 clusters of 4 to 64 trials, and intra-cluster correlations of 0, 0.2 and 0.6, at least
-    94% of the time where 95% are asked for. It is wide where few clusters of many trials are alike. Where
-    sizes differ wildly (1 to 40 trials) it may cover less.
+    ``python -m bench.intervals`` prints its coverage beside that of mean_interval(). For rates of 0.02, 0.05
+    and 0.5, 5 to 200 clusters of 4 to 64 trials, and intra-cluster correlations of 0, 0.2 and 0.6, a 95%
+    interval covers at least 94%. It is wide for few clusters of many similar trials. If sizes differ very
+    much (1 to 40 trials), its coverage may be lower.
 
     Raises:
-        BadArgument: without trials, for more successes than trials, unequal lengths or another level.
+        BadArgument: without trials, for more successes than trials, unequal lengths or an invalid level.
     """
     check_level(level)
     if len(successes) != len(sizes) or not sizes:
-        raise BadArgument(f"got {len(successes)} counts and {len(sizes)} sizes; one of each per cluster.")
+        raise BadArgument(f"got {len(successes)} counts and {len(sizes)} sizes; pass one each per cluster.")
     for won, size in zip(successes, sizes, strict=True):
         if not 0 <= won <= size or size == 0:
             raise BadArgument(f"a cluster has {won} successes of {size}; accepted: 0 to n of at least 1.")
@@ -134,14 +132,14 @@ def clustered_rate(successes: Sequence[int], sizes: Sequence[int], level: float 
 def spread(
     rate: float, deviations: Sequence[float], n: float, worst: float, rare: int, level: float
 ) -> tuple[float, float]:
-    """Return the bounds of a rate over clusters; clustered_rate() says how they are found.
+    """Return the bounds of a rate over clusters; see clustered_rate() for the method.
 
     Args:
-        rate: the estimate, which is 0 or 1 only where every cluster says so.
-        deviations: of each cluster's successes from what the rate would give it.
-        n: as many independent trials would tell as much, were the trials of a cluster independent.
-        worst: the largest design effect, that of clusters all of one outcome.
-        rare: how many clusters hold the outcome that fewer hold.
+        rate: the estimate; it is 0 or 1 only if all clusters agree.
+        deviations: for each cluster, the difference of its successes from the number expected at the rate.
+        n: the number of independent trials that the trials would be worth without correlation.
+        worst: the largest design effect, where each cluster has a single outcome.
+        rare: the number of clusters with the rarer outcome.
         level: the coverage, in (0, 1).
     """
     if len(deviations) == 1:
@@ -153,9 +151,9 @@ def spread(
 def design(
     deviations: Sequence[float], n: float, worst: float, rare: int, variance: float
 ) -> tuple[float, float]:
-    """Return the design effect of two clusters or more, and the degrees of freedom; see clustered_rate().
+    """Return the design effect of two or more clusters, and the degrees of freedom; see clustered_rate().
 
-    `variance` is that of one trial, 0 where all trials end alike; the others are as in spread().
+    `variance` is that of one trial, 0 if all trials have the same outcome; for the others see spread().
     """
     g = len(deviations)
     deff, df = worst, float(g - 1)
@@ -170,15 +168,15 @@ def design(
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
-    """Return the rate of success and its Wilson score interval; the trials are independent.
+    """Return the rate of success and its Wilson score interval, for independent trials.
 
-    Unlike an interval around the mean it stays in [0, 1] and has a width where all or none succeed.
-    Source: Wilson, J. American Statistical Association 22 (1927). Its coverage swings around the level; of
+    Unlike an interval around the mean, it stays in [0, 1] and is not a single point if all or none succeed.
+    Source: Wilson, J. American Statistical Association 22 (1927). Its coverage varies around the level: at
     95% it is 90.4% for a rate of 0.02 and n = 5, 91.4% for 0.05 and 10, 92.2% for 0.02 and 50, and 93% or
     more for these rates and 0.5 with any other n of 5, 10, 50 and 200.
 
     Raises:
-        BadArgument: without trials, for more successes than trials, or another level.
+        BadArgument: without trials, for more successes than trials, or an invalid level.
     """
     check_level(level)
     if not 0 <= successes <= n or n == 0:
@@ -189,16 +187,16 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
 
 
 def _wilson(rate: float, n: float, quantile: float) -> tuple[float, float]:
-    """Return the rates at which `rate` of `n` trials is just `quantile` standard deviations away."""
+    """Return the two rates from which `rate` of `n` trials is exactly `quantile` standard deviations away."""
     z2 = quantile**2
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = math.sqrt(z2 * (rate * (1 - rate) + z2 / (4 * n)) / n) / (1 + z2 / n)
-    # At the ends the bound is the rate itself; rounding may miss it by an ulp.
+    # At 0 and 1 the bound is the rate itself; rounding may miss it by an ulp.
     return 0.0 if rate == 0 else centre - half, 1.0 if rate == 1 else centre + half
 
 
 def exact(values: Sequence[float]) -> Interval:
-    """Return the mean over a whole population: every case was counted, so the interval is the mean.
+    """Return the mean over a whole population, with an interval that is just the mean.
 
     Raises:
         BadArgument: without values, or for values that are not finite.
@@ -212,7 +210,7 @@ def _members(values: Sequence[float], clusters: Sequence[Hashable] | None) -> li
     if clusters is None:
         return [[value] for value in values]
     if len(clusters) != len(values):
-        raise BadArgument(f"got {len(values)} values and {len(clusters)} clusters; one cluster per value.")
+        raise BadArgument(f"got {len(values)} values and {len(clusters)} clusters; pass one each.")
     members: dict[Hashable, list[float]] = {}
     for value, cluster in zip(values, clusters, strict=True):
         members.setdefault(cluster, []).append(value)
@@ -225,21 +223,21 @@ def _mean(values: Sequence[float]) -> float:
     for value in values:
         if not math.isfinite(value):
             raise BadArgument(
-                f"a value is {value}; leave out episodes without a verdict and report how many they are."
+                f"a value is {value}; leave out episodes without a verdict and report their number."
             )
     try:
         return math.fsum(values) / len(values)
     except OverflowError:
-        raise BadArgument("the sum of the values is beyond all numbers.") from None
+        raise BadArgument("the sum of the values overflows; accepted: values with a finite sum.") from None
 
 
 def normal_quantile(level: float) -> float:
-    """Return how many standard deviations a normal estimate is away at most, at `level`."""
+    """Return the number of standard deviations within which a normal estimate lies, at `level`."""
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
 def check_level(level: float) -> None:
-    """Refuse a level that no interval has.
+    """Check the level of an interval.
 
     Raises:
         BadArgument: for a level that is not between 0 and 1.

@@ -1,4 +1,4 @@
-"""Scores between random play and a solver's, so that environments of other scales can be put side by side."""
+"""Normalise scores to 0 for random play and 1 for a solver, to compare environments of different scales."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ import math
 from gem.statistics.intervals import Interval
 
 FARTHEST = 1e6
-"""A bound that lies farther away than this is none."""
+"""A bound farther away than this counts as infinite."""
 
 
 def normalised(score: Interval, random: Interval, solver: Interval) -> Interval | None:
-    """Return ``(score - random) / (solver - random)``: 0 for random play, 1 for the solver; and its interval.
+    """Return ``(score - random) / (solver - random)``, 0 for random play, 1 for the solver, with interval.
 
-    The interval holds the ratios r for which ``score - r * solver - (1 - r) * random`` may be 0: Fieller's
-    argument (J. Royal Statistical Society B 16, 1954). May be means that 0 lies in the interval of that sum,
-    by the method of variance estimates recovery (Zou and Donner, Statistics in Medicine 27 (2008)), so that
-    bounds that lie unevenly, as those of rates near 0 and 1 do, stay so. The three are taken to be
-    independent; where they were played on the same tasks the interval is wider than need be. A reference that
-    is known and not estimated has the interval of `exact()`.
+    The interval has the ratios r for which ``score - r * solver - (1 - r) * random`` may be 0: Fieller's
+    method (J. Royal Statistical Society B 16, 1954). "May be 0" means that 0 is in the interval of that sum,
+    by the method of variance estimates recovery (Zou and Donner, Statistics in Medicine 27 (2008)); this
+    keeps asymmetric bounds, such as those of rates near 0 and 1. The three scores are assumed independent; if
+    they were played on the same tasks, the interval is wider than necessary. A reference that is known, not
+    estimated, has the interval of `exact()`.
 
-    None: undefined, since random play and the solver are not shown to differ: 0 may be the difference that is
-    divided by.
+    None: undefined, because random play and the solver are not shown to differ, so the divisor may be 0.
 
     Args:
-        score: of the agent.
-        random: of random play.
-        solver: of a solver; all three with intervals of one level.
+        score: the score of the agent.
+        random: the score of random play.
+        solver: the score of a solver; all three have intervals of the same level.
     """
     if not _apart(random, solver):
         return None

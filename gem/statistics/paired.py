@@ -1,4 +1,4 @@
-"""Two agents on the same tasks: McNemar's test, and intervals of the mean difference."""
+"""Compare two agents on the same tasks: McNemar's test, and intervals of the mean difference."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gem.statistics import student_t
 from gem.statistics.intervals import Interval, check_level, design, mean_interval, normal_quantile
 
 RESAMPLES = 2000
-"""How often a bootstrap draws; bounds at 95% then vary by some 2% of the width."""
+"""Number of bootstrap resamples; bounds at 95% then vary by about 2% of the width."""
 
 AT_ONCE = 1 << 22
-"""Values that a bootstrap draws at a time."""
+"""Number of values that a bootstrap draws at a time."""
 
 
 def mcnemar(lost: int, won: int) -> float:
     """Return the exact two-sided p-value of `won` pairs against `lost` ones.
 
-    A pair is won where the second agent alone succeeds, and lost where the first alone does; pairs that end
-    alike say nothing. Are both agents equally good, each of the others is a fair coin. Source: McNemar,
-    Psychometrika 12 (1947), in the exact form: the binomial test. Of several samples of a task see
+    A pair is won if only the second agent succeeds, and lost if only the first one does; pairs with equal
+    outcomes do not count. If both agents are equally good, each counted pair is a fair coin. Source: McNemar,
+    Psychometrika 12 (1947), in the exact form: the binomial test. For several samples per task see
     sign_flips().
 
     Raises:
@@ -43,20 +43,20 @@ def mcnemar(lost: int, won: int) -> float:
 def sign_flips(differences: Sequence[int]) -> float:
     """Return the exact two-sided p-value of differences by task: McNemar's test for tasks of several samples.
 
-    A difference is how many more samples of a task the second agent solves than the first. Are both equally
-    good, it is as likely to be turned round, and the tasks are independent: the p-value is the share of all
-    2^tasks choices of signs whose sum is as far from 0. Where each task has one sample it is mcnemar(). That
-    samples of a task resemble each other does no harm. Source: Fisher, The Design of Experiments (1935),
+    A difference is the number of samples of a task that the second agent solves, minus that of the first. If
+    both are equally good, either sign is equally likely, independently for each task. The p-value is the
+    share of all 2^tasks choices of signs whose sum is at least as far from 0. With one sample per task it is
+    mcnemar(). Correlated samples of a task are allowed. Source: Fisher, The Design of Experiments (1935),
     section 21.
 
     The shares are the coefficients of ``prod (x^d + x^-d) / 2``, found by a Fourier transform; p-values
-    below some 1e-12 are that and no more.
+    below about 1e-12 are not accurate.
     """
     total, span = abs(sum(differences)), sum(map(abs, differences))
     sizes, counts = np.unique(np.abs(np.asarray(differences, dtype=np.int64)), return_counts=True)
     if set(sizes.tolist()) <= {0, 1}:
         return mcnemar((span - total) // 2, (span + total) // 2)
-    # A grid of more points than there are sums: they lie from -span to span.
+    # A grid with more points than possible sums, which are between -span and span.
     points = 1 << (2 * span + 1).bit_length()
     angles = 2 * np.pi / points * np.arange(points // 2 + 1)
     transformed = np.ones(len(angles))
@@ -70,29 +70,29 @@ def sign_flips(differences: Sequence[int]) -> float:
 def score_difference(
     lost: Sequence[int], won: Sequence[int], sizes: Sequence[int], level: float = 0.95
 ) -> Interval:
-    """Return the difference of two rates over paired samples, and an interval that allows for tasks.
+    """Return the difference of two rates over paired samples, with an interval corrected for tasks.
 
-    Tango's score interval, which has a width where no pair or every pair differs; source: Tango, Statistics
-    in Medicine 17 (1998), equation 13. Samples of a task resemble each other, so n pairs count as
-    ``n / deff``, as in clustered_rate(), whose rules for the design effect and for t hold here with
-    differences in place of successes: the rarer outcome is a pair that differs. With one pair per task it is
-    Tango's interval itself. One task alone says nothing about others: its interval is [-1, 1].
+    It is Tango's score interval, which is not a single point if no pair or every pair differs. Source: Tango,
+    Statistics in Medicine 17 (1998), equation 13. Samples of a task are correlated, so n pairs count as
+    ``n / deff``. The design effect and t are those of clustered_rate(), with differences in place of
+    successes: the rarer outcome is a pair that differs. With one pair per task it is Tango's interval itself.
+    For a single task the interval is [-1, 1].
 
-    It covers 95% and more; of few tasks with many samples it is wide. ``python -m bench.intervals
-    differences`` prints how often, and how wide.
+    A 95% interval covers at least 95%; for few tasks with many samples it is wide. ``python -m
+    bench.intervals differences`` prints its coverage and width.
 
     Args:
-        lost: of each task, the pairs that the first agent alone solves.
-        won: of each task, the pairs that the second agent alone solves.
-        sizes: of each task, all pairs.
+        lost: for each task, the number of pairs that only the first agent solves.
+        won: for each task, the number of pairs that only the second agent solves.
+        sizes: for each task, the number of all pairs.
         level: the coverage, in (0, 1).
 
     Raises:
-        BadArgument: without pairs, for counts that cannot be, unequal lengths or another level.
+        BadArgument: without pairs, for impossible counts, unequal lengths or an invalid level.
     """
     check_level(level)
     if not len(lost) == len(won) == len(sizes) or not sizes:
-        raise BadArgument(f"got {len(lost)}, {len(won)} and {len(sizes)} counts; one of each per task.")
+        raise BadArgument(f"got {len(lost)}, {len(won)} and {len(sizes)} counts; pass one of each per task.")
     for a, b, size in zip(lost, won, sizes, strict=True):
         if min(a, b) < 0 or a + b > size or not size:
             raise BadArgument(
@@ -117,7 +117,7 @@ def _tango(lost: float, won: float, n: float, quantile: float) -> tuple[float, f
     """Return the differences at which the score statistic is `quantile` and its negative."""
 
     def score(difference: float) -> float:
-        # The likeliest rate of lost pairs, were the difference this one, is the root of a quadratic.
+        # The maximum-likelihood rate of lost pairs, given this difference, is the root of a quadratic.
         b = (2 * n - won + lost) * difference - lost - won
         c = -lost * difference * (1 - difference)
         rate = (math.sqrt(max(0.0, b * b - 8 * n * c)) - b) / (4 * n)
@@ -143,9 +143,9 @@ def paired_difference(
 ) -> Interval:
     """Return the mean of ``second - first`` over pairs, with an interval by Student's t, tasks as clusters.
 
-    What the agents share by playing the same task drops out of the difference. Source: Miller, Adding Error
-    Bars to Evals, arXiv 2411.00640, section 4.2. See mean_interval(); for successes score_difference() covers
-    better.
+    The variance that both agents share on a task cancels in the difference. Source: Miller, Adding Error Bars
+    to Evals, arXiv 2411.00640, section 4.2. See mean_interval(); for successes, score_difference() has better
+    coverage.
 
     Args:
         first: one number per sample.
@@ -154,15 +154,15 @@ def paired_difference(
         level: the coverage, in (0, 1).
 
     Raises:
-        BadArgument: without values, for values that are not finite, unequal lengths or another level.
+        BadArgument: without values, for values that are not finite, unequal lengths or an invalid level.
     """
     return mean_interval(_differences(first, second), clusters, level)
 
 
 def paired_p(interval: Interval, level: float = 0.95) -> float:
-    """Return the two-sided p-value of no difference, by Student's t, of what paired_difference() returned.
+    """Return the two-sided p-value of no difference, by Student's t, for a result of paired_difference().
 
-    One task alone says nothing: 1.
+    For a single task it is 1.
     """
     if interval.clusters < 2:
         return 1.0
@@ -185,26 +185,26 @@ def paired_bootstrap(
 ) -> Interval:
     """Return the mean of ``second - first`` over pairs, with a studentised bootstrap interval over tasks.
 
-    Tasks are drawn with all their pairs. Of each draw ``t = (mean* - mean) / se*`` is found, with the
-    cluster-robust standard error of that draw, and the quantiles of t take the place of Student's. So the
-    interval leans where the differences do. Source: Efron and Tibshirani, An Introduction to the Bootstrap
-    (1993), section 12.5.
+    Tasks are resampled with all their pairs. Each resample gives ``t = (mean* - mean) / se*``, with its own
+    cluster-robust standard error; the quantiles of t replace those of Student. So the interval follows the
+    skew of the differences. Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section
+    12.5.
 
-    Where few tasks differ it has little to draw from: a bound is infinite where draws without any spread are
-    too many, and of no spread at all nothing is known but the mean. For successes near 0 and 1 it covers
-    less than it says; score_difference() does not.
+    If few tasks differ, there is little to resample: a bound is infinite if too many resamples have no
+    spread, and both are infinite if there is no spread at all. For successes near 0 and 1 its coverage is
+    below `level`; that of score_difference() is not.
 
     Args:
         first: one number per sample.
         second: those of the other agent, parallel to `first`.
         clusters: the task of each pair, parallel to both; None: each its own.
         level: the coverage, in (0, 1).
-        resamples: how often tasks are drawn.
+        resamples: the number of bootstrap resamples.
         seed: the same seed gives the same bounds.
 
     Raises:
-        BadArgument: without values, for values that are not finite, unequal lengths, another level, or fewer
-            draws than its bounds need.
+        BadArgument: without values, for values that are not finite, unequal lengths, an invalid level, or
+            fewer resamples than the bounds need.
     """
     classical = mean_interval(_differences(first, second), clusters, level)
     if resamples < 2 / (1 - level):
@@ -213,8 +213,8 @@ def paired_bootstrap(
     sums: dict[Hashable, list[float]] = {}
     for i, difference in enumerate(_differences(first, second)):
         sums.setdefault(i if clusters is None else clusters[i], []).append(difference)
-    # Of each task: what its pairs are off the mean in sum, and how many they are.
-    if not math.isfinite(classical.high):  # one task, or squares beyond all numbers
+    # For each task: the sum of its pairs' deviations from the mean, and the number of its pairs.
+    if not math.isfinite(classical.high):  # one task, or squares that overflow
         return classical._replace(low=-math.inf, high=math.inf)
     off = np.array([math.fsum(own) - len(own) * mean for own in sums.values()])
     sizes = np.array([float(len(own)) for own in sums.values()])
@@ -236,7 +236,7 @@ def paired_bootstrap(
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number: together, they err at most as often as one alone.
+    """Return p-values corrected for multiple tests, which keeps the family-wise error rate.
 
     Source: Holm, Scandinavian Journal of Statistics 6 (1979).
     """
@@ -249,5 +249,5 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
     if len(first) != len(second):
-        raise BadArgument(f"got {len(first)} and {len(second)} values; a pair takes one of each.")
+        raise BadArgument(f"got {len(first)} and {len(second)} values; accepted: equal numbers.")
     return [b - a for a, b in zip(first, second, strict=True)]

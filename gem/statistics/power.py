@@ -1,4 +1,4 @@
-"""The noise floor of a suite of tasks, and the smallest difference that it can show."""
+"""Statistical power: the noise of a suite of tasks, and the smallest difference that it can show."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gem.statistics import student_t
 from gem.statistics.intervals import check_level
 
 POWER = 0.8
-"""How often a difference is to be shown that is there."""
+"""Default probability with which an existing difference is shown."""
 
 LARGEST = 1e150
-"""The square of a larger value is beyond all numbers."""
+"""The square of a larger value overflows."""
 
 
 class Noise(NamedTuple):
-    """What a figure varies by: `between` tasks, and `within` a task from sample to sample.
+    """The variance of a figure: `between` tasks, and `within` a task from sample to sample.
 
-    Both are variances. `within` is None where each task was sampled once, so that nobody can tell them apart:
-    then `between` holds both.
+    `within` is None where each task was sampled once, so that the two cannot be separated: then `between`
+    is their sum.
     """
 
     mean: float
@@ -32,39 +32,39 @@ class Noise(NamedTuple):
         """Return the variance of the mean over `tasks` tasks of `samples` samples each.
 
         ``((1 - alike) * between + within / samples) / tasks``; source: Miller, Adding Error Bars to Evals,
-        arXiv 2411.00640, sections 3 and 4. `alike` is the share of `between` that drops out.
+        arXiv 2411.00640, sections 3 and 4. `alike` is the share of `between` that cancels.
 
         Raises:
-            BadArgument: for no tasks or samples, and where `within` is not known but asked for.
+            BadArgument: for no tasks or samples, or if `within` is needed but not known.
         """
         if tasks < 1 or samples < 1:
             raise BadArgument(f"got {tasks} tasks of {samples} samples; accepted: 1 or more of each.")
         if self.within is None:
             if samples > 1 or alike:
                 raise BadArgument(
-                    "each task was sampled once, which does not tell tasks apart from samples; sample some "
-                    "tasks twice or more."
+                    "each task was sampled once, so the variances between and within tasks cannot be "
+                    "separated; sample some tasks twice or more."
                 )
             return self.between / tasks
         return ((1 - alike) * self.between + self.within / samples) / tasks
 
 
 def noise(values: Sequence[float], tasks: Sequence[Hashable]) -> Noise:
-    """Return how much of the variance of values is between tasks, and how much within.
+    """Return the variances of values between and within tasks.
 
-    The estimates of a one-way analysis of variance with random effects, which are unbiased but for a
-    variance between tasks below 0, taken as 0. Source: Searle, Casella and McCulloch, Variance Components
-    (1992), section 3.6 (tasks of unequal numbers of samples).
+    These are the estimates of a one-way analysis of variance with random effects. They are unbiased, except
+    that a negative variance between tasks is replaced by 0. Source: Searle, Casella and McCulloch, Variance
+    Components (1992), section 3.6 (tasks with unequal numbers of samples).
 
     Args:
         values: one number per sample.
-        tasks: what each sample belongs to, parallel to `values`.
+        tasks: the task of each sample, parallel to `values`.
 
     Raises:
         BadArgument: for fewer than two tasks, values that are not finite, or unequal lengths.
     """
     if len(values) != len(tasks):
-        raise BadArgument(f"got {len(values)} values and {len(tasks)} tasks; one task per value.")
+        raise BadArgument(f"got {len(values)} values and {len(tasks)} tasks; pass one task per value.")
     if not all(math.isfinite(value) and abs(value) < LARGEST for value in values):
         raise BadArgument(f"a value is not between -{LARGEST:.0e} and {LARGEST:.0e}; leave it out.")
     members: dict[Hashable, list[float]] = {}
@@ -72,7 +72,7 @@ def noise(values: Sequence[float], tasks: Sequence[Hashable]) -> Noise:
         members.setdefault(task, []).append(value)
     n, g = len(values), len(members)
     if g < 2:
-        raise BadArgument(f"got {g} tasks; variance between tasks takes two or more.")
+        raise BadArgument(f"got {g} tasks; variance between tasks needs two or more.")
     mean = math.fsum(values) / n
     means = [math.fsum(own) / len(own) for own in members.values()]
     sizes = [len(own) for own in members.values()]
@@ -87,13 +87,14 @@ def noise(values: Sequence[float], tasks: Sequence[Hashable]) -> Noise:
 
 
 def noise_of_rate(rate: float, within: float) -> Noise:
-    """Return the noise of success at `rate`, of which `within` is the variance within a task.
+    """Return the noise of a success `rate`, with the variance `within` a task.
 
-    One sample varies by ``rate * (1 - rate)`` in all; `within` is the mean of ``p (1 - p)`` over tasks of
-    rate p. It is 0 where every task is always won or always lost, and all of it where tasks are alike.
+    One sample has the variance ``rate * (1 - rate)`` in total; `within` is the mean of ``p (1 - p)`` over
+    tasks of rate p. It is 0 if every task is always won or always lost, and the total if all tasks have the
+    same rate.
 
     Raises:
-        BadArgument: for a rate outside [0, 1], or `within` outside what it allows.
+        BadArgument: for a rate outside [0, 1], or `within` outside the range that the rate allows.
     """
     if not 0 <= rate <= 1:
         raise BadArgument(f"rate is {rate}; accepted: between 0 and 1.")
@@ -108,20 +109,20 @@ def smallest_difference(
 ) -> float:
     """Return the smallest difference that a comparison shows with probability `power`.
 
-    Shown means that the interval at `level` is on one side of 0. ``(t_(1 - alpha / 2) + t_power) * se`` with
-    Student's t of ``tasks - 1`` degrees of freedom, of unpaired runs ``2 (tasks - 1)``: near the exact
-    solution by the noncentral t. Source: Cohen, Statistical Power Analysis, 2nd edition (1988), section 2.2;
-    Miller, arXiv 2411.00640, section 5.
+    A difference is shown if the interval at `level` is on one side of 0. The result is
+    ``(t_(1 - alpha / 2) + t_power) * se``, with Student's t of ``tasks - 1`` degrees of freedom (unpaired
+    runs: ``2 (tasks - 1)``), close to the exact solution by the noncentral t. Source: Cohen, Statistical
+    Power Analysis, 2nd edition (1988), section 2.2; Miller, arXiv 2411.00640, section 5.
 
     Args:
-        variance: of the estimated difference.
-        tasks: of each run.
-        level: of the interval.
-        power: how often it is to be shown.
+        variance: the variance of the estimated difference.
+        tasks: the number of tasks of each run.
+        level: the level of the interval.
+        power: the probability to show the difference.
         paired: both runs play the same tasks.
 
     Raises:
-        BadArgument: for a negative variance, or a level or power that is none.
+        BadArgument: for a negative variance, or an invalid level or power.
     """
     check_level(level)
     if not 0 < power < 1:

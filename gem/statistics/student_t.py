@@ -13,8 +13,8 @@ from gem.errors import BadArgument
 def quantile(p: float, df: float) -> float:
     """Return the `p`-quantile of Student's t with `df` degrees of freedom, to about ten digits.
 
-    By Newton's method on `upper_tail`, which is convex: from the normal quantile, which is smaller, the steps
-    never pass the quantile, but by rounding.
+    It uses Newton's method on `upper_tail`, which is convex. It starts at the normal quantile, which is
+    smaller, so the steps never pass the quantile, except by rounding.
 
     Raises:
         BadArgument: for `p` outside (0, 1), or `df` that is not positive and finite.
@@ -49,8 +49,8 @@ def upper_tail(t: float, df: float) -> float:
 def _incomplete_beta(x: float, y: float, a: float, b: float) -> float:
     """Return the regularised incomplete beta function ``I_x(a, b)``; ``y`` is ``1 - x``, given exactly.
 
-    By the continued fraction of NIST's Digital Library of Mathematical Functions, 8.17.22, on the side where
-    it converges fast, through ``I_x(a, b) = 1 - I_y(b, a)``.
+    It uses the continued fraction of NIST's Digital Library of Mathematical Functions, 8.17.22, on the side
+    where it converges fast, by ``I_x(a, b) = 1 - I_y(b, a)``.
     """
     if x <= 0 or y <= 0:
         return 0.0 if x <= 0 else 1.0

@@ -1,4 +1,4 @@
-"""The Mann-Kendall test: do values rise over time?"""
+"""The Mann-Kendall test for values that rise over time."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from gem.errors import BadArgument
 
 
 def mann_kendall(values: Sequence[float]) -> float:
-    """Return the one-sided p-value of a rising trend in values that stand in the order of time.
+    """Return the one-sided p-value of a rising trend in values in time order.
 
-    Small: they rise. Large: they fall; so 1 less the p-value is that of a falling trend. Compared is how many
-    pairs rise and how many fall, so the trend need not be straight, and values far out count like others.
-    Without a trend values are taken to be independent of one another. The normal approximation, corrected
-    for ties; good from about 10 values on. It takes all pairs: average long series first. Sources: Mann,
-    Econometrica 13 (1945); Kendall, Rank Correlation Methods, 4th edition (1970).
+    A small p-value means that they rise, a large one that they fall: 1 minus the p-value is that of a falling
+    trend. The test compares the numbers of rising and falling pairs, so the trend need not be linear, and
+    outliers count like other values. Without a trend, the values are assumed independent. It uses the normal
+    approximation, corrected for ties, which is good from about 10 values on. It compares all pairs, so
+    average long series first. Sources: Mann, Econometrica 13 (1945); Kendall, Rank Correlation Methods, 4th
+    edition (1970).
 
     Raises:
-        BadArgument: for fewer than 3 values, or values that are no numbers.
+        BadArgument: for fewer than 3 values, or values that are not numbers.
     """
     n = len(values)
     if n < 3 or any(math.isnan(value) for value in values):

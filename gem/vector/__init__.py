@@ -1,4 +1,4 @@
-"""Vectors of environments: `VectorEnv`, many of them behind one interface, over a host of `gem.hosts`."""
+"""Vector environments: `VectorEnv` steps many environments together, on a host of `gem.hosts`."""
 
 from gem.vector.async_vector_env import AsyncVectorEnv
 from gem.vector.sync_vector_env import SyncVectorEnv

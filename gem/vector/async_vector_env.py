@@ -1,4 +1,4 @@
-"""A name that upstream has: environments stepped at the same time. The thing itself is `VectorEnv`."""
+"""AsyncVectorEnv: the upstream name for a `VectorEnv` that steps environments in parallel."""
 
 from __future__ import annotations
 

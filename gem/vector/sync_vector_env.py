@@ -1,4 +1,4 @@
-"""A name that upstream has: environments stepped one after another. The thing itself is `VectorEnv`."""
+"""SyncVectorEnv: the upstream name for a `VectorEnv` that steps environments one after another."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""VectorEnv: many environments stepped together, or each as soon as it is ready.
+"""VectorEnv: step many environments together, or each as soon as it is ready.
 
-It is bookkeeping over a host: seeds, auto-reset, and how a broken environment is reported. `send` and
-`recv` are the primitive, `step` and `reset` are derived.
+It adds bookkeeping to a host: seeds, auto-reset, and reports of broken environments. `send` and `recv` are
+the basic calls; `step` and `reset` use them.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ NAN = float("nan")
 
 
 class AutoresetMode(StrEnum):
-    """When the next episode of an environment begins."""
+    """When the next episode of an environment starts."""
 
     SAME_STEP = "same_step"
-    """With the step that ends the last one: obs is the new episode's first, the old end is in info."""
+    """In the step that ends the last one: obs is the first of the new episode, the old end is in info."""
 
     NEXT_STEP = "next_step"
-    """With the step after: its action is ignored, its reward is 0."""
+    """In the step after the end: its action is ignored, its reward is 0."""
 
     DISABLED = "disabled"
-    """When the caller resets it; stepping it before that raises."""
+    """When the caller resets it; a step before that raises."""
 
     @classmethod
     def _missing_(cls, value: object) -> AutoresetMode | None:
-        """Accept other spellings of the same words, as ``SameStep``."""
+        """Accept other spellings of the names, such as ``SameStep``."""
         plain = str(value).lower().replace("_", "")
         return next((mode for mode in cls if mode.value.replace("_", "") == plain), None)
 
 
 class Results(NamedTuple):
-    """What recv returns: the environments that are ready, and their steps in the same order.
+    """The return value of recv: the environments that are ready, and their steps in the same order.
 
     `reward` [n] float64, `terminated` and `truncated` [n] bool.
     """
@@ -66,11 +66,12 @@ _Step = tuple[Any, ...]  # the five values of gem.core.Step
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """What is known of one environment.
+    """The state of one environment.
 
-    `place` in the vector, `index` in the host. `seed`: of its next episode. `running`: its episode has begun
-    and not ended, so that an action may reach it. `begun`: it was reset once. `resetting`: its call in flight
-    is a reset. `failure`: of an episode that broke and is reported with the next one's first observation.
+    `place`: its index in the vector; `index`: its index in the host. `seed`: the seed of its next episode.
+    `running`: its episode has started and not ended, so it accepts an action. `begun`: it was reset once.
+    `resetting`: its call in flight is a reset. `failure`: the failure of a broken episode, which is reported
+    with the next one's first observation.
     """
 
     place: int
@@ -83,20 +84,20 @@ class _Member:
 
 
 class VectorEnv:
-    """Environments behind one interface.
+    """Several environments that are stepped through one interface.
 
-    Seeds: environment `i` begins at ``derive(seed, "env", i)`` and goes on as it would alone, from each
+    Seeds: environment `i` starts with ``derive(seed, "env", i)`` and continues as it would alone, from each
     episode's seed to ``derive(episode's seed, "next")``. So the same seed and actions give the same
     transcripts on every host.
 
-    Auto-reset is one verb, `advance`, that runs next to the environment. In the default mode the step
-    that ends an episode returns the next one's first observation; what the old one ended with is in
-    ``info["final_obs"]`` and ``info["final_info"]``.
+    Auto-reset is one call, `advance`, that runs in the environment's process. In the default mode the step
+    that ends an episode returns the next one's first observation; the old episode's last observation and info
+    are in ``info["final_obs"]`` and ``info["final_info"]``.
 
-    An exception in an environment, or the death of its worker, ends its episode and no other: reward NaN,
-    truncated, ``info["final_info"]["error"]`` = {boundary, type, message}; a new environment, made from the
-    same recipe, takes its place. An episode that breaks in its reset has ``info["error"]`` and an empty
-    observation, and is reported that way at its next step.
+    An exception in an environment, or the death of its worker, ends only its own episode: reward NaN,
+    truncated, ``info["final_info"]["error"]`` = {boundary, type, message}. A new environment from the same
+    recipe replaces it. An episode that breaks in its reset has ``info["error"]`` and an empty observation,
+    and is reported in that way at its next step.
     """
 
     def __init__(
@@ -112,13 +113,13 @@ class VectorEnv:
         Args:
             env_fns: a recipe per environment; see `gem.registry.Maker`.
             backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name; or an instance, which
-                close() leaves open, and which nobody else uses while steps are in flight.
-            seed: from which every environment's first seed is derived; None: each one's own, or a fresh one.
-            autoreset_mode: when the next episode begins.
+                close() leaves open, and which must not be used by other code while steps are in flight.
+            seed: each environment's first seed is derived from it; None: each one's own, or a fresh one.
+            autoreset_mode: when the next episode starts.
             call_s: seconds that one call of an environment may take before it counts as broken.
 
         Raises:
-            GemError, or whatever a recipe raises.
+            GemError, or any error of a recipe.
         """
         try:
             self.autoreset_mode = AutoresetMode(autoreset_mode)
@@ -126,7 +127,7 @@ class VectorEnv:
             accepted = ", ".join(AutoresetMode)
             raise BadArgument(f"autoreset_mode is {autoreset_mode!r}; accepted: {accepted}.") from None
         if not env_fns:
-            raise BadArgument("env_fns is empty; a vector holds at least one environment.")
+            raise BadArgument("env_fns is empty; a vector needs at least one environment.")
         self.num_envs = len(env_fns)
         self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         self._host = make_host(backend, call_s=call_s)
@@ -143,7 +144,7 @@ class VectorEnv:
             raise
 
     def _make_all(self, seed: int | None) -> list[str | None]:
-        """Make every environment, choose where each one's seeds begin, and return their ids."""
+        """Make every environment, choose each one's first seed, and return their ids."""
         ids: list[str | None] = [None] * self.num_envs
         self._host.submit_all([(member.index, "introduce", (), NO_KWARGS) for member in self._members])
         derived = [0] * self.num_envs if seed is None else _derived(seed, range(self.num_envs))
@@ -161,14 +162,14 @@ class VectorEnv:
 
     @property
     def envs(self) -> list[Env]:
-        """The environments, where they live in this process.
+        """The environments, if they run in this process.
 
         Raises:
             BadArgument: on the process host.
         """
         return [self._host.env(member.index) for member in self._members]
 
-    # -- the primitive
+    # -- basic calls
 
     def send(self, actions: Sequence[str] | Mapping[int, str]) -> None:
         """Start steps: one action per environment, or a mapping from index to action.
@@ -181,9 +182,9 @@ class VectorEnv:
         self._send(*self._checked(actions))
 
     def recv(self, at_least: int = 1, timeout: float | None = None) -> Results:
-        """Wait until `at_least` environments are ready and return all that are.
+        """Wait until `at_least` environments are ready and return all that are ready.
 
-        After `timeout` seconds it returns what there is, which may be nothing.
+        After `timeout` seconds it returns those that are ready, which may be none.
 
         Raises:
             BadArgument: when fewer steps than `at_least` are in flight.
@@ -194,13 +195,13 @@ class VectorEnv:
     # -- derived
 
     def step(self, actions: Sequence[str] | Mapping[int, str]) -> Steps:
-        """Step every environment, or those of a mapping, and wait for all of them.
+        """Step every environment, or those in a mapping, and wait for all of them.
 
         Returns:
             obs, reward, terminated, truncated, infos, in the order of the actions; see Results.
 
         Raises:
-            As send(); BadArgument: while other steps are in flight.
+            Like send(). BadArgument: while other steps are in flight.
         """
         if self._host.busy:
             raise BadArgument(f"{len(self._host.busy)} steps are in flight; recv() them before step().")
@@ -215,7 +216,7 @@ class VectorEnv:
         else:
             self._send(members, chosen)
             steps = [None] * len(members)
-        if self._host.busy:  # what was sent, or the next episodes of those that broke
+        if self._host.busy:  # steps that were sent, or next episodes of broken environments
             later = self._receive(len(self._host.busy), None)
             steps = [later[m.place] if step is None else step for m, step in zip(members, steps, strict=True)]
         return _columns(steps)
@@ -226,21 +227,22 @@ class VectorEnv:
         indices: Sequence[int] | None = None,
         **options: Any,
     ) -> tuple[list[Obs], list[dict[str, Any]]]:
-        """Begin an episode in every environment, or in those at `indices`.
+        """Start an episode in every environment, or in those at `indices`.
 
-        Steps in flight are waited for and dropped.
+        It waits for steps in flight and drops their results.
 
         Args:
-            seed: environment `i` begins at ``derive(seed, "env", i)``; a sequence gives each its seed as it
-                is; None goes on to each one's next episode.
+            seed: environment `i` starts with ``derive(seed, "env", i)``; a sequence has each one's seed,
+                used unchanged; None starts each one's next episode.
             indices: which environments; None: all.
-            **options: go to every environment's reset; ``env3_kwargs={...}`` go to environment 3's alone.
+            **options: passed to every environment's reset; ``env3_kwargs={...}`` only to environment 3's.
 
         Returns:
             The first observations and infos, in order.
 
         Raises:
-            BadArgument: for a bad seed or index, or when part of a vector is reset while steps are in flight.
+            BadArgument: for an invalid seed or index, or a reset of some environments while steps are in
+                flight.
         """
         members = self._known(indices)
         if self._host.busy:
@@ -253,12 +255,12 @@ class VectorEnv:
             chosen = [member.place for member in members]
             seeds = list(map(seeding.check, seed)) if isinstance(seed, Sequence) else _derived(seed, chosen)
             if len(seeds) != len(members):
-                raise BadArgument(f"seed holds {len(seeds)} seeds for {len(members)} environments.")
+                raise BadArgument(f"seed has {len(seeds)} seeds for {len(members)} environments.")
             for member, own in zip(members, seeds, strict=True):
                 member.seed = own
         alone = {key: options.pop(key) for key in [*options] if _OF_ONE.fullmatch(key)}
         if strangers := set(alone) - {f"env{member.place}_kwargs" for member in members}:
-            raise BadArgument(f"got {sorted(strangers)}; no such environment is reset.")
+            raise BadArgument(f"got {sorted(strangers)}, but this reset has no such environment.")
         self._submit(
             [
                 self._beginning(member, {**options, **alone.get(f"env{member.place}_kwargs", {})})
@@ -271,9 +273,9 @@ class VectorEnv:
         return [starts[m.index][0] for m in members], [starts[m.index][1] for m in members]
 
     def close(self) -> None:
-        """Close every environment, and the host unless it is the caller's; twice is harmless.
+        """Close every environment, and the host unless the caller passed it. Calling it twice is harmless.
 
-        Steps in flight are dropped; where the host is the caller's, they are waited for.
+        Steps in flight are dropped; on a host that the caller passed, close() first waits for them.
         """
         if self._owned:
             self._host.close()
@@ -288,17 +290,17 @@ class VectorEnv:
         return self.num_envs
 
     def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
+        """Return self; the environments are closed at the end of the block."""
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Close."""
         self.close()
 
-    # -- what goes in
+    # -- sending
 
     def _checked(self, actions: Sequence[str] | Mapping[int, str]) -> tuple[Sequence[_Member], Sequence[str]]:
-        """Return who acts, and the actions; raise for what cannot be sent."""
+        """Return the environments that act, and their actions; raise for invalid ones."""
         chosen: Sequence[str]
         if isinstance(actions, Mapping):
             members, chosen = self._known(list(actions)), list(actions.values())
@@ -351,7 +353,7 @@ class VectorEnv:
         )
 
     def _beginning(self, member: _Member, options: Mapping[str, Any] = NO_KWARGS) -> Command:
-        """Return the command that begins the next episode of an environment."""
+        """Return the command that starts the next episode of an environment."""
         return member.index, "reset", (), {"seed": member.seed, **options}
 
     def _submit(self, commands: Sequence[Command]) -> None:
@@ -362,10 +364,10 @@ class VectorEnv:
                 member.begun = member.resetting = True
                 member.seed = seeding.derive(member.seed, "next")
 
-    # -- what comes out
+    # -- receiving
 
     def _receive(self, at_least: int, timeout: float | None) -> dict[int, _Step]:
-        """Wait for steps; return them by place, in the order in which they came."""
+        """Wait for steps; return them by place, in the order of arrival."""
         until = None if timeout is None else perf_counter() + timeout
         steps: dict[int, _Step] = {}
         while True:
@@ -379,7 +381,7 @@ class VectorEnv:
                 return steps
 
     def _stepped(self, member: _Member, step: _Step | None, error: Exception | None) -> _Step | None:
-        """Return the step that came of a step; None where the next episode has to begin first."""
+        """Return the result of a step; None if the next episode has to start first."""
         if step is None:
             assert error is not None
             failure = self._broke(member, error)
@@ -399,14 +401,14 @@ class VectorEnv:
         return step
 
     def _restarted(self, member: _Member, start: Any, error: Exception | None) -> _Step:
-        """Return the step that came of a reset in place of a step."""
+        """Return the result of a reset that was run in place of a step."""
         reported = member.failure
         obs, info = self._began(member, start, error)
         failure = reported or (info["error"] if error else None)
         return (obs, 0.0, False, False, info) if failure is None else _break(obs, info, failure)
 
     def _began(self, member: _Member, start: Any, error: Exception | None) -> tuple[Obs, dict[str, Any]]:
-        """Return the first observation and info of an episode, or those of one that broke at once."""
+        """Return the first observation and info of an episode, even if its reset broke."""
         member.resetting, member.failure = False, None
         if error is not None:
             return "", {"error": self._broke(member, error)}
@@ -415,20 +417,20 @@ class VectorEnv:
         return obs, info
 
     def _broke(self, member: _Member, error: Exception) -> dict[str, str]:
-        """Give up an environment whose episode broke, and return the failure."""
+        """Replace an environment whose episode broke, and return the failure."""
         failure = asdict(failure_of(error))
         self._give_up(member, failure)
         return failure
 
     def _give_up(self, member: _Member, failure: dict[str, str]) -> None:
-        """Let another environment take the place of a broken one at its next reset."""
+        """Replace a broken environment by another one at its next reset."""
         self._host.renew(member.index)
         member.running = False
         if self._same_step:
             member.failure = failure
 
     def _drop(self) -> None:
-        """Wait for every call in flight and forget what came of it."""
+        """Wait for all calls in flight and drop their results."""
         while self._host.busy:
             for index, _, error in self._host.ready(len(self._host.busy)):
                 self._by_index[index].resetting = False
@@ -437,7 +439,7 @@ class VectorEnv:
 
 
 def _break(obs: Obs, info: Mapping[str, Any], failure: dict[str, str]) -> _Step:
-    """Return the step of an episode that broke: it has no reward, and `obs` belongs to the next one."""
+    """Return the step of a broken episode: it has no reward, and `obs` belongs to the next episode."""
     return obs, NAN, False, True, {**info, "final_obs": "", "final_info": {"error": failure}}
 
 
@@ -473,17 +475,17 @@ def make_vec(
     """Make a vector of environments.
 
     Args:
-        env_ids: one id per environment; a single id with `num_envs` repeats.
+        env_ids: one id per environment; a single id with `num_envs` is repeated.
         wrappers: applied to each environment, in order: names of the wrapper factory, references with
             keywords, or callables.
         vec_kwargs: keywords of each environment's constructor, one mapping per environment.
-        async_mode: True means the thread host, unless `backend` names another.
-        seed: environment `i` starts its chain at ``derive(seed, "env", i)``.
-        backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name, or an instance of yours,
+        async_mode: True selects the thread host, unless `backend` names another one.
+        seed: environment `i` starts with the seed ``derive(seed, "env", i)``.
+        backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name, or your own instance,
             which stays open.
-        num_envs: how many, when `env_ids` is one id.
+        num_envs: the number of environments, when `env_ids` is one id.
         autoreset_mode: ``same_step``, ``next_step`` or ``disabled``.
-        **kwargs: go to every constructor.
+        **kwargs: passed to every constructor.
     """
     ids_ = [env_ids] * (num_envs or 1) if isinstance(env_ids, str) else list(env_ids)
     if num_envs is not None and len(ids_) != num_envs:
@@ -499,13 +501,14 @@ def make_vec(
         applied = tuple(wrappers or ())
     except TypeError:  # Gymnasium's second argument is another
         raise BadArgument(
-            f"make_vec got wrappers={wrappers!r}; accepted: a sequence of callables. How many is num_envs."
+            f"make_vec got wrappers={wrappers!r}; accepted: a sequence of callables. The number of "
+            "environments is num_envs."
         ) from None
     for env_id in ids_:
         if len(seats := registry.spec(env_id).seats) > 1:
             raise BadArgument(
-                f"{env_id!r} has {len(seats)} seats, and a VectorEnv gives one action each. Play it with "
-                "gem.rollout.rollout, or make one seat of it an environment: gem.seats.SeatEnv."
+                f"{env_id!r} has {len(seats)} seats, but a VectorEnv takes one action each. Play it with "
+                "gem.rollout.rollout, or wrap one of its seats: gem.seats.SeatEnv."
             )
     makers = [
         registry.Maker(env_id, {**kwargs, **each}, applied) for env_id, each in zip(ids_, own, strict=True)

@@ -1,7 +1,7 @@
 """Wrappers: limits, history, transforms and statistics around an environment, for gym-style loops.
 
-There is no order-enforcing wrapper: every environment refuses a step before reset, after the end and after
-close by itself; see `gem.core.Env`. `gem.rollout.play` needs none of these: it owns limits and history.
+There is no order-enforcing wrapper: every environment itself refuses a step before reset, after the end and
+after close; see `gem.core.Env`. `gem.rollout.play` needs none of these: it handles limits and history.
 """
 
 from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper

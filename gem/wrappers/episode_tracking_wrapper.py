@@ -1,4 +1,4 @@
-"""EpisodeTrackingWrapper: counts and sums, in info."""
+"""EpisodeTrackingWrapper: add an episode's step count and return to info."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from gem.core import Env, EnvWrapper, Start, Step
 
 
 class EpisodeTrackingWrapper(EnvWrapper):
-    """Add an episode's statistics to every info.
+    """A wrapper that adds statistics of the episode to every info.
 
-    ``step_counter`` and ``cumulative_rewards`` (undiscounted) of the running episode;
-    ``prev_ep_step_counter`` and ``prev_ep_cumulative_rewards`` of the one before, None in the first. The step
-    that ends an episode also has ``episode``: {return, length}.
+    ``step_counter`` and ``cumulative_rewards`` (undiscounted) are those of the running episode,
+    ``prev_ep_step_counter`` and ``prev_ep_cumulative_rewards`` those of the previous one (None in the first).
+    The step that ends an episode also has ``episode``: {return, length}.
     """
 
     def __init__(self, env: Env) -> None:
@@ -22,7 +22,7 @@ class EpisodeTrackingWrapper(EnvWrapper):
         self.prev_ep_cumulative_rewards: float | None = None
 
     def on_start(self, start: Start) -> Start:
-        """Put the last episode aside and begin to count."""
+        """Keep the last episode's statistics and start counting."""
         if self.step_counter:
             self.prev_ep_step_counter = self.step_counter
             self.prev_ep_cumulative_rewards = self.cumulative_rewards
@@ -31,7 +31,7 @@ class EpisodeTrackingWrapper(EnvWrapper):
         return start._replace(info={**start.info, **self._statistics()})
 
     def on_step(self, step: Step) -> Step:
-        """Count and sum."""
+        """Update the step count and the sum of rewards."""
         self.step_counter += 1
         self.cumulative_rewards += step.reward
         info = {**step.info, **self._statistics()}

@@ -1,4 +1,4 @@
-"""ObservationWrapper: past turns in each observation, for gym-style loops."""
+"""ObservationWrapper: put past turns into each observation, for gym-style loops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gem.record import SEAT, Turn
 
 
 class Tokenizer(Protocol):
-    """What is used of a tokenizer: a Hugging Face one has it."""
+    """The interface that a tokenizer needs; those of Hugging Face have it."""
 
     def apply_chat_template(
         self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
@@ -23,11 +23,11 @@ class Tokenizer(Protocol):
 
 
 class ObservationWrapper(EnvWrapper):
-    """Make each observation what `gem.history.messages` shows of the episode so far.
+    """A wrapper that shows the episode so far in each observation, as `gem.history.messages` does.
 
-    The messages of a ``concat`` policy become one text; those of a ``chat`` policy are written by the
-    tokenizer's chat template, ready for an answer. `prefix` and `suffix` stand in the observation, so they
-    are taken out of info. A window shows the latest `max_history_length` observations (frame stack).
+    The messages of a ``concat`` policy become one text; those of a ``chat`` policy are formatted by the
+    tokenizer's chat template, ready for an answer. `prefix` and `suffix` are part of the observation, so they
+    are removed from info. A window shows the latest `max_history_length` observations (frame stack).
     """
 
     shared: ClassVar[tuple[str, ...]] = ("tokenizer",)
@@ -46,16 +46,17 @@ class ObservationWrapper(EnvWrapper):
         *,
         policy: HistoryPolicy | None = None,
     ) -> None:
-        """Choose what is shown.
+        """Wrap `env`, and choose which past turns are shown.
 
         Args:
             env: the environment inside.
-            include_action: also the actions, between the observations.
-            include_chat_template: as a chat, which includes the actions.
-            apply_chat_template_on_reset: the first observation as a chat, the rest behind it as plain text.
-            max_history_length: how many of the latest observations are shown; None: all.
-            tokenizer: writes chats.
-            policy: says it all at once, in place of the flags and the length.
+            include_action: also show the actions, between the observations.
+            include_chat_template: show a chat, which includes the actions.
+            apply_chat_template_on_reset: show the first observation as a chat, and the rest after it as plain
+                text.
+            max_history_length: the number of latest observations to show; None: all.
+            tokenizer: formats chats.
+            policy: a history policy, in place of the flags and the length.
 
         Raises:
             BadArgument: for a chat without a tokenizer, or flags that contradict each other.
@@ -65,7 +66,7 @@ class ObservationWrapper(EnvWrapper):
         if policy is not None and (flags or max_history_length is not None):
             raise UnknownArgument("ObservationWrapper takes a policy, or flags and a length, not both.")
         if include_chat_template and apply_chat_template_on_reset:
-            raise BadArgument("include_chat_template covers the reset: drop apply_chat_template_on_reset.")
+            raise BadArgument("include_chat_template includes the reset: drop apply_chat_template_on_reset.")
         if policy is None:
             plain: Kind = "concat_with_action" if include_action else "concat"
             policy = HistoryPolicy("chat" if include_chat_template else plain, max_history_length)
@@ -77,7 +78,7 @@ class ObservationWrapper(EnvWrapper):
         self.turns: list[Turn] = []
 
     def on_start(self, start: Start) -> Start:
-        """Begin a history."""
+        """Start a new history."""
         self.turns = []
         obs, info = start
         if self.template_on_reset:
@@ -85,7 +86,7 @@ class ObservationWrapper(EnvWrapper):
         return Start(*self._shown(obs, info))
 
     def on_action(self, action: str) -> str:
-        """Note the action."""
+        """Record the action."""
         if self.turns:
             self.turns[-1].action = action
         return action
@@ -96,7 +97,7 @@ class ObservationWrapper(EnvWrapper):
         return step._replace(obs=obs, info=info)
 
     def _shown(self, obs: Obs, info: dict[str, Any]) -> tuple[Obs, dict[str, Any]]:
-        """Return what the agent is shown once `obs` is part of the history, and what is left of info."""
+        """Return the observation with the history and `obs`, and the info without the text used in it."""
         self.turns.append(Turn(SEAT, obs, info=info))
         shown = messages(self.turns, self.policy)
         if self.policy.kind == "chat":
@@ -111,5 +112,5 @@ class ObservationWrapper(EnvWrapper):
 
 
 def _used(info: dict[str, Any]) -> dict[str, Any]:
-    """Return info without the text that the observation now holds."""
+    """Return info without the text that is now in the observation."""
     return {key: value for key, value in info.items() if key not in ("prefix", "suffix")}

@@ -1,4 +1,4 @@
-"""TimeLimit: a limit of turns from outside the task."""
+"""TimeLimit: truncate episodes after a number of turns."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gem.record import StopReason
 
 
 class TimeLimit(EnvWrapper):
-    """Truncate an episode after `max_steps` steps, for gym-style loops.
+    """A wrapper that truncates an episode after `max_steps` steps, for gym-style loops.
 
     The step that reaches the limit has ``truncated=True`` and ``info["stop"] = "turn_limit"``, unless the
-    task ended with it. A limit that the task itself states is the environment's business, and a termination.
+    task ended with it. A limit that the task itself states is part of the environment, and a termination.
     """
 
     def __init__(self, env: Env, max_steps: int) -> None:
@@ -27,12 +27,12 @@ class TimeLimit(EnvWrapper):
         self._left: int | None = None
 
     def on_start(self, start: Start) -> Start:
-        """Begin to count."""
+        """Start counting."""
         self._left = self.max_steps
         return start
 
     def on_action(self, action: str) -> str:
-        """Refuse a step past the limit, which the environment inside would take."""
+        """Refuse a step after the limit, which the environment inside would accept."""
         if self._left == 0:
             raise EpisodeOver(f"the episode of {self} is over; call reset() before step().")
         return action

@@ -1,4 +1,4 @@
-"""Transforms: a function between the agent and the environment."""
+"""Transforms: apply a function to actions or rewards."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gem.core import Env, EnvWrapper, Step
 
 
 class TransformAction(EnvWrapper):
-    r"""Give the environment ``fn(action)``.
+    r"""A wrapper that passes ``fn(action)`` to the environment.
 
-    ``sample_random_action()`` and ``solve()`` speak the environment's own language, so `fn` should leave an
-    action alone that is already in it.
+    ``sample_random_action()`` and ``solve()`` return actions in the environment's own form, so `fn` should
+    not change an action that already has this form.
 
     >>> import gem
     >>> env = TransformAction(gem.make("game:GuessTheNumber-v0-easy"), lambda text: f"\\boxed{{{text}}}")
@@ -28,7 +28,7 @@ class TransformAction(EnvWrapper):
 
 
 class TransformReward(EnvWrapper):
-    """Return ``fn(reward)`` in place of each reward."""
+    """A wrapper that replaces each reward by ``fn(reward)``."""
 
     def __init__(self, env: Env, fn: Callable[[float], float]) -> None:
         """Wrap `env`."""
@@ -41,7 +41,7 @@ class TransformReward(EnvWrapper):
 
 
 class SignedReward(EnvWrapper):
-    """Make an outcome of 0 or 1 one of -1 or 1: on an episode's last step, ``2 r - 1`` in place of r."""
+    """A wrapper that maps a last reward r of 0 or 1 to -1 or 1, as ``2 r - 1``."""
 
     def on_step(self, step: Step) -> Step:
         """Change the last reward."""

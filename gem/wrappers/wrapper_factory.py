@@ -1,4 +1,4 @@
-"""Wrappers by name."""
+"""The wrapper factory: make wrappers by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WrapperFn = Callable[..., Env]
 
 
 def _python_tool(env: Env, **kwargs: Any) -> Env:
-    """Give `env` a Python tool; keywords of the tool are apart from the wrapper's by name."""
+    """Give `env` a Python tool; keywords go to the tool or to the wrapper by name."""
     from gem.tools.python_code_tool import PythonCodeTool
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
@@ -31,7 +31,7 @@ def _python_tool(env: Env, **kwargs: Any) -> Env:
 
 
 def _search_tool(env: Env, **kwargs: Any) -> Env:
-    """Give `env` a search over what the environment variable SEARCH_URL names."""
+    """Give `env` a search over the corpus that the environment variable SEARCH_URL names."""
     from gem.tools.search_tool import URL
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
@@ -39,7 +39,7 @@ def _search_tool(env: Env, **kwargs: Any) -> Env:
 
 
 def _world_search_tool(env: Env, **kwargs: Any) -> Env:
-    """Give `env` a search over the built-in world, which `qa:Facts` asks about."""
+    """Give `env` a search over the built-in world, which the questions of `qa:Facts` are about."""
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
     return ToolEnvWrapper(env, [_search_over("world")], **kwargs)
@@ -55,7 +55,7 @@ def _search_over(url: str | None) -> BaseTool:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """Makes wrappers that know by which name of the factory they were made."""
+    """A function that makes a wrapper, and stores the wrapper's factory name and keywords in it."""
 
     name: str
     fn: WrapperFn
@@ -68,7 +68,7 @@ class _Named:
 
 
 INTERMEDIATE_REWARD = 0.05
-"""What a tool call that succeeds earns without ``no_int_reward``: ten of them half of what success earns."""
+"""Reward of a successful tool call without ``no_int_reward``: ten of them are half the reward of success."""
 
 _FNS: Mapping[str, WrapperFn] = {
     "concat": ObservationWrapper,
@@ -90,22 +90,22 @@ _FNS: Mapping[str, WrapperFn] = {
 WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
     {name: _Named(name, fn) for name, fn in _FNS.items()}
 )
-"""What each name makes: called with an environment, it returns a new wrapper around it."""
+"""The function of each name: called with an environment, it returns a new wrapper around it."""
 
 Tool = Literal["python", "search", "world_search"]
-"""A tool that has a wrapper of its own; others come as wrappers."""
+"""A tool with its own wrapper; for other tools name a wrapper."""
 
 
 def tool_wrappers(tools: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the wrappers that give an environment these tools, the innermost first.
 
     Raises:
-        BadArgument: for a tool that has none.
+        BadArgument: for a tool without a wrapper.
     """
     for tool in tools:
         if tool not in get_args(Tool):
             raise BadArgument(
-                f"tools has {tool!r}; accepted: {', '.join(get_args(Tool))}. Others come by wrappers, as "
+                f"tools has {tool!r}; accepted: {', '.join(get_args(Tool))}. Name others in wrappers, as "
                 "module:function."
             )
     return tuple(f"{tool}_tool" for tool in tools)
@@ -116,7 +116,7 @@ TOKENIZER_REQUIRED = ("concat_chat", "concat_chat_on_reset")
 
 
 def wrapper_fn(name: str) -> WrapperFn:
-    """Return what makes the wrapper of that name.
+    """Return the function that makes the wrapper with this name.
 
     Raises:
         UnknownEnv: for an unknown name.
@@ -128,7 +128,7 @@ def wrapper_fn(name: str) -> WrapperFn:
 
 
 def get_wrapper_fns(wrappers: str, tokenizer: Tokenizer | None = None) -> list[WrapperFn]:
-    """Return the wrappers that a comma-separated list names, innermost first; empty text names none.
+    """Return the wrapper functions for a comma-separated list of names, innermost first; may be empty.
 
     Raises:
         UnknownEnv: for an unknown name. BadArgument: when a name needs a tokenizer and there is none.

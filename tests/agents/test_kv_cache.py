@@ -283,7 +283,7 @@ def test_prefix_and_stop_stand_in_the_settings():
         ({"stop": "}"}, "sequence of texts"),
         ({"stop": ("",)}, "none of them empty"),
         ({"cache_bytes": -1}, "cache_bytes=-1"),
-        ({"prefix": "\u65e5"}, "does not come back"),
+        ({"prefix": "\u65e5"}, "changes when it is tokenized"),
     ],
 )
 def test_settings_without_sense_are_refused(settings, words):

@@ -197,7 +197,7 @@ def test_an_endpoint_that_answers_nobody_is_gone_after_one_plain_question():
     with (
         StubServer(answer) as server,
         agent_of(server, silence_s=0.02, retries=10**6) as agent,
-        pytest.raises(AgentUnavailable, match=r"nobody was answered for 0\.02 s"),
+        pytest.raises(AgentUnavailable, match=r"no request was answered for 0\.02 s"),
     ):
         agent.loop.run(agent.ask(ask()))
     assert questions.count("Say yes.") == 1

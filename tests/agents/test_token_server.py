@@ -315,7 +315,7 @@ def test_after_a_failed_publish_nobody_is_answered_until_one_succeeds(protocol, 
     with serve(protocol) as server, agent_of(server, temperature=0.0, weights_folder=tmp_path) as agent:
         agent.publish(1, OLD.state_dict())
         server.fail_at = path
-        with pytest.raises(AgentUnavailable, match=r"did not take version 2: .* answered 500"):
+        with pytest.raises(AgentUnavailable, match=r"did not load version 2: .* answered 500"):
             agent.publish(2, NEW.state_dict())
         asked = len(server.asked)
         assert isinstance(error_of(agent), AgentUnavailable)
@@ -351,7 +351,7 @@ def test_a_server_that_was_started_again_is_noticed(protocol, tmp_path):
     with serve(protocol) as server, agent_of(server, weights_folder=tmp_path) as agent:
         agent.publish(1, NEW.state_dict())
         server.label = "default"
-        assert "started again" in str(error_of(agent))
+        assert "was the server restarted" in str(error_of(agent))
         agent.publish(1, NEW.state_dict())
         assert agent([ask()])[0].policy_version == 1
 

@@ -93,7 +93,7 @@ def test_a_runner_brings_agent_host_and_limits():
         assert found.turns <= 2
         assert evaluate(runner, ID, episodes=8) == found  # it lives on
         for twice in ({"limits": Limits()}, {"host": "serial"}, {"on_episode": print}):
-            with pytest.raises(BadArgument, match="a Runner brings"):
+            with pytest.raises(BadArgument, match="a Runner has its own"):
                 evaluate(runner, ID, episodes=2, **twice)
 
 

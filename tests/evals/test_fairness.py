@@ -67,5 +67,5 @@ def test_no_level_is_refused(level):
 
 
 def test_results_of_different_environments_are_refused():
-    with pytest.raises(BadArgument, match="test:X, test:Y; agents are compared on one environment"):
+    with pytest.raises(BadArgument, match="test:X, test:Y; accepted: results of one environment"):
         unfair({"A": result(1), "B": result(1, env="test:Y")})

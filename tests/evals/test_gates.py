@@ -79,7 +79,7 @@ def test_an_unknown_metric_place_or_number_of_samples_is_refused_before_anything
         Gate.parse("low(coverage)>=0.8")
     for text, said in (
         ("success[game:Sudoku]>0", "which is not played"),
-        ("pass@5>0", "wants 5 samples"),
+        ("pass@5>0", "needs 5 samples"),
         ("cost<1", "--prices"),
     ):
         with pytest.raises(BadArgument, match=said):
@@ -225,5 +225,5 @@ def test_tokens_that_nobody_counted_are_no_zero():
         (checked,) = check([Gate.parse(text)], figures)
         assert (checked.passed, checked.said) == (
             False,
-            "overall: no figure, nobody counted the tokens of 3 turns",
+            "overall: no figure, the tokens of 3 turns were not counted",
         )

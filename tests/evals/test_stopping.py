@@ -135,7 +135,7 @@ def test_the_command_stops_each_environment_by_itself(capsys):
 
 
 def test_what_it_is_not_for_is_refused():
-    with pytest.raises(BadArgument, match="nothing would ever be enough"):
+    with pytest.raises(BadArgument, match="would never stop"):
         Stopping()
     for wrong in ({"width": 0.0}, {"width": 1.5}, {"threshold": 1.0}, {"width": 0.1, "samples": 0}):
         with pytest.raises(BadArgument, match="accepted"):

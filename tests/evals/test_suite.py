@@ -92,7 +92,7 @@ def test_flags_take_the_place_of_what_it_says(tmp_path):
         ("n = 7", "n = true", "n is True"),
         ("weight = 2", "weight = 0", "weight is 0"),
         ("largest = 30", "largest = 30}\nids = [", "TOML"),
-        ('id = "math:WordProblems-v0-hard"', "", "wants an id, or ids"),
+        ('id = "math:WordProblems-v0-hard"', "", "needs either id or ids"),
         ('tools = ["python"]', 'tools = ["pyton"]', "accepted: python, search"),
         ('tools = ["python"]', "tools = [3]", "a list of text"),
         ("game:Sudoku-v0", "game:Soduku-v0", "Did you mean"),

@@ -70,7 +70,7 @@ def test_cached_tokens_have_a_price_of_their_own(tmp_path):
     ("text", "said"),
     [
         ("[models", "cannot be read"),
-        ("", "prices no model"),
+        ("", "has no prices"),
         ("[model.a]\ninput=1\noutput=1", "Did you mean 'models'"),
         ("[models]\na = 3", "accepted: a table"),
         ("[models.a]\ninput = 1", "lacks 'output'"),

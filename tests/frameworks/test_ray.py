@@ -379,7 +379,7 @@ def test_what_a_node_lacks_is_told(play_on):
         runner.play(games(2))
     with play_on() as runner, pytest.raises(UnknownEnv):
         runner.play([Job("game:NoSuch-v0", 0)])
-    with play_on() as runner, pytest.raises(BadArgument, match="none of its own"):
+    with play_on() as runner, pytest.raises(BadArgument, match="leave out the job's agents"):
         runner.play([Job(GAMES[0], 0, agents=RandomAgent())])
     with play_on(Gone()) as runner, pytest.raises(AgentUnavailable, match="nobody there"):
         runner.play(games(2))

@@ -138,7 +138,7 @@ def test_misuse_is_refused_and_changes_nothing(kind: str) -> None:
     with make_host(kind, [Scripted] * 2) as host:
         with pytest.raises(BadArgument, match="0 calls are in flight"):
             host.ready()
-        with pytest.raises(BadArgument, match=r"env index is 2; accepted: one that add\(\) returned"):
+        with pytest.raises(BadArgument, match=r"env index is 2; accepted: an index that add\(\) returned"):
             host.submit(2, "reset")
         with pytest.raises(BadArgument, match="twice"):
             host.submit_all([(0, "reset", (), {}), (0, "reset", (), {})])
@@ -314,7 +314,7 @@ def test_a_result_that_cannot_be_pickled_is_that_calls_error() -> None:
         collect(host, 2)
         host.submit_all([(0, "step", ("lock",), {}), (1, "step", ("fine",), {})])
         outcomes = collect(host, 2)
-        assert "cannot leave its process" in str(outcomes[0].error)
+        assert "cannot be sent to the caller" in str(outcomes[0].error)
         assert outcomes[1].value.obs.startswith("fine")
 
 

@@ -104,7 +104,7 @@ def test_what_broke_for_good_is_played_again_where_that_is_asked_for(drive, tmp_
 
 
 def test_playing_again_goes_with_a_store():
-    with pytest.raises(BadArgument, match="goes with resume"):
+    with pytest.raises(BadArgument, match="needs resume=True"):
         Runner(Guesses(), retry_failed=True)
 
 

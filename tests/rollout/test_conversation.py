@@ -95,7 +95,7 @@ def test_every_seat_that_acts_is_asked(game, move):
 def test_the_environments_own_actor_needs_nobody_to_ask():
     with gem.make(EASY) as env:
         assert drive(play(env, 3, actor="solve")).success
-        with pytest.raises(BadArgument, match="somebody to ask"):
+        with pytest.raises(BadArgument, match="a function that answers"):
             drive(play(env, 3))
 
 
@@ -438,7 +438,7 @@ def test_a_branch_of_several_seats_begins_between_two_steps():
     assert again.transcript_hash() == whole.transcript_hash()
     half = talked(Conversation(MatrixGame("coordination", 3), 3, start=Branch(whole, 3)))
     assert (half.error.type, half.scored) == ("ContractBroken", False)
-    assert "a branch begins between the steps" in half.error.message
+    assert "a branch begins between two steps" in half.error.message
 
 
 def test_a_branch_in_an_environment_that_changed_has_no_verdict():
@@ -454,7 +454,7 @@ def test_a_branch_in_an_environment_that_changed_has_no_verdict():
 def test_a_branch_that_its_episode_does_not_have_is_refused():
     whole, states = whole_episode()
     for turns in (-1, 5):
-        with pytest.raises(BadArgument, match=f"behind turn {turns}; accepted: 0 to 4"):
+        with pytest.raises(BadArgument, match=f"after turn {turns}; accepted: 0 to 4"):
             Branch(whole, turns)
     assert Branch(whole, 4).turns == 4
     with pytest.raises(BadArgument, match="a branch with a state begins in the middle"):
@@ -466,7 +466,7 @@ def test_a_branch_that_its_episode_does_not_have_is_refused():
 
 def test_a_branch_of_another_seed_is_refused():
     whole, _ = whole_episode()
-    with pytest.raises(BadArgument, match="the seed is 4 and the branch's episode has 3"):
+    with pytest.raises(BadArgument, match="the seed is 4, but the branch's episode has seed 3"):
         Conversation(EASY, 4, start=Branch(whole, 1))
     with pytest.raises(BadArgument, match="the seed is 4"):
         rollout([Job(whole.task, 4, start=Branch(whole, 1))], RandomAgent())

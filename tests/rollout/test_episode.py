@@ -164,7 +164,7 @@ def test_the_time_of_the_policy_alone_is_limited_and_its_late_answer_dropped(on_
     assert left == [2.5, 1.5, 0.5]
     assert (episode.stop, len(episode.turns)) == (StopReason.TIME_LIMIT, 2)
     assert episode.scored == (on_time == "scored")
-    late = Failure("agent", "OutOfTime", "the agent took 3 s of 2.5 s.")
+    late = Failure("agent", "OutOfTime", "the agent took 3 s; its limit is 2.5 s.")
     assert episode.error == (None if episode.scored else late)
     assert episode.timing["policy_s"] == 3.0
     assert [turn.timing["policy_s"] for turn in episode.turns] == [1.0, 1.0]
@@ -400,7 +400,7 @@ def test_a_turn_keeps_only_what_it_adds_of_a_growing_prompt():
 def test_an_environment_that_neither_goes_on_nor_ends_breaks_its_contract(env):
     episode = drive(env)
     assert (episode.verdict, episode.error.type) == (Verdict.NONE, "ContractBroken")
-    assert "shows nobody an observation" in episode.error.message
+    assert "gave no seat an observation" in episode.error.message
 
 
 def test_what_an_environment_changes_later_stays_as_it_was_said():
@@ -442,7 +442,7 @@ def test_an_error_without_words_breaks_its_episode_alone():
 
     for episode, boundary in ((drive(Script(Mute())), "env"), (drive(Script(), speechless), "agent")):
         assert (episode.error.boundary, episode.error.type) == (boundary, "Mute")
-        assert "cannot be had" in episode.error.message
+        assert "cannot be read" in episode.error.message
 
 
 # -- native tools

@@ -113,7 +113,7 @@ def test_an_episode_that_is_still_played_is_branched_at():
             for episode in rollout(branches(talk.episode, turns, 4), RandomAgent()):
                 assert episode.scored
                 assert episode.turns[0].action == r"\boxed{1}" or not turns
-        with pytest.raises(BadArgument, match="behind turn 2; accepted: 0 to 1"):
+        with pytest.raises(BadArgument, match="after turn 2; accepted: 0 to 1"):
             branches(talk.episode, 2, 4)
         talk.answer(r"\boxed{2}")
         assert len(talk.episode.turns) == 3  # the conversation itself goes on undisturbed
@@ -147,7 +147,7 @@ def test_games_of_several_seats_are_replayed():
 def test_seats_that_act_at_the_same_time_are_not_parted():
     whole = played("multi:MatrixGame-v0", 4)
     assert all(each.scored for each in rollout(branches(whole, [0, 2, 4], 2), RandomAgent()))
-    with pytest.raises(BadArgument, match=r"turn 3 of episode.*was taken at the same time"):
+    with pytest.raises(BadArgument, match=r"turn 3 of episode.*was simultaneous"):
         branches(whole, [3, 4], 2)
 
 
@@ -177,7 +177,7 @@ def test_what_cannot_be_copied_though_it_says_so_is_told():
 @pytest.mark.parametrize("fork", [True, False])
 def test_an_episode_that_does_not_come_out_again_is_refused(env, what, fork):
     whole = played(env)
-    with pytest.raises(ContractBroken, match=f"does not come out as recorded.*{what}"):
+    with pytest.raises(ContractBroken, match=f"does not replay as recorded.*{what}"):
         branches(whole, 3, 4, env=env, fork=fork)
 
 
@@ -187,7 +187,7 @@ def test_an_episode_that_does_not_come_out_again_is_refused(env, what, fork):
         (lambda e: setattr(e.turns[2], "observation", "Other rules."), "turn 2 was shown 'Other rules.'"),
         (lambda e: setattr(e.turns[1], "reward", 0.5), "turn 1 earned 0.5"),
         (lambda e: setattr(e.turns[1], "action", "\\boxed{1}"), "turn 1 earned"),
-        (lambda e: setattr(e, "task", replace(e.task, seed=4)), "does not come out as recorded"),
+        (lambda e: setattr(e, "task", replace(e.task, seed=4)), "does not replay as recorded"),
     ],
 )
 def test_a_record_that_was_changed_is_refused(change, what):
@@ -202,11 +202,11 @@ def test_a_record_that_was_changed_is_refused(change, what):
 def test_bad_arguments_are_told():
     whole = played(GUESS)
     for turns in (-1, 5, [0, 9], 1.5, "1", [None]):
-        with pytest.raises(BadArgument, match="behind turn"):
+        with pytest.raises(BadArgument, match="after turn"):
             branches(whole, turns, 2)
     with pytest.raises(BadArgument, match="samples is 0"):
         branches(whole, 1, 0)
-    with pytest.raises(BadArgument, match=r"not be written down \(tokenizer\); give env"):
+    with pytest.raises(BadArgument, match=r"not be stored \(tokenizer\); pass env"):
         branches(replace(whole, task=replace(whole.task, opaque=("tokenizer",))), 1, 2)
     with pytest.raises(BadArgument, match="the seed of episode"):
         branches(replace(whole, task=replace(whole.task, seed=None)), 1, 2, env=GUESS)

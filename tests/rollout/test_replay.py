@@ -89,14 +89,14 @@ def test_pictures_differ_by_their_bytes():
 
 def test_what_cannot_be_played_again_says_why():
     stored = played()
-    with pytest.raises(BadArgument, match=r"could not be written down: Env\.tokenizer"):
+    with pytest.raises(BadArgument, match=r"could not be stored: Env\.tokenizer"):
         replay(replace(stored, task=replace(stored.task, opaque=("Env.tokenizer",))))
-    with pytest.raises(BadArgument, match="its seed was not written down"):
+    with pytest.raises(BadArgument, match="its seed was not stored"):
         replay(replace(stored, task=replace(stored.task, seed=None)))
     broken = replace(
         stored, stop=StopReason.ERROR, verdict=Verdict.NONE, error=Failure("env", "OSError", "x")
     )
-    with pytest.raises(BadArgument, match=r"did not come to its end \(error: OSError in env\)"):
+    with pytest.raises(BadArgument, match=r"did not reach its end \(error: OSError in env\)"):
         replay(broken)
 
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_played_again_says_why():
         (TaskRef(GUESS, seed=1, entry_point="os:system"), "the record says"),
         (TaskRef(GUESS, {"x": {"$make": "os:system", "args": ["true"]}}, seed=1), "names code"),
         (TaskRef(GUESS, {"x": [{"deep": {"$callable": "os:system"}}]}, seed=1), "names code"),
-        (TaskRef(GUESS, {}, (WrapperRef("os:system"),), seed=1), "a wrapper of its own"),
+        (TaskRef(GUESS, {}, (WrapperRef("os:system"),), seed=1), "its own wrapper"),
         (
             TaskRef(GUESS, {}, (WrapperRef("concat", {"f": {"$callable": "os:system"}}),), seed=1),
             "names code",

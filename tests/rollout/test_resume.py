@@ -283,9 +283,9 @@ def test_the_figures_are_those_of_an_evaluation_that_was_not_cut_off(tmp_path):
 
 @pytest.mark.parametrize("store", [None, "store.jsonl", []])
 def test_there_must_be_a_store_to_go_on_with(store):
-    with pytest.raises(BadArgument, match="resume goes on with an EpisodeStore"):
+    with pytest.raises(BadArgument, match="resume needs an EpisodeStore"):
         Runner(Guesses(), store=store, resume=True)
-    with Runner(Guesses()) as runner, pytest.raises(BadArgument, match="a Runner brings"):
+    with Runner(Guesses()) as runner, pytest.raises(BadArgument, match="a Runner has its own"):
         evaluate(runner, EASY, episodes=1, resume=True)
 
 
@@ -304,6 +304,6 @@ def test_two_runs_at_once_do_not_go_on_with_one_store(tmp_path):
     with EpisodeStore(tmp_path / "store") as one, EpisodeStore(tmp_path / "store") as other:
         rollout(jobs, agent, store=one, resume=True)
         asked = len(agent.asked)
-        with pytest.raises(StoreError, match="another run is going on"):
+        with pytest.raises(StoreError, match="another run resumes from"):
             rollout(jobs, agent, store=other, resume=True)
         assert (len(agent.asked), len(one)) == (asked, 4)

@@ -988,7 +988,7 @@ def test_two_streams_on_one_host_are_refused_while_calls_are_in_flight():
         other = Runner(Counting(), host=host)
         stream = one.stream(Job(Waits, seed) for seed in range(2))
         next(stream)
-        with pytest.raises(BadArgument, match="somebody else's calls"):
+        with pytest.raises(BadArgument, match="other calls are in flight"):
             other.play([Job(EASY, 0)])
         gate.set()
         assert len(list(stream)) == 1

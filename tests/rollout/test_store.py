@@ -637,7 +637,7 @@ def test_what_cannot_be_merged_says_why(path, tmp_path):
     fill(path, 1)
     with pytest.raises(BadArgument, match="nothing to merge"):
         merge(tmp_path / "out.jsonl", [])
-    with pytest.raises(BadArgument, match="is the store that is written"):
+    with pytest.raises(BadArgument, match="is the output store"):
         merge(path, [tmp_path / "absent.jsonl", tmp_path / "." / path.name])
     with pytest.raises(StoreError, match="No such file"):
         merge(tmp_path / "out.jsonl", [path, tmp_path / "absent.jsonl"])
@@ -969,7 +969,7 @@ def test_one_at_a_time_claims_a_store_and_a_killed_one_claims_it_no_more(path):
     try:
         assert holder.stdout.readline() == "claimed\n"
         with EpisodeStore(path) as store:
-            with pytest.raises(StoreError, match="another run is going on with this store"):
+            with pytest.raises(StoreError, match="another run resumes from this store"):
                 store.claim()
             store.append(Episode(TaskRef("game:x"), RunInfo("r"), "job"))  # who only appends needs none
             holder.kill()

@@ -195,7 +195,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(BadArgument, match="level is 95"):
         score_difference([0], [1], [1], level=95)
     for compute in (paired_difference, paired_bootstrap):
-        with pytest.raises(BadArgument, match="takes one of each"):
+        with pytest.raises(BadArgument, match="accepted: equal numbers"):
             compute([1.0], [1.0, 2.0])
         with pytest.raises(BadArgument, match="at least one"):
             compute([], [])

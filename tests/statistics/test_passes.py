@@ -103,7 +103,7 @@ def test_many_samples_are_counted_exactly():
 
 
 def test_tasks_with_too_few_samples_are_told_not_dropped():
-    with pytest.raises(BadArgument, match=r"2 of 3 tasks have fewer than k = 4 .* as few as 0;.* leave"):
+    with pytest.raises(BadArgument, match=r"2 of 3 tasks have fewer than k = 4 .*\(the fewest: 0\);.* leave"):
         pass_at_k([outcomes(1, 4), outcomes(1, 3), []], 4)
 
 
