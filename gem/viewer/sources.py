@@ -155,16 +155,12 @@ class Source:
     def costs(self) -> dict[str, float]:
         """Return the cost of each environment's episodes in dollars, if an evaluation stored it."""
         for file, own in ((self.folder / RESULT, None), (self.folder.parent / RESULT, self.folder.name)):
-            with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError):
-                agents = json.loads(file.read_text(encoding="utf-8"))["agents"]
-                mine = [each for each in agents if own is None or file_name(each["agent"]) == own]
+            with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError, LookupError):
                 found: dict[str, float] = {}
-                for row in (row for each in mine for row in each["results"]):
-                    if type(row.get("cost")) in (
-                        int,
-                        float,
-                    ):  # its environment is told with what is around it
-                        spec = re.split("[(+]", row["env"])[0]
+                for row in json.loads(file.read_text(encoding="utf-8"))["results"]:
+                    mine = own is None or file_name(row["name"]) == own
+                    if mine and type(row.get("cost")) in (int, float):
+                        spec = re.split("[(+]", row["env"])[0]  # without its keywords and tools
                         found[spec] = found.get(spec, 0.0) + row["cost"]
                 return found
         return {}

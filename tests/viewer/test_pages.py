@@ -10,6 +10,7 @@ from .conftest import GUESS, RUN, TOKEN, answer, need_viewer, training, write
 
 need_viewer()
 
+from gem import cli
 from gem.agents.base import BaseAgent
 from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument, NoVerdict, StoreError
@@ -40,18 +41,40 @@ def test_the_runs_page_has_the_figures_of_every_run(pages, played, tmp_path):
 
 
 def test_what_an_evaluation_cost_is_shown(pages, played):
-    rows = [{"env": GUESS, "cost": 1.25}, {"env": f"{GUESS}+python", "cost": 2.0}, {"env": "x", "cost": None}]
+    specs = {GUESS: 1.25, f"{GUESS}+python": 2.0, "x": None}
+    rows = [{"name": "random", "env": spec, "cost": cost} for spec, cost in specs.items()]
     result = played.parent / "result.json"
-    result.write_text(json.dumps({"agents": [{"agent": "random", "results": rows}]}))
+    result.write_text(json.dumps({"results": rows}))
     assert "$3.25" in pages(played).get("").text
     assert "$3.25" in pages(played).get("run/0").text
     result.rename(played.parent.parent / "result.json")  # of several agents
     assert "Cost" not in pages(played).get("").text
-    several = [{"agent": "random", "results": rows}, {"agent": "played", "results": rows[:1]}]
-    (played.parent.parent / "result.json").write_text(json.dumps({"agents": several}))
+    several = [*rows, {**rows[0], "name": "played"}]
+    (played.parent.parent / "result.json").write_text(json.dumps({"results": several}))
     assert "$1.25" in pages(played).get("").text
-    (played.parent.parent / "result.json").write_text('{"agents": [{"agent": 3}]}')
-    assert "Cost" not in pages(played).get("").text
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "3", '{"results": [{}]}', '{"results": [{"name": 3}]}', '{"agents": [{}]}', "{"]
+)
+def test_a_result_of_something_else_costs_nothing(pages, played, text):
+    """The folder of a study's run, for one, has a file of that name."""
+    for folder in (played.parent, played.parent.parent):
+        (folder / "result.json").write_text(text)
+        page = pages(played).get("")
+        assert page.status_code == 200
+        assert "Cost" not in page.text
+
+
+@pytest.mark.parametrize("agents", [("random",), ("random", "solver")])
+def test_a_stored_evaluation_is_shown_with_its_cost(pages, tmp_path, monkeypatch, agents):
+    """As `gem-gym eval` writes it, with what each turn cost put in."""
+    monkeypatch.setattr("gem.evals.scorecard.Scorecard.cost", lambda self, usage: 0.125)
+    words = [word for agent in agents for word in ("--agent", agent)]
+    assert cli.main(["eval", GUESS, "-n", "2", *words, "--out", str(tmp_path / "eval")]) == 0
+    page = pages(tmp_path / "eval").get("")
+    assert page.status_code == 200
+    assert page.text.count("$0.125") >= len(agents)
 
 
 def test_episodes_are_listed_a_page_at_a_time_and_as_the_address_says(pages, tmp_path):
