@@ -82,7 +82,9 @@ def take(sources: list[Source], url: str, chromium: str) -> None:
             ("viewer_through", light, f"run/{trained.number}/through"),
             ("viewer_boards", dark, f"run/{solver.number}/episode/{won}#turn-3"),
         ):
-            on.goto(url + address)
+            shown = on.goto(url + address)
+            if shown is None or not shown.ok:
+                raise SystemExit(f"the viewer does not show /{address}")
             on.wait_for_load_state("networkidle")
             save(on, IMAGES / f"{name}.png", COLOURS)
         light.goto(f"{url}run/{random.number}/episode/{lost}/whatif?turn={len(turns) - 1}")
