@@ -179,7 +179,7 @@ def test_without_a_folder_a_budget_holds_too(capsys):
         (["--prices", "{tmp}/prices.toml"], "no price of 'other'"),
         (["--gate", "succes>=1"], "Did you mean 'success'"),
         (["--gate", "success[game:Other]>=1"], "which is not played"),
-        (["--gate", "pass@2>=1"], "wants 2 samples"),
+        (["--gate", "pass@2>=1"], "needs 2 samples"),
         (["--gate", "cost<1"], "--prices"),
         (["--min-coverage", "95"], "min_coverage is 95"),
         (["--samples", "0"], "samples is 0"),

@@ -217,7 +217,7 @@ def test_what_is_said_is_shown_whole_and_controls_nothing(style, said):
 def test_answers_decode_to_what_was_encoded(style, said):
     made = RENDERERS[style]
     assert made.decode(encode(style, said)) == said
-    assert made.decode(made.answer(said)) == said
+    assert made.decode(made.answer(said)) == said.replace("\ufdd0", "\ufffd")  # which marks places in prompts
 
 
 @each_style
