@@ -294,7 +294,9 @@ def _copying(env: str, played: Mapping[str, Played], oracle: bool) -> Check:
     seen = ", ".join(f"{policy} earned {one.reward:.3f}" for policy, one in copied.items())
     seen += f", by {judged[best].says[:60]!r}" if judged[best].reward > 0 else ""
     if judged[best].low <= allowed:
-        return Check(name, False, f"{seen}; allowed is {allowed:.3f}")
+        playing = [policy for policy, one in copied.items() if policy not in judged and one.low > allowed]
+        why = "".join(f"; {policy} acts on the state that is shown, as a player does" for policy in playing)
+        return Check(name, False, f"{seen}; allowed is {allowed:.3f}{why}")
     reason = next((why for prefix, why in ANSWERS_IN_VIEW.items() if env.startswith(prefix)), None)
     if reason is not None:
         return Check(name, False, f"{seen}; it may: {reason}")

@@ -381,7 +381,9 @@ def test_going_by_the_state_of_a_game_is_no_copying_but_doing_as_well_as_the_exp
         found["copier-later"] = replace(one, reward=later, low=later - 0.1, says="\\boxed{2}")
         return found | {"solver": replace(one, reward=expert, low=expert, best=1.0)}
 
-    assert not audit._copying("my:Nim", played(0.7, 1.0), oracle=False).open
+    nim = audit._copying("my:Nim", played(0.7, 1.0), oracle=False)
+    assert not nim.open
+    assert nim.seen.endswith("copier-later acts on the state that is shown, as a player does")
     assert audit._copying("my:Nim", played(1.0, 1.0), oracle=False).open
     assert audit._copying("my:Lookup", played(0.7, 1.0), oracle=True).open
 
