@@ -312,7 +312,7 @@ class TrainConfig:
     before RL and one at the end. They do not change training. 0: none."""
 
     held_out: int = 200
-    """Episodes per held-out evaluation."""
+    """Episodes per held-out evaluation; several environments share them equally."""
 
     eval_temperature: MaybeFloat = None
     """Temperature of held-out evaluations, 0 is greedy; none: that of training."""

@@ -127,10 +127,9 @@ def _check_environments(config: TrainConfig) -> None:
     if several and (config.env != own.env or config.env_kwargs):
         name = "env" if config.env != own.env else "env_kwargs"
         raise BadArgument(f"{name} and {several} both say what is played; leave one of them out.")
-    if (several or config.opponents) and config.eval_every:
+    if config.opponents and config.eval_every:
         raise BadArgument(
-            f"held-out evaluations need one environment without opponents; leave eval_every or "
-            f"{several or 'opponents'} out."
+            "held-out evaluations need a policy that plays every seat; leave eval_every or the opponents out."
         )
     if len(config.curriculum) == 1:
         raise BadArgument("a curriculum has one stage; accepted: two or more.")

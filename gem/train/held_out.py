@@ -7,16 +7,18 @@ nothing is learnt from these episodes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import islice
-from typing import NamedTuple
+from statistics import fmean
+from typing import NamedTuple, get_args
 
 from gem import seeding
 from gem.envs.kit.dataset import DatasetEnv
-from gem.evals import Instances, evaluate, find_instances
+from gem.evals import EnvResult, Instances, evaluate, find_instances
 from gem.evals.instances import SCAN
 from gem.record import Episode
 from gem.registry import Maker
+from gem.statistics import Interval, combined
 from gem.train.config import TrainConfig
 from gem.train.played_env import PlayedEnv
 from gem.train.policy import Policy, observing_agent
@@ -78,48 +80,73 @@ def held_out_instances(
 
 
 class HeldOut:
-    """An evaluation on held-out instances: the same instances and the same randomness each time."""
+    """An evaluation on held-out instances: the same instances and the same randomness each time.
+
+    Several environments share the episodes equally.
+    """
 
     def __init__(
         self,
         policy: Policy,
         config: TrainConfig,
-        env: PlayedEnv,
+        envs: Sequence[PlayedEnv],
         drawn: Callable[[], Iterable[int]],
     ) -> None:
-        """Measure `policy` in `env`; for `drawn` see held_out_instances."""
-        self.config, self.env = config, env
-        self.instances, self.kind = held_out_instances(env.maker, config.seed, config.held_out, drawn)
+        """Measure `policy` in `envs`; for `drawn` see held_out_instances."""
+        self.config, self.envs = config, envs
+        self.episodes = -(-config.held_out // len(envs))
+        self.parts = [held_out_instances(env.maker, config.seed, self.episodes, drawn) for env in envs]
         self.temperature = config.temperature if config.eval_temperature is None else config.eval_temperature
         self.agent = observing_agent(policy, config, temperature=self.temperature, entropy=False)
 
     def measure(self, iteration: int) -> Evaluation:
         """Play the instances with the current weights, those of `iteration`."""
         began = time.perf_counter()
+        self.agent.publish(iteration)
+        parts = {
+            env.name: self._measure(iteration, env, held_out)
+            for env, held_out in zip(self.envs, self.parts, strict=True)
+        }
+        self.agent.publish(iteration)  # frees what it kept: the learner needs the memory
+        if len(parts) == 1:
+            return next(iter(parts.values()))
+        every = list(parts.values())
+        return Evaluation(
+            iteration=iteration,
+            episodes=every[0].episodes,
+            held_out=max((each.held_out for each in every), key=get_args(HeldOutKind).index),
+            instances=sum(each.instances for each in every),
+            temperature=self.temperature,
+            result=_mean([each.result for each in every]),
+            scores=(),
+            wall_s=time.perf_counter() - began,
+            parts=parts,
+        )
+
+    def _measure(self, iteration: int, env: PlayedEnv, held_out: HeldOutInstances) -> Evaluation:
+        began = time.perf_counter()
         played: dict[tuple[int, int], Episode] = {}
 
         def hear(episode: Episode) -> None:
             played[episode.sample, int(episode.group)] = episode
 
-        self.agent.publish(iteration)
         result = evaluate(
             self.agent,
-            self.env.maker,
-            episodes=self.config.held_out,
-            instances=self.instances,
-            budget=self.env.budget,
-            limits=self.env.limits,
+            env.maker,
+            episodes=self.episodes,
+            instances=held_out.instances,
+            budget=env.budget,
+            limits=env.limits,
             concurrency=self.config.batch,
             host=self.config.host,
             on_episode=hear,
         )
-        self.agent.publish(iteration)  # frees what it kept: the learner needs the memory
         scores = [_score(played[key], result.success is not None) for key in sorted(played)]
         return Evaluation(
             iteration=iteration,
             episodes=iteration * self.config.batch,
-            held_out=self.kind,
-            instances=len(self.instances.seeds),
+            held_out=held_out.kind,
+            instances=len(held_out.instances.seeds),
             temperature=self.temperature,
             result=result,
             scores=tuple(scores),
@@ -129,6 +156,27 @@ class HeldOut:
     def close(self) -> None:
         """Close the agent."""
         self.agent.close()
+
+
+def _mean(results: Sequence[EnvResult]) -> EnvResult:
+    """Return the mean over environments; None for a figure that one of them does not have."""
+
+    def over(figures: Sequence[Interval | None]) -> Interval | None:
+        known = [each for each in figures if each is not None]
+        return combined(known) if len(known) == len(figures) else None
+
+    turns = [each.turns for each in results if each.turns is not None]
+    return EnvResult(
+        env=", ".join(each.env for each in results),
+        episodes=sum(each.episodes for each in results),
+        scored=sum(each.scored for each in results),
+        success=over([each.success for each in results]),
+        at_least=None,
+        reward=over([each.reward for each in results]),
+        turns=fmean(turns) if len(turns) == len(results) else None,
+        turns_to_success=over([each.turns_to_success for each in results]),
+        first_error=next((each.first_error for each in results if each.first_error is not None), None),
+    )
 
 
 def _score(episode: Episode, told: bool) -> float | None:

@@ -24,7 +24,7 @@ from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
 from gem.statistics import Interval
 from gem.train.config import ELSEWHERE, TrainConfig
-from gem.train.run import Metrics, RunFolder
+from gem.train.run import Evaluation, Metrics, RunFolder
 from gem.train.watcher import Watcher
 
 ENTRY_POINTS = {
@@ -114,7 +114,7 @@ class Log(Watcher):
 
     def saved(self, iteration: int) -> None:
         """See Watcher.saved."""
-        heldout = {each.iteration: intervals_of(each.result) for each in self.folder.evaluated()}
+        heldout = {each.iteration: heldout_of(each) for each in self.folder.evaluated()}
         for number in range(self._written, iteration + 1):
             metrics = self._metrics.pop(number, None)
             episodes = metrics.episodes if metrics else number * self.config.batch
@@ -169,6 +169,14 @@ def intervals_of(figures: EnvResult) -> dict[str, Interval]:
         "turns_to_success": figures.turns_to_success,
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def heldout_of(evaluation: Evaluation) -> dict[str, Interval]:
+    """Return the intervals of a held-out evaluation; those of one environment of several: ``name/figure``."""
+    found = intervals_of(evaluation.result)
+    for name, part in evaluation.parts.items():
+        found |= {f"{name}/{figure}": interval for figure, interval in intervals_of(part.result).items()}
+    return found
 
 
 def bounded(name: str, interval: Interval) -> dict[str, float]:

@@ -144,9 +144,10 @@ class Trainer(Sampling):
                     checkpoint.save(self.folder.best, {**weights(self.policy), "iteration": self.iteration})
             self.watcher.evaluated(evaluation)
             if evaluation.score is None:
+                lost = ", ".join(name for name, part in evaluation.parts.items() if part.score is None)
                 self.watcher.warned(
-                    f"iteration {self.iteration}: no held-out episode has a verdict; the first: "
-                    f"{evaluation.result.first_error}"
+                    f"iteration {self.iteration}: no held-out episode{f' of {lost}' if lost else ''} has a "
+                    f"verdict; the first: {evaluation.result.first_error}"
                 )
             self._weigh_end()
 
@@ -277,7 +278,7 @@ class Trainer(Sampling):
                 yield self._job(iteration, task, 0).seed
             yield from cloned_seeds(self.config)
 
-        return HeldOut(self.policy, self.config, self.envs[0], drawn)
+        return HeldOut(self.policy, self.config, self.envs, drawn)
 
     @functools.cached_property
     def watched(self) -> WatchedSeeds | None:

@@ -107,8 +107,10 @@ class Terminal(Watcher):
     def evaluated(self, evaluation: Evaluation) -> None:
         """See Watcher.evaluated; the kind of held-out instances is printed once."""
         if not self.held_out:
-            words = HELD_OUT[evaluation.held_out].format(n=evaluation.instances)
-            self.console.print(f"  held out: {words}", highlight=False, soft_wrap=True)
+            for name, part in (evaluation.parts or {"": evaluation}).items():
+                words = HELD_OUT[part.held_out].format(n=part.instances)
+                of = f" of {name}" * bool(name)
+                self.console.print(f"  held out{of}: {words}", highlight=False, soft_wrap=True)
         self.held_out = True
         self.console.print(
             f"  after {evaluation.episodes:,} episodes: {told(evaluation)}", highlight=False, soft_wrap=True
@@ -150,7 +152,10 @@ def told(evaluation: Evaluation) -> str:
     """Return an evaluation as text."""
     (title, (read, form)), *_ = columns([evaluation.result]).items()
     score = read(evaluation.result) or UNKNOWN
-    return f"held-out {title} {form.format(score.mean)} ({_bounds(score, form)})"
+    text = f"held-out {title} {form.format(score.mean)} ({_bounds(score, form)})"
+    means = {name: (read(part.result) or UNKNOWN).mean for name, part in evaluation.parts.items()}
+    parts = [f"{name} {form.format(mean)}" for name, mean in means.items()]
+    return f"{text}: {', '.join(parts)}" if parts else text
 
 
 def _short(number: float) -> str:

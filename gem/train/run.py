@@ -124,7 +124,8 @@ class Evaluation:
     `episodes`: how many it had trained on. `instances`: how many were played, `held_out` their kind.
     `scores`: for each episode its success where the environment reports it, else its return; None without
     verdict. The score at an index is always of the same instance with the same randomness, and the instances
-    take turns.
+    take turns. `parts`: where the run has several environments, the evaluation of each, by name. `result` is
+    then their mean, in which each environment has the same weight, and `scores` is empty.
     """
 
     iteration: int
@@ -135,6 +136,7 @@ class Evaluation:
     result: EnvResult
     scores: tuple[float | None, ...]
     wall_s: float
+    parts: dict[str, Evaluation] = field(default_factory=dict)
 
     @property
     def score(self) -> Interval | None:
@@ -150,14 +152,18 @@ class Evaluation:
         """Return the evaluation as plain JSON values, the score first."""
         score = None if self.score is None else self.score.mean
         plain: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        del plain["parts"]
+        if self.parts:
+            plain["parts"] = {name: part.to_json() for name, part in self.parts.items()}
         return {"iteration": self.iteration, "score": score, **plain, "result": self.result.to_json()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
         """Return the evaluation of values that to_json() returned."""
-        plain = {f.name: values[f.name] for f in fields(cls)}
+        plain = {f.name: values[f.name] for f in fields(cls) if f.name != "parts"}
+        parts = {name: cls.from_json(part) for name, part in values.get("parts", {}).items()}
         scores, result = tuple(plain["scores"]), EnvResult.from_json(plain["result"])
-        return cls(**{**plain, "scores": scores, "result": result})
+        return cls(**{**plain, "scores": scores, "result": result, "parts": parts})
 
 
 class RunFolder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gem.statistics import paired_difference
+from gem.statistics import Interval, combined, paired_difference
 from gem.train.config import TrainConfig
 from gem.train.run import Evaluation
 
@@ -51,15 +51,24 @@ def improved(earlier: Evaluation, later: Evaluation) -> bool:
 
     Both played the same instances with the same randomness, so they are compared in pairs of episodes
     (`paired_difference`). Several episodes of an instance are one cluster, unless all instances of the
-    environment were played.
+    environment were played. With several environments the mean of their differences counts.
     """
+    pairs = [(earlier.parts[name], part) for name, part in later.parts.items()] or [(earlier, later)]
+    known = [each for each in (_difference(*pair) for pair in pairs) if each is not None]
+    if len(known) < len(pairs):
+        return False
+    return (combined(known) if len(known) > 1 else known[0]).low > 0
+
+
+def _difference(earlier: Evaluation, later: Evaluation) -> Interval | None:
+    """Return by how much an evaluation of one environment is better; None without pairs to compare."""
     pairs = [
         (number % later.instances, before, after)
         for number, (before, after) in enumerate(zip(earlier.scores, later.scores, strict=True))
         if before is not None and after is not None
     ]
     if not pairs:
-        return False
+        return None
     numbers, first, second = zip(*pairs, strict=True)
     clusters = None if later.held_out == "all" else numbers
-    return paired_difference(first, second, clusters, LEVEL).low > 0
+    return paired_difference(first, second, clusters, LEVEL)

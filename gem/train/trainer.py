@@ -185,12 +185,14 @@ def finish(trainer: Trainer) -> dict[str, Any]:
 
 def _held_out(trainer: Trainer, chosen: Evaluation) -> dict[str, Any]:
     """Return the part of the summary about held-out evaluations."""
+    parts = chosen.parts
     return {
         "kind": chosen.held_out,
         "instances": chosen.instances,
         "temperature": chosen.temperature,
         "best_iteration": chosen.iteration,
         "best": bounds(chosen.score),
+        **({"best_of": {name: bounds(part.score) for name, part in parts.items()}} if parts else {}),
         "last_iteration": trainer.evaluations[-1].iteration,
         "last": bounds(trainer.evaluations[-1].score),
     }

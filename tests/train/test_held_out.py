@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -14,9 +15,12 @@ from gem.evals import find_instances
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
+from gem.train.curriculum import Stage
 from gem.train.held_out import HeldOut, held_out_instances
+from gem.train.loggers import heldout_of
 from gem.train.loop import Trainer
-from gem.train.progress import draw
+from gem.train.mixture import EnvPart
+from gem.train.progress import draw, told
 from gem.train.run import Evaluation, RunFolder
 from gem.train.trainer import train
 
@@ -130,7 +134,8 @@ def test_the_evaluations_of_a_run(whole):
 
 def test_no_seed_of_theirs_is_trained_on_or_of_the_final_table(whole):
     trainer = make(replace(CONFIG, out=whole))
-    held_out = {seed for own in trainer.held_out.instances.seeds for seed in own}
+    (part,) = trainer.held_out.parts
+    held_out = {seed for own in part.instances.seeds for seed in own}
     final = {seed for own in trainer.instances.seeds for seed in own}
     trainer.close()
     with EpisodeStore(RunFolder(whole).episodes, read_only=True) as store:
@@ -255,3 +260,78 @@ def test_one_comes_back_from_json(whole):
 def test_temperatures_that_cannot_be(value):
     with pytest.raises(BadArgument, match=r"eval_temperature is .*; accepted: 0"):
         TrainConfig(eval_temperature=value)
+
+
+# -- several environments
+
+
+FOUR = EnvPart("game:GuessTheNumber-v0-easy", kwargs=QUICK.env_kwargs, name="four")
+TWO = EnvPart("game:GuessTheNumber-v0-easy", 3.0, {"max_number": 2, "max_turns": 2}, name="two")
+MIXED = replace(CONFIG, env_kwargs={}, environments=(FOUR, TWO), held_out=11)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    out = tmp_path_factory.mktemp("mixed")
+    return out, train(replace(MIXED, out=out))
+
+
+def test_several_environments_are_evaluated_apart_and_weigh_the_same(mixed):
+    out, summary = mixed
+    found = evaluations(out)
+    assert [each.iteration for each in found] == [0, 2, 4]
+    for each in found:
+        assert {name: part.result.episodes for name, part in each.parts.items()} == {"four": 8, "two": 6}
+        assert (each.result.episodes, each.instances, each.scores) == (14, 6, ())
+        means = {name: fmean(part.scores) for name, part in each.parts.items()}
+        assert each.score.mean == pytest.approx(sum(means.values()) / 2)
+        assert each.score.low <= each.score.mean <= each.score.high
+        assert told(each).endswith(f": four {means['four']:.1%}, two {means['two']:.1%}")
+        assert heldout_of(each).keys() >= {"success", "four/success", "two/reward"}
+        assert Evaluation.from_json(json.loads(json.dumps(each.to_json()))) == each
+    chosen = next(each for each in found if each.iteration == summary["held_out"]["best_iteration"])
+    best = {name: part.score.mean for name, part in chosen.parts.items()}
+    assert {name: one["mean"] for name, one in summary["held_out"]["best_of"].items()} == best
+
+
+def test_an_interrupted_run_of_several_has_the_same_evaluations(mixed, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(replace(MIXED, out=tmp_path), watcher=Told(3))
+    train(replace(MIXED, out=tmp_path), resume=True)
+    assert_same_run(mixed[0], tmp_path)
+    for one, other in zip(evaluations(mixed[0]), evaluations(tmp_path), strict=True):
+        assert one.result == other.result
+        assert {n: p.scores for n, p in one.parts.items()} == {n: p.scores for n, p in other.parts.items()}
+
+
+@pytest.mark.parametrize("name", ["environments", "curriculum"])
+def test_training_on_several_does_not_know_of_them(tmp_path, name):
+    parts = {"environments": (FOUR, TWO), "curriculum": (Stage(TWO.id, kwargs=TWO.kwargs), Stage(FOUR.id))}
+    without = replace(QUICK, env_kwargs={}, **{name: parts[name]}, out=tmp_path / "without")
+    train(without)
+    train(replace(without, eval_every=2, held_out=6, out=tmp_path / "with"))
+    assert hashes(without.out) == hashes(tmp_path / "with")
+
+
+def test_one_of_several_without_verdict_leaves_no_score(tmp_path, monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
+    register(EnvSpec("test:Fragile", Fragile, QUICK.env_kwargs, max_turns=3))
+    measure = HeldOut.measure
+
+    def broken(held_out, iteration):
+        with monkeypatch.context() as patch:
+            patch.setattr(Fragile, "broken", iteration == 2)
+            return measure(held_out, iteration)
+
+    monkeypatch.setattr(HeldOut, "measure", broken)
+    log = Told()
+    parts = (FOUR, EnvPart("test:Fragile", name="fragile"))
+    train(replace(MIXED, environments=parts, out=tmp_path), watcher=log)
+    assert [each.score is None for each in evaluations(tmp_path)] == [False, True, False]
+    said = "iteration 2: no held-out episode of fragile has a verdict; the first: the server is gone"
+    assert said in log.warnings
+
+
+def test_opponents_are_refused():
+    with pytest.raises(BadArgument, match="held-out evaluations need a policy that plays every seat"):
+        replace(CONFIG, env="multi:KuhnPoker-v0", env_kwargs={}, opponent=("random",))

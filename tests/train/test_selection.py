@@ -187,6 +187,17 @@ def test_an_improvement_is_beyond_noise(earlier, later, better):
     assert improved(evaluation(0, earlier, of=40), evaluation(1, later, of=40)) == better
 
 
+def test_an_improvement_on_one_of_several_environments_may_be_undone_on_another():
+    def both(at, *won):
+        parts = {str(n): evaluation(at, each, of=40) for n, each in enumerate(won)}
+        return replace(evaluation(at, 0), scores=(), parts=parts)
+
+    assert improved(both(0, 0, 10), both(1, 5, 10))
+    assert improved(both(0, 0, 10), both(1, 9, 8))
+    assert not improved(both(0, 0, 10), both(1, 5, 5))
+    assert not improved(both(0, 0, None), both(1, 5, 10))
+
+
 def test_samples_of_an_instance_are_one_cluster():
     """Ten wins of one instance say less than ten wins of ten, unless there are no other instances."""
     earlier = evaluation(0, 0, of=40)
