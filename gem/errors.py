@@ -276,6 +276,11 @@ def missing_extra(what: str, package: str, extra: str) -> MissingExtra:
     return MissingExtra(f"{what} needs the {package} package: pip install 'gem-gym[{extra}]'")
 
 
+def reason(error: Exception) -> str:
+    """Return an error's text without its number and full stop, as "Address already in use"."""
+    return (getattr(error, "strerror", None) or str(error)).rstrip(".")
+
+
 def text_of_error(error: BaseException) -> str:
     """Return the text of an error; an error of another package may fail even in ``__str__``."""
     try:
