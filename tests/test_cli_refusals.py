@@ -1,10 +1,12 @@
 """Wrong input to commands: one message without a traceback, and the exit code of misuse."""
 
 import importlib.util
+import socket
 
 import pytest
 
 from gem import cli
+from gem.rollout.store import EpisodeStore
 
 SUDOKU = "game:Sudoku-v0-easy"
 
@@ -38,6 +40,7 @@ def folder(tmp_path, monkeypatch):
         (["eval", "absent.toml"], "no suite 'absent.toml' can be read: No such file or directory."),
         (["eval", "--resume", "--out", "empty"], "command.json: No such file or directory."),
         (["view", "text.txt", "--port", "0"], "does not begin an episode"),
+        (["serve", SUDOKU, "--wrappers", "foo"], "no wrapper 'foo'. Known: concat"),
         (
             ["proxy", "--model", "http://127.0.0.1:1/v1", "--out", "p", "--calls", "0"],
             "calls is 0; accepted: 1",
@@ -53,6 +56,22 @@ def test_it_is_refused_with_one_message(folder, capsys, args, said):
     err = capsys.readouterr().err
     assert said in err
     assert "Traceback" not in err
+
+
+def test_replay_refuses_an_unknown_host_once(folder, capsys):
+    with EpisodeStore(folder / "e.jsonl"):
+        pass
+    assert cli.main(["replay", "e.jsonl", "all", "--host", "foo"]) == 2
+    assert capsys.readouterr().err.startswith("BadArgument: backend is 'foo'; accepted: serial")
+
+
+@pytest.mark.parametrize("command", [["view", "e.jsonl"], ["serve-search", "world"]])
+def test_a_port_in_use_is_named_without_the_error_s_number(folder, capsys, command):
+    with EpisodeStore(folder / "e.jsonl"):
+        pass
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert cli.main([*command, "--port", str(taken.getsockname()[1])]) == 2
+    assert ": Address already in use; " in capsys.readouterr().err
 
 
 def test_an_empty_folder_has_nothing_to_import(folder, capsys):

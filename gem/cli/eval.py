@@ -170,7 +170,7 @@ class Arguments:
     seat: MaybeText = None
     """In a game of several seats, the seat of the agent; it plays all seats if left out."""
     others: MaybeText = None
-    """With `seat`: who plays the other seats, an agent's name as above."""
+    """With --seat: who plays the other seats, an agent's name as above."""
     host: str = "auto"
     """Where environments run: serial, thread, process, or auto: thread for those that wait."""
     ray: Annotated[str, arg(metavar="ADDRESS", help_behavior_hint="")] = ""

@@ -52,7 +52,7 @@ def play(
         seed: which episode; random, and printed, if left out.
         turns: stop after this many turns.
         seat: in a game of several seats, the seat of the agent; it plays all seats if left out.
-        others: with `seat`: who plays the other seats, an agent's name as above, except human.
+        others: with --seat: who plays the other seats, an agent's name as above, except human.
     """
     from gem.rollout import Job, rollout
     from gem.rollout.session import session

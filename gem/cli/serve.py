@@ -76,7 +76,11 @@ def serve(
     """
     from gem.serve.environments import ServeLimits
     from gem.serve.environments.server import EnvironmentServer
+    from gem.wrappers.wrapper_factory import wrapper_fn
 
+    for name in wrappers:
+        if ":" not in name:
+            wrapper_fn(name)  # refuses an unknown one
     limits = ServeLimits(
         sessions=sessions,
         message_bytes=message_bytes,
