@@ -28,12 +28,12 @@ from gem.registry import load
 
 def _join_indented_lines() -> None:
     """Make tyro join the lines of a help text, of a field or an argument, which 1.0.17 does not always do."""
-    with suppress(ImportError, AttributeError):  # it is private: another version may lack it
+    with suppress(ImportError, AttributeError, KeyError):  # it is private: another version may lack it
         from tyro import _fields, _strings
 
         join = _strings.remove_single_line_breaks
         _strings.remove_single_line_breaks = lambda helptext: join(inspect.cleandoc(helptext))
-        parse = _fields.docstring_parser.parse
+        parse = vars(_fields)["docstring_parser"].parse
 
         def parse_joined(text: str) -> Any:
             parsed = parse(text)
