@@ -9,7 +9,7 @@ page is made from them), and export it here.
 
     GemError
      |- for the user: the command line shows the message alone, without a traceback
-     |   |- UnknownEnv        ValueError           no environment, wrapper or agent has that name
+     |   |- UnknownEnv        ValueError           no environment or wrapper has that name
      |   |- DuplicateEnv      ValueError           the id is taken
      |   |- BadArgument       ValueError           a value out of range or of the wrong shape
      |   |   '- UnknownArgument  TypeError         a keyword that is not accepted
@@ -47,7 +47,7 @@ class GemError(Exception):
 class UnknownEnv(GemError, ValueError):
     """A name that is not registered.
 
-    Cause: The id, wrapper or agent is misspelt, or the package that registers it is not installed.
+    Cause: The id or wrapper is misspelt, or the package that registers it is not installed.
 
     Cure: Use a name that the message suggests, or one that `gem-gym list` shows. If a package has it, install
     the package; its entry point in the group `gem.envs` registers its ids.
@@ -274,6 +274,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def missing_extra(what: str, package: str, extra: str) -> MissingExtra:
     """Build the error for a missing optional package, with the pip command that installs it."""
     return MissingExtra(f"{what} needs the {package} package: pip install 'gem-gym[{extra}]'")
+
+
+def reason(error: Exception) -> str:
+    """Return an error's text without its number and full stop, as "Address already in use"."""
+    return (getattr(error, "strerror", None) or str(error)).rstrip(".")
 
 
 def text_of_error(error: BaseException) -> str:

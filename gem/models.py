@@ -217,8 +217,9 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
     except (BadArgument, StoreError):
         raise
     except (OSError, ValueError, RuntimeError, AssertionError) as error:  # torch asserts that CUDA is there
-        hint = did_you_mean(name, KNOWN)
-        raise BadArgument(f"model {name!r} cannot be loaded on {device!r}: {error}{hint}") from error
+        hint = "" if name in KNOWN else did_you_mean(name, KNOWN)
+        why = str(error).rstrip(".")
+        raise BadArgument(f"model {name!r} cannot be loaded on {device!r}: {why}.{hint}") from error
 
 
 @contextmanager

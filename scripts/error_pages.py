@@ -14,11 +14,11 @@ PAGE = "troubleshooting.md"
 
 GROUPS = {
     "Errors that you see": (
-        "The command line shows the message alone, and exits with 1 or 2. In Python they are raised.",
+        "The command line prints the message and exits with 1 or 2. In Python the error is raised.",
         errors.GemError,
     ),
     "Messages that the agent reads": (
-        "They become an observation, and the episode goes on.",
+        "The message becomes an observation, and the episode goes on.",
         (errors.IllegalMove, errors.ToolError),
     ),
     "Failures around the task": (
@@ -26,7 +26,7 @@ GROUPS = {
         errors.NoVerdict,
     ),
 }
-"""The groups of the page; a class stands in the last one that has it."""
+"""The groups of the page; a class belongs to the last one that has its base."""
 
 HEAD = """---
 source: gem/errors.py
@@ -34,10 +34,10 @@ source: gem/errors.py
 
 # Troubleshooting
 
-An error says what was wrong, the value, what is accepted, and what to do. Below is every class of error, with
-its cause and its cure. Each is a `gem.GemError`, and also the builtin error that it stands for.
+An error message says what was wrong, which values are accepted, and what to do. This page lists every class
+of error, with its cause and its cure. Each class inherits from `gem.GemError` and from a builtin error.
 
-`gem-gym doctor` says what works on this machine, and what to type for the rest.
+`gem-gym doctor` shows what works on this machine, and how to install the rest.
 """
 
 

@@ -154,7 +154,7 @@ def test_without_a_folder_it_is_told_that_nothing_is_stored(agent, capsys):
     agent.left = 100
     assert cli.main(["eval", EASY, "--episodes", "150"]) == cli.FAILED
     told = capsys.readouterr()
-    assert "of 150 episodes had ended; none is stored, --out FOLDER keeps them" in told.err
+    assert "of 150 episodes had ended; none is stored; --out FOLDER stores them" in told.err
     assert (told.out, told.err.count("\n")) == ("", 2)
 
 

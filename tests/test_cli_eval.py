@@ -374,10 +374,10 @@ def test_a_server_that_is_gone_ends_it_with_a_word(tmp_path, capsys):
         assert run(EASY, "--agent", f"openai:m@{server.base_url}", "-n", 5, "--out", tmp_path) == cli.FAILED
         assert 1 <= len(server.requests) <= 5
     told = capsys.readouterr().err
-    assert "can answer nobody" in told
+    assert "cannot answer" in told
     assert "OPENAI_API_KEY, which is not set" in told
     assert "0 of 5 episodes are stored" in told
-    assert "can answer nobody" in result(tmp_path)["stopped"]
+    assert "cannot answer" in result(tmp_path)["stopped"]
 
 
 def test_no_report_of_an_earlier_evaluation_stands_for_one_that_did_not_end(tmp_path):
@@ -393,7 +393,7 @@ def test_no_report_of_an_earlier_evaluation_stands_for_one_that_did_not_end(tmp_
         refused = True
         assert run(*words, "-n", 6) == cli.FAILED
         assert gates() == (1, 1)
-        assert "can answer nobody" in result(tmp_path)["stopped"]
+        assert "cannot answer" in result(tmp_path)["stopped"]
         assert "incomplete: " in (tmp_path / "report.md").read_text()
         refused = False
         assert run(*words, "-n", 6) == 0

@@ -65,7 +65,7 @@ def test_damaged_episodes_are_left_out_and_told(store, tmp_path, capsys):
     code, said, err = run(capsys, "export", store, tmp_path / "out.jsonl")
     assert (code, said) == (0, f"wrote 5 rows to {tmp_path / 'out.jsonl'}\n")
     assert "1 episode was left out; the first:" in err
-    assert "1 torn lines are skipped" in err
+    assert "1 damaged line was skipped" in err
     assert "\x1b" not in err
 
 

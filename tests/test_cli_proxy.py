@@ -49,7 +49,7 @@ def test_a_program_is_recorded_until_ctrl_c(tmp_path):
         (["--model", "solver"], "cannot answer messages"),
         (["--model", "vllm:http://127.0.0.1:1"], "need a template"),
         (["--model", "smollm2", "--template", "smollm2"], "no other model takes one"),
-        (["--model", "nosuchmodel"], "accepted: http://ADDRESS/v1, random"),
+        (["--model", "nosuchmodel"], "accepted: http://ADDRESS/v1, vllm:URL"),
         (["--model", "http://127.0.0.1:1/v1", "--host", "0.0.0.0"], "a token"),
         (["--model", "http://127.0.0.1:1/v1", "--grader", "maths"], "Did you mean 'math'"),
         (["--model", "http://127.0.0.1:1/v1", "--idle", "0"], "seconds above 0"),

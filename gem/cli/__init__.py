@@ -13,7 +13,8 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import tyro
 from tyro.conf import FlagCreatePairsOff
@@ -26,12 +27,21 @@ from gem.registry import load
 
 
 def _join_indented_lines() -> None:
-    """Make tyro join the lines of a field's docstring although they are indented, which 1.0.17 does not."""
-    with suppress(ImportError, AttributeError):  # it is private: another version may lack it
-        from tyro import _strings
+    """Make tyro join the lines of a help text, of a field or an argument, which 1.0.17 does not always do."""
+    with suppress(ImportError, AttributeError, KeyError):  # it is private: another version may lack it
+        from tyro import _fields, _strings
 
         join = _strings.remove_single_line_breaks
         _strings.remove_single_line_breaks = lambda helptext: join(inspect.cleandoc(helptext))
+        parse = vars(_fields)["docstring_parser"].parse
+
+        def parse_joined(text: str) -> Any:
+            parsed = parse(text)
+            for param in parsed.params:
+                param.description = " ".join((param.description or "").split())
+            return parsed
+
+        setattr(_fields, "docstring_parser", SimpleNamespace(parse=parse_joined))  # noqa: B010 - see above
 
 
 _join_indented_lines()
@@ -94,13 +104,22 @@ def main(args: Sequence[str] | None = None) -> int:
     except GemError as error:
         print(f"{type(error).__name__}: {printable(str(error))}", file=sys.stderr)
         return MISUSED
+    except OSError as error:  # BrokenPipeError is one too
+        if isinstance(error, BrokenPipeError):  # `gem-gym list | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
+        if error.filename is None:
+            raise
+        print(
+            f"{type(error).__name__}: {printable(str(error.filename))} cannot be read or written: "
+            f"{error.strerror}. Name another file or folder.",
+            file=sys.stderr,
+        )
+        return MISUSED
     except KeyboardInterrupt as stop:
         notes = getattr(stop, "__notes__", ())
         print("\nstopped by Ctrl-C", *map(printable, notes), sep="; ", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # `gem-gym list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from tyro.conf import Positional, arg
 import gem
 from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, text_of_error
 from gem.registry import load
 
 
@@ -107,6 +108,9 @@ def audit(
         raise BadArgument(
             "no environment was named; accepted: an id, a family, or a class as my_envs.py:MyEnv."
         )
+    for flag, value in (("episodes", episodes), ("instances", instances)):
+        if value < 2:
+            raise BadArgument(f"{flag} is {value}; accepted: 2 or more.")
     cards = read_cards(json) if json is not None and json.exists() else {}
     rows, code = [], 0
     for target in wanted:
@@ -187,7 +191,7 @@ def environment(name: str) -> str | Callable[..., Any]:
     if not source.endswith(".py"):
         sys.path.insert(0, os.getcwd())  # as `python -m` has it
         try:
-            return load(name)
+            return _imported(name, source)
         except BadArgument as error:
             raise BadArgument(
                 f"no environment {name!r} is registered, and as module:Class: {error} "
@@ -197,4 +201,22 @@ def environment(name: str) -> str | Callable[..., Any]:
     if not path.is_file():
         raise BadArgument(f"there is no file {source}; accepted: an id, file.py:Class, or module:Class.")
     sys.path.insert(0, str(path.parent.resolve()))  # its own imports, and the processes that unpickle it
-    return load(f"{path.stem}:{class_name}")
+    return _imported(f"{path.stem}:{class_name}", source)
+
+
+def _imported(name: str, source: str) -> Callable[..., Any]:
+    """Load ``module:Class``.
+
+    Raises:
+        BadArgument: when the module fails at its import, with the place of the error.
+    """
+    try:
+        return load(name)
+    except GemError:
+        raise
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+        raise BadArgument(
+            f"{source} cannot be imported: {type(error).__name__}: {text_of_error(error)}{place}."
+        ) from error

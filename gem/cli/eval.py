@@ -29,6 +29,7 @@ from gem.errors import (
     MissingExtra,
     NoSolver,
     StoreError,
+    reason,
 )
 from gem.evals import EnvResult, Stopping
 from gem.evals import evaluate as measured
@@ -169,7 +170,7 @@ class Arguments:
     seat: MaybeText = None
     """In a game of several seats, the seat of the agent; it plays all seats if left out."""
     others: MaybeText = None
-    """With `seat`: who plays the other seats, an agent's name as above."""
+    """With --seat: who plays the other seats, an agent's name as above."""
     host: str = "auto"
     """Where environments run: serial, thread, process, or auto: thread for those that wait."""
     ray: Annotated[str, arg(metavar="ADDRESS", help_behavior_hint="")] = ""
@@ -210,7 +211,9 @@ def _stored_command(out: Path | None) -> list[str]:
     try:
         words = json.loads((out / "command.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadArgument(f"{out} holds no evaluation to continue: {error}.") from error
+        raise BadArgument(
+            f"{out} holds no evaluation to continue: {out / 'command.json'}: {reason(error)}."
+        ) from error
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise BadArgument(f"{out / 'command.json'} is not a list of strings.")
     if any(HIDDEN in word for word in words):
@@ -309,7 +312,7 @@ def evaluate(given: Arguments) -> int:
         except AgentUnavailable as gone:
             progress.close()
             report.show(given.output.json)
-            said = f"agent {report.now} can answer nobody: {gone}"
+            said = f"agent {report.now} cannot answer: {gone}"
             report.stop(said)
             print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
             return FAILED

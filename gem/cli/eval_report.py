@@ -115,7 +115,7 @@ class Report:
         """Return how much is stored, and how to continue."""
         total = "" if self.total is None else f" of {self.total}"
         if self.out is None:
-            return f"{self.done}{total} episodes had ended; none is stored, --out FOLDER keeps them"
+            return f"{self.done}{total} episodes had ended; none is stored; --out FOLDER stores them"
         stored = f"{self.done}{total} episodes are stored in {self.out}"
         return f"{stored}; run the same command again to go on"
 

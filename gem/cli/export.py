@@ -81,7 +81,7 @@ def export(
     print(f"wrote {written} {what} to {printable(str(out))}")
     left_out.tell()
     if torn:
-        print(f"{torn} torn lines are skipped.", file=sys.stderr)
+        print(f"{torn} damaged line{'s were' if torn > 1 else ' was'} skipped.", file=sys.stderr)
     return 0 if written else FAILED
 
 
@@ -121,6 +121,8 @@ def import_(
                 left_out.note(error)
     print(f"copied {copied} episodes to {printable(str(store))}; {duplicates} were there already")
     left_out.tell()
+    if not (copied or duplicates or left_out.count):
+        print(f"{printable(str(source))} holds no episode of the format {kind}.", file=sys.stderr)
     return 0 if copied or duplicates else FAILED
 
 

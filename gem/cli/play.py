@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 import gem
 from gem import seeding
 from gem.cli.players import limits_of, local_agent, others_of
-from gem.cli.terms import FAILED, INTERRUPTED, MaybeInt, table
+from gem.cli.terms import FAILED, INTERRUPTED, MaybeInt, MaybeText, table
 from gem.content import printable, text_of
 from gem.errors import UnknownEnv, did_you_mean
 from gem.record import Episode, StopReason
@@ -39,8 +39,8 @@ def play(
     agent: str = "human",
     seed: MaybeInt = None,
     turns: MaybeInt = None,
-    seat: str | None = None,
-    others: str | None = None,
+    seat: MaybeText = None,
+    others: MaybeText = None,
 ) -> int:
     """Play an episode in the terminal, or watch an agent play it.
 
@@ -52,7 +52,7 @@ def play(
         seed: which episode; random, and printed, if left out.
         turns: stop after this many turns.
         seat: in a game of several seats, the seat of the agent; it plays all seats if left out.
-        others: with `seat`: who plays the other seats, an agent's name as above, except human.
+        others: with --seat: who plays the other seats, an agent's name as above, except human.
     """
     from gem.rollout import Job, rollout
     from gem.rollout.session import session

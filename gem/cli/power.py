@@ -43,7 +43,7 @@ def power(
     for two agents on the same tasks. With two runs, the noise of their differences is measured. `all` is the
     mean over several environments.
 
-    `-` means that so few tasks can detect no difference at all.
+    The sign `-` means that so few tasks can detect no difference at all.
 
     If each task was sampled once, `between` and `within` cannot be separated, and the worst split is assumed.
 

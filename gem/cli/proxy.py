@@ -67,6 +67,12 @@ def proxy(
     from gem.serve.proxy.app import Allowed
     from gem.serve.proxy.server import Server
 
+    counts = {"calls": calls, "tokens": tokens, "max-tokens": max_tokens, "context": context}
+    for flag, value in counts.items():
+        if value is not None and value < 1:
+            raise BadArgument(f"{flag} is {value}; accepted: 1 or more.")
+    if temperature is not None and not temperature >= 0:
+        raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
     limits = Limits(calls, tokens, max_tokens, context)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -126,7 +132,7 @@ def _agent(
     from gem.cli.players import local_agent
 
     settings = AgentSettings(1.0 if temperature is None else temperature, max_tokens, api_key_env=api_key_env)
-    agent = local_agent(model, settings, "http://ADDRESS/v1")
+    agent = local_agent(model, settings, "http://ADDRESS/v1, vllm:URL or sglang:URL with --template")
     if getattr(agent, "verb", None):
         raise BadArgument(f"model is {model!r}, an agent that plays environments but cannot answer messages.")
     return agent

@@ -24,7 +24,7 @@ def regrade(
     It grades the last answer of each episode; the reference comes from the environment's task.
 
     Args:
-        store: a file of episodes, as EpisodeStore writes them.
+        store: a file of episodes, as episodes.jsonl in the folder of a run.
         grader: math, text, code, or module:Name of a grader that takes no arguments.
         cache: an SQLite file of verdicts, keyed by content, so that nothing is graded twice.
         out: write each verdict to this file, one JSON object a line.

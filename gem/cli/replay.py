@@ -83,11 +83,13 @@ def replay(
         trust: allow environments that are not registered, or whose record names code to import.
         host: where environments run: serial, thread or process.
     """
+    from gem.hosts import make_host
     from gem.rollout.replay import check_known, claims
     from gem.rollout.replay import replay as played_again
 
     if not episodes:
         raise BadArgument("no episode was named; give an id, a number, or all.")
+    make_host(host).close()  # an unknown one is refused once, not for each episode
     wrong = 0
     with EpisodeStore(store_of(run), read_only=True) as store:
         for number in numbers(store, episodes):

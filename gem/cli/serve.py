@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.terms import MaybePath
+from gem.cli.terms import MaybeFolder
 
 
 def serve_search(
@@ -15,7 +15,7 @@ def serve_search(
     host: str = "127.0.0.1",
     port: int = 8000,
     topk: int = 3,
-    index: MaybePath = None,
+    index: MaybeFolder = None,
 ) -> int:
     """Serve a search engine by Search-R1's /retrieve protocol, in JSON and msgpack, until Ctrl-C.
 
@@ -76,7 +76,11 @@ def serve(
     """
     from gem.serve.environments import ServeLimits
     from gem.serve.environments.server import EnvironmentServer
+    from gem.wrappers.wrapper_factory import wrapper_fn
 
+    for name in wrappers:
+        if ":" not in name:
+            wrapper_fn(name)  # refuses an unknown one
     limits = ServeLimits(
         sessions=sessions,
         message_bytes=message_bytes,

@@ -33,7 +33,7 @@ def ls(
     """List the episodes of a store, without reading them.
 
     Args:
-        path: a file of episodes, as EpisodeStore writes them.
+        path: a file of episodes, as episodes.jsonl in the folder of a run.
         spec: only episodes of this environment.
         success: only episodes that solved their task.
         failed: only episodes that have a verdict and did not solve their task.
@@ -78,7 +78,7 @@ def ls(
         ]
         table("", "id", "env", "stop", "return", "turns", "tokens", rows=rows, cropped=("id", "env"))
     if torn:
-        print(f"{torn} torn lines are skipped.", file=sys.stderr)
+        print(f"{torn} damaged line{'s were' if torn > 1 else ' was'} skipped.", file=sys.stderr)
     return 0 if found else FAILED
 
 
@@ -90,7 +90,7 @@ def cat(
     """Show an episode of a store: observations, actions, rewards, and how it ended.
 
     Args:
-        path: a file of episodes, as EpisodeStore writes them.
+        path: a file of episodes, as episodes.jsonl in the folder of a run.
         episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
         json: print the line as it is stored.
     """

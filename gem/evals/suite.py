@@ -51,7 +51,7 @@ from typing import Any
 
 from gem import registry
 from gem.agents.named import AgentSettings
-from gem.errors import BadArgument, MissingExtra, did_you_mean
+from gem.errors import BadArgument, MissingExtra, did_you_mean, reason
 from gem.evals.stopping import Stopping
 from gem.specs import TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
@@ -186,7 +186,7 @@ def load_suite(name: str, **changes: Any) -> Suite:
             text = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             hint = did_you_mean(name, known_suites())
-            raise BadArgument(f"no suite {name!r} can be read: {error}.{hint}") from error
+            raise BadArgument(f"no suite {name!r} can be read: {reason(error)}.{hint}") from error
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -95,7 +95,7 @@ class EpisodeStore(Sequence[Episode]):
         try:
             if not stat.S_ISREG(os.fstat(self._fd).st_mode):
                 what = "a folder" if self.path.is_dir() else "a pipe or a device"
-                raise StoreError(f"{self.path} is {what}, not a file of episodes.")
+                raise StoreError(f"{self.path} is {what}, not a file of episodes (episodes.jsonl).")
             self._check_schema()
             self._load_index()
             self._refresh()

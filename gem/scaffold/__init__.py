@@ -15,7 +15,7 @@ from string import Template
 from typing import Literal, NamedTuple
 
 from gem import registry
-from gem.errors import BadArgument
+from gem.errors import BadArgument, StoreError
 
 Kind = Literal["class", "dataset"]
 
@@ -64,8 +64,13 @@ def write_package(name: str, into: str | Path = ".", kind: Kind = "class") -> Pa
         for source in sorted((TEMPLATES / part).rglob("*.txt")):
             path = str(source.relative_to(TEMPLATES / part)).removesuffix(".txt").replace("module", module)
             text = Template(source.read_text(encoding="utf-8")).substitute(words)
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, encoding="utf-8")
+            try:
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise StoreError(
+                    f"{folder} cannot be written: {error.strerror}; choose another folder."
+                ) from error
     return Package(folder, words["env_id"])
 
 

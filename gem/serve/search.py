@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, reason
 from gem.tools.search import Hit, SearchEngine, SearchFailed
 from gem.tools.search.base import check_topk, plain
 from gem.tools.search.corpus import contents_of
@@ -60,7 +60,7 @@ class SearchServer(ThreadingHTTPServer):
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
             raise BadArgument(
-                f"cannot listen on {host}:{port}: {error}; --port 0 takes a free one."
+                f"cannot listen on {host}:{port}: {reason(error)}; --port 0 takes a free one."
             ) from error
 
     def server_bind(self) -> None:

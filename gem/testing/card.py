@@ -12,7 +12,7 @@ from struct import unpack
 from typing import Any, NamedTuple
 
 from gem.content import Image, Obs
-from gem.errors import BadArgument
+from gem.errors import BadArgument, reason
 from gem.statistics import Interval, wilson
 from gem.testing.policies import IGNORANT
 
@@ -167,9 +167,9 @@ def read_cards(path: Path) -> dict[str, Card]:
     """
     try:
         return {name: Card.from_json(card) for name, card in json.loads(path.read_bytes()).items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadArgument(
-            f"{path} holds no cards ({error}); name a new file, or one of `audit --json`."
+            f"{path} holds no cards ({reason(error)}); name a new file, or one of `audit --json`."
         ) from None
 
 

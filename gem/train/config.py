@@ -267,7 +267,7 @@ class TrainConfig:
     """How far a value may move from the old one in an iteration, for ppo; 0: no limit."""
 
     whiten: bool = True
-    """Normalise a batch's advantages to mean 0 and standard deviation 1, for ppo."""
+    """Normalise a batch's advantages to mean 0 and standard deviation 1, for ppo; --no-whiten: leave them."""
 
     # -- the warm-up
 

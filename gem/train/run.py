@@ -198,7 +198,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             folder = os.open(self.path, os.O_RDONLY)
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
+            raise StoreError(
+                f"{self.path} cannot be written: {error.strerror}; choose another --out."
+            ) from error
         try:
             _lock(folder, self.path)
             yield
@@ -230,7 +232,9 @@ class RunFolder:
             for file in (self.evaluations, self.best, self.warmup):
                 file.unlink(missing_ok=True)
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error}; choose another --out.") from error
+            raise StoreError(
+                f"{self.path} cannot be written: {error.strerror}; choose another --out."
+            ) from error
         self.write(self.machine, machine(config.device))
         self.write(self.config, config.to_json())
 

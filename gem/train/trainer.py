@@ -18,6 +18,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.named import NAMES, named_agent
 from gem.errors import BadArgument, StoreError, did_you_mean
 from gem.evals.evaluator import bounds
+from gem.hosts.ray_cluster import ray_module
 from gem.record import Agent
 from gem.train import checkpoint, parallel
 from gem.train.config import TrainConfig
@@ -93,6 +94,8 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         BadArgument: for a model, an environment or a wrapper that cannot be created.
     """
     config = settled(config)
+    if config.ray:
+        ray_module()  # refused before training, which is long
     for env in played_envs(config):  # what cannot be made is refused before a model is loaded
         env.maker().close()
         if "solver" in config.opponent and len(env.seats) > 1 and not env.has_expert:

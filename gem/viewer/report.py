@@ -456,7 +456,7 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
         BadArgument: when there is no training run.
         StoreError: when the file cannot be written, or a store cannot be read.
     """
-    sources = open_sources(paths)
+    sources = open_sources(paths, wanted="training run; accepted: folders that `gem-gym train --out` wrote")
     try:
         found = [Run(source, sources) for source in sources if source.training]
         if not found:

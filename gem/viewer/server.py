@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import uvicorn
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, reason
 from gem.viewer.app import Viewer
 from gem.viewer.sources import Source
 
@@ -32,7 +32,9 @@ class Server:
             self._socket.bind((HOST, port))
         except (OSError, OverflowError) as error:
             self._socket.close()
-            raise BadArgument(f"port is {port}: {error}; accepted: a free port, or 0 for any.") from error
+            raise BadArgument(
+                f"port is {port}: {reason(error)}; accepted: a free port, or 0 for any."
+            ) from error
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}/{self.token}/"
         self.viewer = Viewer(sources, self.token)

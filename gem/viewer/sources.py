@@ -286,10 +286,17 @@ def _is_iteration(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 53
 
 
-def open_sources(paths: Sequence[Path], *, watched: bool = True) -> list[Source]:
+ANY_RUN = (
+    "episodes; accepted: a store (episodes.jsonl), the folder of a training run or an evaluation, "
+    "or a folder of such folders"
+)
+
+
+def open_sources(paths: Sequence[Path], *, watched: bool = True, wanted: str = ANY_RUN) -> list[Source]:
     """Open the stores at or below `paths`: files, folders of runs, or folders of such folders.
 
-    With `watched`, the stores of the seeds that training runs play at every checkpoint come last.
+    With `watched`, the stores of the seeds that training runs play at every checkpoint come last. The error
+    for a path without stores says that it holds no `wanted`.
 
     Raises:
         BadArgument: for a path without stores, or too many of them.
@@ -299,10 +306,7 @@ def open_sources(paths: Sequence[Path], *, watched: bool = True) -> list[Source]
     for path in paths:
         below = [path] if path.is_file() else list(_stores(path))
         if not below:
-            raise BadArgument(
-                f"{path} holds no episodes; accepted: a store (episodes.jsonl), the folder of a training run "
-                "or an evaluation, or a folder of such folders."
-            )
+            raise BadArgument(f"{path} holds no {wanted}.")
         found += [each for each in below if each not in found]
     if len(found) > MOST:
         raise BadArgument(f"there are {len(found)} stores; accepted: {MOST} at most. Name some of them.")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, missing_extra, reason
 from gem.serve.environments.app import Application
 from gem.serve.environments.guard import is_local
 from gem.serve.environments.limits import ServeLimits
@@ -164,5 +164,7 @@ def _listening(host: str, port: int, limits: ServeLimits) -> socket.socket:
         listening.listen(BACKLOG)  # from now on whoever connects is answered, as soon as it serves
     except (OSError, OverflowError) as error:
         listening.close()
-        raise BadArgument(f"cannot listen on {host}:{port}: {error}; port 0 takes a free one.") from error
+        raise BadArgument(
+            f"cannot listen on {host}:{port}: {reason(error)}; --port 0 takes a free one."
+        ) from error
     return listening

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from threading import Event, Thread
 from typing import Any, NamedTuple, Self, TypeVar
 
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, missing_extra, reason
 from gem.record import Agent, Episode
 from gem.rollout.store import EpisodeStore
 
@@ -83,7 +83,7 @@ class Server:
         except (OSError, OverflowError) as error:
             self._socket.close()
             raise BadArgument(
-                f"cannot listen on {host}:{port}: {error}; accepted: a free port, or 0."
+                f"cannot listen on {host}:{port}: {reason(error)}; accepted: a free port, or 0."
             ) from error
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

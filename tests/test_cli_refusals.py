@@ -1,0 +1,107 @@
+"""Wrong input to commands: one message without a traceback, and the exit code of misuse."""
+
+import importlib.util
+import socket
+
+import pytest
+
+from gem import cli
+from gem.rollout.store import EpisodeStore
+
+SUDOKU = "game:Sudoku-v0-easy"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.txt").write_text("hello\n")
+    (tmp_path / "broken.py").write_text("def (\n")
+    (tmp_path / "failing.py").write_text("\nimport no_such_module_of_gem\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            ["report", "empty"],
+            "empty holds no training run; accepted: folders that `gem-gym train --out` wrote.",
+        ),
+        (["check", "broken.py:A"], "broken.py cannot be imported: SyntaxError"),
+        (["check", "failing.py:A"], "failing.py, line 2"),
+        (["audit", "game", "--episodes", "-3"], "episodes is -3; accepted: 2 or more."),
+        (["audit", SUDOKU, "--instances", "1"], "instances is 1; accepted: 2 or more."),
+        (["audit", SUDOKU, "--json", "empty"], "empty holds no cards (Is a directory)"),
+        (["init", "word-ladder", "--into", "text.txt"], "cannot be written: Not a directory"),
+        (["play", SUDOKU, "--agent", "random", "--others", "random"], f"{SUDOKU} has one seat;"),
+        (["play", SUDOKU, "--agent", "random", "--seat", "white"], f"{SUDOKU} has one seat;"),
+        (["play", "multi:KuhnPoker-v0", "--agent", "random", "--others", "random"], "give --seat: "),
+        (["eval", "absent.toml"], "no suite 'absent.toml' can be read: No such file or directory."),
+        (["eval", "--resume", "--out", "empty"], "command.json: No such file or directory."),
+        (["view", "text.txt", "--port", "0"], "does not begin an episode"),
+        (["serve", SUDOKU, "--wrappers", "foo"], "no wrapper 'foo'. Known: concat"),
+        (
+            ["proxy", "--model", "http://127.0.0.1:1/v1", "--out", "p", "--calls", "0"],
+            "calls is 0; accepted: 1",
+        ),
+        (
+            ["proxy", "--model", "http://127.0.0.1:1/v1", "--out", "p", "--temperature", "-3"],
+            "accepted: 0 (greedy)",
+        ),
+    ],
+)
+def test_it_is_refused_with_one_message(folder, capsys, args, said):
+    assert cli.main(args) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_replay_refuses_an_unknown_host_once(folder, capsys):
+    with EpisodeStore(folder / "e.jsonl"):
+        pass
+    assert cli.main(["replay", "e.jsonl", "all", "--host", "foo"]) == 2
+    assert capsys.readouterr().err.startswith("BadArgument: backend is 'foo'; accepted: serial")
+
+
+@pytest.mark.parametrize("command", [["view", "e.jsonl"], ["serve-search", "world"]])
+def test_a_port_in_use_is_named_without_the_error_s_number(folder, capsys, command):
+    with EpisodeStore(folder / "e.jsonl"):
+        pass
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert cli.main([*command, "--port", str(taken.getsockname()[1])]) == 2
+    assert ": Address already in use; " in capsys.readouterr().err
+
+
+def test_an_empty_folder_has_nothing_to_import(folder, capsys):
+    assert cli.main(["import", "empty", "new.jsonl", "--format", "atif"]) == 1
+    assert "empty holds no episode of the format atif." in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_used_is_named_without_a_traceback(folder, capsys, monkeypatch):
+    def refuse(args, prog):
+        (folder / "text.txt" / "below").mkdir()
+
+    monkeypatch.setattr(cli, "load", lambda entry_point: refuse)
+    assert cli.main(["eval"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("NotADirectoryError: ")
+    assert "text.txt/below cannot be read or written: Not a directory." in err
+
+
+def test_the_help_of_an_argument_is_one_paragraph(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        cli.main(["compare", "--help"])
+    assert "the episode's success and the mean return." in capsys.readouterr().out
+
+
+def test_training_on_ray_is_refused_before_it_begins_where_ray_is_missing(folder, capsys):
+    pytest.importorskip("torch")
+    if importlib.util.find_spec("ray"):
+        pytest.skip("Ray is installed")
+    assert cli.main(["train", "--ray", "local", "--out", "run"]) == 2
+    streams = capsys.readouterr()
+    assert "pip install 'gem-gym[ray]'" in streams.err
+    assert "warm-up" not in streams.out
