@@ -427,5 +427,5 @@ def matmul_seconds(device: str, width: int, hidden: int) -> dict[str, float]:
                 timed.append(time.perf_counter() - began)
             seconds[str(dtype).removeprefix("torch.")] = min(timed)
     except (RuntimeError, AssertionError) as error:  # torch asserts that CUDA is there
-        raise BadArgument(f"device {device!r} cannot be timed: {error}") from error
+        raise BadArgument(f"device {device!r} cannot be used here: {error}. cpu always can.") from error
     return seconds

@@ -208,15 +208,22 @@ class RunFolder:
             os.close(folder)
 
     def check_free(self) -> None:
-        """Check that the folder holds no run.
+        """Check that the folder holds no run, and no other episodes.
 
         Raises:
-            StoreError: when it holds one.
+            StoreError: when it does.
         """
+        self._check_own()
         if self.checkpoint.exists():
             raise StoreError(
                 f"{self.path} holds a run already; go on with it (--resume), choose another --out, or "
                 "replace it (--overwrite)."
+            )
+
+    def _check_own(self) -> None:
+        if self.episodes.exists() and not self.config.exists():
+            raise StoreError(
+                f"{self.path} holds episodes of no training run ({self.episodes.name}); choose another --out."
             )
 
     def begin(self, config: TrainConfig) -> None:
@@ -242,8 +249,10 @@ class RunFolder:
         """Remove the files of the run in the folder, and nothing else.
 
         Raises:
-            StoreError: when another trainer uses the folder, or they cannot be removed.
+            StoreError: when another trainer uses the folder, it holds other episodes, or the files cannot be
+                removed.
         """
+        self._check_own()
         files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
         files += [self.curve, self.evaluations, self.best, self.warmup]
         files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]

@@ -261,7 +261,7 @@ def test_the_faster_type_is_the_one_that_was_faster(monkeypatch, capsys):
     assert models.faster_dtype("cpu", 64, 128) in (torch.float32, torch.bfloat16)
     assert cli.main(["models", "--device", "cpu"]) == 0
     assert {"float32", "bfloat16"} <= set(capsys.readouterr().out.split())
-    with pytest.raises(BadArgument, match="'nowhere' cannot be timed"):
+    with pytest.raises(BadArgument, match="'nowhere' cannot be used here"):
         models.faster_dtype("nowhere", 64, 128)
 
 

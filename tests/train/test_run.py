@@ -81,6 +81,15 @@ def test_rewinding_drops_what_the_checkpoint_does_not_hold(folder):
     assert folder.metrics.read_text() == ""
 
 
+@pytest.mark.parametrize("act", [RunFolder.check_free, RunFolder.clear])
+def test_an_evaluations_episodes_are_left_alone(folder, act):
+    folder.config.unlink()
+    folder.episodes.write_text("an evaluation's")
+    with pytest.raises(StoreError, match="holds episodes of no training run"):
+        act(folder)
+    assert folder.episodes.read_text() == "an evaluation's"
+
+
 def test_clearing_removes_the_run_and_nothing_else(folder):
     folder.append(line(1))
     folder.write(folder.summary, {"a": 1})
