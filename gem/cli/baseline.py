@@ -27,8 +27,8 @@ PAGES = Path("docs/baselines")
 
 def baseline(
     file: Annotated[Positional[Path], arg(metavar="FILE.toml")],
-    only: Annotated[tuple[str, ...], arg(metavar="ENV")] = (),
-    variant: Annotated[tuple[str, ...], arg(metavar="NAME")] = (),
+    only: Annotated[tuple[str, ...], arg(metavar="ENV [ENV ...]")] = (),
+    variant: Annotated[tuple[str, ...], arg(metavar="NAME [NAME ...]")] = (),
     seed: tuple[int, ...] = (),
     workers: MaybeInt = None,
     dry_run: bool = False,
