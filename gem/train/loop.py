@@ -275,7 +275,7 @@ class Trainer(Sampling):
 
         def drawn() -> Iterator[int]:
             for iteration, task in product(range(self.config.iterations), range(tasks)):
-                yield self._job(iteration, task, 0).seed
+                yield self.seed_of(iteration, task)  # a job would fix the plan of its iteration
             yield from cloned_seeds(self.config)
 
         return HeldOut(self.policy, self.config, self.envs, drawn)

@@ -34,7 +34,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gem.errors import StoreError
+from gem.errors import StoreError, reason
 from gem.evals import EnvResult
 from gem.rollout.episode import versions
 from gem.statistics import Interval
@@ -199,7 +199,7 @@ class RunFolder:
             folder = os.open(self.path, os.O_RDONLY)
         except OSError as error:
             raise StoreError(
-                f"{self.path} cannot be written: {error.strerror}; choose another --out."
+                f"{self.path} cannot be written: {reason(error)}; choose another --out."
             ) from error
         try:
             _lock(folder, self.path)
@@ -240,7 +240,7 @@ class RunFolder:
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(
-                f"{self.path} cannot be written: {error.strerror}; choose another --out."
+                f"{self.path} cannot be written: {reason(error)}; choose another --out."
             ) from error
         self.write(self.machine, machine(config.device))
         self.write(self.config, config.to_json())

@@ -78,8 +78,11 @@ class Sampling:
                 self.runner.publish(version or 0, self.sampler.model.state_dict())
         return parallel.gathered(self.runner.play(parallel.share(jobs)))
 
+    def seed_of(self, iteration: int, task: int) -> int:
+        """Return the seed of a task, which does not depend on its environment."""
+        return seeding.derive(self.config.seed, "episode", iteration, task)
+
     def _job(self, iteration: int, task: int, sample: int) -> Job:
-        seed = seeding.derive(self.config.seed, "episode", iteration, task)
         slot = self.schedule.plan(iteration)[task]
         env = self.envs[slot.part]
         agents = None
@@ -87,7 +90,9 @@ class Sampling:
             agents = self.opponents.seated(env.seats, slot.seat, self.sampler.agent, slot.opponent)
         limits = None if env.limits == self.limits else env.limits
         key = f"{iteration}-{task}"
-        return Job(env.maker, seed, str(task), sample, limits=limits, agents=agents, key=key)
+        return Job(
+            env.maker, self.seed_of(iteration, task), str(task), sample, limits=limits, agents=agents, key=key
+        )
 
     def slots_of(self, episodes: Sequence[Episode]) -> list[Slot]:
         """Return the slot of each episode of the present iteration; its group is the slot's number."""

@@ -227,7 +227,9 @@ class Fragile(GuessTheNumber):
         return super().deal()
 
 
-def test_one_that_breaks_is_told_and_ends_nothing(tmp_path, monkeypatch):
+@pytest.fixture
+def fragile(monkeypatch):
+    """The id of an environment that breaks in the evaluation of iteration 2."""
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
     register(EnvSpec("test:Fragile", Fragile, QUICK.env_kwargs, max_turns=3))
     measure = HeldOut.measure
@@ -238,8 +240,12 @@ def test_one_that_breaks_is_told_and_ends_nothing(tmp_path, monkeypatch):
             return measure(held_out, iteration)
 
     monkeypatch.setattr(HeldOut, "measure", broken)
+    return "test:Fragile"
+
+
+def test_one_that_breaks_is_told_and_ends_nothing(tmp_path, fragile):
     log = Told()
-    train(replace(CONFIG, env="test:Fragile", env_kwargs={}, out=tmp_path), watcher=log)
+    train(replace(CONFIG, env=fragile, env_kwargs={}, out=tmp_path), watcher=log)
     assert [each.score is None for each in evaluations(tmp_path)] == [False, True, False]
     assert log.warnings == ["iteration 2: no held-out episode has a verdict; the first: the server is gone"]
 
@@ -304,28 +310,30 @@ def test_an_interrupted_run_of_several_has_the_same_evaluations(mixed, tmp_path)
         assert {n: p.scores for n, p in one.parts.items()} == {n: p.scores for n, p in other.parts.items()}
 
 
-@pytest.mark.parametrize("name", ["environments", "curriculum"])
-def test_training_on_several_does_not_know_of_them(tmp_path, name):
-    parts = {"environments": (FOUR, TWO), "curriculum": (Stage(TWO.id, kwargs=TWO.kwargs), Stage(FOUR.id))}
-    without = replace(QUICK, env_kwargs={}, **{name: parts[name]}, out=tmp_path / "without")
+LONG = EnvPart("game:Mastermind-v0-hard", kwargs={"max_turns": 4}, name="long")
+"""An environment of many instances: those of training are looked up."""
+
+STAGES = (Stage(TWO.id, kwargs=TWO.kwargs, name="two"), Stage(LONG.id, kwargs=LONG.kwargs, name="long"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"environments": (FOUR, TWO)},
+        {"environments": (LONG, TWO), "mix_by": "tokens"},
+        {"curriculum": STAGES, "advance_at": 0.01, "advance_over": 4},
+    ],
+)
+def test_training_on_several_does_not_know_of_them(tmp_path, given):
+    without = replace(QUICK, env_kwargs={}, **given, out=tmp_path / "without")
     train(without)
     train(replace(without, eval_every=2, held_out=6, out=tmp_path / "with"))
     assert hashes(without.out) == hashes(tmp_path / "with")
 
 
-def test_one_of_several_without_verdict_leaves_no_score(tmp_path, monkeypatch):
-    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
-    register(EnvSpec("test:Fragile", Fragile, QUICK.env_kwargs, max_turns=3))
-    measure = HeldOut.measure
-
-    def broken(held_out, iteration):
-        with monkeypatch.context() as patch:
-            patch.setattr(Fragile, "broken", iteration == 2)
-            return measure(held_out, iteration)
-
-    monkeypatch.setattr(HeldOut, "measure", broken)
+def test_one_of_several_without_verdict_leaves_no_score(tmp_path, fragile):
     log = Told()
-    parts = (FOUR, EnvPart("test:Fragile", name="fragile"))
+    parts = (FOUR, EnvPart(fragile, name="fragile"))
     train(replace(MIXED, environments=parts, out=tmp_path), watcher=log)
     assert [each.score is None for each in evaluations(tmp_path)] == [False, True, False]
     said = "iteration 2: no held-out episode of fragile has a verdict; the first: the server is gone"
