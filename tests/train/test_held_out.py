@@ -321,7 +321,7 @@ STAGES = (Stage(TWO.id, kwargs=TWO.kwargs, name="two"), Stage(LONG.id, kwargs=LO
     [
         {"environments": (FOUR, TWO)},
         {"environments": (LONG, TWO), "mix_by": "tokens"},
-        {"curriculum": STAGES, "advance_at": 0.01, "advance_over": 4},
+        {"curriculum": STAGES, "advance_at": 0.01, "advance_over": 1},
     ],
 )
 def test_training_on_several_does_not_know_of_them(tmp_path, given):
@@ -329,6 +329,8 @@ def test_training_on_several_does_not_know_of_them(tmp_path, given):
     train(without)
     train(replace(without, eval_every=2, held_out=6, out=tmp_path / "with"))
     assert hashes(without.out) == hashes(tmp_path / "with")
+    if "curriculum" in given:
+        assert len({metrics.stage for metrics in RunFolder(without.out).history()}) == 2
 
 
 def test_one_of_several_without_verdict_leaves_no_score(tmp_path, fragile):
