@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from gem import seeding
+from gem.wrappers.wrapper_factory import Tool, tool_wrappers
 
 
 def demos(
@@ -16,6 +17,7 @@ def demos(
     episodes: Annotated[int, arg(aliases=["-n"])] = 1000,
     seed: int = 0,
     lost: bool = False,
+    tools: tuple[Tool, ...] = (),
 ) -> int:
     """Write episodes played by the environment's own solver to a store, for a supervised warm-up.
 
@@ -27,10 +29,13 @@ def demos(
         episodes: how many episodes of this seed the store holds at the end.
         seed: the same seed gives the same episodes.
         lost: also keep the episodes that the solver lost.
+        tools: tools that are added to the environment, which the solver calls where they help.
     """
     from gem.rollout.demos import write_demos
 
-    done = write_demos(env_id, out, episodes=episodes, seed=seeding.check(seed), lost=lost)
+    done = write_demos(
+        env_id, out, episodes=episodes, seed=seeding.check(seed), lost=lost, wrappers=tool_wrappers(tools)
+    )
     if done.stored:
         print(f"{out} already holds {done.stored} episodes of {env_id} with seed {seed}: not played again")
     print(f"wrote {done.kept} episodes of {env_id} to {out}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -45,14 +45,16 @@ def write_demos(
     seed: int = 0,
     lost: bool = False,
     kwargs: Mapping[str, Any] | None = None,
+    wrappers: Sequence[str] = (),
     host: str | Host = "auto",
 ) -> Written:
     """Play episodes with the environment's solver until the store at `out` has `episodes` of them for `seed`.
 
-    Episodes that the solver lost are left out and replaced by others, unless `lost` keeps them. Episode `i`
-    has the seed ``derive(seed, "demos", i)``: no episode of training or evaluation has it. Each is stored as
-    it ends, and stored episodes are not played again: after an interrupted call, the same call writes the
-    rest.
+    `wrappers` are names of the wrapper factory, the innermost first; with a tool, the solver calls it where
+    it helps. Episodes that the solver lost are left out and replaced by others, unless `lost` keeps them.
+    Episode `i` has the seed ``derive(seed, "demos", i)``: no episode of training or evaluation has it. Each
+    is stored as it ends, and stored episodes are not played again: after an interrupted call, the same call
+    writes the rest.
 
     Raises:
         BadArgument: for `episodes` below 1. NoSolver: where there is no solver. StoreError: for a store that
@@ -65,7 +67,7 @@ def write_demos(
         raise NoSolver(
             f"{env_id} has no solver to write demonstrations; `gem-gym list` shows which have one."
         )
-    maker = registry.Maker(env_id, dict(kwargs or {}))
+    maker = registry.Maker(env_id, dict(kwargs or {}), tuple(wrappers))
     env = maker()  # an unknown keyword or a missing package fails before a store is made
     played_in = _written(registry.task_of(env))
     env.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Self
 
 from gem.content import Image, ToolSpec
@@ -95,6 +96,17 @@ class BaseTool(Rebuildable):
         if not self.live:
             return self
         raise CannotFork(f"the tool {self.name!r} holds live state that cannot be copied.")
+
+    def sample_call(self, question: str, rng: Random) -> str:
+        """Return a call as random play makes it, well-formed and seldom of use; empty for none.
+
+        `question` is the first observation, without the instructions of tools.
+        """
+        return ""
+
+    def solving_call(self, question: str) -> str:
+        """Return the call that a solver makes to answer `question`; empty where the tool would not help."""
+        return ""
 
     def offered(self) -> Sequence[BaseTool]:
         """Return the tools that calls may name: itself, or the tools in a toolbox such as MCPTool."""

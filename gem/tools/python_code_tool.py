@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from random import Random
 from typing import Any, Self
 
 from gem.content import Image
@@ -13,6 +15,8 @@ from gem.tools.shell_tool import MAX_CHARS, cut_middle
 
 _FRAME = re.compile(r'  File "(.*?)", line \d+')
 _OWN = re.compile(r"<.*cell.*>|<string>|<stdin>|<code>|.*main\.py")
+_NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?![\w.]*\w)")
+_EXPRESSION = re.compile(r"[-+*/%() \t\d.]+")
 MAX_TRACEBACK_FRAMES = 3
 """The number of innermost frames of the agent's code that a traceback shows."""
 
@@ -97,6 +101,17 @@ class PythonCodeTool(BaseTool):
             "program in <python>...</python> or in a ```python block. You see what it prints and the value "
             f"of its last expression. {keeps} A call may take {self.timeout:g} s."
         )
+
+    def sample_call(self, question: str, rng: Random) -> str:
+        """Return an operation on two numbers of the question, or on two others where it has none."""
+        numbers = _NUMBER.findall(question) or [str(rng.randrange(100)) for _ in range(2)]
+        return f"<python>{rng.choice(numbers)} {rng.choice('+-*')} {rng.choice(numbers)}</python>"
+
+    def solving_call(self, question: str) -> str:
+        """Return the longest arithmetic expression in the question; empty where it has none."""
+        texts = (each.strip().rstrip(".") for each in _EXPRESSION.findall(question))
+        longest = max(filter(_computes, texts), key=len, default="")
+        return longest and f"<python>{longest}</python>"
 
     def reset(self, seed: int) -> None:
         """End the last episode's session; the next call starts a new one."""
@@ -229,3 +244,12 @@ def _told_frames(frames: list[list[str]]) -> list[str]:
     told = [line for frame in ours[-MAX_TRACEBACK_FRAMES:] for line in frame]
     left = len(ours) - MAX_TRACEBACK_FRAMES
     return [f"  [{left} more frames]", *told] if left > 0 else told
+
+
+def _computes(text: str) -> bool:
+    """Return whether a short text is an arithmetic expression with at least one operation."""
+    try:
+        tree = ast.parse(text, mode="eval") if len(text) <= 200 else None
+    except (SyntaxError, ValueError):
+        return False
+    return tree is not None and any(isinstance(node, ast.BinOp) for node in ast.walk(tree))

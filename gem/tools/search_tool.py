@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from random import Random
 
 from gem.errors import BadArgument, ToolError
 from gem.tools.base_tool import BaseTool, ToolResult
@@ -15,6 +17,8 @@ URL = "SEARCH_URL"
 
 CONTROL = "water"
 """A query that every engine accepts; an engine that does not answer it is down."""
+
+_WORD = re.compile(r"\w+(?:['-]\w+)*")
 
 FAILED = "The search failed, and not by your doing. Try again, or answer with what you know."
 
@@ -99,6 +103,15 @@ class SearchTool(BaseTool):
         """Return the text that tells the agent how to use the tool."""
         best = f"the {self.topk} documents that fit" if self.topk > 1 else "the document that fits"
         return f"You can search: write a query in <search>...</search>. You read {best} best."
+
+    def sample_call(self, question: str, rng: Random) -> str:
+        """Return a search for a word of the question, or for water where it has none."""
+        return f"<search>{rng.choice(_WORD.findall(question) or [CONTROL])}</search>"
+
+    def solving_call(self, question: str) -> str:
+        """Return a search for the first line of the question; empty where it has no words."""
+        words = " ".join(_WORD.findall(question.strip().split("\n", 1)[0]))
+        return f"<search>{words}</search>" if words else ""
 
     def _told(self, hits: list[Hit]) -> str:
         share = self.max_chars // max(len(hits), 1)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self
 
 from gem import seeding
-from gem.content import Obs, Text, ToolSpec, join, written_tools
+from gem.content import Obs, Text, ToolSpec, join, text_of, written_tools
 from gem.core import Env, EnvWrapper, Start, Step, shared_names
 from gem.errors import BadArgument, EpisodeOver, did_you_mean
 from gem.record import StopReason
@@ -93,6 +93,7 @@ class ToolEnvWrapper(EnvWrapper):
         self._refused_turns = 0
         self._running = False
         self._begun = False
+        self._question = ""
         self._around: dict[str, Any] = {}  # text around the next prompt, as the environment last gave it
 
     # -- the contract
@@ -111,6 +112,7 @@ class ToolEnvWrapper(EnvWrapper):
         if len(set(offered)) < len(offered):
             raise BadArgument(f"tools offer {offered}; accepted: tools with names of their own.")
         self._keep_around(start.info)
+        self._question = text_of(start.obs)
         info = {**start.info, "tools": written_tools(self.tool_specs), **self._counts(False)}
         return Start(join([start.obs, self.instruction()], "\n\n"), info)
 
@@ -137,6 +139,22 @@ class ToolEnvWrapper(EnvWrapper):
             if any(each.call is None or each.call.name not in inner for each in found):
                 return self._tool_turn(action, found, inner)
         return self._env_turn(action)
+
+    def sample_random_action(self) -> str:
+        """Return a random call in half of the turns, while calls are left; otherwise a random answer."""
+        if self._running and self.tool_use_counter < self.max_tool_uses:
+            calls = [each.sample_call(self._question, self.actor_rng) for each in self._read_here()]
+            if (calls := [call for call in calls if call]) and self.actor_rng.random() < 0.5:
+                return self.actor_rng.choice(calls)
+        return self.env.sample_random_action()
+
+    def solve(self) -> str:
+        """Return a call that helps with the question, once in an episode; otherwise the inner action."""
+        if self._running and self.tool_use_counter < min(1, self.max_tool_uses):
+            calls = (each.solving_call(self._question) for each in self._read_here())
+            if call := next(filter(None, calls), ""):
+                return call
+        return self.env.solve()
 
     def close(self) -> None:
         """Close the wrapped environment and the tools that this wrapper made."""

@@ -20,6 +20,7 @@ from gem.train.config_types import (
     Normalise,
     PoolBy,
     Ratio,
+    WarmupBy,
     WarmupOn,
     tables,
 )
@@ -179,7 +180,7 @@ class TrainConfig:
     """Discount per turn."""
 
     episodes: int = 51_200
-    """Episodes to train on. 0: no RL, only the cloning of --demos."""
+    """Episodes to train on. 0: no RL, only the cloning of demonstrations."""
 
     batch: int = 256
     """Episodes per iteration."""
@@ -294,9 +295,12 @@ class TrainConfig:
     """Tokens that the warm-up learns: the answers alone, or also what the environment replies (all). To
     predict the replies, the model has to follow the game, which a policy gradient alone hardly teaches."""
 
+    warmup_by: WarmupBy = "random"
+    """Who plays the episodes that the warm-up clones: the random actor, or the environment's solver, which
+    shows the strategy too. In an environment with tools both also call these."""
+
     demos: MaybePath = None
-    """A store of episodes to clone in the warm-up instead of random play, as `gem-gym demos` writes it. The
-    warm-up then teaches the strategy too."""
+    """A store of episodes to clone in the warm-up instead, as `gem-gym demos` writes it."""
 
     demos_held_out: float = 0.0
     """Share of the demonstrations' tasks that are held out: the loss on them is measured at intervals and

@@ -92,22 +92,28 @@ def _check_evaluations(config: TrainConfig) -> None:
 def _check_warmup(config: TrainConfig) -> None:
     if not 0 <= config.demos_held_out < 1:
         raise BadArgument(f"demos_held_out is {config.demos_held_out}; accepted: 0 to below 1.")
-    if config.demos is None and (config.demos_held_out or not config.episodes):
-        name = "demos_held_out" if config.demos_held_out else "episodes"
+    shown = config.demos is not None or config.warmup_by == "solver"
+    if config.demos is None and config.demos_held_out:
         raise BadArgument(
-            f"{name} is {getattr(config, name)}, which needs demonstrations; name a store (demos)."
+            f"demos_held_out is {config.demos_held_out}, which needs demonstrations; name a store (demos)."
         )
-    if config.demos is not None and config.warmup_check:
+    if config.demos is not None and config.warmup_by != "random":
+        raise BadArgument(f"warmup_by is {config.warmup_by!r}, and demos name a store; leave one out.")
+    if not shown and not config.episodes:
         raise BadArgument(
-            "warmup_check tests the format alone, and demonstrations (demos) teach more; leave one out."
+            "episodes is 0, which needs demonstrations; name a store (demos), or set warmup_by to solver."
+        )
+    if shown and config.warmup_check:
+        raise BadArgument(
+            "warmup_check tests the format alone, and demonstrations teach more; leave one out."
         )
     if config.warmup_most and (not config.warmup_check or config.warmup_most < config.warmup_steps):
         raise BadArgument(
             f"warmup_most is {config.warmup_most}; accepted: only with warmup_check, and at least "
             f"warmup_steps ({config.warmup_steps})."
         )
-    if config.demos is not None and not config.warmup_steps:
-        raise BadArgument("demos are cloned in the warm-up; set its number of steps (warmup_steps).")
+    if shown and not config.warmup_steps:
+        raise BadArgument("demonstrations are cloned in the warm-up; set its length (warmup_steps).")
 
 
 def _check_loggers(config: TrainConfig) -> None:

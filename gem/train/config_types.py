@@ -33,6 +33,9 @@ KlEstimator = Literal["full", "k1", "k2", "k3"]
 own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` exp(-r) - 1 + r (Schulman,
 Approximating KL Divergence, 2020)."""
 
+WarmupBy = Literal["random", "solver"]
+"""Who plays the episodes that a warm-up clones."""
+
 WarmupOn = Literal["answers", "all"]
 """The tokens that a warm-up learns: those of the answers, or all from the first answer on, so that the model
 also learns to predict the environment's replies."""

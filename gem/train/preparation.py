@@ -65,13 +65,15 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
                 max_grad_norm=config.max_grad_norm,
                 on=config.warmup_on,
                 pass_tokens=config.pass_tokens,
+                actor=SolverAgent() if config.warmup_by == "solver" else None,
                 demos=demos,
                 on_step=looks.hear,
                 look=looks.look,
                 most=looks.last,
             )
 
-        trainer.watcher.stage(f"warm-up: {'on random play' if demos is None else 'on demonstrations'}")
+        played = {"random": "random play", "solver": "the solver's play"}[config.warmup_by]
+        trainer.watcher.stage(f"warm-up: on {played if demos is None else 'demonstrations'}")
         if warm_ups is None:
             make()
         else:

@@ -1,9 +1,9 @@
-"""Warm-up: behaviour cloning on random but well-formed play, or on stored demonstrations.
+"""Warm-up: behaviour cloning on random but well-formed play, the solver's play, or stored demonstrations.
 
 Random play teaches a model with random weights what an answer looks like. The moves are the environment's own
 random actions, drawn independently of the history, so they teach no strategy: the best that the model can do
-is to copy the random actor's distribution. Demonstrations, as `gem-gym demos` writes them, teach the strategy
-too.
+is to copy the random actor's distribution. The solver's play, and demonstrations as `gem-gym demos` writes
+them, teach the strategy too.
 
 A warm-up on all tokens also learns to predict the environment's replies. This teaches the model to follow the
 state of a game, which a pretrained model can do and which a policy gradient alone hardly teaches. It does not
@@ -18,6 +18,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from gem import seeding
+from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.content import Message, Obs
 from gem.errors import BadArgument, NoVerdict
@@ -45,14 +46,15 @@ def warm_up(
     max_grad_norm: float,
     on: WarmupOn = "answers",
     pass_tokens: int | None = None,
+    actor: BaseAgent | None = None,
     demos: Sequence[Episode] | None = None,
     on_step: Callable[[int, float], None] | None = None,
     look: Callable[[int, Learner], bool] | None = None,
     most: int | None = None,
 ) -> None:
-    """Clone random play, or `demos`, for `steps` steps of `batch` episodes each.
+    """Clone the play of `actor` (default: random), or `demos`, for `steps` steps of `batch` episodes each.
 
-    With several environments, given as a sequence of makers, random play is in each in turn. `on`: the tokens
+    With several environments, given as a sequence of makers, the actor plays each in turn. `on`: the tokens
     whose loss counts, see `gem.train.config_types.WarmupOn` and balanced(). The learning rate falls linearly
     over the second half of `steps`, to a fifth of `lr` at least. `on_step` gets each step's number and its
     loss, the mean negative log probability per token in nats. `look` gets the number and the learner: the
@@ -66,7 +68,8 @@ def warm_up(
     if demos is not None and not len(demos):
         raise BadArgument(NO_DEMONSTRATIONS)
     makers = [maker] if isinstance(maker, Maker) else list(maker)
-    what = "episodes of random play" if demos is None else "demonstrations"
+    actor = actor or RandomAgent()
+    what = "played episodes" if demos is None else "demonstrations"
     settings = Settings(lr=lr, betas=(0.9, 0.999), max_grad_norm=max_grad_norm, pass_tokens=pass_tokens)
     learner = Learner(policy, settings)
     for step in range(most or steps):
@@ -74,7 +77,7 @@ def warm_up(
         if demos is None:
             first = step * batch  # where the last step left off
             jobs = [Job(makers[(first + i) % len(makers)], warm_up_seed(seed, step, i)) for i in range(batch)]
-            episodes = rollout(jobs, RandomAgent(), concurrency=batch)
+            episodes = rollout(jobs, actor, concurrency=batch)
         else:
             stream = seeding.stream(seed, "warm-up", step)
             episodes = [demos[int(stream.random() * len(demos))] for _ in range(batch)]
@@ -95,7 +98,7 @@ def warm_up(
 
 
 def warm_up_seed(seed: int, step: int, number: int) -> int:
-    """Return the seed of an episode of random play that a step clones."""
+    """Return the seed of a played episode that a step clones."""
     return seeding.derive(seed, "warm-up", step, number)
 
 

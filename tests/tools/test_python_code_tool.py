@@ -1,10 +1,16 @@
 import pickle
+import re
 import warnings
+from random import Random
 
 import pytest
 
 import gem
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument, CannotFork
+from gem.registry import Maker
+from gem.rollout import Job, rollout
 from gem.sandbox import SandboxFailed, default_sandbox
 from gem.tools.python_code_tool import PythonCodeTool, run_python, shorten
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
@@ -193,3 +199,40 @@ def test_run_python_is_upstreams():
     ok, _, error = run_python("while True: pass", timeout=1)
     assert not ok
     assert "more than 1 s" in error
+
+
+@pytest.mark.parametrize(
+    ("question", "call"),
+    [
+        ("Calculate 12 + 1.", "<python>12 + 1</python>"),
+        ("What is -( 3 - 4*2 ) = ? Or 1+1?", "<python>-( 3 - 4*2 )</python>"),
+        ("Calculate (6 + 1) * 397.\n\nUse 4x4.", "<python>(6 + 1) * 397</python>"),
+        ("Farid has 2 pencils and 3 more.", ""),
+        ("1) first 2) second -- 3", ""),
+        ("+".join(["1"] * 400), ""),
+        ("(" * 190, ""),
+        ("", ""),
+    ],
+)
+def test_a_solver_computes_the_expression_of_the_question(question, call):
+    assert PythonCodeTool().solving_call(question) == call
+
+
+def test_random_calls_take_numbers_of_the_question():
+    rng = Random(0)
+    made = {PythonCodeTool().sample_call("What is 12 by 345?", rng) for _ in range(300)}
+    assert made == {f"<python>{a} {op} {b}</python>" for a in (12, 345) for op in "+-*" for b in (12, 345)}
+    assert re.fullmatch(r"<python>\d+ [-+*] \d+</python>", PythonCodeTool().sample_call("No numbers.", rng))
+
+
+def test_solver_and_random_play_use_python_in_episodes():
+    maker = Maker("math:Arithmetic-v0-easy", wrappers=("python_tool",))
+    for episode in rollout([Job(maker, seed) for seed in range(3)], SolverAgent()):
+        call, answer = episode.turns
+        assert (episode.success, call.info["tool_success_counter"]) == (True, 1)
+        assert f"\\boxed{{{answer.observation.splitlines()[1]}}}" == answer.action
+    played = rollout([Job(maker, seed) for seed in range(8)], RandomAgent())
+    turns = [turn for episode in played for turn in episode.turns]
+    called = [turn.info for turn in turns if turn.info["use_tool"]]
+    assert 0 < len(called) < len(turns)
+    assert all(info["tool_results"][0]["error"] is False for info in called)

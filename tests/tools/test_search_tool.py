@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from random import Random
 
 import msgspec
 import pytest
@@ -322,3 +323,12 @@ def test_the_command_serves_until_it_is_stopped():
             tool.engine.close()
         finally:
             process.terminate()
+
+
+def test_a_solver_searches_for_the_question_and_random_play_for_a_word_of_it(world):
+    tool = SearchTool(search_url=world)
+    assert tool.solving_call("Who wrote “Faust”?\n\nAnswer in a box.") == "<search>Who wrote Faust</search>"
+    assert tool.solving_call("?!") == ""
+    made = {tool.sample_call("Who wrote “Faust”?", rng) for rng in map(Random, range(40))}
+    assert made == {f"<search>{word}</search>" for word in ("Who", "wrote", "Faust")}
+    assert tool.sample_call("?!", Random(0)) == f"<search>{CONTROL}</search>"

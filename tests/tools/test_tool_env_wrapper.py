@@ -6,6 +6,7 @@ import pytest
 
 import gem
 from gem.agents.scripted import ScriptedAgent
+from gem.agents.solver import SolverAgent
 from gem.content import Image
 from gem.core import Env, Start, Step
 from gem.errors import (
@@ -108,6 +109,58 @@ def test_tools_are_explained_and_calls_answered_without_a_turn_of_the_game():
     assert "3" in step.obs
     assert step.info["use_tool"] is False
     assert step.info["tool_use_counter"] == 6
+
+
+class Hint(BaseTool):
+    """Proposes calls of its own."""
+
+    name, tag = "hint", "hint"
+    of = ""
+
+    def call(self, about: str) -> ToolResult:
+        """Give a hint."""
+        return ToolResult(f"about {about}")
+
+    def sample_call(self, question, rng):
+        return f"<hint>{rng.randrange(3)}</hint>"
+
+    def solving_call(self, question):
+        self.of = question
+        return "<hint>all</hint>" if "secret" in question else ""
+
+
+def test_random_play_calls_in_half_of_its_turns_until_none_is_left():
+    env = wrapped(Hint(), max_tool_uses=2)
+    calls = []
+    for seed in range(60):
+        env.reset(seed=seed)
+        actions = [env.sample_random_action()]
+        while not env.step(actions[-1]).done:
+            actions.append(env.sample_random_action())
+        calls.append(sum(action.startswith("<hint>") for action in actions))
+        assert env.tool_use_counter == calls[-1] == env.tool_success_counter
+    assert {*calls} == {0, 1, 2}
+    assert 15 < sum(each > 0 for each in calls) < 60
+    env.reset(seed=5)
+    first = env.sample_random_action()
+    env.reset(seed=5)
+    assert env.sample_random_action() == first
+
+
+def test_a_solver_calls_once_where_a_tool_knows_how():
+    hint = Hint()
+    env, plain = wrapped(ADD, hint), gem.make(GUESS)
+    for seed in (3, 4):
+        question = plain.reset(seed=seed)[0]
+        env.reset(seed=seed)
+        assert env.solve() == "<hint>all</hint>"
+        assert hint.of == question
+        env.step(env.solve())
+        assert env.solve() == plain.solve()
+    assert wrapped(ADD).reset(seed=3)
+    (episode,) = rollout([Job(lambda: wrapped(Hint(), max_tool_uses=0), 3)], SolverAgent())
+    assert episode.success
+    assert "hint" not in episode.turns[0].action
 
 
 def test_the_same_answers_earn_the_same_with_and_without_calls_between():

@@ -167,11 +167,23 @@ def test_the_loss_is_that_of_the_cloned_tokens(config, demos):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"episodes": 0}, r"episodes is 0, which needs demonstrations; name a store \(demos\)"),
+        (
+            {"episodes": 0},
+            r"episodes is 0, which needs demonstrations; name a store .*warmup_by",
+        ),
         ({"demos_held_out": 0.1}, r"demos_held_out is 0.1, which needs demonstrations"),
         ({"demos_held_out": 1.0, "demos": "x"}, "demos_held_out is 1.0; accepted: 0 to below 1"),
         ({"demos_held_out": math.nan, "demos": "x"}, "demos_held_out is nan; accepted: 0 to below 1"),
-        ({"demos": "x", "warmup_steps": 0}, "demos are cloned in the warm-up; set its number of steps"),
+        ({"demos": "x", "warmup_steps": 0}, "demonstrations are cloned in the warm-up"),
+        (
+            {"warmup_by": "solver", "warmup_steps": 0},
+            "demonstrations are cloned in the warm-up",
+        ),
+        (
+            {"demos": "x", "warmup_by": "solver"},
+            "warmup_by is 'solver', and demos name a store",
+        ),
+        ({"warmup_by": "solver", "warmup_check": 5}, "warmup_check tests the format alone"),
         ({"episodes": -1}, "episodes is -1; accepted: 0 or more"),
     ],
 )

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 from runs import QUICK, Log, assert_same_run, figures, same_weights, weights
 
 from gem.agents.tiny import TinyAgent, TinyConfig
+from gem.core import Env
 from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, SchemaMismatch, StoreError
 from gem.evals import success_rate
@@ -512,6 +513,25 @@ def test_a_run_warms_up_on_the_demonstrations_of_its_config(tmp_path):
     assert first.count("\\boxed{2}") > len(first) / 2  # as the solver begins; random play does in a quarter
 
 
+def test_a_run_clones_the_play_of_the_solver(tmp_path):
+    """Without RL, as with a store; the policy before and after is measured."""
+    config = replace(QUICK, out=tmp_path, warmup_by="solver", warmup_steps=40, warmup_batch=16, episodes=0)
+    log = Log()
+    summary = train(config, watcher=log)
+    assert "warm-up: on the solver's play" in log.stages
+    assert summary["after"]["success"]["mean"] > summary["random"]["success"]["mean"] + 0.2
+
+
+def test_a_solver_that_is_missing_is_named(tmp_path, registry):
+    class Unsolved(EchoEnv):
+        solve = Env.solve
+
+    register(EnvSpec("test:Unsolved", Unsolved, {"turns": 1}, max_turns=1))
+    config = replace(QUICK, env="test:Unsolved", env_kwargs={}, out=tmp_path, warmup_by="solver")
+    with pytest.raises(NoVerdict, match=r"nothing to learn from .*Unsolved.* has no solver"):
+        train(config)
+
+
 def test_an_empty_store_of_demonstrations_is_refused():
     with pytest.raises(BadArgument, match="store of demonstrations is empty; `gem-gym demos` writes some"):
         warm_up(
@@ -523,7 +543,7 @@ def test_an_empty_store_of_demonstrations_is_refused():
 def test_random_play_that_breaks_is_no_demonstration(registry):
     register(EnvSpec("test:Broken", Broken, QUICK.env_kwargs))
     policy = make_policy(QUICK)
-    with pytest.raises(NoVerdict, match=r"nothing to learn from among 8 episodes of random play: .*is gone"):
+    with pytest.raises(NoVerdict, match=r"nothing to learn from among 8 played episodes: .*is gone"):
         warm_up(policy, Maker("test:Broken"), seed=0, steps=1, batch=8, lr=1e-3, max_grad_norm=1.0)
 
 
