@@ -26,7 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gem.errors import BadArgument, MissingData, MissingExtra, StoreError, did_you_mean, missing_extra
+from gem.errors import BadArgument, MissingData, MissingExtra, StoreError, did_you_mean, missing_extra, reason
 
 if TYPE_CHECKING:
     import torch
@@ -363,7 +363,7 @@ def _prepared(place: Path) -> Iterator[Path]:
 
 def _unwritable(error: OSError) -> StoreError:
     return StoreError(
-        f"{error.filename} cannot be written: {error.strerror}; set GEM_CACHE to a folder that can."
+        f"{error.filename} cannot be written: {reason(error)}; set GEM_CACHE to a folder that can."
     )
 
 

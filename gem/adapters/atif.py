@@ -36,7 +36,7 @@ from gem.adapters.carried import (
     whole_file,
 )
 from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
-from gem.errors import BadArgument, MissingData
+from gem.errors import BadArgument, MissingData, reason
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef
 from gem.tools import calls
@@ -482,7 +482,7 @@ def read_atif(path: str | Path) -> Iterator[Callable[[], Episode]]:
             for number, line in enumerate(opened, 1):
                 yield partial(_decoded, line, f"{path}, line {number}")
     except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
+        raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
 
 
 def _read_file(path: Path) -> Episode:
@@ -519,7 +519,7 @@ def _bytes_of(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
+        raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
 
 
 def _is_number(value: Any) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 
 from gem import codec
 from gem.content import Message, ToolCall
-from gem.errors import BadArgument, MissingData, StoreError
+from gem.errors import BadArgument, MissingData, StoreError, reason
 from gem.history import CHAT, messages
 from gem.record import Episode, Turn
 
@@ -138,7 +138,7 @@ def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator
     except FileNotFoundError as error:
         raise MissingData(f"{path}: no such file.") from error
     except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from error
+        raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
 
 
 def empty_folder(path: Path) -> None:
@@ -152,7 +152,7 @@ def empty_folder(path: Path) -> None:
         if any(path.iterdir()):
             raise BadArgument(f"{path} is not empty; name another folder.")
     except OSError as error:
-        raise StoreError(f"{path} cannot be made: {error.strerror}.") from error
+        raise StoreError(f"{path} cannot be made: {reason(error)}.") from error
 
 
 @contextmanager
@@ -171,6 +171,6 @@ def whole_file(path: Path) -> Iterator[Path]:
     except OSError as error:
         if isinstance(error, StoreError):
             raise
-        raise StoreError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
     finally:
         part.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from tyro.conf import FlagCreatePairsOff
 import gem
 from gem.cli.terms import FAILED, INTERRUPTED, MISUSED
 from gem.content import printable
-from gem.errors import BadArgument, GemError, did_you_mean
+from gem.errors import BadArgument, GemError, did_you_mean, reason
 from gem.registry import load
 
 
@@ -112,7 +112,7 @@ def main(args: Sequence[str] | None = None) -> int:
             raise
         print(
             f"{type(error).__name__}: {printable(str(error.filename))} cannot be read or written: "
-            f"{error.strerror}. Name another file or folder.",
+            f"{reason(error)}. Name another file or folder.",
             file=sys.stderr,
         )
         return MISUSED

@@ -579,7 +579,7 @@ def _store(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{folder} cannot be made: {error.strerror}; choose another --out.") from error
+        raise StoreError(f"{folder} cannot be made: {reason(error)}; choose another --out.") from error
     store = last.enter_context(_CountedStore(folder / EPISODES_FILE))
     store.claim()  # at the start: another evaluation may be playing the same episodes
     store.budget = budget

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText
-from gem.errors import BadArgument, StoreError
+from gem.errors import BadArgument, StoreError, reason
 from gem.record import Agent, Limits
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def proxy(
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{out} cannot be made: {error.strerror}.") from error
+        raise StoreError(f"{out} cannot be made: {reason(error)}.") from error
     agent = _agent(model, temperature, max_tokens, api_key_env, template)
     with EpisodeStore(out / "episodes.jsonl") as store:
         server = Server(

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from gem.cli.terms import MaybePath, table
 from gem.content import printable
-from gem.errors import StoreError
+from gem.errors import StoreError, reason
 
 
 def regrade(
@@ -49,7 +49,7 @@ def regrade(
         try:
             out.write_bytes(b"".join(msgspec.json.encode(asdict(row)) + b"\n" for row in found))
         except OSError as error:
-            raise StoreError(f"{out}: cannot write the verdicts: {error.strerror}.") from error
+            raise StoreError(f"{out}: cannot write the verdicts: {reason(error)}.") from error
     rows = []
     for spec in sorted({row.spec for row in found}):
         of = [row for row in found if row.spec == spec]

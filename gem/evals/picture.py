@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from gem.content import printable
-from gem.errors import BadArgument, StoreError, missing_extra
+from gem.errors import BadArgument, StoreError, missing_extra, reason
 from gem.evals.comparison import Comparison, Paired
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -78,7 +78,7 @@ def draw(comparison: Comparison, path: Path, a: str = "A", b: str = "B") -> None
     try:
         figure.savefig(path, dpi=dpi, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
 
 
 def _draw_row(axes: object, place: int, row: Paired, scale: float, bold: bool) -> None:

@@ -28,7 +28,15 @@ from threading import Lock
 from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from gem import codec
-from gem.errors import BadArgument, DuplicateEpisode, GemError, SchemaMismatch, StoreError, did_you_mean
+from gem.errors import (
+    BadArgument,
+    DuplicateEpisode,
+    GemError,
+    SchemaMismatch,
+    StoreError,
+    did_you_mean,
+    reason,
+)
 from gem.record import Episode, RunInfo, Turn, Verdict
 from gem.rollout.index import Entry, Index, Mark, Place, Span, Tally, TaskTally, damaged, matches
 from gem.schema_1 import SCHEMA_1_RUN
@@ -85,9 +93,7 @@ class EpisodeStore(Sequence[Episode]):
             self._fd = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         except OSError as error:
             hint = "" if self.path.parent.is_dir() else " Make its folder first."
-            raise StoreError(
-                f"{self.path}: cannot open the episode store: {error.strerror}.{hint}"
-            ) from error
+            raise StoreError(f"{self.path}: cannot open the episode store: {reason(error)}.{hint}") from error
         self._pid = os.getpid()
         self._runs: dict[str, RunInfo] = {}  # those that were read
         self._known: set[str] = set()  # those whose line is known to be there
@@ -129,7 +135,7 @@ class EpisodeStore(Sequence[Episode]):
                 ) from error
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):  # else nobody can claim it
-                    raise StoreError(f"{self._lock_path} cannot be created: {error.strerror}.") from error
+                    raise StoreError(f"{self._lock_path} cannot be created: {reason(error)}.") from error
 
     @property
     def _lock_path(self) -> Path:
@@ -184,7 +190,7 @@ class EpisodeStore(Sequence[Episode]):
             with suppress(OSError):
                 os.ftruncate(self._fd, size + data.rfind(b"\n", 0, min(written, len(data) - 1)) + 1)
             if isinstance(error, OSError):
-                raise StoreError(f"{self.path}: cannot append an episode: {error.strerror}.") from error
+                raise StoreError(f"{self.path}: cannot append an episode: {reason(error)}.") from error
             raise
 
     # -- reading

@@ -15,7 +15,7 @@ from string import Template
 from typing import Literal, NamedTuple
 
 from gem import registry
-from gem.errors import BadArgument, StoreError
+from gem.errors import BadArgument, StoreError, reason
 
 Kind = Literal["class", "dataset"]
 
@@ -69,7 +69,7 @@ def write_package(name: str, into: str | Path = ".", kind: Kind = "class") -> Pa
                 (folder / path).write_text(text, encoding="utf-8")
             except OSError as error:
                 raise StoreError(
-                    f"{folder} cannot be written: {error.strerror}; choose another folder."
+                    f"{folder} cannot be written: {reason(error)}; choose another folder."
                 ) from error
     return Package(folder, words["env_id"])
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, did_you_mean, reason
 from gem.train.config import TrainConfig
 from gem.train.config_types import NONE
 from gem.train.mixture import EnvPart
@@ -51,7 +51,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadArgument(f"the config {path} cannot be read: {error.strerror or error}.") from error
+        raise BadArgument(f"the config {path} cannot be read: {reason(error)}.") from error
     except ValueError as error:  # what is not TOML says where, what is not UTF-8 says which byte
         raise BadArgument(f"the config {path} is not TOML: {error}.") from error
     hints = get_type_hints(TrainConfig)

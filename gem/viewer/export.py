@@ -12,7 +12,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 import gem
-from gem.errors import BadArgument, GemError, StoreError
+from gem.errors import BadArgument, GemError, StoreError, reason
 from gem.rollout.index import Entry
 from gem.viewer import charts
 from gem.viewer.app import answers, episode_page
@@ -84,7 +84,7 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
     return sum(bool(entry.id) for entry in entries)  # a damaged line has none
 
 

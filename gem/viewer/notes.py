@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from gem.errors import BadArgument, StoreError
+from gem.errors import BadArgument, StoreError, reason
 
 LONGEST = 4000
 """The most characters of a note."""
@@ -81,4 +81,4 @@ class Notes:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {error.strerror}.") from error
+            raise StoreError(f"{self.path} cannot be written: {reason(error)}.") from error

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeGuard
 from markupsafe import Markup
 
 import gem
-from gem.errors import BadArgument, GemError, StoreError
+from gem.errors import BadArgument, GemError, StoreError, reason
 from gem.evals import EnvResult
 from gem.record import Episode
 from gem.rollout.index import Entry
@@ -719,4 +719,4 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error

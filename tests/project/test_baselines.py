@@ -1,5 +1,6 @@
 """The pages of studies show what their rows hold."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,19 @@ def test_every_row_belongs_to_its_study(path):
     summary = summarised(read_study(path))
     assert summary.strange == ()
     assert [each.cell.name for each in summary.cells if each.stale] == []
+
+
+def test_the_large_study_has_the_24_environments_of_the_suite():
+    with (ROOT / "gem/evals/suites/baseline24.toml").open("rb") as file:
+        suite = [
+            (each, part.get("tools", []))
+            for part in tomllib.load(file)["environments"]
+            for each in part["ids"]
+        ]
+    study = read_study(ROOT / "baselines/baseline24.toml")
+    played = {each.settings["env"]: each.settings.get("tools", []) for each in study.environments}
+    assert {name: [*tools] for name, tools in played.items()} == dict(suite)
+    assert [each.name for each in study.variants] == ["REINFORCE", "ReBN", "GRPO", "PPO"]
 
 
 def test_there_is_no_page_without_a_study():

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from gem.errors import GemError, StoreError
+from gem.errors import GemError, StoreError, reason
 from gem.evals import EnvResult
 from gem.statistics import Interval
 from gem.train.config import ELSEWHERE, TrainConfig
@@ -150,7 +150,7 @@ def read_row(path: Path) -> Row | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
+        raise StoreError(f"{path} cannot be read: {reason(error)}.") from error
     try:
         row = msgspec.json.decode(text, type=Row)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -189,7 +189,7 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
         with suppress(OSError):
             partial.unlink()
         raise StoreError(
-            f"{path} cannot be written: {error.strerror}. Free disk space, and run the command again."
+            f"{path} cannot be written: {reason(error)}. Free disk space, and run the command again."
         ) from error
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gem.errors import StoreError
+from gem.errors import StoreError, reason
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
@@ -333,7 +333,7 @@ def _opened(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from error
+        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
 
 
 def _locked(path: Path) -> int | None:

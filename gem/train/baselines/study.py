@@ -49,7 +49,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from gem import registry
-from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean
+from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean, reason
 from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig
 from gem.train.config_file import setting
@@ -189,7 +189,7 @@ def read_study(path: Path) -> Study:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {error.strerror}.") from None
+        raise BadArgument(f"{path} cannot be read: {reason(error)}.") from None
     except ValueError as error:  # TOML's and Unicode's
         raise BadArgument(f"{path} is not a TOML file: {error}.") from None
     try:
