@@ -17,6 +17,7 @@ _FRAME = re.compile(r'  File "(.*?)", line \d+')
 _OWN = re.compile(r"<.*cell.*>|<string>|<stdin>|<code>|.*main\.py")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?![\w.]*\w)")
 _EXPRESSION = re.compile(r"[-+*/%() \t\d.]+")
+_RANGE = re.compile(r"\d+(?:-\d+)+")  # as in "the numbers 1-4", or a date
 MAX_TRACEBACK_FRAMES = 3
 """The number of innermost frames of the agent's code that a traceback shows."""
 
@@ -249,7 +250,7 @@ def _told_frames(frames: list[list[str]]) -> list[str]:
 def _computes(text: str) -> bool:
     """Return whether a short text is an arithmetic expression with at least one operation."""
     try:
-        tree = ast.parse(text, mode="eval") if len(text) <= 200 else None
+        tree = ast.parse(text if len(text) <= 200 else "", mode="eval")
     except (SyntaxError, ValueError):
         return False
-    return tree is not None and any(isinstance(node, ast.BinOp) for node in ast.walk(tree))
+    return not _RANGE.fullmatch(text) and any(isinstance(node, ast.BinOp) for node in ast.walk(tree))

@@ -209,6 +209,7 @@ def test_run_python_is_upstreams():
         ("Calculate (6 + 1) * 397.\n\nUse 4x4.", "<python>(6 + 1) * 397</python>"),
         ("Farid has 2 pencils and 3 more.", ""),
         ("1) first 2) second -- 3", ""),
+        ("Each row has the numbers 1-4, since 2024-11-23.", ""),
         ("+".join(["1"] * 400), ""),
         ("(" * 190, ""),
         ("", ""),
