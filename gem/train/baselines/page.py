@@ -110,22 +110,21 @@ def _results(summary: Summary) -> Iterator[str]:
     yield _points(
         f"""
         A figure is {figures}, the mean over {_counted(study.seeds, "seed")}. The interval after RL is
-        Student's t over the seeds, at 95%. It shows how much another seed may differ. With few seeds it is
-        wide. The interval of a rate is cut at 0 and 100%.
+        Student's t over the seeds, at 95%: a seed decides the chance in training and in evaluation. With few
+        seeds it is wide. {"An interval of a rate is cut at 0 and 100%." if "success" in measures else ""}
         """,
         """
         **Before RL**: the policy after its warm-up, which imitates random well-formed play or
         demonstrations. **After RL**: it samples as in training. **Greedy**: it takes the likeliest token.
         """,
-        """
-        Evaluation plays episodes that training does not play. An environment with few instances is
-        evaluated on all of them, and training plays them too.
-        """,
+        _instances(cells),
         f"""
-        **Last third** of the learning curve: rising or falling if the Mann-Kendall test finds a trend
-        (one-sided p of {P_VALUE:g} or less) and a straight line changes by more than {LEAST_GAIN:.0%} of the
-        scale. Otherwise flat: no trend was found. A curve that still rises or falls has not converged. Runs
-        that stopped at different episodes have no common curve.
+        **Last third** of the learning curve, which has the scores of the training episodes: rising or falling
+        if the Mann-Kendall test finds a trend (one-sided p of {P_VALUE:g} or less) and a straight line
+        changes by more than {LEAST_GAIN:.0%} of the scale; in brackets, by how much. Otherwise flat: no trend
+        was found. A curve that rises or falls at its end may not have converged. The step size and `kl` fall
+        to 0 over a run, so a flat end may be the schedule's. Runs that stopped at different episodes have no
+        common curve.
         """,
     )
     if any(each.over for each in cells):
@@ -137,20 +136,41 @@ def _results(summary: Summary) -> Iterator[str]:
     if any(each.curves for each in cells):
         yield f"![Learning curves of every environment and variant]({study.name}.png)"
         yield _prose(
-            """
-            Each panel is an environment. A line is the mean over seeds; its band goes from the lowest seed
-            to the highest. Horizontal lines show random play and the solver.
+            f"""
+            Each panel is an environment. A thick line is the mean over seeds, thin lines are the seeds, and
+            the band goes from the lowest seed to the highest. Each point is the mean of the training
+            episodes of a part of the run, of at most {rows.POINTS} parts. Horizontal lines show random play
+            and the solver.
             """
         )
+
+
+def _instances(cells: Sequence[CellSummary]) -> str:
+    """Return which environments have so few instances that training and evaluation share all of them."""
+    counts = {}
+    for each in cells:
+        for run in each.runs.values():
+            found = run.figures.get("greedy")
+            bounds = found and (found.success or found.reward)
+            if bounds and bounds.exact:
+                counts[each.cell.environment.name] = bounds.n
+    apart = "The seeds of evaluation are not those of training."
+    if not counts:
+        return apart
+    told = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    return f"{apart} These environments have few instances, which both play: {told}."
 
 
 def _comparison(summary: Summary) -> Iterator[str]:
     study, first = summary.study, summary.study.variants[0].name
     if not summary.differences:
         return
+    points = " (success in percentage points)" * any(
+        each.measure == "success" for each in summary.differences
+    )
     yield "## Variants compared"
     yield _table(
-        ("environment", "variant", f"minus {first}", "p", "Holm"),
+        ("environment", "variant", f"minus {first}", "p", "p, Holm"),
         [
             (
                 each.environment.name,
@@ -164,8 +184,8 @@ def _comparison(summary: Summary) -> Iterator[str]:
     )
     yield _prose(
         f"""
-        The difference after RL between a variant and {first}, paired by seed (success in percentage
-        points). Runs with the same seed are evaluated on the same instances. They also start from the same
+        The difference after RL between a variant and {first}, paired by seed{points}. Other pairs are not
+        tested. Runs with the same seed are evaluated on the same instances. They also start from the same
         policy if model and warm-up are the same. Interval and p are Student's t over the seeds. Holm's
         correction accounts for the number of comparisons.
         """
@@ -247,7 +267,9 @@ def _setup(summary: Summary) -> Iterator[str]:
     yield _prose(
         f"""
         Seeds: {", ".join(map(str, study.seeds))}. All other settings have the defaults of `gem-gym train`
-        for the algorithm and the model. The rows hold every setting.
+        for the algorithm and the model (`gem-gym train --help` tells
+        what each means). The files in
+        `baselines/{study.name}/` hold every setting.
         """
     )
     lines = [("all", "", _settings(study.settings))]
@@ -291,7 +313,8 @@ def _provenance(runs: Sequence[Run], searched: float) -> Iterator[str]:
     searching = f", and {searched:.0f} for the search" if searched else ""
     yield (
         f"- {sum(run.cpu_s for run in runs):.0f} CPU seconds in all{searching}, of the processes that train: "
-        "evaluation, warm-up and training. Programs that tools start are not included."
+        "evaluation, warm-up and training. A warm-up that several runs share is counted in each. Programs "
+        "that tools start are not included."
     )
     if lost := sum(run.no_verdict for run in runs):
         yield f"- {lost} training episodes had no verdict and were left out."

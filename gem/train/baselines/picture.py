@@ -14,7 +14,7 @@ from gem.train.baselines import rows
 from gem.train.baselines.study import Study
 from gem.train.baselines.summary import CellSummary, Summary, references
 
-FORM = 1
+FORM = 2
 """Version number of the drawing: pictures of another version are drawn again."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -66,9 +66,22 @@ def digest(summary: Summary) -> str:
         [each.cell.environment.name, each.cell.variant.name, each.measure, each.curves]
         for each in summary.cells
     ]
-    spans = [references(summary.of(part)) for part in summary.study.environments]
+    spans = [levels(summary.of(part)) for part in summary.study.environments]
     text = json.dumps([FORM, summary.study.title, drawn, spans])
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def levels(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
+    """Return the heights of the lines of random play and the solver: their scores, in the unit of the curve.
+
+    A curve of turns has the length of every episode; a score in turns counts a failure as one more.
+    """
+    span = references(cells)
+    if span is None or cells[0].measure != "turns":
+        return span
+    runs = [run for each in cells for run in each.runs.values()]
+    random, solver = ([run.figures[name].turns or 0.0 for run in runs] for name in ("random", "optimum"))
+    return fmean(random), fmean(solver)
 
 
 def _draw(summary: Summary, path: Path) -> None:
@@ -92,7 +105,7 @@ def _draw(summary: Summary, path: Path) -> None:
         for each, style in zip(cells, styles, strict=True):
             if each.curves:
                 shown.setdefault(each.cell.variant.name, _draw_cell(axes, each, style))
-        if (span := references(cells)) is not None:
+        if (span := levels(cells)) is not None:
             for level, dash, name in ((span[0], ":", "random play"), (span[1], "--", "solver")):
                 line = axes.axhline(level, color="#666666", linewidth=1.1, linestyle=dash, zorder=0)
                 shown.setdefault(name, line)
@@ -128,7 +141,9 @@ def _draw_cell(axes: Any, each: CellSummary, style: dict[str, Any]) -> Any:
     episodes = each.curves[0].episodes
     at = list(zip(*(curve.scores for curve in each.curves), strict=True))
     lowest, highest = [min(values) for values in at], [max(values) for values in at]
-    axes.fill_between(episodes, lowest, highest, color=style["color"], alpha=0.15, linewidth=0)
+    axes.fill_between(episodes, lowest, highest, color=style["color"], alpha=0.1, linewidth=0)
+    for curve in each.curves:
+        axes.plot(*curve, linewidth=0.6, alpha=0.45, **style)
     (line,) = axes.plot(episodes, [fmean(values) for values in at], linewidth=1.8, **style)
     return line
 

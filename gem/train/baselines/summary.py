@@ -354,6 +354,6 @@ def with_interval(interval: Interval, measure: Measure, signed: bool = False) ->
     if interval.n < 2:
         return f"{mean} (one seed)"
     if interval.high - interval.low < 1e-9:
-        return f"{mean} (all {interval.n} alike)"
+        return f"{mean} (the same on all {interval.n} seeds)"
     bounds = f"{number(interval.low, measure, signed)} to {number(interval.high, measure, signed)}"
     return f"{mean} ({bounds})"

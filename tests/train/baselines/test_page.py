@@ -90,7 +90,7 @@ def test_a_page_has_what_policies_do_elsewhere(study):
     stale = {"game:GuessTheNumber-v0-hard": Transferred({**task_of(config), "max_turns": 2}, reached)}
     put(found, second, {seed: replace(a_run(), transfer=stale) for seed in (1, 2)})
     text = page(summarised(found))
-    assert "| one | first | game:GuessTheNumber-v0-hard | 10.0% | - | 30.0% (all 2 alike) |" in text
+    assert "| one | first | game:GuessTheNumber-v0-hard | 10.0% | - | 30.0% (the same on all 2 seeds) |" in text
     assert "| one | second | game:GuessTheNumber-v0-hard |" not in text
 
 
