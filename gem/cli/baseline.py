@@ -139,12 +139,12 @@ def _stand(plan: Plan) -> None:
 
 def _report(study: Study, folder: Path) -> None:
     """Print the table, and write the page and the picture."""
-    from gem.train.baselines.page import HEADS, cell_row, write_page
+    from gem.train.baselines.page import HEADS, table_rows, write_page
     from gem.train.baselines.picture import write_picture
     from gem.train.baselines.summary import summarised
 
     summary = summarised(study)
-    table(*HEADS, rows=[cell_row(each) for each in summary.cells])
+    table(*HEADS, rows=table_rows(summary))
     page = write_page(summary, folder)
     try:
         picture = write_picture(summary, folder)

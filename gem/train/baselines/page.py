@@ -95,6 +95,19 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
     return (each.cell.environment.name, each.cell.variant.name, *figures, trend, cpu_s)
 
 
+def table_rows(summary: Summary) -> list[tuple[str, ...]]:
+    """Return the rows of the table; an environment that no variant was run on has a single one."""
+    lines = []
+    for part in summary.study.environments:
+        cells = summary.of(part)
+        if len(cells) > 1 and all(each.state == "not run" for each in cells):
+            name, _, *others = cell_row(cells[0])
+            lines.append((name, f"all {len(cells)}", *others))
+        else:
+            lines += [cell_row(each) for each in cells]
+    return lines
+
+
 WHAT: dict[Measure, str] = {
     "success": "the rate of success",
     "return": "the mean return",
@@ -104,7 +117,7 @@ WHAT: dict[Measure, str] = {
 
 def _results(summary: Summary) -> Iterator[str]:
     study, cells = summary.study, summary.cells
-    yield _table(HEADS, [cell_row(each) for each in cells])
+    yield _table(HEADS, table_rows(summary))
     measures = {each.measure for each in cells if each.runs}
     figures = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
     yield _points(

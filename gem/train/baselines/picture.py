@@ -89,7 +89,7 @@ def _draw(summary: Summary, path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
 
-    parts = summary.study.environments
+    parts = [part for part in summary.study.environments if any(each.curves for each in summary.of(part))]
     across = min(ACROSS, len(parts))
     down = -(-len(parts) // across)
     figure = Figure(figsize=(max(6.4, 3.9 * across), 0.9 + 3.1 * down), layout="constrained", dpi=130)
