@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from gem.train.baselines import rows
-from gem.train.baselines.study import Study
+from gem.train.baselines.study import Part, Study
 from gem.train.baselines.summary import CellSummary, Summary, references
 
 FORM = 2
@@ -71,6 +71,11 @@ def digest(summary: Summary) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def panels(summary: Summary) -> list[Part]:
+    """Return the environments that have a curve."""
+    return [part for part in summary.study.environments if any(each.curves for each in summary.of(part))]
+
+
 def levels(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
     """Return the heights of the lines of random play and the solver: their scores, in the unit of the curve.
 
@@ -89,15 +94,15 @@ def _draw(summary: Summary, path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
 
-    parts = [part for part in summary.study.environments if any(each.curves for each in summary.of(part))]
+    parts = panels(summary)
     across = min(ACROSS, len(parts))
     down = -(-len(parts) // across)
     figure = Figure(figsize=(max(6.4, 3.9 * across), 0.9 + 3.1 * down), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
-    panels = figure.subplots(down, across, squeeze=False).flatten()
+    every = figure.subplots(down, across, squeeze=False).flatten()
     styles = _styles(len(summary.study.variants))
     shown: dict[str, Any] = {}
-    for axes, part in itertools.zip_longest(panels, parts):
+    for axes, part in itertools.zip_longest(every, parts):
         if part is None:
             axes.set_visible(False)
             continue

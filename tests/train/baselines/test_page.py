@@ -6,9 +6,9 @@ pytest.importorskip("matplotlib")
 
 
 from gem.train.baselines.page import page, write_page
-from gem.train.baselines.picture import COLOURS, DASHES, digest, shows, write_picture
-from gem.train.baselines.rows import Searched, Transferred, Tried, common, task_of, write
-from gem.train.baselines.summary import summarised
+from gem.train.baselines.picture import COLOURS, DASHES, digest, levels, panels, shows, write_picture
+from gem.train.baselines.rows import Bounds, Searched, Transferred, Tried, common, task_of, write
+from gem.train.baselines.summary import references, summarised
 
 from .conftest import a_run, figures, put
 
@@ -90,8 +90,48 @@ def test_a_page_has_what_policies_do_elsewhere(study):
     stale = {"game:GuessTheNumber-v0-hard": Transferred({**task_of(config), "max_turns": 2}, reached)}
     put(found, second, {seed: replace(a_run(), transfer=stale) for seed in (1, 2)})
     text = page(summarised(found))
-    assert "| one | first | game:GuessTheNumber-v0-hard | 10.0% | - | 30.0% (the same on all 2 seeds) |" in text
+    assert (
+        "| one | first | game:GuessTheNumber-v0-hard | 10.0% | - | 30.0% (the same on all 2 seeds) |" in text
+    )
     assert "| one | second | game:GuessTheNumber-v0-hard |" not in text
+
+
+MORE = TWO.replace(
+    'id = "game', 'id = "game:GuessTheNumber-v0-hard"\n    [[environments]]\n    id = "game', 1
+)
+
+
+def test_an_environment_without_runs_has_one_line_and_no_panel(study):
+    found = study(parts=MORE)
+    put(found, found.cells[2], {1: a_run()})
+    text = page(summary := summarised(found))
+    assert "| game:GuessTheNumber-v0-hard | all 2 | - | - | not run | - | - | - | - |" in text
+    assert "| one | first | 20.0% |" in text
+    assert "| one | second | - | - | not run |" in text
+    assert [part.name for part in panels(summary)] == ["one"]
+
+
+def test_environments_with_few_instances_are_named(study):
+    found = study(parts=TWO)
+    run = a_run()
+    exact = replace(run.figures["greedy"], success=Bounds(0.5, 0.5, 0.5, 10, exact=True))
+    put(found, found.cells[0], {1: replace(run, figures={**run.figures, "greedy": exact})})
+    assert "These environments have few instances, which both play: one (10)." in page(summarised(found))
+
+
+def test_lines_of_turns_are_at_the_length_of_episodes(study):
+    """The score counts a failure as one turn more, the curve does not."""
+    found = study(head='title = "t"\nseeds = [1]\nscore = "turns"')
+    run = a_run()
+    taken = {"random": (4.0, 4.5), "optimum": (2.0, 2.0)}
+    figures = {
+        name: replace(run.figures[name], turns=turns, turns_to_success=Bounds(score, score, score, 50))
+        for name, (turns, score) in taken.items()
+    }
+    put(found, found.cells[0], {1: replace(run, figures={**run.figures, **figures})})
+    summary = summarised(found)
+    assert references(summary.cells) == (4.5, 2.0)
+    assert levels(summary.cells) == (4.0, 2.0)
 
 
 def test_a_page_names_what_it_leaves_out(study):
