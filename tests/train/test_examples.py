@@ -1,32 +1,30 @@
-"""The examples, as far as they need no pretrained model."""
+"""The settings files among the examples."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("transformers")
 
-from gem.rollout import EpisodeStore
-from gem.sandbox import SandboxFailed, default_sandbox
+from gem.train.baselines.study import read_study
+from gem.train.config import TrainConfig
+from gem.train.config_file import read_config
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-def example(name):
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "examples/configs").glob("*.toml"))
+OF_A_STUDY = {"out", "store", "watch"}
+"""Settings that a study has its own values for."""
 
 
-def test_the_teacher_of_arithmetic_calls_python_and_copies_its_answer(tmp_path, capsys):
-    try:
-        default_sandbox()
-    except SandboxFailed as absent:
-        pytest.skip(str(absent))
-    example("arithmetic_with_python").write_demos(tmp_path / "demos.jsonl", 6)
-    assert capsys.readouterr().out == "the teacher solved 6 of 6\n"
-    with EpisodeStore(tmp_path / "demos.jsonl", read_only=True) as store:
-        assert {(entry.turns, entry.calls, entry.success) for entry in store.select()} == {(2, 1, True)}
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_settings_file_can_be_trained_with(path):
+    assert TrainConfig.fit(**read_config(path)).episodes > 0
+
+
+def test_the_example_with_python_is_a_cell_of_the_large_study():
+    """So the figures of its row are those of the example, up to the seed."""
+    study = read_study(ROOT / "baselines/baseline24.toml")
+    (cell,) = (cell for cell in study.cells if cell.name == "math:Arithmetic-v0-hard, ReBN")
+    example = TrainConfig.fit(**read_config(ROOT / "examples/configs/arithmetic-with-python.toml"))
+    own, theirs = example.to_json(), study.config(cell).to_json()
+    assert {name for name in own if own[name] != theirs[name]} <= OF_A_STUDY
