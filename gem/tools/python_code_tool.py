@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from random import Random
 from typing import Any, Self
 
@@ -15,9 +16,11 @@ from gem.tools.shell_tool import MAX_CHARS, cut_middle
 
 _FRAME = re.compile(r'  File "(.*?)", line \d+')
 _OWN = re.compile(r"<.*cell.*>|<string>|<stdin>|<code>|.*main\.py")
-_NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?![\w.]*\w)")
-_EXPRESSION = re.compile(r"[-+*/%() \t\d.]+")
-_RANGE = re.compile(r"\d+(?:-\d+)+")  # as in "the numbers 1-4", or a date
+_NUMBER = re.compile(r"(?<![\w.,])[0-9]{1,15}(?![\w.,]*\w)")
+_EXPRESSION = re.compile(r"[-+*/%() \t0-9.]+")
+_RANGE = re.compile(r"\d+(?:-\d+)+|\d+(?:/\d+){2}")  # as in "the numbers 1-4", or a date
+_BEFORE = re.compile(r"(?:\w|\d,|[$#]|[^\w\s.,:;?!=\"'(]\s*)\Z")  # an expression is part of more
+_AFTER = re.compile(r"\w|,\d|\s*[^\w\s.,:;?!=\"')]")
 MAX_TRACEBACK_FRAMES = 3
 """The number of innermost frames of the agent's code that a traceback shows."""
 
@@ -105,13 +108,14 @@ class PythonCodeTool(BaseTool):
 
     def sample_call(self, question: str, rng: Random) -> str:
         """Return an operation on two numbers of the question, or on two others where it has none."""
-        numbers = _NUMBER.findall(question) or [str(rng.randrange(100)) for _ in range(2)]
+        numbers = [str(int(number)) for number in _NUMBER.findall(question)]
+        numbers = numbers or [str(rng.randrange(100)) for _ in range(2)]
         return f"<python>{rng.choice(numbers)} {rng.choice('+-*')} {rng.choice(numbers)}</python>"
 
     def solving_call(self, question: str) -> str:
-        """Return the longest arithmetic expression in the question; empty where it has none."""
-        texts = (each.strip().rstrip(".") for each in _EXPRESSION.findall(question))
-        longest = max(filter(_computes, texts), key=len, default="")
+        """Return the longest arithmetic expression in the first paragraph; empty where it has none."""
+        first = question.strip().split("\n\n", 1)[0]
+        longest = max(filter(_computes, _expressions(first)), key=len, default="")
         return longest and f"<python>{longest}</python>"
 
     def reset(self, seed: int) -> None:
@@ -247,10 +251,20 @@ def _told_frames(frames: list[list[str]]) -> list[str]:
     return [f"  [{left} more frames]", *told] if left > 0 else told
 
 
+def _expressions(question: str) -> Iterator[str]:
+    """Return texts that may be arithmetic expressions, without those that are a part of another one."""
+    for found in _EXPRESSION.finditer(question):
+        text = found[0].strip()
+        start = found.start() + len(found[0]) - len(found[0].lstrip())
+        around = _BEFORE.search(question[:start]) or _AFTER.match(question, start + len(text))
+        if not around and not re.match(r"[-+]\s", text):
+            yield text.rstrip(".")
+
+
 def _computes(text: str) -> bool:
     """Return whether a short text is an arithmetic expression with at least one operation."""
     try:
-        tree = ast.parse(text if len(text) <= 200 else "", mode="eval")
+        tree = ast.parse(text if len(text) <= 200 and "**" not in text else "", mode="eval")
     except (SyntaxError, ValueError):
         return False
     return not _RANGE.fullmatch(text) and any(isinstance(node, ast.BinOp) for node in ast.walk(tree))

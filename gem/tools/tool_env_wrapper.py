@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 from typing import Any, ClassVar, Self
 
 from gem import seeding
@@ -93,8 +94,12 @@ class ToolEnvWrapper(EnvWrapper):
         self._refused_turns = 0
         self._running = False
         self._begun = False
-        self._question = ""
         self._around: dict[str, Any] = {}  # text around the next prompt, as the environment last gave it
+
+    _rng_of_calls: Random | None = None
+
+    _question: str = ""
+    """The first observation, without the instruction of the tools."""
 
     # -- the contract
 
@@ -113,6 +118,7 @@ class ToolEnvWrapper(EnvWrapper):
             raise BadArgument(f"tools offer {offered}; accepted: tools with names of their own.")
         self._keep_around(start.info)
         self._question = text_of(start.obs)
+        self._rng_of_calls = None
         info = {**start.info, "tools": written_tools(self.tool_specs), **self._counts(False)}
         return Start(join([start.obs, self.instruction()], "\n\n"), info)
 
@@ -141,20 +147,46 @@ class ToolEnvWrapper(EnvWrapper):
         return self._env_turn(action)
 
     def sample_random_action(self) -> str:
-        """Return a random call in half of the turns, while calls are left; otherwise a random answer."""
-        if self._running and self.tool_use_counter < self.max_tool_uses:
-            calls = [each.sample_call(self._question, self.actor_rng) for each in self._read_here()]
-            if (calls := [call for call in calls if call]) and self.actor_rng.random() < 0.5:
-                return self.actor_rng.choice(calls)
-        return self.env.sample_random_action()
+        """Return a random call in half of the turns, while calls are left; otherwise a random answer.
+
+        Of several wrappers with tools, directly around one another, the outermost draws for all.
+        """
+        layers = self._layers()
+        question, rng = layers[-1]._question, self._need_rng()
+        able = [each for each in layers if each._running and each.tool_use_counter < each.max_tool_uses]
+        tools = [tool for each in able for tool in each._read_here()]
+        calls = list(filter(None, (tool.sample_call(question, rng) for tool in tools)))
+        if calls and rng.random() < 0.5:
+            return rng.choice(calls)
+        return layers[-1].env.sample_random_action()
 
     def solve(self) -> str:
         """Return a call that helps with the question, once in an episode; otherwise the inner action."""
-        if self._running and self.tool_use_counter < min(1, self.max_tool_uses):
-            calls = (each.solving_call(self._question) for each in self._read_here())
-            if call := next(filter(None, calls), ""):
+        layers = self._layers()
+        if not any(each.tool_use_counter for each in layers):
+            able = [each for each in layers if each._running and each.max_tool_uses]
+            tools = (tool for each in able for tool in each._read_here())
+            if call := next(filter(None, (tool.solving_call(layers[-1]._question) for tool in tools)), ""):
                 return call
-        return self.env.solve()
+        return layers[-1].env.solve()
+
+    def seed_actor(self, seed: int) -> None:
+        """Reseed the random play of the environment inside, and the random calls; see Env.seed_actor."""
+        super().seed_actor(seed)
+        self._rng_of_calls = seeding.stream(seed, "tool calls")
+
+    def _need_rng(self) -> Random:
+        """Return the stream of random calls; the one inside is not reseeded everywhere, as in a seat."""
+        if self._rng_of_calls is None:
+            self._rng_of_calls = seeding.stream(self.env.seed or 0, "tool calls")
+        return self._rng_of_calls
+
+    def _layers(self) -> list[ToolEnvWrapper]:
+        """Return this wrapper and those directly inside it that also give tools, from the outermost on."""
+        found: list[ToolEnvWrapper] = [self]
+        while isinstance(found[-1].env, ToolEnvWrapper):
+            found.append(found[-1].env)
+        return found
 
     def close(self) -> None:
         """Close the wrapped environment and the tools that this wrapper made."""
@@ -189,6 +221,8 @@ class ToolEnvWrapper(EnvWrapper):
         vars(twin).update(copy.deepcopy({key: value for key, value in vars(self).items() if key not in kept}))
         twin.env, twin._init = env, self._init_around(env)
         twin.tools = tools
+        if seed is not None:
+            twin._rng_of_calls = None
         twin._owned = [own for own, tool in zip(tools, self.tools, strict=True) if own is not tool]
         return twin
 

@@ -297,7 +297,7 @@ class TrainConfig:
 
     warmup_by: WarmupBy = "random"
     """Who plays the episodes that the warm-up clones: the random actor, or the environment's solver, which
-    shows the strategy too. In an environment with tools both also call these."""
+    shows the strategy too. In an environment with tools both call these too, the solver where they help."""
 
     demos: MaybePath = None
     """A store of episodes to clone in the warm-up instead, as `gem-gym demos` writes it."""

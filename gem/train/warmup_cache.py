@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from gem import __version__
 from gem.errors import StoreError
+from gem.tools.search_tool import URL
 from gem.train import checkpoint
 from gem.train.config import TrainConfig
 from gem.train.learner import load_weights, weights
@@ -50,7 +52,8 @@ class WarmUps:
         if config.demos is not None:
             return _timed(make)
         settings = {name: value for name, value in config.to_json().items() if name in SETTINGS}
-        named = json.dumps([__version__, policy.renderer.vocab_hash, settings], sort_keys=True)
+        searched = os.environ.get(URL)  # what the search tool finds is in the episodes too
+        named = json.dumps([__version__, policy.renderer.vocab_hash, settings, searched], sort_keys=True)
         path = self.folder / f"{blake2b(named.encode(), digest_size=12).hexdigest()}.pt"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

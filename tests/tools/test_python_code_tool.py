@@ -1,3 +1,4 @@
+import ast
 import pickle
 import re
 import warnings
@@ -210,6 +211,14 @@ def test_run_python_is_upstreams():
         ("Farid has 2 pencils and 3 more.", ""),
         ("1) first 2) second -- 3", ""),
         ("Each row has the numbers 1-4, since 2024-11-23.", ""),
+        ("Add 1,000 + 2,000.", ""),
+        ("What is 8 × 3 + 2, or 8 − 3 + 2?", ""),
+        ("What is 2^3 + 4?", ""),
+        ("Take 1e5 + 3 apples.", ""),
+        ("On 12/11/2024 he paid.", ""),
+        ("A riddle.\n\nDivide by 3 + 4.", ""),
+        ("9**9**9", ""),
+        ("State the answer: 957 + 416 - 733 =", "<python>957 + 416 - 733</python>"),
         ("+".join(["1"] * 400), ""),
         ("(" * 190, ""),
         ("", ""),
@@ -223,6 +232,8 @@ def test_random_calls_take_numbers_of_the_question():
     rng = Random(0)
     made = {PythonCodeTool().sample_call("What is 12 by 345?", rng) for _ in range(300)}
     assert made == {f"<python>{a} {op} {b}</python>" for a in (12, 345) for op in "+-*" for b in (12, 345)}
+    made = {PythonCodeTool().sample_call("2024-01-05, at 007 and ٣", rng) for _ in range(50)}
+    assert all(ast.parse(call[8:-9]) for call in made)
     assert re.fullmatch(r"<python>\d+ [-+*] \d+</python>", PythonCodeTool().sample_call("No numbers.", rng))
 
 

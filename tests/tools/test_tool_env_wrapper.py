@@ -9,6 +9,8 @@ from gem.agents.scripted import ScriptedAgent
 from gem.agents.solver import SolverAgent
 from gem.content import Image
 from gem.core import Env, Start, Step
+from gem.envs.seats.matrix_game import MatrixGame
+from gem.envs.seats.seat_env import SeatEnv
 from gem.errors import (
     BadAction,
     BadArgument,
@@ -161,6 +163,47 @@ def test_a_solver_calls_once_where_a_tool_knows_how():
     (episode,) = rollout([Job(lambda: wrapped(Hint(), max_tool_uses=0), 3)], SolverAgent())
     assert episode.success
     assert "hint" not in episode.turns[0].action
+
+
+class Clue(Hint):
+    """Proposes calls of its own."""
+
+    name = tag = "clue"
+
+    def sample_call(self, question, rng):
+        return f"<clue>{question[:5]}</clue>"
+
+    def solving_call(self, question):
+        return "<clue>too</clue>"
+
+
+def test_of_wrappers_around_one_another_one_draws_for_all():
+    env = ToolEnvWrapper(wrapped(Hint(), max_tool_uses=3), [Clue()], max_tool_uses=3)
+    seen = []
+    for seed in range(80):
+        question = gem.make(GUESS).reset(seed=seed)[0]
+        env.reset(seed=seed)
+        action = env.sample_random_action()
+        seen.append(action[:5])
+        assert not action.startswith("<clue>") or action == f"<clue>{question[:5]}</clue>"
+    assert min(seen.count("<hint"), seen.count("<clue")) > 8
+    assert 24 < seen.count("<hint") + seen.count("<clue") < 56
+    env.reset(seed=3)
+    assert env.solve() == "<clue>too</clue>"
+    env.step(env.solve())
+    assert env.solve().startswith("\\boxed")
+
+
+def test_samples_of_a_task_call_at_different_times():
+    """In a seat too, whose random actor is not the environment's own."""
+    env = ToolEnvWrapper(SeatEnv(MatrixGame(), "player_0", "random"), [Hint()])
+    found = []
+    for sample in (0, 1, 2, 3, 4, 5, 0):
+        env.reset(seed=1)
+        env.seed_actor(sample)
+        found.append(tuple(env.sample_random_action().startswith("<hint>") for _ in range(12)))
+    assert len({*found}) == 6
+    assert found[0] == found[-1]
 
 
 def test_the_same_answers_earn_the_same_with_and_without_calls_between():

@@ -17,7 +17,7 @@ from runs import QUICK, Log, assert_same_run, figures, same_weights, weights
 from gem.agents.tiny import TinyAgent, TinyConfig
 from gem.core import Env
 from gem.envs.games.guess_the_number import GuessTheNumber
-from gem.errors import AgentUnavailable, BadArgument, NoVerdict, SchemaMismatch, StoreError
+from gem.errors import AgentUnavailable, BadArgument, NoSolver, NoVerdict, SchemaMismatch, StoreError
 from gem.evals import success_rate
 from gem.record import Limits
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
@@ -526,9 +526,9 @@ def test_a_solver_that_is_missing_is_named(tmp_path, registry):
     class Unsolved(EchoEnv):
         solve = Env.solve
 
-    register(EnvSpec("test:Unsolved", Unsolved, {"turns": 1}, max_turns=1))
+    register(EnvSpec("test:Unsolved", Unsolved, {"turns": 1}, max_turns=1, solver="none"))
     config = replace(QUICK, env="test:Unsolved", env_kwargs={}, out=tmp_path, warmup_by="solver")
-    with pytest.raises(NoVerdict, match=r"nothing to learn from .*Unsolved.* has no solver"):
+    with pytest.raises(NoSolver, match=r"warmup_by is solver, and test:Unsolved has none"):
         train(config)
 
 

@@ -127,8 +127,9 @@ def _results(summary: Summary) -> Iterator[str]:
         seeds it is wide. {"An interval of a rate is cut at 0 and 100%." if "success" in measures else ""}
         """,
         """
-        **Before RL**: the policy after its warm-up, which imitates random well-formed play or
-        demonstrations. **After RL**: it samples as in training. **Greedy**: it takes the likeliest token.
+        **Before RL**: the policy after its warm-up, which imitates random well-formed play, the solver's
+        play or demonstrations. **After RL**: it samples as in training. **Greedy**: it takes the likeliest
+        token.
         """,
         _instances(cells),
         f"""
