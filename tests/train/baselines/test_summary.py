@@ -166,7 +166,7 @@ def test_what_is_not_whole_is_left_out_of_it_with_the_reason(study):
 
 def test_intervals_that_say_nothing_say_why():
     assert with_interval(mean_interval([0.5]), "success") == "50.0% (one seed)"
-    assert with_interval(mean_interval([0.5, 0.5]), "return") == "0.500 (all 2 alike)"
+    assert with_interval(mean_interval([0.5, 0.5]), "return") == "0.500 (the same on all 2 seeds)"
     assert with_interval(mean_interval([0.4, 0.6]), "return", signed=True) == "+0.500 (-0.771 to +1.771)"
 
 
