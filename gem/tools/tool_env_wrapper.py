@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any, ClassVar, Self
@@ -153,9 +153,7 @@ class ToolEnvWrapper(EnvWrapper):
         """
         layers = self._layers()
         question, rng = layers[-1]._question, self._need_rng()
-        able = [each for each in layers if each._running and each.tool_use_counter < each.max_tool_uses]
-        tools = [tool for each in able for tool in each._read_here()]
-        calls = list(filter(None, (tool.sample_call(question, rng) for tool in tools)))
+        calls = [call for tool in _callable(layers) if (call := tool.sample_call(question, rng))]
         if calls and rng.random() < 0.5:
             return rng.choice(calls)
         return layers[-1].env.sample_random_action()
@@ -164,10 +162,9 @@ class ToolEnvWrapper(EnvWrapper):
         """Return a call that helps with the question, once in an episode; otherwise the inner action."""
         layers = self._layers()
         if not any(each.tool_use_counter for each in layers):
-            able = [each for each in layers if each._running and each.max_tool_uses]
-            tools = (tool for each in able for tool in each._read_here())
-            if call := next(filter(None, (tool.solving_call(layers[-1]._question) for tool in tools)), ""):
-                return call
+            for tool in _callable(layers):
+                if call := tool.solving_call(layers[-1]._question):
+                    return call
         return layers[-1].env.solve()
 
     def seed_actor(self, seed: int) -> None:
@@ -176,7 +173,7 @@ class ToolEnvWrapper(EnvWrapper):
         self._rng_of_calls = seeding.stream(seed, "tool calls")
 
     def _need_rng(self) -> Random:
-        """Return the stream of random calls; the one inside is not reseeded everywhere, as in a seat."""
+        """Return the random stream of the calls. It is not `actor_rng`, which a seat's seed_actor() keeps."""
         if self._rng_of_calls is None:
             self._rng_of_calls = seeding.stream(self.env.seed or 0, "tool calls")
         return self._rng_of_calls
@@ -366,6 +363,13 @@ class ToolEnvWrapper(EnvWrapper):
 
     def _keep_around(self, info: dict[str, Any]) -> None:
         self._around = {key: info[key] for key in ("prefix", "suffix") if key in info}
+
+
+def _callable(layers: Sequence[ToolEnvWrapper]) -> Iterator[BaseTool]:
+    """Return the tools of wrappers that have calls left."""
+    for each in layers:
+        if each._running and each.tool_use_counter < each.max_tool_uses:
+            yield from each._read_here()
 
 
 def _name(found: Found) -> str:

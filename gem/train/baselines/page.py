@@ -281,8 +281,7 @@ def _setup(summary: Summary) -> Iterator[str]:
     yield _prose(
         f"""
         Seeds: {", ".join(map(str, study.seeds))}. All other settings have the defaults of `gem-gym train`
-        for the algorithm and the model (`gem-gym train --help` tells
-        what each means). The files in
+        for the algorithm and the model (`gem-gym train --help` tells what each means). The files in
         `baselines/{study.name}/` hold every setting.
         """
     )
