@@ -90,6 +90,9 @@ class Env(Rebuildable):
     forkable: ClassVar[bool] = True
     """False where the state is outside the instance: a terminal, a remote session."""
 
+    several_seats: ClassVar[bool] = False
+    """Whether values are dicts by seat; see `gem.seats.SeatedEnv`."""
+
     tool_specs: Sequence[ToolSpec] = ()
     """The tools that a model may call natively. An action with such calls arrives as text, each call as
     ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; `gem.tools.calls.find` reads them."""
@@ -421,7 +424,16 @@ class EnvWrapper(Env):
     shared: ClassVar[tuple[str, ...]] = ("env",)
 
     def __init__(self, env: Env) -> None:
-        """Wrap `env`."""
+        """Wrap `env`.
+
+        Raises:
+            BadArgument: for an environment of several seats, whose values are dicts by seat.
+        """
+        if env.several_seats:
+            raise BadArgument(
+                f"{env} has several seats, and {type(self).__name__} wraps one agent's environment: wrap a "
+                "gem.seats.SeatEnv of one seat, or take an id that ends in -vs-random or -vs-solver."
+            )
         self.env = env
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from gem import seeding
 from gem.content import Obs, Text, ToolSpec, join, text_of, written_tools
 from gem.core import Env, EnvWrapper, Start, Step, shared_names
-from gem.errors import BadArgument, EpisodeOver, did_you_mean
+from gem.errors import BadArgument, EpisodeOver, NoVerdict, did_you_mean
 from gem.record import StopReason
 from gem.tools.base_tool import BaseTool, ToolResult
 from gem.tools.calls import Found, find
@@ -153,7 +153,9 @@ class ToolEnvWrapper(EnvWrapper):
         """
         layers = self._layers()
         question, rng = layers[-1]._question, self._need_rng()
-        calls = [call for tool in _callable(layers) if (call := tool.sample_call(question, rng))]
+        calls = [
+            _checked(tool, call) for tool in _callable(layers) if (call := tool.sample_call(question, rng))
+        ]
         if calls and rng.random() < 0.5:
             return rng.choice(calls)
         return layers[-1].env.sample_random_action()
@@ -164,7 +166,7 @@ class ToolEnvWrapper(EnvWrapper):
         if not any(each.tool_use_counter for each in layers):
             for tool in _callable(layers):
                 if call := tool.solving_call(layers[-1]._question):
-                    return call
+                    return _checked(tool, call)
         return layers[-1].env.solve()
 
     def seed_actor(self, seed: int) -> None:
@@ -247,6 +249,11 @@ class ToolEnvWrapper(EnvWrapper):
         return f"{about}\n\n{limit} {rule}"
 
     # -- turns
+
+    @property
+    def extra_turns(self) -> int:
+        """The most turns that calls can add to an episode of the environment inside."""
+        return self.max_tool_uses + MAX_REFUSED_TURNS - 1
 
     def _env_turn(self, action: str) -> Step:
         step = self.env.step(action)
@@ -370,6 +377,15 @@ def _callable(layers: Sequence[ToolEnvWrapper]) -> Iterator[BaseTool]:
     for each in layers:
         if each._running and each.tool_use_counter < each.max_tool_uses:
             yield from each._read_here()
+
+
+def _checked(tool: BaseTool, action: str) -> str:
+    """Return a call that a tool proposes, if it is one: anything else would reach the environment."""
+    offered = tool.offered()
+    names = {each.name for each in offered}
+    if not any(each.call and each.call.name in names for each in find(action, list(offered))):
+        raise NoVerdict(f"the tool {tool.name!r} proposes {action!r:.80}, which does not call it.")
+    return action
 
 
 def _name(found: Found) -> str:

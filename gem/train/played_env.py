@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 
+from gem.core import Env, EnvWrapper
 from gem.envs.seats.seated_env import SeatedEnv
 from gem.errors import BadArgument
 from gem.evals import Instances, find_instances
 from gem.record import Limits
 from gem.registry import EnvSpec, Maker
+from gem.tools.tool_env_wrapper import ToolEnvWrapper
 from gem.train.config import TrainConfig
 from gem.train.mixture import EnvPart
 from gem.wrappers.wrapper_factory import tool_wrappers
@@ -55,6 +57,10 @@ class PlayedEnv:
         """The most turns that an episode may take; a lost episode counts one more. None where unknown."""
         with self.maker() as env:
             stated = env.spec.max_turns if env.spec else None
+            inner: Env = env
+            while stated is not None and isinstance(inner, EnvWrapper):
+                stated += inner.extra_turns if isinstance(inner, ToolEnvWrapper) else 0
+                inner = inner.env
         known = [turns for turns in (stated, self.limits.turns) if turns is not None]
         return min(known, default=None)
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import NoSolver
 from gem.evals import EnvResult
 from gem.record import Episode
 from gem.train import parallel
@@ -31,11 +30,6 @@ WARM_LONGER = "RL begins before the format is learnt; take more --warmup-steps, 
 def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     """Measure random play and the solver, warm the model up, and measure it before any RL."""
     config, watcher = trainer.config, trainer.watcher
-    unsolved = [env.maker.spec.id for env in trainer.envs if env.maker.spec.solver == "none"]
-    if config.warmup_by == "solver" and unsolved:
-        raise NoSolver(
-            f"warmup_by is solver, and {unsolved[0]} has none; `gem-gym list` shows which have one."
-        )
     with trainer.counted():
         watcher.stage("measuring random play and the solver")
         take_figures(trainer, "random", RandomAgent(), config.eval_episodes)

@@ -16,7 +16,7 @@ import torch
 from gem import models
 from gem.agents.base import BaseAgent
 from gem.agents.named import NAMES, named_agent
-from gem.errors import BadArgument, StoreError, did_you_mean
+from gem.errors import BadArgument, NoSolver, StoreError, did_you_mean
 from gem.evals.evaluator import bounds
 from gem.hosts.ray_cluster import ray_module
 from gem.record import Agent
@@ -91,7 +91,8 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     """Return a trainer with new weights.
 
     Raises:
-        BadArgument: for a model, an environment or a wrapper that cannot be created.
+        BadArgument: for a model, an environment or a wrapper that cannot be created. NoSolver: where the
+            warm-up asks the solver of an environment without one.
     """
     config = settled(config)
     if config.ray:
@@ -100,6 +101,10 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         env.maker().close()
         if "solver" in config.opponent and len(env.seats) > 1 and not env.has_expert:
             raise BadArgument(f"{env.name} has no solver to play against; choose another opponent.")
+        if config.warmup_by == "solver" and env.maker.spec.solver == "none":
+            raise NoSolver(
+                f"warmup_by is solver, and {env.name} has none; `gem-gym list` shows which have one."
+            )
     config = replace(config, device=parallel.begin(config.device))
     if config.threads:
         torch.set_num_threads(config.threads)

@@ -165,6 +165,22 @@ def test_a_solver_calls_once_where_a_tool_knows_how():
     assert "hint" not in episode.turns[0].action
 
 
+class Loose(Hint):
+    """Proposes a text that calls nothing."""
+
+    def sample_call(self, question, rng):
+        return "<hunt>here</hunt>"
+
+
+def test_a_proposal_that_calls_nothing_is_the_tool_s_failure():
+    env = wrapped(Loose())
+    env.reset(seed=3)
+    with pytest.raises(
+        NoVerdict, match=r"the tool 'hint' proposes '<hunt>here</hunt>', which does not call it"
+    ):
+        env.sample_random_action()
+
+
 class Clue(Hint):
     """Proposes calls of its own."""
 

@@ -20,6 +20,7 @@ from gem.train.held_out import HeldOut, held_out_instances
 from gem.train.loggers import heldout_of
 from gem.train.loop import Trainer
 from gem.train.mixture import EnvPart
+from gem.train.played_env import played_envs
 from gem.train.progress import draw, told
 from gem.train.run import Evaluation, RunFolder
 from gem.train.trainer import train
@@ -345,3 +346,11 @@ def test_one_of_several_without_verdict_leaves_no_score(tmp_path, fragile):
 def test_opponents_are_refused():
     with pytest.raises(BadArgument, match="held-out evaluations need a policy that plays every seat"):
         replace(CONFIG, env="multi:KuhnPoker-v0", env_kwargs={}, opponent=("random",))
+
+
+@pytest.mark.parametrize(
+    ("tools", "max_turns", "turns"), [((), None, 7), (("python",), None, 7 + 10 + 4), (("python",), 9, 9)]
+)
+def test_calls_of_tools_count_among_the_turns_that_an_episode_may_take(tools, max_turns, turns):
+    config = TrainConfig(env="game:GuessTheNumber-v0-hard", tools=tools, max_turns=max_turns)
+    assert [env.budget for env in played_envs(config)] == [turns]

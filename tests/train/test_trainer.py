@@ -527,9 +527,10 @@ def test_a_solver_that_is_missing_is_named(tmp_path, registry):
         solve = Env.solve
 
     register(EnvSpec("test:Unsolved", Unsolved, {"turns": 1}, max_turns=1, solver="none"))
-    config = replace(QUICK, env="test:Unsolved", env_kwargs={}, out=tmp_path, warmup_by="solver")
+    config = replace(QUICK, env="test:Unsolved", env_kwargs={}, out=tmp_path / "run", warmup_by="solver")
     with pytest.raises(NoSolver, match=r"warmup_by is solver, and test:Unsolved has none"):
         train(config)
+    assert not config.out.exists()
 
 
 def test_an_empty_store_of_demonstrations_is_refused():

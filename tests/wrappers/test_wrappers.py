@@ -270,6 +270,16 @@ def test_the_flags_mean_what_they_say() -> None:
     )
 
 
+@pytest.mark.parametrize("name", sorted({*WRAPPER_FACTORY} - {*TOKENIZER_REQUIRED}))
+def test_a_game_of_several_seats_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name.startswith("search_tool"):
+        pytest.importorskip("tantivy")
+        monkeypatch.setenv("SEARCH_URL", "world")
+    with pytest.raises(BadArgument, match=r"has several seats, and \w+ wraps one agent's environment"):
+        WRAPPER_FACTORY[name](gem.make("multi:KuhnPoker-v0"))
+    assert not WRAPPER_FACTORY[name](gem.make("multi:KuhnPoker-v0-vs-random")).several_seats
+
+
 def test_contradictions_are_refused() -> None:
     with pytest.raises(BadArgument, match="needs tokenizer="):
         ObservationWrapper(EchoEnv(), include_chat_template=True)

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from gem import core, seeding
 from gem.content import Obs, ToolSpec, written_tools
@@ -89,6 +89,8 @@ class SeatedEnv(Env):
     Info keys are as in Env: `tools` at a seat's start, `prefix`, `suffix`, and at a seat's end `success` and
     `stop`.
     """
+
+    several_seats: ClassVar[bool] = True
 
     seats: tuple[str, ...] = ()
 
