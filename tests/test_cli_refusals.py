@@ -105,3 +105,16 @@ def test_training_on_ray_is_refused_before_it_begins_where_ray_is_missing(folder
     streams = capsys.readouterr()
     assert "pip install 'gem-gym[ray]'" in streams.err
     assert "warm-up" not in streams.out
+
+
+@pytest.mark.parametrize(
+    ("args", "flag"),
+    [
+        (["baseline", "x.toml", "--only", "A", "--only", "B"], "--only"),
+        (["train", "--tools", "python", "--tools=search"], "--tools"),
+        (["demos", "game:GuessTheNumber-v0-easy", "--out", "a", "--seed", "1", "--seed", "2"], "--seed"),
+    ],
+)
+def test_a_flag_given_twice_is_refused(args, flag, capsys):
+    assert cli.main(args) == cli.MISUSED
+    assert f"BadArgument: {flag} is given twice; give it once" in capsys.readouterr().err

@@ -91,6 +91,9 @@ COMMANDS: dict[str, Command] = {
 PARSES_ITSELF = ("train", "eval")
 """Commands whose defaults depend on their arguments; their functions take the arguments and program name."""
 
+REPEATS = ("eval",)
+"""Commands with flags that take one value and may be repeated."""
+
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
@@ -133,11 +136,26 @@ def _run(args: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise BadArgument(f"no command {name!r}.{did_you_mean(name, COMMANDS)} `gem-gym --help` shows all.")
+    if name not in REPEATS:
+        _refuse_repeated(rest)
     found, prog = load(COMMANDS[name].entry_point), f"gem-gym {name}"
     if name in PARSES_ITSELF:
         return found(rest, prog) or 0
     run = tyro.extras.subcommand_cli_from_dict if isinstance(found, dict) else tyro.cli
     return run(found, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
+
+
+def _refuse_repeated(args: Sequence[str]) -> None:
+    """Refuse a flag that is given twice: argparse would drop the values of the first without a word.
+
+    Raises:
+        BadArgument: it names the flag.
+    """
+    flags: set[str] = set()
+    for flag in (arg.partition("=")[0].replace("_", "-") for arg in args if arg.startswith("--")):
+        if flag in flags - {"--config"}:
+            raise BadArgument(f"{flag} is given twice; give it once, with all of its values after it.")
+        flags.add(flag)
 
 
 def _help() -> str:
