@@ -3,7 +3,15 @@
 from gem.statistics.combining import combined
 from gem.statistics.fisher import fisher_exact
 from gem.statistics.interquartile import interquartile_mean, stratified_interval
-from gem.statistics.intervals import Interval, clustered_rate, exact, mean_interval, rate_interval, wilson
+from gem.statistics.intervals import (
+    Interval,
+    clustered_rate,
+    exact,
+    mean_interval,
+    rate_interval,
+    surely_below,
+    wilson,
+)
 from gem.statistics.normalise import normalised
 from gem.statistics.paired import (
     holm,
@@ -45,5 +53,6 @@ __all__ = [
     "sign_flips",
     "smallest_difference",
     "stratified_interval",
+    "surely_below",
     "wilson",
 ]

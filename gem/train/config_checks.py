@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from gem.errors import BadArgument, did_you_mean
@@ -24,6 +25,15 @@ NOT_NEGATIVE = (
     *("eval_every", "patience", "pool", "episodes", "warmup_check", "warmup_most"),
 )
 
+ONLY_WITH: tuple[tuple[tuple[str, ...], str, Callable[[TrainConfig], bool]], ...] = (
+    (("held_out", "eval_temperature"), "held-out evaluations (eval_every)", lambda to: to.eval_every > 0),
+    (("pool_every", "pool_by"), "a pool of opponents (pool)", lambda to: to.pool > 0),
+    (("keep", "advance_at", "advance_over"), "a curriculum", lambda to: len(to.curriculum) > 0),
+    (("normalise_by",), "several environments", lambda to: len(to.environments or to.curriculum) > 0),
+)
+"""Settings that have an effect only with another one: their names, what they need, and its test. Settings of
+an algorithm are not here: a file may hold those of several."""
+
 LOGGERS = ("tensorboard", "wandb")
 """Names that `--log` accepts; see `gem.train.loggers`."""
 
@@ -38,6 +48,8 @@ def check(config: TrainConfig) -> None:
     _check_evaluations(config)
     _check_warmup(config)
     tool_wrappers(config.tools)
+    if len(set(config.tools)) < len(config.tools):
+        raise BadArgument(f"tools are {' '.join(config.tools)}; give each name once.")
     _check_loggers(config)
     _check_environments(config)
     if config.opponents:
@@ -46,6 +58,7 @@ def check(config: TrainConfig) -> None:
     _check_model(config)
     if config.sampler:
         _check_sampler(config)
+    _check_effects(config)
 
 
 def _check_ranges(config: TrainConfig) -> None:
@@ -70,6 +83,16 @@ def _check_ranges(config: TrainConfig) -> None:
     for name, accepted in _choices(kind).items():
         if getattr(config, name) not in accepted:
             refuse(name, ", ".join(map(str, accepted)))
+
+
+def _check_effects(config: TrainConfig) -> None:
+    """Refuse a setting that would have no effect."""
+    for names, needed, present in ONLY_WITH:
+        for name in () if present(config) else names:
+            if _given(config, name):
+                raise BadArgument(
+                    f"{name} is {getattr(config, name)!r}; it has an effect only with {needed}. Leave it out."
+                )
 
 
 @functools.cache

@@ -153,5 +153,6 @@ def warn_below_random(trainer: Trainer) -> None:
         if below(before, random):
             where = f"{label}: " if label else ""
             trainer.watcher.warned(
-                f"{where}before any RL the policy plays worse than random, beyond noise. {WARM_LONGER}"
+                f"{where}before any RL the policy plays worse than random, beyond noise; a longer warm-up "
+                "(--warmup-steps) or one at another --warmup-lr may mend it."
             )

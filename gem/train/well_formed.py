@@ -17,7 +17,7 @@ from gem.evals import EnvResult
 from gem.record import Episode, Limits, StopReason
 from gem.registry import Maker
 from gem.rollout import Job, rollout
-from gem.statistics import score_difference
+from gem.statistics import score_difference, surely_below
 from gem.train.config import TrainConfig
 from gem.train.policy import Policy, observing_agent
 
@@ -97,13 +97,8 @@ def _readable(episode: Episode) -> bool:
 def below(measured: EnvResult, reference: EnvResult) -> bool:
     """Return whether a measurement is below another beyond noise: in success if both have it, else in return.
 
-    It is where the lower bound of the difference is above 0. The bound follows from the two 95% intervals:
-    the distances of the two facing bounds from their means, squared and added. Source: Newcombe, Statistics
-    in Medicine 17 (1998), method 10.
+    See `gem.statistics.surely_below`.
     """
     told = measured.success is not None and reference.success is not None
     mine, other = (each.success if told else each.reward for each in (measured, reference))
-    if mine is None or other is None:
-        return False
-    gap = other.mean - mine.mean
-    return gap > 0 and gap**2 > (other.mean - other.low) ** 2 + (mine.high - mine.mean) ** 2
+    return mine is not None and other is not None and surely_below(mine, other)

@@ -60,6 +60,24 @@ def test_shares_are_shares(name, value):
         TrainConfig(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"held_out": 50}, r"held_out is 50; it has an effect only with held-out evaluations \(eval_every\)"),
+        ({"eval_temperature": 0.0}, "eval_temperature is 0.0; it has an effect only with held-out"),
+        ({"pool_every": 2}, r"pool_every is 2; it has an effect only with a pool of opponents \(pool\)"),
+        ({"pool_by": "hard"}, "pool_by is 'hard'; it has an effect only with a pool"),
+        ({"keep": 0.5}, "keep is 0.5; it has an effect only with a curriculum"),
+        ({"advance_at": 0.5}, "advance_at is 0.5; it has an effect only with a curriculum"),
+        ({"normalise_by": "batch"}, "normalise_by is 'batch'; it has an effect only with several"),
+        ({"tools": ("python", "python")}, "tools are python python; give each name once"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(given, words):
+    with pytest.raises(BadArgument, match=words):
+        TrainConfig(**given)
+
+
 def test_an_unknown_algorithm_is_refused():
     with pytest.raises(
         BadArgument, match="algorithm is 'dpo'; accepted: reinforce, rebn, turn_rebn, rloo, grpo"

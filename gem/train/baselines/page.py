@@ -77,13 +77,14 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
     figures = []
     for name in POLICIES:
         found = each.figures.get(name)
+        mark = "†" * (name == "before" and bool(each.below_random))
         if found is None:
             figures.append("-" if name != "after" or not each.state else each.state)
         elif name == "after":
             state = f"; {each.state}" if each.state else ""
             figures.append(with_interval(found, each.measure) + state)
         else:
-            figures.append(number(found.mean, each.measure))
+            figures.append(number(found.mean, each.measure) + mark)
     trend = "-"
     if each.trend is not None:
         trend = each.trend.says
@@ -122,9 +123,10 @@ def _results(summary: Summary) -> Iterator[str]:
     figures = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
     yield _points(
         f"""
-        A figure is {figures}, the mean over {_counted(study.seeds, "seed")}. The interval after RL is
-        Student's t over the seeds, at 95%: a seed decides the chance in training and in evaluation. With few
-        seeds it is wide. {"An interval of a rate is cut at 0 and 100%." if "success" in measures else ""}
+        A figure is {figures}, the mean over the seeds that have run, of {_counted(study.seeds, "seed")}. The
+        interval after RL is Student's t over the seeds, at 95%: a seed decides the chance in training and in
+        evaluation. With few seeds it is wide.
+        {"An interval of a rate is cut at 0 and 100%." if "success" in measures else ""}
         """,
         """
         **Before RL**: the policy after its warm-up, which imitates random well-formed play, the solver's
@@ -143,6 +145,16 @@ def _results(summary: Summary) -> Iterator[str]:
     )
     if any(each.over for each in cells):
         yield "\\* At least one run took more CPU seconds than the study expects. No run is stopped for it."
+    if marked := [each for each in cells if each.below_random]:
+        yield (
+            "† The warm-up ended below random play, beyond noise: "
+            + "; ".join(
+                f"{each.cell.name}, {'seed' if len(each.below_random) == 1 else 'seeds'} "
+                f"{', '.join(map(str, each.below_random))}"
+                for each in marked
+            )
+            + "."
+        )
     if failed := [(each, seed, run) for each in cells for seed, run in each.failed.items()]:
         yield "Failed:\n\n" + "\n".join(
             f"- {each.cell.name}, seed {seed}: {_code(run.error or '')}" for each, seed, run in failed
@@ -236,13 +248,20 @@ def _transfer(summary: Summary) -> Iterator[str]:
             else:
                 with_bounds = with_interval(found, each.measure)
                 figures.append(with_bounds if name == "after" else number(found.mean, each.measure))
+        figures += [
+            "-" if found is None else with_interval(found, each.measure, signed=True)
+            for found in each.gains.values()
+        ]
         lines.append((each.cell.environment.name, each.cell.variant.name, each.elsewhere, *figures))
-    heads = ("trained on", "variant", "evaluated on", *(POLICIES[name] for name in MOVED))
+    names = [POLICIES[name] for name in MOVED]
+    heads = ("trained on", "variant", "evaluated on", *names, *(f"minus {name}" for name in names[:-1]))
     yield _table(heads, lines)
     yield _prose(
         """
         The trained policies, unchanged, on environments that they were not trained on. Before RL: the policy
-        after the warm-up on its training environment. A run keeps it only if `kl` is above 0.
+        after the warm-up on its training environment. A run keeps it only if `kl` is above 0. The last two
+        columns are the differences of the trained policy from the others, paired by seed; intervals are
+        Student's t over the seeds, at 95%.
         """
     )
 

@@ -266,6 +266,8 @@ def _search(values: Mapping[str, Any]) -> Search:
         _settings("grid of [search]", dict(zip(grid, point, strict=True)))
         for point in itertools.product(*grid.values())
     ]
+    if any(point in points[:place] for place, point in enumerate(points)):
+        raise BadArgument("grid of [search] has a point twice; give each value once.")
     if len(points) < 2:
         raise BadArgument(f"grid of [search] has {len(points)} points; accepted: 2 or more.")
     seeds = _typed("seeds of [search]", values.get("seeds", []), list[int])

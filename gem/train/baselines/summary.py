@@ -16,9 +16,10 @@ from gem.statistics import (
     paired_difference,
     paired_p,
     stratified_interval,
+    surely_below,
 )
 from gem.train.baselines import rows
-from gem.train.baselines.rows import Row, Run
+from gem.train.baselines.rows import Bounds, Row, Run
 from gem.train.baselines.runs import row_changes, score_of
 from gem.train.baselines.study import Cell, Part, Study
 
@@ -62,7 +63,8 @@ class Trend(NamedTuple):
 class CellSummary:
     """A cell over its seeds; a figure is the mean over them, with Student's t interval.
 
-    `over`: the seeds whose run took more CPU seconds than the study expects. `stale`: the settings in which
+    `over`: the seeds whose run took more CPU seconds than the study expects. `below_random`: the seeds whose
+    warm-up ended below random play, beyond noise. `stale`: the settings in which
     the row differs from the present study; nothing of such a row counts.
     """
 
@@ -74,6 +76,7 @@ class CellSummary:
     figures: Mapping[str, Interval]
     trend: Trend | None
     over: tuple[int, ...]
+    below_random: tuple[int, ...]
     stale: tuple[str, ...]
     row: Row | None
 
@@ -242,6 +245,7 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
         figures=figures,
         trend=None,
         over=tuple(seed for seed, run in runs.items() if claimed is not None and run.cpu_s > claimed),
+        below_random=tuple(seed for seed, run in runs.items() if _below_random(run)),
         stale=tuple(stale),
         row=row,
     )
@@ -249,6 +253,18 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
     scale = 1.0 if measure == "success" or span is None else abs(span[1] - span[0])
     curves = [curve.scores for curve in summary.curves]
     return replace(summary, trend=trend(curves, scale) if summary.alike else None)
+
+
+def _below_random(run: Run) -> bool:
+    """Return whether a run's warm-up ended below random play, in success where it is reported."""
+    found = [run.figures[name] for name in ("before", "random") if name in run.figures]
+    known = [_interval(bounds) for each in found if (bounds := each.success or each.reward)]
+    return len(known) == 2 and surely_below(*known)
+
+
+def _interval(bounds: Bounds) -> Interval:
+    low = -math.inf if bounds.low is None else bounds.low
+    return Interval(bounds.mean, low, math.inf if bounds.high is None else bounds.high, bounds.n, bounds.n)
 
 
 def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gem.statistics import Interval
+from gem.statistics import Interval, paired_difference
 from gem.train.baselines import rows
 from gem.train.baselines.runs import measured
 from gem.train.baselines.study import Cell
@@ -16,12 +17,17 @@ MOVED = ("random", "before", "after")
 
 @dataclass(frozen=True)
 class Moved:
-    """The results of a cell's policies on another environment: figures over seeds, by policy (`MOVED`)."""
+    """The results of a cell's policies on another environment: figures over seeds, by policy (`MOVED`).
+
+    `gains`: how much better the trained policy does than each other one, over seeds in pairs; None where a
+    figure is missing or only one seed has run.
+    """
 
     cell: Cell
     elsewhere: str
     measure: Measure
     figures: dict[str, Interval | None]
+    gains: dict[str, Interval | None]
 
 
 def moved(summary: Summary) -> list[Moved]:
@@ -38,10 +44,18 @@ def moved(summary: Summary) -> list[Moved]:
             reached = [figures for run in runs for figures in run.values()]
             silent = any(one.success is None for one in reached)
             measure = measure_of(summary.study, silent)
-            figures = {}
-            for policy in MOVED:
-                scores = [measured(run.get(policy), measure) for run in runs]
-                known = [score for score in scores if score is not None]
-                figures[policy] = over_seeds(known, measure) if len(known) == len(runs) else None
-            found.append(Moved(each.cell, name, measure, figures))
+            scores = {policy: _all([measured(run.get(policy), measure) for run in runs]) for policy in MOVED}
+            figures = {policy: over_seeds(own, measure) if own else None for policy, own in scores.items()}
+            trained = scores.pop("after")
+            gains = {
+                policy: paired_difference(own, trained) if own and trained and len(runs) > 1 else None
+                for policy, own in scores.items()
+            }
+            found.append(Moved(each.cell, name, measure, figures, gains))
     return found
+
+
+def _all(scores: Sequence[float | None]) -> list[float] | None:
+    """Return the scores, unless one is missing."""
+    known = [score for score in scores if score is not None]
+    return known if len(known) == len(scores) else None

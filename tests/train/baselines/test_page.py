@@ -64,6 +64,16 @@ def test_a_page_has_question_verdict_table_and_settings(study):
     assert "- 36 CPU seconds in all, of" in text
 
 
+def test_a_page_marks_a_warm_up_that_ended_below_random_play(study):
+    found = study(head=WORDS, parts=TWO)
+    put(found, found.cells[0], {1: a_run(), 2: a_run(before=0.0)})
+    put(found, found.cells[1], {1: a_run(), 2: a_run(before=0.19)})
+    text = page(summarised(found))
+    assert "| one | first | 20.0% | 15.0%† |" in text
+    assert "| one | second | 20.0% | 24.5% |" in text
+    assert "\n† The warm-up ended below random play, beyond noise: one, first, seed 2.\n" in text
+
+
 def test_a_page_has_what_a_search_tried(study):
     parts = TWO.replace("    lr = 0.5\n", "") + "    [search]\n    seeds = [7]\n    grid = {lr = [0.5, 0.25]}"
     found = study(parts=parts)
@@ -84,14 +94,18 @@ def test_a_page_has_what_policies_do_elsewhere(study):
     )
     first, second = found.cells
     (config,) = found.transfers(first, found.config(first)).values()
-    reached = {"random": figures(0.1), "after": figures(0.3)}
+    reached = {"random": figures(0.1), "before": figures(0.2), "after": figures(0.3)}
     moved = {"game:GuessTheNumber-v0-hard": Transferred(task_of(config), reached)}
-    put(found, first, {seed: replace(a_run(), transfer=moved) for seed in (1, 2)})
+    better = {
+        "game:GuessTheNumber-v0-hard": Transferred(task_of(config), {**reached, "before": figures(0.1)})
+    }
+    put(found, first, {1: replace(a_run(), transfer=moved), 2: replace(a_run(), transfer=better)})
     stale = {"game:GuessTheNumber-v0-hard": Transferred({**task_of(config), "max_turns": 2}, reached)}
     put(found, second, {seed: replace(a_run(), transfer=stale) for seed in (1, 2)})
     text = page(summarised(found))
     assert (
-        "| one | first | game:GuessTheNumber-v0-hard | 10.0% | - | 30.0% (the same on all 2 seeds) |" in text
+        "| one | first | game:GuessTheNumber-v0-hard | 10.0% | 15.0% | 30.0% (the same on all 2 seeds) "
+        "| +20.0 (the same on all 2 seeds) | +15.0 (-48.5 to +78.5) |" in text
     )
     assert "| one | second | game:GuessTheNumber-v0-hard |" not in text
 

@@ -120,6 +120,7 @@ WRONG = [
     ({"parts": GUESS + VARIANT + '    env = "x"'}, "sets env; environments are"),
     ({"parts": GUESS + VARIANT + "[search]\n    grid = {lr = [1, 2]}"}, "seeds of .search. is"),
     ({"parts": GUESS + VARIANT + "[search]\n    seeds = [2]\n    grid = {lr = [1]}"}, "1 points"),
+    ({"parts": GUESS + VARIANT + "[search]\n    seeds = [2]\n    grid = {lr = [1, 1]}"}, "a point twice"),
     ({"parts": GUESS + VARIANT + "[search]\n    seeds = [2]\n    grid = {lr = 1}"}, "lists of values"),
     (
         {"parts": GUESS + VARIANT + "[search]\n    seeds = [1]\n    grid = {lr = [1, 2]}"},
