@@ -14,7 +14,7 @@ from gem.train.baselines import rows
 from gem.train.baselines.study import Part, Study
 from gem.train.baselines.summary import CellSummary, Summary, references
 
-FORM = 2
+FORM = 3
 """Version number of the drawing: pictures of another version are drawn again."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -92,7 +92,7 @@ def levels(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
 def _draw(summary: Summary, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
 
     parts = panels(summary)
     across = min(ACROSS, len(parts))
@@ -120,6 +120,8 @@ def _draw(summary: Summary, path: Path) -> None:
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_title(_plain(part.name), fontsize=10)
         axes.set_xlabel("training episodes", fontsize=9)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_ylabel({"turns": "turns per episode"}.get(cells[0].measure, cells[0].measure), fontsize=9)
         axes.tick_params(labelsize=8)
         axes.grid(alpha=0.25)
