@@ -229,9 +229,11 @@ def _comparison(summary: Summary) -> Iterator[str]:
             play and the solver are taken as exact. With few seeds the interval is too narrow.
             """
         )
-    if summary.left_out and len(study.environments) > 1:
-        told = "; ".join(f"{name} ({why})" for name, why in summary.left_out.items())
-        yield f"Not in the mean over environments: {told}."
+        if summary.left_out:
+            told = "; ".join(f"{name} ({why})" for name, why in summary.left_out.items())
+            yield f"Not in the mean over environments: {told}."
+    elif len(study.environments) > 1:
+        yield "There is no mean over environments: fewer than two are finished and can be put on one scale."
 
 
 def _transfer(summary: Summary) -> Iterator[str]:
