@@ -429,7 +429,7 @@ class EnvWrapper(Env):
         Raises:
             BadArgument: for an environment of several seats, whose values are dicts by seat.
         """
-        if env.several_seats:
+        if getattr(env, "several_seats", False):  # upstream's environments do not have it
             raise BadArgument(
                 f"{env} has several seats, and {type(self).__name__} wraps one agent's environment: wrap a "
                 "gem.seats.SeatEnv of one seat, or take an id that ends in -vs-random or -vs-solver."
