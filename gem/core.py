@@ -423,13 +423,16 @@ class EnvWrapper(Env):
 
     shared: ClassVar[tuple[str, ...]] = ("env",)
 
+    wraps_seats: ClassVar[bool] = False
+    """Whether it also wraps environments of several seats; its reset and step then handle dicts by seat."""
+
     def __init__(self, env: Env) -> None:
         """Wrap `env`.
 
         Raises:
-            BadArgument: for an environment of several seats, whose values are dicts by seat.
+            BadArgument: for an environment of several seats, unless the wrapper has `wraps_seats`.
         """
-        if getattr(env, "several_seats", False):  # upstream's environments do not have it
+        if getattr(env, "several_seats", False) and not self.wraps_seats:  # upstream's lack the attribute
             raise BadArgument(
                 f"{env} has several seats, and {type(self).__name__} wraps one agent's environment: wrap a "
                 "gem.seats.SeatEnv of one seat, or take an id that ends in -vs-random or -vs-solver."

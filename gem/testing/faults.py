@@ -256,6 +256,8 @@ class FaultyWrapper(EnvWrapper):
 
     shared: ClassVar[tuple[str, ...]] = ("plan",)
 
+    wraps_seats: ClassVar[bool] = True
+
     def __init__(self, env: Env, plan: Faults) -> None:
         """Wrap `env`."""
         super().__init__(env)

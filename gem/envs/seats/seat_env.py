@@ -29,6 +29,8 @@ class SeatEnv(EnvWrapper):
 
     shared: ClassVar[tuple[str, ...]] = ("players",)
 
+    wraps_seats: ClassVar[bool] = True
+
     instance: ClassVar[None] = None
     """There is no instance: the random play of the others belongs to it too, and depends on the seed."""
 
@@ -51,6 +53,7 @@ class SeatEnv(EnvWrapper):
         Raises:
             BadArgument: for an unknown seat, or a value in `others` that is no player.
         """
+        super().__init__(env)
         if not isinstance(env, SeatedEnv):
             raise BadArgument(f"env is {env}; accepted: a SeatedEnv. An Env has one seat already.")
         seats = env.seats
@@ -64,7 +67,6 @@ class SeatEnv(EnvWrapper):
         for player in others.values():
             if player not in ("random", "solver") and not isinstance(player, Agent):
                 raise BadArgument(f"a player is {player!r:.80}; accepted: 'random', 'solver', or an Agent.")
-        self.env = env  # and not super().__init__, which refuses several seats
         self.seat = seat
         self.players = dict(others)
         self._showing, self._dialogues, self._tools, self._episode = {}, {}, {}, ""
