@@ -452,7 +452,7 @@ def _load_maker(name: str) -> Callable[..., Env]:
     return cast(Callable[..., Env], entry)
 
 
-def check_keywords(callee: Callable[..., Any], kwargs: Mapping[str, Any], name: str) -> None:
+def check_keywords(callee: Callable[..., Any], kwargs: Iterable[str], name: str) -> None:
     """Refuse keywords that `callee` does not declare.
 
     Raises:

@@ -105,6 +105,12 @@ def test_listed_keywords_reach_it(serving, made):
         made(f"remote:{server.url}/served:Obeying", length=float("inf"))
 
 
+def test_a_keyword_that_no_environment_takes_is_refused(serving):
+    with pytest.raises(UnknownArgument, match="'lenght'. Did you mean 'length'"):
+        serving(keywords=["length", "lenght"])
+    serving("served:Waiting", "served:Obeying", keywords=["length"])  # one of them takes it
+
+
 def test_the_last_step_that_is_allowed_is_truncated(serving, made):
     env = made(f"remote:{serving(limits={'steps': 2}).url}/served:Obeying")
     env.reset(seed=1)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import gem
 from gem import registry
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, UnknownArgument, missing_extra
 from gem.hosts import wire
 from gem.hosts.base import auto_kind, make_host
 from gem.serve.environments import openenv
@@ -63,6 +63,7 @@ class Application:
 
     Raises:
         UnknownEnv, MissingExtra, MissingData, BadArgument: for an id that cannot be made here.
+        UnknownArgument: for a keyword that none of the environments takes.
     """
 
     def __init__(
@@ -87,6 +88,8 @@ class Application:
         for env_id in ids:
             offer = self._offer(env_id, backend, frozenset(keywords), frozenset(wrappers))
             self.offers[offer.id] = offer
+        for keyword in keywords:
+            self._check_taken(keyword)
         first = next(iter(self.offers.values()))
         self.app = Starlette(
             routes=[
@@ -117,6 +120,19 @@ class Application:
             if not isinstance(tasks, TaskSet):
                 tasks = None
             return Offer(spec, carrier, about, tools, tasks, keywords, wrappers)
+
+    def _check_taken(self, keyword: str) -> None:
+        """Refuse a keyword that none of the environments takes."""
+        refused = None
+        for spec in (offer.spec for offer in self.offers.values()):
+            try:
+                return registry.check_keywords(
+                    registry.load(spec.entry_point, spec.extra), [keyword], spec.id
+                )
+            except UnknownArgument as refusal:
+                refused = refused or refusal
+        if refused:
+            raise refused
 
     def _routes(self, offer: Offer) -> list[BaseRoute]:
         """Return the routes that OpenEnv's clients use."""
