@@ -126,11 +126,11 @@ class Application:
         refused = None
         for spec in (offer.spec for offer in self.offers.values()):
             try:
-                return registry.check_keywords(
-                    registry.load(spec.entry_point, spec.extra), [keyword], spec.id
-                )
+                registry.check_keywords(registry.load(spec.entry_point, spec.extra), [keyword], spec.id)
             except UnknownArgument as refusal:
                 refused = refused or refusal
+            else:
+                return
         if refused:
             raise refused
 
