@@ -106,7 +106,7 @@ def test_listed_keywords_reach_it(serving, made):
 
 
 def test_a_keyword_that_no_environment_takes_is_refused(serving):
-    with pytest.raises(UnknownArgument, match="'lenght'. Did you mean 'length'"):
+    with pytest.raises(UnknownArgument, match=r"'lenght'\. Did you mean 'length'"):
         serving(keywords=["length", "lenght"])
     serving("served:Waiting", "served:Obeying", keywords=["length"])  # one of them takes it
 

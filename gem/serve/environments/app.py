@@ -123,16 +123,14 @@ class Application:
 
     def _check_taken(self, keyword: str) -> None:
         """Refuse a keyword that none of the environments takes."""
-        refused = None
+        refusals = []
         for spec in (offer.spec for offer in self.offers.values()):
             try:
                 registry.check_keywords(registry.load(spec.entry_point, spec.extra), [keyword], spec.id)
             except UnknownArgument as refusal:
-                refused = refused or refusal
-            else:
-                return
-        if refused:
-            raise refused
+                refusals.append(refusal)
+        if len(refusals) == len(self.offers):
+            raise refusals[0]
 
     def _routes(self, offer: Offer) -> list[BaseRoute]:
         """Return the routes that OpenEnv's clients use."""
