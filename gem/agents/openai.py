@@ -26,11 +26,13 @@ from gem.agents.outcomes import (
     Verdict,
     complaint_of,
     judge,
+    over_cap,
     overloaded,
     refuses,
     refuses_tools,
     reply,
     shorter,
+    too_long,
     written_call,
 )
 from gem.agents.pace import Pace
@@ -412,8 +414,8 @@ class OpenAIAgent(BaseAgent):
         if said.status < 400 and not said.failed:
             return False
         heard, settings = said.complaint, self._settings
-        if judge(said).verdict is Verdict.SCORED:  # too long
-            limit = None if asking.limit is None else shorter(heard, asking.limit)
+        if judge(said).verdict is Verdict.SCORED:
+            limit = shorter(heard, asking.limit) if too_long(heard, said.status) else None
             if limit is None or asking.cuts >= MOST_CUTS:
                 return False
             asking.limit, asking.cuts = limit, asking.cuts + 1
@@ -426,6 +428,8 @@ class OpenAIAgent(BaseAgent):
             raise self._unavailable(asking, f'{said.why}. It takes no tools; pass tools="text".')
         if said.status not in (400, 422):
             return False
+        if settings.limit_field in new and over_cap(heard):
+            raise self._unavailable(asking, f"{said.why}. Set a smaller max_tokens (--max-tokens).")
         for name, instead in self.callers.items():
             if name in new and refuses(heard, name):
                 raise self._unavailable(asking, f"{said.why}. Pass {instead}.")

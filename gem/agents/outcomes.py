@@ -302,12 +302,20 @@ def too_long(said: str, status: int = 400) -> bool:
     """Return whether an error says that the prompt does not fit the model's context.
 
     llama.cpp has two such messages; one is about the memory that requests share, and does not mean that this
-    prompt is too long.
+    prompt is too long. Nor does one about the most tokens that an answer may have.
     """
     if status == 500 or "context size has been exceeded" in said.lower():
         return "exceed_context_size" in said
-    return bool(_TOO_LONG.search(said))
+    return bool(_TOO_LONG.search(said)) and not over_cap(said)
 
+
+_PROMPT = re.compile(
+    r"prompt is too long|prompt length|your (?:input|prompt) exceeds|messages resulted in"
+    r"|input (?:is too long|\(\d+ tokens\) is (?:longer|too long))|maximum (?:prompt|input) length"
+    r"|input token count|must have less than \d+ tokens|available context size|exceed_context",
+    re.IGNORECASE,
+)
+"""What servers say where the prompt alone does not fit."""
 
 _SUMS = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
@@ -316,24 +324,45 @@ _SUMS = tuple(
         r"max_new_tokens`? must be <= (?P<context>\d+).*?given: (?P<prompt>\d+)",
         r"context length (?:is|of) (?:only )?(?P<context>\d+) tokens.*?"
         r"(?P<least>at least )?\b(?P<prompt>\d+) (?:tokens )?"
-        r"(?:input tokens|in the (?:messages|input|prompt)|from the input)",
+        r"(?:input tokens|in the (?:messages|input|prompt)|from the input|of text input)",
     )
 )
 
+_CAP = re.compile(
+    r"max_(?:completion_|output_|new_)?tokens\W+(?:or \S+ )?"
+    r"(?:(?:must|should) be (?:less|smaller|lower|at most|between|no more|<)|is too (?:large|big|high))",
+    re.IGNORECASE,
+)
 
-def shorter(said: str, limit: int) -> int | None:
-    """Return a smaller token limit for an answer, if the error is that prompt plus `limit` did not fit.
+FIRST_LIMIT = 4096
+"""The token limit to try where none was set, and the server says that its own does not fit."""
+LEAST_LIMIT = 16
+"""The smallest token limit to try; some servers refuse smaller ones."""
 
-    None if the prompt alone does not fit. Some servers report only a lower bound of the prompt ("at least");
-    then half the limit is the next to try.
+
+def over_cap(said: str) -> bool:
+    """Return whether an error says that no answer may be as long as was asked for, whatever the prompt."""
+    return bool(_CAP.search(said)) and not any(pattern.search(said) for pattern in _SUMS)
+
+
+def shorter(said: str, limit: int | None) -> int | None:
+    """Return the next token limit to try for an answer, after an error about the length.
+
+    None if the prompt alone does not fit: the error says so, or even an answer of `LEAST_LIMIT` tokens was
+    refused. Some servers report only a lower bound of the prompt ("at least"), and some do not say whether
+    it is the prompt or the answer; then half the limit is the next to try. `limit`: None where none was set.
     """
     for pattern in _SUMS:
         if match := pattern.search(said):
             space = int(match["context"][:12]) - int(match["prompt"][:12])
+            half = (space if limit is None else limit) // 2
             # some servers count an end more than they say
-            space = min(space, limit // 2) if match.groupdict().get("least") else space - 1
-            return space if 0 < space < limit else None
-    return None
+            space = min(space, half) if match.groupdict().get("least") else space - 1
+            return space if space > 0 and (limit is None or space < limit) else None
+    if _PROMPT.search(said):
+        return None
+    half = FIRST_LIMIT if limit is None else limit // 2
+    return half if half >= LEAST_LIMIT else None
 
 
 _UNKNOWN = re.compile(

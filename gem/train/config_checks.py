@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, NoSolver, did_you_mean
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 if TYPE_CHECKING:
+    from gem.specs import EnvSpec
     from gem.train.config import TrainConfig
 
 AT_LEAST_ONE = (
@@ -100,6 +101,16 @@ def _choices(of: Any) -> dict[str, tuple[Any, ...]]:
     """Return the accepted values of the settings that have only a few."""
     hints = get_type_hints(of).items()
     return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
+
+
+def check_solver(config: TrainConfig, name: str, spec: EnvSpec) -> None:
+    """Refuse a warm-up on the solver's play of an environment without solver.
+
+    Raises:
+        NoSolver: with its `name`.
+    """
+    if config.warmup_by == "solver" and spec.solver == "none":
+        raise NoSolver(f"warmup_by is solver, and {name} has none; `gem-gym list` shows which have one.")
 
 
 def _check_evaluations(config: TrainConfig) -> None:

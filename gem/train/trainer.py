@@ -16,12 +16,13 @@ import torch
 from gem import models
 from gem.agents.base import BaseAgent
 from gem.agents.named import NAMES, named_agent
-from gem.errors import BadArgument, NoSolver, StoreError, did_you_mean
+from gem.errors import BadArgument, StoreError, did_you_mean
 from gem.evals.evaluator import bounds
 from gem.hosts.ray_cluster import ray_module
 from gem.record import Agent
 from gem.train import checkpoint, parallel
 from gem.train.config import TrainConfig
+from gem.train.config_checks import check_solver
 from gem.train.demonstrations import open_demonstrations
 from gem.train.figures import take_trained_figures, tell_figures
 from gem.train.learner import Critic, Learner, Settings, load_weights
@@ -101,10 +102,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         env.maker().close()
         if "solver" in config.opponent and len(env.seats) > 1 and not env.has_expert:
             raise BadArgument(f"{env.name} has no solver to play against; choose another opponent.")
-        if config.warmup_by == "solver" and env.maker.spec.solver == "none":
-            raise NoSolver(
-                f"warmup_by is solver, and {env.name} has none; `gem-gym list` shows which have one."
-            )
+        check_solver(config, env.name, env.maker.spec)
     config = replace(config, device=parallel.begin(config.device))
     if config.threads:
         torch.set_num_threads(config.threads)

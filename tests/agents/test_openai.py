@@ -7,6 +7,7 @@ from threading import Event, Thread
 import pytest
 
 from gem.agents.base import BatchBroken
+from gem.agents.outcomes import FIRST_LIMIT
 from gem.content import Image, Message, Text
 from gem.errors import BadArgument, NoVerdict
 from gem.record import Ask, Limits, StopReason
@@ -162,9 +163,26 @@ def test_the_servers_count_of_tokens_is_usage():
     ],
 )
 def test_a_prompt_that_is_too_long_is_a_context_limit(fault):
-    with StubServer("x", [fault]) as server, agent_of(server) as agent:
+    with StubServer(fault) as server, agent_of(server) as agent:
         (episode,) = rollout([Job(EASY, 0)], agent)
     assert (episode.stop, episode.scored) == (StopReason.CONTEXT_LIMIT, True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "tried"),
+    [(None, [None, FIRST_LIMIT, FIRST_LIMIT // 2]), (20_000, [20_000, 10_000, 5_000])],
+)
+def test_where_the_answer_may_be_what_is_too_long_a_shorter_one_is_asked_for(limit, tried):
+    unclear = RawAnswer.error(400, "Please reduce the length of the messages or completion.")
+    with StubServer("x", [unclear] * 2) as server:
+        assert one(server, max_tokens=limit).text == "x"
+    assert [request.get("max_tokens") for request in server.requests] == tried
+
+
+def test_a_token_limit_that_no_answer_may_have_ends_the_run():
+    said = "`max_tokens` must be less than or equal to `8192`, which is less than the `context_window`"
+    with StubServer(RawAnswer.error(400, said)) as server:
+        assert "Set a smaller max_tokens" in failure(server, max_tokens=20_000)
 
 
 def test_the_context_limit_of_the_episode_holds_by_the_servers_count():

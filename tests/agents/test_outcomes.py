@@ -72,7 +72,10 @@ CHAT_ANSWERS = [
     ),
     (
         "a prompt that is too long",
-        says(400, "This model's maximum context length is 4096 tokens."),
+        says(
+            400,
+            "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000.",
+        ),
         {},
         "context",
     ),
@@ -191,7 +194,7 @@ RESPONSES_ANSWERS = [
     ("a body that is no JSON or of another shape", body({"output": {}}), {}, None),
     (
         "a prompt that is too long",
-        says(400, "exceeds the context window", code="context_length_exceeded"),
+        says(400, "Your input exceeds the context window", code="context_length_exceeded"),
         {},
         "context",
     ),
@@ -377,9 +380,13 @@ TOO_LONG = [
     "Please reduce the length of the messages or completion.",
     "context_length_exceeded",
 ]
+OF_TEXT_INPUT = (
+    "This endpoint's maximum context length is 131072 tokens. However, you requested about 138956 tokens "
+    "(7884 of text input, 131072 in the output). Please reduce the length of either one."
+)
 
 
-@pytest.mark.parametrize("said", TOO_LONG)
+@pytest.mark.parametrize("said", [*TOO_LONG, OF_TEXT_INPUT])
 def test_servers_have_many_words_for_a_prompt_that_is_too_long(said):
     assert outcomes.too_long(said)
 
@@ -389,6 +396,8 @@ def test_servers_have_many_words_for_a_prompt_that_is_too_long(said):
     [
         "messages with role 'tool' must follow tool_calls",
         "max_tokens is too large: 100000. This model supports at most 16384 completion tokens.",
+        "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than "
+        "the `context_window` for this model",
         "Rate limit reached for tokens per min",
         "Context size has been exceeded.",
         "",
@@ -424,6 +433,14 @@ def test_other_refusals_say_nothing_of_the_length(said):
         (TOO_LONG[7], 20000, 9999),
         (TOO_LONG[1], 100, None),
         (TOO_LONG[6], 100, None),
+        (OF_TEXT_INPUT, 131072, 131072 - 7884 - 1),
+        (OF_TEXT_INPUT, None, 131072 - 7884 - 1),
+        (TOO_LONG[0], None, 8192 - 338 - 1),
+        (TOO_LONG[1], None, None),
+        (TOO_LONG[2], 100, 50),
+        (TOO_LONG[11], None, outcomes.FIRST_LIMIT),
+        (TOO_LONG[12], 2 * outcomes.LEAST_LIMIT, outcomes.LEAST_LIMIT),
+        (TOO_LONG[12], 2 * outcomes.LEAST_LIMIT - 1, None),
         (
             "This model's maximum context length is 4097 tokens. However, you requested 7000 tokens (6000 in "
             "the messages, 1000 in the completion).",

@@ -52,6 +52,7 @@ from gem import registry
 from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean, reason
 from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig
+from gem.train.config_checks import check_solver
 from gem.train.config_file import setting
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -293,6 +294,7 @@ def _check_task(config: TrainConfig, what: str) -> None:
     try:
         wrappers = (*tool_wrappers(config.tools), *config.wrappers)
         spec = registry.Maker(config.env, config.env_kwargs, wrappers).spec
+        check_solver(config, config.env, spec)
         with suppress(MissingExtra):  # whose run says so
             entry_point = registry.load(spec.entry_point, spec.extra)
             registry.check_keywords(entry_point, {**spec.kwargs, **config.env_kwargs}, config.env)

@@ -1,6 +1,6 @@
 import pytest
 
-from gem.errors import BadArgument, GemError, UnknownEnv
+from gem.errors import BadArgument, GemError, NoSolver, UnknownEnv
 from gem.train.baselines.study import read_study, slug
 
 GUESS = '[[environments]]\n    id = "game:GuessTheNumber-v0-easy"\n'
@@ -130,6 +130,13 @@ WRONG = [
         {"parts": GUESS + VARIANT + "    lr = 1\n[search]\n    seeds = [2]\n    grid = {lr = [1, 2]}"},
         "leave one",
     ),
+    (
+        {
+            "parts": '[[environments]]\n    id = "rg:graph_color"\n' + VARIANT,
+            "settings": 'warmup_by = "solver"',
+        },
+        "rg:graph_color has none",
+    ),
     ({"parts": GUESS + VARIANT + "[serch]\n    seeds = [2]"}, "Did you mean 'search'"),
 ]
 
@@ -138,7 +145,7 @@ WRONG = [
 def test_what_is_wrong_is_said_before_anything_runs(study, given, said):
     with pytest.raises(GemError, match=rf"mine\.toml: .*{said}") as refused:
         study(**{"head": HEADED, **given})
-    assert isinstance(refused.value, BadArgument | UnknownEnv)
+    assert isinstance(refused.value, BadArgument | UnknownEnv | NoSolver)
 
 
 def test_a_file_that_is_no_study_is_refused(tmp_path):
