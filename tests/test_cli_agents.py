@@ -81,6 +81,14 @@ def test_the_name_of_a_model_may_hold_anything_but_a_url(name, model, url, monke
         ("openai:", "openai:MODEL[@BASE_URL]"),
         ("openai:m@", "a BASE_URL begins with http:// or https://"),
         ("openai:m@localhost:8000/v1", "a BASE_URL begins with http:// or https://"),
+        ("openai:m@localhost/v1", "a BASE_URL begins with http:// or https://"),
+        ("openai:m@gpu-host/v1", "a BASE_URL begins with http:// or https://"),
+        ("openai:m@http:/127.0.0.1:9/v1", "a BASE_URL begins with http:// or https://"),
+        ("openai:m@http//127.0.0.1/v1", "a BASE_URL begins with http:// or https://"),
+        ("openai:m@ftp://x:1/v1", "a BASE_URL begins with http:// or https://"),
+        ("openai:m@http://", "a BASE_URL begins with http:// or https://"),
+        ("openai:@http://127.0.0.1:9/v1", "a BASE_URL begins with http:// or https://"),
+        ("openai:http://127.0.0.1:9/v1", "a BASE_URL begins with http:// or https://"),
     ],
 )
 def test_a_name_without_a_model_or_with_half_a_url_is_told(name, said, capsys):

@@ -96,7 +96,9 @@ class AgentByName:
         return agent
 
 
-_ENDPOINT = re.compile(r"openai:(.+?)(?:@(https?://.+))?", re.DOTALL)
+_ENDPOINT = re.compile(r"openai:(.+?)(?:@((?i:https?)://[^/].*))?", re.DOTALL)
+_MISWRITTEN = re.compile(r"@$|@[^@/]*:\d|@localhost\b|@\S+/v1/?$|:/|https?//", re.IGNORECASE)
+"""What a model's name has where the address behind it was not read as one."""
 _NAMED = re.compile(r"random|solver|(?:openai|hf):.+", re.DOTALL)
 
 
@@ -120,8 +122,11 @@ def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | Non
 
         return SolverAgent()
     if endpoint := _ENDPOINT.fullmatch(name):
-        if re.search(r"@$|@[^@/]*:\d", endpoint[1]):  # else the key would go to the public server
-            raise BadArgument(f"agent is {name!r}; a BASE_URL begins with http:// or https://.")
+        if _MISWRITTEN.search(endpoint[1]):  # else the key would go to the public server
+            raise BadArgument(
+                f"agent is {name!r}; accepted: openai:MODEL, or openai:MODEL@BASE_URL; a BASE_URL begins "
+                "with http:// or https://."
+            )
         return _endpoint(endpoint[1], endpoint[2], settings)
     if name.startswith("hf:") and name != "hf:":
         return _local(name.removeprefix("hf:"), settings)

@@ -100,6 +100,7 @@ def audit(
         return 0 if found.ok else FAILED
     from gem.testing.audit import audit_env
     from gem.testing.card import read_cards, write_cards
+    from gem.testing.rules import where
 
     wanted: list[str | Callable[..., Any]] = []
     for name in targets:
@@ -120,6 +121,12 @@ def audit(
             if len(wanted) == 1:
                 raise
             print(f"{target}: not audited: {printable(str(error))}", file=sys.stderr)
+            continue
+        except Exception as error:  # whatever a stranger's environment raises
+            told = printable(f"{type(error).__name__} was raised {where(error)}: {str(error)[:300]}")
+            print(f"{printable(str(target))}: not audited: {told}", file=sys.stderr)
+            print("`gem-gym check` tells which rules it breaks.", file=sys.stderr)
+            code = FAILED
             continue
         cards[card.env] = card
         if not card.ok:

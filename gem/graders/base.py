@@ -48,7 +48,9 @@ def checked(score: Any) -> Score:
         NoVerdict: if it is not: the grader is broken, whatever the answer was.
     """
     if not isinstance(score, Score):
-        raise NoVerdict(f"the grader returned {score!r:.80}, which is not a Score.")
+        raise NoVerdict(
+            f"the grader returned {score!r:.80}, which is not a Score; accepted: Score(value, correct)."
+        )
     value: Any = score.value  # an annotation keeps nobody from giving something else
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     fits = (

@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import re
 import socket
@@ -107,8 +108,9 @@ class RowTasks:
         row = self.rows[index]
         keys = (self.question_key, self.answer_key, self.images_key)
         _check_columns(row, f"{self.name}, row {index}", *keys)
-        for key in (self.question_key, self.answer_key):
-            if row[key] is None:
+        asked = () if self.images_key is not None else (self.question_key,)
+        for key in (*asked, self.answer_key):
+            if _is_empty(row[key]):
                 raise BadArgument(f"{self.name}, row {index}: column {key!r} is empty. Leave such rows out.")
         question: Obs = str(row[self.question_key])
         if self.images_key is not None:
@@ -123,6 +125,15 @@ class RowTasks:
     def order(self, seed: int, epoch: int = 0) -> Order:
         """Return a permutation of the indices: a pure function of its arguments."""
         return Order(len(self), seed, epoch)
+
+
+def _is_empty(value: object) -> bool:
+    """Return whether a value is nothing: blank text, NaN, or a list of such values."""
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, list | tuple):
+        return all(map(_is_empty, value))
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _check_columns(row: object, name: str, *keys: str | None) -> None:
@@ -268,11 +279,32 @@ def _read(path: Path) -> Any:
         if path.name.endswith(".json"):
             return json.loads(path.read_bytes())
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True))
+            return _table(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True))
     except GemError:
         raise
     except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are ValueErrors
         raise BadArgument(f"{path} cannot be read: {error}") from error
+
+
+def _table(reader: csv.DictReader[str]) -> list[dict[str, str]]:
+    """Return the rows of a CSV file.
+
+    Raises:
+        ValueError: for two columns of one name, and for a row with more cells than columns.
+    """
+    names = [name for name in reader.fieldnames or () if name]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"the column {twice[0]!r} is there twice.")
+    rows = []
+    for number, row in enumerate(reader):
+        surplus = row.pop(None, ())  # where DictReader puts such cells
+        if any(cell.strip() for cell in surplus):
+            raise ValueError(
+                f"row {number} has more cells than there are columns; put double quotes around text with "
+                "commas."
+            )
+        rows.append(row)
+    return rows
 
 
 class JsonLines(Sequence[Mapping[str, Any]]):

@@ -102,8 +102,6 @@ def check_env(
             held.append(rule_name)
         except Broken as broken:
             findings.append(Finding(rule_name, broken.seen, broken.change))
-            if rule_name == "is-env":  # nothing else can be asked of it
-                break
         except Skip as reason:
             skipped[rule_name] = str(reason)
         except (errors.MissingExtra, errors.MissingData):
@@ -111,6 +109,8 @@ def check_env(
         except Exception as error:  # whatever a stranger's environment raises is the finding
             seen = f"{type(error).__name__} was raised: {str(error)[:300]}"
             findings.append(Finding(rule_name, seen, f"handle that {where(error)}."))
+        if rule_name == "is-env" and findings:  # nothing else can be asked of it
+            break
     return Report(name, tuple(findings), tuple(held), skipped)
 
 

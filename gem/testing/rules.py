@@ -15,10 +15,13 @@ import os
 import pickle
 import random
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from gem import errors, registry
@@ -131,9 +134,24 @@ def rule(check: Rule) -> Rule:
 
 
 def where(error: Exception) -> str:
-    """Return the place in the code where an error was raised."""
-    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
-    return f"in {frames[-1].function}() ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"
+    """Return the place in an environment's own code where an error was raised, or came through last."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_its_own(each.filename)]
+    if not frames:
+        return "in the environment's class"
+    return f"in {frames[-1].name}() ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"
+
+
+_PACKAGE = Path(__file__).parents[1]
+_STDLIB = Path(sysconfig.get_path("stdlib"))
+
+
+def _is_its_own(filename: str) -> bool:
+    """Return whether a file may be an environment's: not gem's machinery, and not the standard library."""
+    path = Path(filename)
+    if path.is_relative_to(_PACKAGE):
+        return path.is_relative_to(_PACKAGE / "envs") and not path.is_relative_to(_PACKAGE / "envs/kit")
+    installed = "site-packages" in path.parts or "dist-packages" in path.parts
+    return not filename.startswith("<") and (installed or not path.is_relative_to(_STDLIB))
 
 
 def _same(one: Transcript, other: Transcript, what: str, change: str) -> None:

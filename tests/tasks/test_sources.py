@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import math
 import pickle
 import socket
 import sys
@@ -308,6 +309,31 @@ def test_a_row_without_a_value_is_refused_when_it_is_drawn(tmp_path):
     assert tasks[0].reference == "2"
     with pytest.raises(BadArgument, match="row 1: column 'answer' is empty"):
         tasks[1]
+
+
+@pytest.mark.parametrize("answer", ["", "  ", None, math.nan, [], [" ", None]])
+def test_an_answer_that_is_nothing_is_refused(answer):
+    with pytest.raises(BadArgument, match="row 0: column 'answer' is empty"):
+        load([{"problem": "1 + 1", "answer": answer}])[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("problem,answer\nWhat is 1,5 + 1?,2.5\n", "row 0 has more cells .*double quotes"),
+        ("problem,problem,answer\n1,2,3\n", "column 'problem' is there twice"),
+    ],
+)
+def test_a_table_that_would_be_misread_is_refused(tmp_path, text, said):
+    (tmp_path / "set.csv").write_text(text)
+    with pytest.raises(BadArgument, match=said):
+        load(tmp_path / "set.csv")
+
+
+def test_empty_cells_behind_the_last_column_are_nothing(tmp_path):
+    (tmp_path / "set.csv").write_text("problem,answer,,\n1 + 1,2,,\n2 + 2,4,,,\n")
+    tasks = load(tmp_path / "set.csv")
+    assert [tasks[each].reference for each in range(2)] == ["2", "4"]
 
 
 # -- pictures

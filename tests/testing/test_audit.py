@@ -294,6 +294,18 @@ def test_command_fails_with_the_finding_where_one_is_open(tmp_path, capsys):
     assert "OPEN knowing nothing earns little" in capsys.readouterr().out
 
 
+def test_command_says_what_an_environment_raises(tmp_path, capsys):
+    (tmp_path / "raising.py").write_text(
+        "from gem.testing.doubles import EchoEnv\n"
+        "class Wrong(EchoEnv):\n"
+        "    def solve(self):\n"
+        "        return self.missing\n"
+    )
+    assert cli.main(["audit", f"{tmp_path / 'raising.py'}:Wrong"]) == cli.FAILED
+    said = capsys.readouterr().err
+    assert "Wrong: not audited: AttributeError was raised in solve() (raising.py:4)" in said
+
+
 def test_command_refuses_nothing_and_what_is_not_there(capsys):
     assert cli.main(["audit"]) == cli.MISUSED
     assert cli.main(["audit", "game:Nothing-v0"]) == cli.MISUSED

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gem.content import ToolSpec
+from gem.content import ToolSpec, check_obs
 from gem.core import EnvWrapper, Start, Step
 from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver, UnknownEnv
 from gem.registry import EnvSpec
@@ -32,6 +32,17 @@ class Broken(EchoEnv):
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         cls.__doc__ = EchoEnv.__doc__
+
+
+class ShowsNothing(Broken):
+    def reset(self, seed=None):
+        super().reset(seed)
+        check_obs(None)
+
+
+class NeedsMore(Broken):
+    def __init__(self, more):
+        super().__init__()
 
 
 class NoDocstring(EchoEnv):
@@ -415,6 +426,13 @@ def test_the_report_says_what_was_seen_and_what_to_change():
     assert "hostile-actions: empty: ValueError was raised" in text
     assert "in step() (test_contract.py:" in text
     assert "skipped hash-seed: slow; asked for with hash_seed=True" in text
+
+
+def test_advice_names_the_environments_own_code():
+    (found,) = check_env(ShowsNothing, rules=["reset-returns"]).findings
+    assert found.change.startswith("handle that in reset() (test_contract.py:")
+    (found,) = check_env(NeedsMore).findings  # it cannot be made, and no other rule is tried
+    assert (found.rule, found.change) == ("is-env", "handle that in the environment's class.")
 
 
 def test_a_four_tuple_is_named_by_what_it_raises():

@@ -117,11 +117,11 @@ class TextGame(Env):
 
     def deal(self) -> str:
         """Draw an instance from `self.rng` and return the first observation: rules, board, answer form."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define deal().")
 
     def parse(self, move: str) -> Any:
         r"""Return the move that the text inside ``\boxed{}`` means; raise ValueError if it means none."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define parse().")
 
     def play(self, move: Any) -> Play | str:
         """Make a move and return what the agent reads next; return a Play if the game is over.
@@ -129,7 +129,7 @@ class TextGame(Env):
         Raises:
             IllegalMove: when the rules forbid the move. The agent reads why, and the turn is used up.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define play().")
 
     def progress(self) -> float:
         """Return the progress from 0 at the deal to at most 1; it depends on the position alone."""
@@ -210,6 +210,11 @@ class TextGame(Env):
         except IllegalMove as error:
             played = str(error)
             info["legal"] = False
+        if not isinstance(played, str) and not (isinstance(played, tuple) and len(played) == 3):
+            raise TypeError(
+                f"{type(self).__name__}.play() returned {played!r:.80}; accepted: text while the game goes "
+                "on, Play.win(text) or Play.lose(text) at its end."
+            )
         text, over, success = (played, False, False) if isinstance(played, str) else played
         if over:
             info["success"] = success

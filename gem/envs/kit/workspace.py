@@ -218,15 +218,15 @@ class WorkspaceEnv(Env):
 
     def tools(self) -> Sequence[BaseTool]:
         """Return the tools that a turn may call, without `submit`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define tools().")
 
     def carry_out(self, call: WorkCall, said: Said) -> None:
         """Run one call and add its result. Raises Burst if the call destroyed the workspace."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define carry_out().")
 
     def judge(self) -> str:
         """Return what is wrong with the final state, '' if nothing is; a ToolError counts as wrong."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define judge().")
 
     def refusal(self, wrong: str) -> str:
         """Return what the agent reads about a call that cannot be carried out."""
@@ -286,6 +286,11 @@ class WorkspaceEnv(Env):
             wrong = self.judge()
         except ToolError as error:  # the state that the agent left makes the judge fail
             wrong = str(error)
+        if not isinstance(wrong, str):  # True would say that all is well, and count as wrong
+            raise TypeError(
+                f"{type(self).__name__}.judge() returned {wrong!r:.80}; accepted: text that says what is "
+                "wrong, '' if nothing is."
+            )
         return self.finish(said, otherwise if wrong else StopReason.SOLVED, wrong)
 
     def finish(self, said: Said, stop: StopReason, why: str) -> Step:

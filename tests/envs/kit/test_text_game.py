@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gem
-from gem.envs.kit.text_game import UNREADABLE_REWARD, integer, numerals
+from gem.envs.kit.text_game import UNREADABLE_REWARD, TextGame, integer, numerals
 from gem.errors import BadArgument
 from gem.tasks.procedural import interval
 
@@ -33,6 +33,32 @@ def expert(env):
 
 def lottery(env):
     return env.sample_random_action()
+
+
+class Half(TextGame):
+    """A game whose moves return `result`."""
+
+    result = None
+
+    def deal(self):
+        return "Move."
+
+    def parse(self, move):
+        return move
+
+    def play(self, move):
+        return self.result
+
+
+def test_a_game_that_lacks_a_method_or_a_result_says_which():
+    with pytest.raises(NotImplementedError, match=r"TextGame must define deal\(\)"):
+        TextGame(3).reset(seed=1)
+    for result in (None, True, ("text", True)):
+        game = Half(3)
+        game.result = result
+        game.reset(seed=1)
+        with pytest.raises(TypeError, match=r"Half\.play\(\) returned .*accepted: text"):
+            game.step(r"\boxed{1}")
 
 
 @pytest.mark.parametrize("env_id", SOLVED)
