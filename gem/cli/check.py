@@ -123,8 +123,9 @@ def audit(
             print(f"{target}: not audited: {printable(str(error))}", file=sys.stderr)
             continue
         except Exception as error:  # whatever a stranger's environment raises
-            told = printable(f"{type(error).__name__} was raised {where(error)}: {str(error)[:300]}")
-            print(f"{printable(str(target))}: not audited: {told}", file=sys.stderr)
+            name = target if isinstance(target, str) else target.__name__
+            told = f"{type(error).__name__} was raised {where(error)}: {str(error)[:300]}"
+            print(f"{name}: not audited: {printable(told)}", file=sys.stderr)
             print("`gem-gym check` tells which rules it breaks.", file=sys.stderr)
             code = FAILED
             continue

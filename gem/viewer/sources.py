@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from tempfile import NamedTemporaryFile
 from threading import RLock
 from typing import Any
 
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, SchemaMismatch, StoreError
 from gem.evals.reports import file_name
 from gem.record import Verdict
 from gem.rollout.index import Tally, TaskTally
@@ -296,7 +297,8 @@ def open_sources(paths: Sequence[Path], *, watched: bool = True, wanted: str = A
     """Open the stores at or below `paths`: files, folders of runs, or folders of such folders.
 
     With `watched`, the stores of the seeds that training runs play at every checkpoint come last. The error
-    for a path without stores says that it holds no `wanted`.
+    for a path without stores says that it holds no `wanted`. What cannot be read beside what can is left out
+    with a warning, if it was found and not named.
 
     Raises:
         BadArgument: for a path without stores, or too many of them.
@@ -315,7 +317,20 @@ def open_sources(paths: Sequence[Path], *, watched: bool = True, wanted: str = A
         beside = path.with_name(WATCHED)
         if path.name == EPISODES and beside.is_file() and beside not in found and len(named) < MOST:
             named.append((beside, f"{name}, watched"))
-    return [Source(number, path, name) for number, (path, name) in enumerate(named)]
+    sources: list[Source] = []
+    refusals: list[GemError] = []
+    for path, name in named:
+        try:
+            sources.append(Source(len(sources), path, name))
+        except (StoreError, SchemaMismatch) as refused:
+            if path in paths:
+                raise
+            refusals.append(refused)
+    if refusals and not any(each.path in found for each in sources):
+        raise refusals[0]
+    for refusal in refusals:
+        warnings.warn(f"left out: {refusal}", stacklevel=2)
+    return sources
 
 
 def _empty() -> EpisodeStore:

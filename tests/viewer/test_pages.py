@@ -259,6 +259,21 @@ def test_folders_of_runs_are_opened_and_named(tmp_path):
         source.store.close()
 
 
+def test_what_cannot_be_read_hides_nothing_else(tmp_path):
+    for name in ("bad/episodes.jsonl", "good/episodes.jsonl", "good/watched.jsonl"):
+        write(tmp_path / name, episode(turn(), run=RUN, job="a"))
+    for name in ("bad/episodes.jsonl", "good/watched.jsonl"):
+        (tmp_path / name).write_bytes(b"\0\1 no store")
+        (tmp_path / name).with_suffix(".index.sqlite").unlink(missing_ok=True)
+    with pytest.warns(UserWarning, match=r"left out: .*(bad/episodes|good/watched)\.jsonl"):
+        sources = open_sources([tmp_path])
+    assert [(source.number, source.path) for source in sources] == [(0, tmp_path / "good/episodes.jsonl")]
+    sources[0].store.close()
+    for named in (tmp_path / "bad", tmp_path / "bad/episodes.jsonl"):
+        with pytest.raises(StoreError, match="does not begin an episode"):
+            open_sources([named])
+
+
 def test_what_holds_no_episodes_says_so(tmp_path):
     with pytest.raises(BadArgument, match=r"holds no episodes; accepted: a store"):
         open_sources([tmp_path])
