@@ -257,12 +257,18 @@ def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> P
         better = "B"
     elif shown and row.difference.high < 0:
         better = "A"
-    return replace(row, better=better, headline=_headline(row, better, metric))
+    return replace(row, better=better, headline=_headline(row, better, shown, metric))
 
 
-def _headline(row: Paired, better: str | None, metric: Metric) -> str:
+def _headline(row: Paired, better: str | None, shown: bool, metric: Metric) -> str:
+    """Return the result in words; `shown`: whether p alone would show a difference."""
     if better and row.difference is not None:
         return f"{better} is better, by {amount(abs(row.difference.mean), metric)}"
+    if row.difference is not None and row.corrected is not None:
+        if not row.difference.low <= 0 <= row.difference.high:
+            return f"no difference shown: the interval does not contain 0, but p is {row.corrected:.3f}"
+        if shown:
+            return f"no difference shown: p is {row.corrected:.3f}, but the interval contains 0"
     if row.smallest == 0:  # only for returns; other runs could still show a difference
         return f"no difference: each of {row.pairs} pairs has the same {metric}"
     if row.smallest is None:

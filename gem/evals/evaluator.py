@@ -27,7 +27,6 @@ from gem.statistics import (
     pass_at_k,
     pass_hat_k,
     rate_interval,
-    wilson,
 )
 
 
@@ -373,7 +372,9 @@ def summarise(
         first_error=next((episode.error.message for episode in episodes if episode.error is not None), None),
         seats={seat: fared(seat) for seat in _seats(scored)},
         at_most=(sum(won) + unscored) / (len(won) + unscored) if told else None,
-        no_verdict=wilson(unscored, len(episodes)) if episodes else None,
+        no_verdict=rate_interval([float(not each.scored) for each in episodes], groups(episodes))
+        if episodes
+        else None,
         agent=_agent(episodes),
         unplayed=unplayed,
         samples=samples,

@@ -76,6 +76,7 @@ def markdown(
             lines.append(_row(row.entry.label, row.result, row, card, shown, scaled, len(columns)))
         for mean in means:
             lines.append(_row(f"**{mean.name}**", mean, None, card, shown, scaled, len(columns)))
+        lines += [f"\n{_cell(r.env)}: {_cell(lost)}" for r in card.results if (lost := _lost(r))]
         lines += [
             f"\nNo headline for {_cell(r.env)}: {why}." for r in card.results if (why := card.withheld(r))
         ]
@@ -118,6 +119,21 @@ def _row(
     if len(cells) < width:
         cells.append(dollars(card.cost(of.usage)))
     return f"| {' | '.join(cells)} |"
+
+
+def _lost(result: EnvResult) -> str:
+    """Return how many episodes have no verdict and why, and the bounds of success; empty if all have one."""
+    if not (result.unscored or result.unplayed):
+        return ""
+    said = [f"{count} {what}" for what, count in result.errors.items()]
+    said += [f"{result.cancelled} cut off"] * bool(result.cancelled)
+    said += [f"{result.unplayed} not played"] * bool(result.unplayed)
+    first = f" (as: {result.first_error})" if result.first_error else ""
+    bounds = ""
+    if result.at_least is not None and result.at_most is not None:
+        bounds = f" Whatever they would have been, success is {result.at_least:.1%} to {result.at_most:.1%}."
+    share = "" if result.no_verdict is None else f", {told(result.no_verdict)} of those played"
+    return f"without verdict: {', '.join(said)}{first}{share}.{bounds}"
 
 
 def _cell(text: str) -> str:

@@ -52,6 +52,12 @@ def test_exchanged_runs_give_the_mirrored_answer():
     assert back.difference[1:3] == pytest.approx((-there.difference.high, -there.difference.low))
 
 
+def test_where_interval_and_test_disagree_it_says_so():
+    row = compare(lots(5, 10), lots(0, 10)).rows[0]
+    assert (row.better, row.difference.high < 0) == (None, True)
+    assert row.headline == "no difference shown: the interval does not contain 0, but p is 0.062"
+
+
 def test_where_nothing_is_shown_it_says_what_could_have_been_seen():
     row = compare(lots(20, 50), lots(22, 50)).rows[0]
     assert row.better is None

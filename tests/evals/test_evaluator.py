@@ -18,7 +18,7 @@ from gem.record import SEAT, Failure, Limits, Reply, SeatEnd, StopReason, Verdic
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, Runner, rollout
 from gem.specs import TaskRef
-from gem.statistics import wilson
+from gem.statistics import rate_interval, wilson
 from gem.testing.doubles import EchoEnv
 
 ID = "game:GuessTheNumber-v0-easy"
@@ -156,6 +156,8 @@ def test_the_score_is_told_both_ways_and_where_verdicts_were_lost():
     assert (result.success.mean, result.at_least, result.at_most) == (5 / 13, 5 / 20, 12 / 20)
     assert result.unscored == 7
     assert result.no_verdict == wilson(7, 20)
+    by_task = summarise("test:X", [*won, *lost], clustered=True)
+    assert by_task.no_verdict == rate_interval([0] * 5 + [1] * 7, [each.group for each in [*won, *lost]])
     assert result.boundaries == {"env": 2, "agent": 3, "host": 1, "cancelled": 1}
     assert result.errors["agent: OutOfTime"] == 3
     assert sum(result.boundaries.values()) == result.unscored

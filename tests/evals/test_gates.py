@@ -175,6 +175,9 @@ def test_the_markdown_report_holds_every_figure_and_no_foreign_markup():
         in text
     )
     assert f"| {HARD} | withheld | 10/19 |" in text
+    assert f"{HARD}: without verdict: 9 " in text
+    assert "Whatever they would have been, success is 42.1% to 89.5%." in text
+    assert text.count("without verdict:") == 1
     assert "**failed**: `success>=0.9`" in text
     assert "- passed: `coverage>0`" in text
     assert "<script>" not in text
