@@ -201,6 +201,11 @@ def spec(env_id: str) -> EnvSpec:
         found = _find(env_id)
     if found is None:
         family = env_id.partition(":")[0]
+        if family.endswith(".py"):
+            raise UnknownEnv(
+                f"no environment {env_id!r}. A class in a file can be checked and audited; to play it, "
+                "register an id for it in Python (gem.register), or make a package (gem-gym init)."
+            )
         hint = did_you_mean(env_id, ids())
         where = f"gem-gym list {family}" if any(i.startswith(family + ":") for i in ids()) else "gem-gym list"
         raise UnknownEnv(f"no environment {env_id!r}.{hint} `{where}` shows all.")

@@ -86,6 +86,7 @@ def test_a_spec_is_registered_with_its_claims():
             "Did you mean 'game:GuessTheNumber-v0-easy'.*`gem-gym list game` shows all",
         ),
         ("guess", "`gem-gym list` shows all"),
+        ("nim.py:Nim", "register an id for it in Python .* make a package"),
         ("", "no environment ''"),
         (":", "no environment ':'"),
         ("game:", "gem-gym list game"),

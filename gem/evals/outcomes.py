@@ -105,7 +105,8 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
             "agent. Evaluate each agent into its own folder."
         )
     if not found:
-        raise BadArgument(f"{file} holds no episode; compare runs that were played.")
+        lost = f" that can be read; {damaged} are damaged" if damaged else ""
+        raise BadArgument(f"{file} holds no episode{lost}; compare runs that were played.")
     return RunOutcomes(str(path), agents, _with_instances(found), damaged)
 
 

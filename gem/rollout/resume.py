@@ -80,6 +80,11 @@ class Held:
 
     def _refuse(self, key: str, entry: Entry, run: RunInfo) -> None:
         stored = next((each for each in self._runs if each.id == entry.run), RunInfo(entry.run))
+        if entry.run and stored not in self._runs:
+            raise SchemaMismatch(
+                f"{self._store.path} holds job {key!r} ({entry.spec}, seed {entry.seed}) without the "
+                "settings that it was played with: the line of its run is missing or damaged. Use another store."
+            )
         what = "; ".join(differences(_settings(stored), _settings(run)))
         raise SchemaMismatch(
             f"{self._store.path} holds job {key!r} ({entry.spec}, seed {entry.seed}) under other settings: "

@@ -197,6 +197,19 @@ def test_other_settings_are_told_before_anything_is_played(agent, options, diffe
         assert len(store) == 3
 
 
+def test_a_store_that_lost_the_line_of_a_run_says_so(tmp_path):
+    path = tmp_path / "store.jsonl"
+    with EpisodeStore(path) as store:
+        rollout([Job(EASY, 1)], Guesses(), store=store)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(line for line in lines if b'"sampling"' not in line))
+    with (
+        EpisodeStore(path) as store,
+        pytest.raises(SchemaMismatch, match=r"the line of its run is missing or damaged"),
+    ):
+        rollout([Job(EASY, 1)], Guesses(temperature=0.5), store=store, resume=True)
+
+
 def test_other_jobs_under_other_settings_are_a_run_of_their_own(tmp_path):
     with EpisodeStore(tmp_path / "store.jsonl") as store:
         rollout([Job(EASY, 1)], Guesses(), store=store)
