@@ -83,7 +83,8 @@ class Held:
         if entry.run and stored not in self._runs:
             raise SchemaMismatch(
                 f"{self._store.path} holds job {key!r} ({entry.spec}, seed {entry.seed}) without the "
-                "settings that it was played with: the line of its run is missing or damaged. Use another store."
+                "settings that it was played with: the line of its run is missing or damaged. Use "
+                "another store."
             )
         what = "; ".join(differences(_settings(stored), _settings(run)))
         raise SchemaMismatch(
