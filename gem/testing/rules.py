@@ -365,26 +365,32 @@ def actor_stream(case: Subject) -> None:
 @rule
 def legal_sampling(case: Subject) -> None:
     """sample_random_action() returns text that the environment can read and the rules allow."""
-    env = case.make()
+    if not _plays_by_the_rules(case, case.make(), "sample_random_action"):
+        raise Skip("it has no random actor")
+
+
+def _plays_by_the_rules(case: Subject, env: Env, verb: str) -> bool:
+    """Play with a method of the environment; return False if there is none, raise Broken if it plays badly."""
     for seed in case.seeds:
         env.reset(seed=seed)
         for turn in range(case.turns):
             try:
-                action: Any = env.sample_random_action()
-            except errors.NoSolver as none:
-                raise Skip("it has no random actor") from none
+                action: Any = getattr(env, verb)()
+            except errors.NoSolver:
+                return False
             for text in action.values() if isinstance(action, dict) else [action]:
                 if not isinstance(text, str):
-                    raise Broken(f"it is a {type(text).__name__}", "return text")
+                    raise Broken(f"{verb}() returned a {type(text).__name__}", "return text")
             step = env.step(action)
             for info in step.infos.values() if isinstance(step, MultiStep) else [step.info]:
                 if info.get("legal") is False or info.get("stop") == StopReason.UNREADABLE.value:
                     raise Broken(
                         f"seed {seed}, turn {turn}: {str(action)[:80]!r} was refused: {str(step.obs)[:99]!r}",
-                        "sample only what the rules allow in this position",
+                        f"let {verb}() return only what the rules allow in this position",
                     )
             if step.done:
                 break
+    return True
 
 
 @rule
@@ -493,9 +499,14 @@ def ends(case: Subject) -> None:
 
 @rule
 def solver(case: Subject) -> None:
-    """solve() does what is claimed: wins every episode in full, or the stated share, or raises NoSolver."""
+    """solve() does what is claimed: wins every episode in full, or the stated share, or raises NoSolver.
+
+    Without a claim it has to play by the rules.
+    """
     if case.claims is None:
-        raise Skip("it is not registered, so it claims nothing about a solver")
+        if not _plays_by_the_rules(case, case.make(), "solve"):
+            raise Skip("it has no solver")
+        return
     claim = case.claims.solver
     env = case.make()
     if isinstance(env, SeatedEnv):

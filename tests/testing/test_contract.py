@@ -34,6 +34,11 @@ class Broken(EchoEnv):
         cls.__doc__ = EchoEnv.__doc__
 
 
+class SolvesNothing(Broken):
+    def solve(self):
+        return None
+
+
 class ShowsNothing(Broken):
     def reset(self, seed=None):
         super().reset(seed)
@@ -408,7 +413,9 @@ def test_what_is_not_claimed_is_not_judged():
     assert check_env(Unforkable, rules=["fork-replay"]).skipped == {
         "fork-replay": "it does not claim to be forkable"
     }
-    assert "solver" in check_env(EchoEnv).skipped  # it is not registered: nothing is claimed
+    assert check_env(SolvesWrongly, rules=["solver"]).ok  # it is not registered: nothing is claimed
+    (found,) = check_env(SolvesNothing, rules=["solver"]).findings  # but it has to play
+    assert found.seen == "solve() returned a NoneType"
 
 
 def test_a_measured_solver_is_held_to_its_rate():
