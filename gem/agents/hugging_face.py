@@ -103,8 +103,8 @@ class HuggingFaceAgent(BaseAgent):
         self.cache_bytes = cache_bytes
         self.entropy = entropy
         self.tokens_sampled = 0
-        self._prefix_ids = renderer.answer(prefix)[:-1] if prefix else ()
-        if prefix and renderer.decode(self._prefix_ids) != prefix:
+        self.prefix_ids = renderer.answer(prefix)[:-1] if prefix else ()
+        if prefix and renderer.decode(self.prefix_ids) != prefix:
             raise BadArgument(
                 f"{prefix=} changes when it is tokenized and decoded; accepted: text that does not."
             )
@@ -152,7 +152,7 @@ class HuggingFaceAgent(BaseAgent):
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
         """Answer a batch of asks, in order."""
         prompts = [
-            (*render(self.renderer, ask, tools=self.tools == "native"), *self._prefix_ids) for ask in asks
+            (*render(self.renderer, ask, tools=self.tools == "native"), *self.prefix_ids) for ask in asks
         ]
         limits = [self._room(ask, len(prompt)) for ask, prompt in zip(asks, prompts, strict=True)]
         replies = [
@@ -185,7 +185,7 @@ class HuggingFaceAgent(BaseAgent):
 
     def _reply(self, made: _Writing) -> Reply:
         self.tokens_sampled += len(made.tokens)
-        text, calls = self.renderer.decode((*self._prefix_ids, *made.tokens)), tuple[ToolCall, ...]()
+        text, calls = self.renderer.decode((*self.prefix_ids, *made.tokens)), tuple[ToolCall, ...]()
         if self.tools == "native" and made.ask.tools:
             text, calls = taken(text, made.ask.turn)
         return Reply(

@@ -100,7 +100,7 @@ def rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
     Return Batch Normalisation: ``A_t = (G_t - mean(G)) / std(G)`` over every turn of every episode.
     Source: Liu et al., GEM, arXiv 2510.01051.
     """
-    flat = iter(_normalise([value for turns in returns for value in turns]))
+    flat = iter(normalised([value for turns in returns for value in turns]))
     return [[next(flat) for _ in turns] for turns in returns]
 
 
@@ -115,7 +115,7 @@ def turn_rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
     made = [[0.0] * len(turns) for turns in returns]
     for place in range(max(map(len, returns), default=0)):
         there = [index for index, turns in enumerate(returns) if len(turns) > place]
-        for index, value in zip(there, _normalise([returns[i][place] for i in there]), strict=True):
+        for index, value in zip(there, normalised([returns[i][place] for i in there]), strict=True):
             made[index][place] = value
     return made
 
@@ -142,7 +142,7 @@ def grpo(scores: Sequence[float], groups: Sequence[Hashable], *, scale: bool = T
         members.setdefault(group, []).append(index)
     advantages = [0.0] * len(scores)
     for indices in members.values():
-        relative = _normalise([scores[index] for index in indices], scale)
+        relative = normalised([scores[index] for index in indices], scale)
         for index, advantage in zip(indices, relative, strict=True):
             advantages[index] = advantage
     return advantages
@@ -165,8 +165,8 @@ def rloo(scores: Sequence[float], groups: Sequence[Hashable]) -> list[float]:
     ]
 
 
-def _normalise(values: Sequence[float], scale: bool = True) -> list[float]:
-    """Subtract the mean and divide by the deviation; zeros where the values are equal up to rounding."""
+def normalised(values: Sequence[float], scale: bool = True) -> list[float]:
+    """Return values minus their mean, over their deviation; zeros where they are equal up to rounding."""
     if not values or max(values) - min(values) <= ROUNDING * max(map(abs, values)):
         return [0.0] * len(values)
     # fsum rounds once, so that the order of the episodes does not matter.

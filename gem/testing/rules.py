@@ -370,7 +370,7 @@ def legal_sampling(case: Subject) -> None:
 
 
 def _plays_by_the_rules(case: Subject, env: Env, verb: str) -> bool:
-    """Play with a method of the environment; return False if there is none, raise Broken if it plays badly."""
+    """Play with a method of the environment; return False if there is none, raise Broken if it errs."""
     for seed in case.seeds:
         env.reset(seed=seed)
         for turn in range(case.turns):

@@ -30,6 +30,7 @@ ONLY_WITH: tuple[tuple[tuple[str, ...], str, Callable[[TrainConfig], bool]], ...
     (("held_out", "eval_temperature"), "held-out evaluations (eval_every)", lambda to: to.eval_every > 0),
     (("pool_every", "pool_by"), "a pool of opponents (pool)", lambda to: to.pool > 0),
     (("keep", "advance_at", "advance_over"), "a curriculum", lambda to: len(to.curriculum) > 0),
+    (("kl_reward",), "a divergence (kl)", lambda to: to.kl > 0),
     (("normalise_by",), "several environments", lambda to: len(to.environments or to.curriculum) > 0),
 )
 """Settings that have an effect only with another one: their names, what they need, and its test. Settings of
@@ -77,6 +78,8 @@ def _check_ranges(config: TrainConfig) -> None:
     for name in ("temperature", "max_grad_norm", "loss_constant"):
         if not getattr(config, name) > 0:
             refuse(name, "above 0")
+    if config.temperature == math.inf:
+        refuse("temperature", "above 0, and finite")
     for name in ("gamma", "lr_end", "lam"):
         if not 0 <= getattr(config, name) <= 1:
             refuse(name, "0 to 1")
@@ -141,6 +144,8 @@ def _check_warmup(config: TrainConfig) -> None:
         raise BadArgument(
             "warmup_check tests the format alone, and demonstrations teach more; leave one out."
         )
+    if config.warmup_check and not config.warmup_steps:
+        raise BadArgument("warmup_check tests the warm-up, and there is none; set its length (warmup_steps).")
     if config.warmup_most and (not config.warmup_check or config.warmup_most < config.warmup_steps):
         raise BadArgument(
             f"warmup_most is {config.warmup_most}; accepted: only with warmup_check, and at least "
@@ -210,7 +215,17 @@ def _check_model(config: TrainConfig) -> None:
     if config.model == "tiny":
         if config.device != "cpu":
             raise BadArgument(f"device is {config.device!r}; the tiny model runs on cpu only.")
-        for name in ("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop", "sampler"):
+        own = (
+            "train_layers",
+            "lora_rank",
+            "checkpointing",
+            "answer_prefix",
+            "stop",
+            "sampler",
+            "dtype",
+            "pack",
+        )
+        for name in own:
             if _given(config, name):
                 raise BadArgument(f"{name} is a setting of language models; leave it out for the tiny model.")
     elif config.lora_rank and config.train_layers is not None:

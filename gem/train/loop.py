@@ -113,8 +113,11 @@ class Trainer(Sampling):
                 f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
                 f"and are left out; the first: {broken[0].error or broken[0].stop}"
             )
-        learn = ppo.learn if self.config.algorithm == "ppo" else policy_gradient.learn
-        return learn(self.learner, episodes, self.config, self.progress, self.slots_of(episodes))
+        given = self.learner, episodes, self.config, self.progress, self.slots_of(episodes)
+        if self.config.algorithm == "ppo":
+            assembled = {part for part, env in enumerate(self.envs) if env.assembles_history}
+            return ppo.learn(*given, assembled)
+        return policy_gradient.learn(*given)
 
     def watch(self) -> None:
         """Play the watched seeds, at the checkpoints where that is due.
@@ -130,6 +133,8 @@ class Trainer(Sampling):
         """Measure the policy on held-out instances, at the iterations where that is due.
 
         The checkpoint is written after it, so the folder holds every evaluation that a checkpoint follows.
+        The best weights get their name with the checkpoint: those of an evaluation that an interruption lost
+        do not replace others.
         """
         every = self.config.eval_every
         if not every or (self.iteration % every and self.iteration != self.config.iterations):
@@ -141,7 +146,9 @@ class Trainer(Sampling):
             if parallel.rank() == 0:
                 self.folder.append_evaluation(evaluation)
                 if best(self.evaluations) is evaluation:
-                    checkpoint.save(self.folder.best, {**weights(self.policy), "iteration": self.iteration})
+                    checkpoint.save(
+                        self.folder.next_best, {**weights(self.policy), "iteration": self.iteration}
+                    )
             self.watcher.evaluated(evaluation)
             if evaluation.score is None:
                 lost = ", ".join(name for name, part in evaluation.parts.items() if part.score is None)
@@ -185,7 +192,7 @@ class Trainer(Sampling):
             kl=steps.kl,
             logprob_gap=steps.gap,
             value_error=steps.value_error,
-            lr=self.learner.optimiser.param_groups[0]["lr"],
+            lr=self.config.lr_at(self.iteration - 1),
             tokens_sampled=sum(slot.tokens(episode) for slot, episode in zip(slots, episodes, strict=True)),
             tokens_trained=steps.positions,
             sample_s=sample_s,
@@ -219,6 +226,7 @@ class Trainer(Sampling):
         }
         if parallel.rank() == 0:
             checkpoint.save(self.folder.checkpoint, state)
+            self.folder.keep_best()
             if self.league is not None:  # now no checkpoint needs the others
                 self.opponents.prune({*self.league.members, *self.schedule.in_use()})
         self.learner.forget()
@@ -241,6 +249,11 @@ class Trainer(Sampling):
             load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
             self.sampler.publish(max(0, self.iteration - 1))
         if parallel.rank() == 0:
+            if self.folder.next_best.exists():  # of this iteration, or of one that is lost
+                if checkpoint.load(self.folder.next_best)["iteration"] <= self.iteration:
+                    self.folder.keep_best()
+                else:
+                    self.folder.next_best.unlink()
             self.folder.rewind(self.iteration)
         parallel.wait()
         self.history, self.evaluations = self.folder.history(), self.folder.evaluated()

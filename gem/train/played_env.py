@@ -48,6 +48,12 @@ class PlayedEnv:
         return issubclass(found, SeatedEnv) and found.expert_action is not SeatedEnv.expert_action
 
     @functools.cached_property
+    def assembles_history(self) -> bool:
+        """Whether its observations hold the whole conversation, by a wrapper."""
+        with self.maker() as env:
+            return bool(getattr(env, "assembles_history", False))
+
+    @functools.cached_property
     def instances(self) -> Instances:
         """The instances that every figure of the run is measured on."""
         return find_instances(self.maker, self.config.seed)
@@ -69,12 +75,16 @@ def played_envs(config: TrainConfig) -> list[PlayedEnv]:
     """Return the environments of a config.
 
     Raises:
-        BadArgument: for opponents where no environment has a seat for them.
+        BadArgument: for opponents where no environment has a seat for them; for turn_grpo with several seats.
     """
     envs = [PlayedEnv(part, config) for part in config.parts]
     if config.opponents and all(len(env.seats) < 2 for env in envs):
         raise BadArgument(
             f"opponents need a game of several seats, as multi:KuhnPoker-v0; {config.title} has one seat."
+        )
+    if config.algorithm == "turn_grpo" and any(len(env.seats) > 1 for env in envs):
+        raise BadArgument(
+            "turn_grpo restarts games in the middle, which needs games of one seat; choose another algorithm."
         )
     return envs
 

@@ -65,6 +65,11 @@ class Policy(Protocol):
         ...
 
     @property
+    def prefix_ids(self) -> tuple[int, ...]:
+        """The tokens that begin every answer, which the agent does not sample."""
+        ...
+
+    @property
     def width(self) -> int:
         """D, the width of a hidden state."""
         ...
@@ -94,6 +99,7 @@ class TinyPolicy:
 
     pad = PAD
     capacity: int | None = 64
+    prefix_ids: tuple[int, ...] = ()
 
     def __init__(self, config: TinyConfig, seed: int, temperature: float = 1.0, max_tokens: int = 16) -> None:
         """Draw random weights from `seed`."""
@@ -153,6 +159,7 @@ class CausalPolicy:
         self.renderer = renderer
         self.agent = agent or HuggingFaceAgent(model, renderer)
         self.context = self.agent.context
+        self.prefix_ids: tuple[int, ...] = tuple(getattr(self.agent, "prefix_ids", ()))
         self.pad = min(renderer.stop_ids)
         base = getattr(model, "get_base_model", lambda: model)()  # what peft wraps
         self._decoder: Any = base.get_decoder()
@@ -244,7 +251,7 @@ class Base:
         self._policy = policy
         self.model, self.agent, self.renderer = policy.model, policy.agent, policy.renderer
         self.pad, self.capacity, self.context = policy.pad, policy.capacity, policy.context
-        self.width = policy.width
+        self.width, self.prefix_ids = policy.width, policy.prefix_ids
 
     def states(self, batch: Batch) -> Tensor:
         """See Policy.states."""

@@ -78,7 +78,8 @@ def branch_advantages(
 
     Source: the Monte-Carlo values of VinePPO (Kazemnejad et al., arXiv 2410.01679), relative to their group.
     """
-    started = [branch_turn(episode) for episode in episodes]
+    left = {episode.group: branch_turn(episode) for episode in episodes if episode.sample}
+    started = [left.get(episode.group, 0) for episode in episodes]
     turns = {episode.group: len(episode.turns) for episode in episodes if episode.sample == 0}
     usable = [i for i, episode in enumerate(episodes) if episode.scored and len(episode.turns) > started[i]]
     returns = [discounted_returns(turn_rewards(episodes[i], SEAT), gamma)[started[i]] for i in usable]

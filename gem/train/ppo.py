@@ -10,13 +10,12 @@ that are missing (the table in `gem.rollout.episode`). Where the task itself end
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-
-import torch
 
 from gem.content import Message
 from gem.estimators import gae, turn_rewards
+from gem.estimators.advantages import normalised
 from gem.record import Episode
 from gem.tokens.rows import Row
 from gem.train.batch import Target, Weighted, weigh
@@ -33,10 +32,20 @@ def learn(
     config: TrainConfig,
     progress: Progress,
     slots: Sequence[Slot] | None = None,
+    assembled: Collection[int] = (),
 ) -> Steps | None:
-    """Take one iteration's steps on its episodes; None where none has a verdict.
+    """Take one iteration's steps on its episodes; None without verdicts, or where nothing can be learnt.
 
-    `slots`: the environment and the trained seat of each episode; None: one environment, every seat.
+    Nothing can be learnt where all advantages are 0, the critic is right, and there is neither an entropy
+    bonus nor a divergence; see `policy_gradient.learn`.
+
+    Args:
+        learner: what learns.
+        episodes: those of the iteration.
+        config: the settings of the run.
+        progress: the finished and the planned iterations.
+        slots: the environment and the trained seat of each episode; None: one environment, every seat.
+        assembled: the numbers of the environments whose observations hold the whole conversation.
     """
     by_part: dict[int, list[Weighted]] = {}
     for stratum in strata(episodes, slots, config.normalise_by):
@@ -50,7 +59,7 @@ def learn(
         for item in rows:
             for at, value in zip(item.row.learnt, item.noted.pop("value").tolist(), strict=True):
                 values[item.source][item.row.turn[at]] = value
-        after = bootstraps(learner, mine, rows, seat)
+        after = bootstraps(learner, mine, rows, seat, stratum.part in assembled)
         targets: list[dict[int, Target]] = []
         for source, episode in enumerate(mine):
             if not episode.scored:
@@ -71,24 +80,31 @@ def learn(
     if not by_part:
         return None
     weighted = [row for kept in by_part.values() for row in (whitened(kept) if config.whiten else kept)]
+    diverged = config.kl and not config.kl_reward and learner.moved
+    if not _has_signal(weighted) and not (progress.left * config.entropy or progress.left * diverged):
+        return None
     scored = sum(episode.scored for episode in episodes)
     return take_steps(learner, weighted, scored, config, progress)
 
 
+def _has_signal(weighted: Sequence[Weighted]) -> bool:
+    """Return whether the policy or the critic has something to learn."""
+    targets = (target for row in weighted for target in row.targets.values())
+    return any(target.advantage or target.returns != target.value for target in targets)
+
+
 def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
-    """Return the rows with advantages of mean 0 and deviation 1 over all their turns."""
+    """Return the rows with advantages of mean 0 and deviation 1 over all turns; 0 where they are equal."""
     turns = {
         (item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()
     }
-    flat = torch.tensor([target.advantage for target in turns.values()], dtype=torch.float64)
-    mean, deviation = flat.mean().item(), flat.std(correction=0).item()
-    if not deviation > 0:
-        return list(weighted)
+    relative = normalised([target.advantage for target in turns.values()])
+    whitened = dict(zip(turns, relative, strict=True))
     return [
         replace(
             item,
             targets={
-                turn: replace(target, advantage=(target.advantage - mean) / deviation)
+                turn: replace(target, advantage=whitened[item.source, turn, id(item.targets)])
                 for turn, target in item.targets.items()
             },
         )
@@ -97,9 +113,17 @@ def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
 
 
 def bootstraps(
-    learner: Learner, episodes: Sequence[Episode], rows: Sequence[Weighted], seat: str
+    learner: Learner,
+    episodes: Sequence[Episode],
+    rows: Sequence[Weighted],
+    seat: str,
+    assembled: bool = False,
 ) -> dict[int, float]:
-    """Return the critic's value of each truncated episode's last observation, by index in `episodes`."""
+    """Return the critic's value of each truncated episode's last observation, by index in `episodes`.
+
+    The state is the prompt that the agent would have seen: the conversation with that observation, or the
+    observation alone where it holds the whole conversation (`assembled`), and what begins every answer.
+    """
     policy = learner.policy
     ends: list[Weighted] = []
     for source in dict.fromkeys(item.source for item in rows):
@@ -109,7 +133,9 @@ def bootstraps(
             continue
         turn = episode.turns_of(seat)[-1]
         held = (*turn.prompt_ids, *turn.token_ids)
-        ids = (*held, *policy.renderer.delta(held, [Message("user", end.observation)]))
+        said = [Message("user", end.observation)]
+        ids = policy.renderer.prompt(said) if assembled else (*held, *policy.renderer.delta(held, said))
+        ids = (*ids, *policy.prefix_ids)
         if policy.context is not None:
             ids = ids[-policy.context + 1 :]
         # The state wanted is that of the last token: a token is put behind it, which is never looked at.

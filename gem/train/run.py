@@ -183,7 +183,7 @@ class RunFolder:
         self.watched = path / "watched.jsonl"
         self.pool = path / "pool"
         self.evaluations = path / "evaluations.jsonl"
-        self.best = path / "best.pt"
+        self.best, self.next_best = path / "best.pt", path / "best.pt.next"
         self.warmup = path / "warmup.jsonl"
         self.report = path / "report.html"
 
@@ -236,7 +236,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
-            for file in (self.evaluations, self.best, self.warmup):
+            for file in (self.evaluations, self.best, self.next_best, self.warmup):
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(
@@ -254,7 +254,7 @@ class RunFolder:
         """
         self._check_own()
         files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
-        files += [self.curve, self.evaluations, self.best, self.warmup]
+        files += [self.curve, self.evaluations, self.best, self.next_best, self.warmup]
         files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
@@ -332,6 +332,11 @@ class RunFolder:
             StoreError: when the file exists and cannot be read.
         """
         return _read(self.warmup, lambda values: WarmupStep(**values)) if self.warmup.exists() else []
+
+    def keep_best(self) -> None:
+        """Let the weights of the newest best evaluation replace the earlier ones, if there are any."""
+        with suppress(FileNotFoundError):
+            self.next_best.replace(self.best)
 
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations after `iteration`, which the checkpoint does not hold."""

@@ -91,15 +91,15 @@ class Sampling:
         limits = None if env.limits == self.limits else env.limits
         key = f"{iteration}-{task}"
         return Job(
-            env.maker, self.seed_of(iteration, task), str(task), sample, limits=limits, agents=agents, key=key
+            env.maker, self.seed_of(iteration, task), key, sample, limits=limits, agents=agents, key=key
         )
 
     def slots_of(self, episodes: Sequence[Episode]) -> list[Slot]:
-        """Return the slot of each episode of the present iteration; its group is the slot's number."""
+        """Return the slot of each episode of the present iteration; its group ends with the slot's number."""
         if len(self.envs) == 1 and self.league is None:
             return [Slot()] * len(episodes)
         plan = self.schedule.plan(self.iteration)
-        return [plan[int(episode.group)] for episode in episodes]
+        return [plan[int(episode.group.rpartition("-")[2])] for episode in episodes]
 
     def take_snapshot(self) -> None:
         """Add a copy of the current policy to the pool of opponents."""
@@ -112,7 +112,7 @@ class Sampling:
     def _sample_branches(self, iteration: int) -> list[Episode]:
         """Play each group's first episode, draw one of its turns, and play the others from there.
 
-        The job's key says behind ``@`` at which turn an episode left the first one.
+        The job's key says behind ``@`` at which turn the others left the first one.
         """
         tasks = range(self.config.batch // self.config.group)
         firsts = self._play([replace(self._job(iteration, t, 0), key=f"{iteration}-{t}@0") for t in tasks])
@@ -120,10 +120,9 @@ class Sampling:
         for task, first in zip(tasks, firsts, strict=True):
             stream = seeding.stream(self.config.seed, "branch", iteration, task)
             turn = int(stream.random() * len(first.turns))
-            first.job = f"{iteration}-{task}@{turn}"
             start = Branch(first, turn) if turn else None
             jobs += [
-                replace(self._job(iteration, task, sample), key=first.job, start=start)
+                replace(self._job(iteration, task, sample), key=f"{iteration}-{task}@{turn}", start=start)
                 for sample in range(1, self.config.group)
                 if first.scored and first.turns
             ]

@@ -221,7 +221,7 @@ def trained_agent(
             f"{path} has no best weights ({file.name}): only runs with held-out evaluations do "
             "(--eval-every). Name the folder alone for the last weights."
         )
-    policy = make_policy(config)
+    policy = make_policy(replace(config, sampler=""))  # its server may hold any weights
     load_weights(policy, checkpoint.load(file), str(file))
     policy.temper(temperature)
     return policy.agent

@@ -11,6 +11,7 @@ from token_server import TokenServer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, Gemma2Config, PreTrainedTokenizerFast, Qwen3Config
 
+from gem.agents.hugging_face import HuggingFaceAgent
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument
 from gem.record import SEAT
@@ -23,7 +24,7 @@ from gem.train.learner import Learner, Settings
 from gem.train.policy import make_policy
 from gem.train.preparation import warm
 from gem.train.run import RunFolder
-from gem.train.trainer import make_trainer, train
+from gem.train.trainer import make_trainer, train, trained_agent
 from gem.train.watcher import Watcher
 
 ENV = "game:GuessTheNumber-v0-easy"
@@ -154,6 +155,9 @@ def test_a_server_that_samples_follows_the_training(folder, tmp_path, protocol, 
     trained = checkpoint.load(RunFolder(tmp_path).checkpoint)["model"]
     served = dict(model.named_parameters())
     assert all(torch.allclose(served[name], tensor, atol=1e-6) for name, tensor in trained.items())
+    again = trained_agent(tmp_path)  # plays the run's weights, and asks no server, which may have others
+    assert isinstance(again, HuggingFaceAgent)
+    again.close()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])

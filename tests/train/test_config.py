@@ -70,6 +70,10 @@ def test_shares_are_shares(name, value):
         ({"keep": 0.5}, "keep is 0.5; it has an effect only with a curriculum"),
         ({"advance_at": 0.5}, "advance_at is 0.5; it has an effect only with a curriculum"),
         ({"normalise_by": "batch"}, "normalise_by is 'batch'; it has an effect only with several"),
+        ({"warmup_steps": 0, "warmup_check": 2}, "warmup_check tests the warm-up, and there is none"),
+        ({"warmup_steps": 0, "warmup_check": 2, "warmup_most": 9}, "and there is none; set its length"),
+        ({"temperature": math.inf}, "temperature is inf; accepted: above 0, and finite"),
+        ({"kl_reward": True, "kl": 0.0}, "kl_reward is True; it has an effect only with a divergence"),
         ({"tools": ("python", "python")}, "tools are python python; give each name once"),
     ],
 )
@@ -110,6 +114,8 @@ def test_a_group_has_something_to_compare():
         {"checkpointing": True},
         {"answer_prefix": "x"},
         {"stop": ("}",)},
+        {"dtype": "bfloat16"},
+        {"pack": 100},
     ],
 )
 def test_what_belongs_to_a_language_model_is_refused_for_the_tiny_one(given):

@@ -289,6 +289,11 @@ def test_an_environment_without_seats_for_them_is_refused(tmp_path):
         make_trainer(replace(QUICK, opponent=("random",), out=tmp_path))
 
 
+def test_turn_grpo_is_refused_for_several_seats(tmp_path):
+    with pytest.raises(BadArgument, match="turn_grpo restarts games in the middle"):
+        make_trainer(replace(QUICK, env=KUHN, env_kwargs={}, algorithm="turn_grpo", out=tmp_path))
+
+
 def test_an_opponent_that_nobody_knows_is_refused_at_once(tmp_path):
     with pytest.raises(BadArgument, match=r"no opponent is called 'randon'; .* Did you mean 'random'"):
         make_trainer(replace(AGAINST, opponent=("randon",), out=tmp_path))

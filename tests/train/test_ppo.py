@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -11,12 +12,14 @@ torch = pytest.importorskip("torch")
 import runs
 
 from gem.agents.tiny import TinyConfig
+from gem.content import Message
 from gem.estimators import gae
 from gem.record import SEAT, SeatEnd, StopReason
 from gem.train import ppo
 from gem.train.batch import weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Critic, Learner
+from gem.train.played_env import PlayedEnv
 from gem.train.policy import TinyPolicy
 from gem.train.policy_gradient import branch_advantages, branch_turn
 from gem.train.preparation import warm
@@ -94,6 +97,43 @@ def test_whitened_advantages_have_mean_0_and_deviation_1_over_turns():
     assert sum(value * value for value in flat) / 6 == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("reward", [-0.1, 0.0, 1.0])
+def test_equal_episodes_teach_the_policy_nothing(reward):
+    """Neither their common advantage nor its rounding becomes an advantage of full size."""
+    learner = valued(weight=0.0)
+    same = [played(reward) for _ in range(7)]
+    for each in same:
+        each.turns[0].reward = reward
+    config = replace(QUICK, gamma=1.0, lam=0.0, kl=0.1, epochs=1, minibatch=100)
+    steps = ppo.learn(learner, same, config, Progress(0, 10))
+    if reward:  # the critic has to learn what they are worth
+        assert {target.advantage for item in learner.rows for target in item.targets.values()} == {0.0}
+    else:
+        assert steps is None
+
+
+def test_the_value_of_what_was_cut_off_is_that_of_the_next_prompt(monkeypatch):
+    learner, episodes = valued(), [played(1.0, truncated=True)]
+    rows, seen = weigh(episodes, SEAT), []
+    monkeypatch.setattr(learner, "note", lambda ends: seen.append(ends[0].row.ids[:-1]))
+    monkeypatch.setattr(learner.policy, "prefix_ids", (41, 42))
+    renderer, said = learner.policy.renderer, [Message("user", "Higher.")]
+    held = (11, 12, 13, 14, 15, 16)
+    for assembled, wanted in ((False, (*held, *renderer.delta(held, said))), (True, renderer.prompt(said))):
+        with suppress(KeyError):  # nothing was noted
+            ppo.bootstraps(learner, episodes, rows, SEAT, assembled)
+        assert seen.pop() == (*wanted, 41, 42)
+
+
+def test_a_wrapper_that_assembles_the_conversation_is_known():
+    plain, joined = (
+        PlayedEnv(part, config)
+        for config in (QUICK, replace(QUICK, wrappers=("concat",)))
+        for part in config.parts
+    )
+    assert (plain.assembles_history, joined.assembles_history) == (False, True)
+
+
 @pytest.mark.parametrize("critic", ["head", "model"])
 def test_the_critic_learns_what_turns_are_worth(tmp_path, critic):
     config = replace(QUICK, critic=critic, warmup_steps=30, episodes=16 * 12, lr=5e-3, kl=0.0, out=tmp_path)
@@ -121,12 +161,12 @@ def test_the_samples_of_a_turn_share_what_came_before_it(tmp_path):
         groups.setdefault(each.group, []).append(each)
     assert [len(group) for group in groups.values()] == [4] * 8
     for first, *others in groups.values():
-        turn = branch_turn(first)
-        assert {branch_turn(each) for each in others} == {turn}
+        (turn,) = {branch_turn(each) for each in others}
         for each in others:
+            assert each.origin is None if turn == 0 else each.origin.episode == first.id
             assert [t.action for t in each.turns[:turn]] == [t.action for t in first.turns[:turn]]
             assert each.seed == first.seed
-    assert len({branch_turn(each) for each in episodes}) > 1
+    assert len({branch_turn(each) for each in episodes if each.sample}) > 1
 
 
 def test_a_turn_is_compared_with_the_other_samples_of_it_and_nothing_else_is_learnt():

@@ -106,6 +106,24 @@ def test_an_interrupted_run_keeps_the_same_best(whole, tmp_path):
     assert_same_run(out, tmp_path)
 
 
+def test_the_best_weights_are_those_of_an_evaluation_that_is_kept(tmp_path, monkeypatch):
+    """Weights that an interruption lost, and that the run does not find again, replace no others."""
+    won = iter([1, 5, 1, 9, 0, 0])
+
+    def measure(held_out, iteration):
+        return evaluation(iteration, next(won))
+
+    monkeypatch.setattr("gem.train.held_out.HeldOut.measure", measure)
+    config = replace(CONFIG, save_every=2, out=tmp_path)
+    folder = RunFolder(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, watcher=Log(stop=3))
+    assert (checkpoint.load(folder.best)["iteration"], folder.next_best.exists()) == (1, True)
+    summary = train(config, resume=True)
+    assert summary["held_out"]["best_iteration"] == checkpoint.load(folder.best)["iteration"] == 1
+    assert not folder.next_best.exists()
+
+
 def test_an_agent_is_the_last_or_the_best(whole):
     out, _ = whole
     one, other = local_agent(str(out)), local_agent(f"{out}@best")

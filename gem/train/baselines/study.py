@@ -67,6 +67,8 @@ NOT_SETTINGS = {
     "seed": "a study has `seeds`",
     "out": "the folder of a run follows from its place in the study",
     "ray": "a study samples on this machine",
+    "opponent": "a study measures policies that play every seat",
+    "pool": "a study measures policies that play every seat",
     "log": "a study keeps rows and run folders",
 }
 """Fields of TrainConfig that a study sets in another way, and how."""

@@ -151,6 +151,7 @@ def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
         for name, file in (("before", run.reference), ("after", run.checkpoint)):
             if file.exists():
                 load_weights(trainer.policy, checkpoint.load(file), str(file))
+                trainer.learner.publish(0)  # an agent may keep what the weights before have computed
                 take_figures(trainer, name, trainer.policy.agent, other.eval_episodes)
     return Transferred(task_of(other), {name: figures_of(each) for name, each in trainer.figures.items()})
 

@@ -84,6 +84,7 @@ class TablePolicy:
 
     capacity: int | None = 64
     context = None
+    prefix_ids: tuple[int, ...] = ()
 
     def __init__(
         self, renderer: LetterRenderer, histories: Sequence[Ids], logits_VD: Tensor, max_tokens: int

@@ -103,6 +103,7 @@ WRONG = [
     ({"settings": "curriculum = []"}, "one environment"),
     ({"settings": "seed = 3"}, "sets seed; a study has `seeds`"),
     ({"settings": 'out = "x"'}, "sets out"),
+    ({"settings": 'opponent = ["random"]'}, "sets opponent; a study measures policies that play every seat"),
     ({"settings": 'title = "x"'}, "title, which belongs to the study: put it above"),
     ({"settings": "batch = 0"}, "guess, rebn: batch is 0"),
     ({"settings": "env_kwargs = {a = 2020-01-01}"}, "has env_kwargs = "),
