@@ -230,7 +230,10 @@ def _comparison(summary: Summary) -> Iterator[str]:
             """
         )
         if summary.left_out:
-            told = "; ".join(f"{name} ({why})" for name, why in summary.left_out.items())
+            reasons: dict[str, list[str]] = {}
+            for name, why in summary.left_out.items():
+                reasons.setdefault(why, []).append(name)
+            told = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
             yield f"Not in the mean over environments: {told}."
     elif len(study.environments) > 1:
         yield "There is no mean over environments: fewer than two are finished and can be put on one scale."
