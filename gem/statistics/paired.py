@@ -248,6 +248,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    """Return ``second - first``; 0 where they differ by rounding alone, which would seem certain."""
     if len(first) != len(second):
         raise BadArgument(f"got {len(first)} and {len(second)} values; accepted: equal numbers.")
-    return [b - a for a, b in zip(first, second, strict=True)]
+    return [0.0 if math.isclose(a, b, rel_tol=1e-12) else b - a for a, b in zip(first, second, strict=True)]

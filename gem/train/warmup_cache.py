@@ -28,6 +28,7 @@ SETTINGS = (
     *("env", "env_kwargs", "wrappers", "tools", "environments", "curriculum", "seed", "threads"),
     *("max_grad_norm", "pass_tokens", "max_turns", "max_tokens", "temperature"),
     *("warmup_steps", "warmup_check", "warmup_most", "warmup_batch", "warmup_lr", "warmup_on", "warmup_by"),
+    *("answer_prefix", "stop"),  # of what the policy writes, a check of the warm-up judges
     *("model", "device", "dtype", "train_layers", "lora_rank", "checkpointing", "pack"),
     *("width", "layers", "heads"),
 )
