@@ -114,6 +114,18 @@ def test_data_sets_to_train_on(store, tmp_path, capsys):
     assert (code, said) == (1, f"wrote 0 rows to {tmp_path / 'pairs.jsonl'}\n")  # no task was played twice
 
 
+def test_what_a_resumed_run_played_again_is_trained_on_once(tmp_path, capsys):
+    jobs = [Job("game:GuessTheNumber-v0-easy", seed) for seed in range(3)]
+    with EpisodeStore(tmp_path / "run.jsonl") as store:
+        for again in (jobs, jobs[1:]):
+            rollout(again, RandomAgent(), store=store)
+        assert len(store) == 5
+    run(capsys, "export", tmp_path / "run.jsonl", tmp_path / "sft.jsonl", "--format", "sft")
+    assert len((tmp_path / "sft.jsonl").read_text().splitlines()) == 3
+    run(capsys, "export", tmp_path / "run.jsonl", tmp_path / "all.jsonl")
+    assert len((tmp_path / "all.jsonl").read_text().splitlines()) == 5
+
+
 def test_traces(tmp_path, capsys):
     with EpisodeStore(tmp_path / "run.jsonl") as store:
         store.append(awkward()[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -72,7 +72,8 @@ def export(
             from gem.adapters import chats
 
             write = chats.write_sft if kind == "sft" else chats.write_preferences
-            written = write(left_out.readable(episodes), out)
+            standing = [entry.number for entry in episodes.latest()]  # what was played again counts once
+            written = write(left_out.readable(episodes, standing), out)
             what = "rows"
         else:
             written = _table(kind)(left_out.readable(episodes), out, per, tokens=not no_tokens)
@@ -137,9 +138,9 @@ class _Damaged:
         self.count += 1
         self.first = self.first or str(error)
 
-    def readable(self, store: EpisodeStore) -> Iterator[Episode]:
-        """Yield the episodes that can be read, one at a time."""
-        for number in range(len(store)):
+    def readable(self, store: EpisodeStore, numbers: Iterable[int] | None = None) -> Iterator[Episode]:
+        """Yield the episodes that can be read, one at a time: all, or those with these numbers."""
+        for number in range(len(store)) if numbers is None else numbers:
             try:
                 episode = store[number]
             except StoreError as error:
