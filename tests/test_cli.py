@@ -245,6 +245,21 @@ def test_check_says_what_it_cannot_find(target, why, capsys, monkeypatch):
     assert why in capsys.readouterr().err
 
 
+def test_check_names_a_rule_that_does_not_end(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("gem.cli.check.SLOW_S", 0.1)
+    (tmp_path / "slow_envs.py").write_text(
+        "import time\n"
+        "from gem.testing.doubles import EchoEnv\n"
+        "class Slow(EchoEnv):\n"
+        "    def __init__(self):\n"
+        "        time.sleep(0.3)\n"
+        "        super().__init__()\n"
+    )
+    cli.main(["check", f"{tmp_path / 'slow_envs.py'}:Slow", "--seeds", "1"])
+    assert "the rule is-env has run for 0.1 s" in capsys.readouterr().err
+
+
 def test_check_records_a_golden_transcript(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     game = ["check", "game:GuessTheNumber-v0-easy", "--seeds", "1", "--record"]

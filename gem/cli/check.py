@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
@@ -45,7 +47,10 @@ def check(
     code = 0
     for name in targets:
         target = environment(name)
-        report = check_env(target, seeds=range(seeds), hosts=thorough, hash_seed=thorough, faults=faults)
+        with _slow_rules_told(name) as begin:
+            report = check_env(
+                target, seeds=range(seeds), hosts=thorough, hash_seed=thorough, faults=faults, on_rule=begin
+            )
         print(printable(str(report)))
         if not report.ok:
             code = FAILED
@@ -54,6 +59,30 @@ def check(
                 raise BadArgument(f"{name} is a class; golden transcripts are kept for ids only.")
             print(f"  recorded {write_golden(target)}")
     return code
+
+
+SLOW_S = 10.0
+"""Seconds after which a rule that still runs is named: what never returns shows nothing else."""
+
+
+@contextmanager
+def _slow_rules_told(name: str) -> Iterator[Callable[[str], None]]:
+    """Give a function to call at the start of each rule; rules that take long are named on stderr."""
+    timers: list[Timer] = []
+
+    def begin(rule: str) -> None:
+        for timer in timers:
+            timer.cancel()
+        said = f"{name}: the rule {rule} has run for {SLOW_S:g} s; does the environment return? Ctrl-C stops."
+        timers[:] = [Timer(SLOW_S, print, [printable(said)], {"file": sys.stderr})]
+        timers[0].daemon = True
+        timers[0].start()
+
+    try:
+        yield begin
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 def audit(

@@ -64,6 +64,7 @@ def check_env(
     hosts: bool = False,
     hash_seed: bool = False,
     faults: bool = False,
+    on_rule: Callable[[str], object] | None = None,
 ) -> Report:
     """Check that an environment keeps the contract, and the claims of its spec.
 
@@ -75,6 +76,7 @@ def check_env(
         hosts: also compare transcripts on the serial, thread and process hosts (ids and specs; seconds).
         hash_seed: also compare transcripts under two hash seeds, in two processes (ids and specs; seconds).
         faults: also inject faults, with the rules of `gem.testing.fault_rules` (seconds).
+        on_rule: called with the name of each rule before it runs.
 
     Raises:
         BadArgument: for a rule that does not exist. UnknownEnv, MissingExtra, MissingData: as gem.make does.
@@ -96,6 +98,8 @@ def check_env(
     for rule_name, check in every.items():
         if rule_name not in rules if rules is not None else rule_name in FAULT_RULES and not faults:
             continue
+        if on_rule is not None:
+            on_rule(rule_name)
         try:
             with ExitStack() as case.opened:
                 check(case)
