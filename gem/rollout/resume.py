@@ -79,14 +79,14 @@ class Held:
         return episode, entry.attempt + 1
 
     def _refuse(self, key: str, entry: Entry, run: RunInfo) -> None:
-        stored = next((each for each in self._runs if each.id == entry.run), RunInfo(entry.run))
-        if entry.run and stored not in self._runs:
+        stored = {each.id: each for each in self._runs}.get(entry.run)
+        if stored is None and entry.run:
             raise SchemaMismatch(
                 f"{self._store.path} holds job {key!r} ({entry.spec}, seed {entry.seed}) without the "
                 "settings that it was played with: the line of its run is missing or damaged. Use "
                 "another store."
             )
-        what = "; ".join(differences(_settings(stored), _settings(run)))
+        what = "; ".join(differences(_settings(stored or RunInfo()), _settings(run)))
         raise SchemaMismatch(
             f"{self._store.path} holds job {key!r} ({entry.spec}, seed {entry.seed}) under other settings: "
             f"{what}. Use the same settings, or another store."

@@ -36,6 +36,11 @@ ONLY_WITH: tuple[tuple[tuple[str, ...], str, Callable[[TrainConfig], bool]], ...
 """Settings that have an effect only with another one: their names, what they need, and its test. Settings of
 an algorithm are not here: a file may hold those of several."""
 
+OF_LANGUAGE_MODELS = (
+    *("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop", "sampler", "dtype", "pack"),
+)
+"""Settings that the tiny model does not have."""
+
 LOGGERS = ("tensorboard", "wandb")
 """Names that `--log` accepts; see `gem.train.loggers`."""
 
@@ -215,17 +220,7 @@ def _check_model(config: TrainConfig) -> None:
     if config.model == "tiny":
         if config.device != "cpu":
             raise BadArgument(f"device is {config.device!r}; the tiny model runs on cpu only.")
-        own = (
-            "train_layers",
-            "lora_rank",
-            "checkpointing",
-            "answer_prefix",
-            "stop",
-            "sampler",
-            "dtype",
-            "pack",
-        )
-        for name in own:
+        for name in OF_LANGUAGE_MODELS:
             if _given(config, name):
                 raise BadArgument(f"{name} is a setting of language models; leave it out for the tiny model.")
     elif config.lora_rank and config.train_layers is not None:

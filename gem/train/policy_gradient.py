@@ -22,7 +22,7 @@ from gem.train.batch import Target, Weighted, weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner
 from gem.train.schedule import Slot
-from gem.train.steps import Progress, Steps, penalise, take_steps
+from gem.train.steps import Progress, Steps, is_regularised, penalise, take_steps
 from gem.train.strata import strata
 
 KIND: dict[str, Kind] = {**{kind: kind for kind in get_args(Kind)}, "gspo": "grpo"}
@@ -40,9 +40,8 @@ def learn(
 
     `slots`: the environment and the trained seat of each episode; None: one environment, every seat.
 
-    Nothing can be learnt where all advantages are 0 and there is neither an entropy bonus nor a divergence. A
-    divergence does not count while the policy is still the reference: its gradient is rounding then, which
-    Adam would scale up to full steps.
+    Nothing can be learnt where all advantages are 0 and there is neither an entropy bonus nor a divergence;
+    see `gem.train.steps.is_regularised`.
     """
     weighted: list[Weighted] = []
     signal = False
@@ -59,8 +58,7 @@ def learn(
             values = advantages[row.source]
             assert values is not None  # a row is of an episode with verdict
             weighted.append(replace(row, targets={t: Target(value) for t, value in enumerate(values)}))
-    diverged = config.kl and not config.kl_reward and learner.moved
-    if not weighted or not (signal or progress.left * config.entropy or progress.left * diverged):
+    if not weighted or not (signal or is_regularised(learner, config, progress)):
         return None
     scored = sum(episode.scored for episode in episodes)
     return take_steps(learner, weighted, scored, config, progress)

@@ -22,7 +22,7 @@ from gem.train.batch import Target, Weighted, weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner
 from gem.train.schedule import Slot
-from gem.train.steps import Progress, Steps, penalise, take_steps
+from gem.train.steps import Progress, Steps, is_regularised, penalise, take_steps
 from gem.train.strata import strata
 
 
@@ -37,7 +37,7 @@ def learn(
     """Take one iteration's steps on its episodes; None without verdicts, or where nothing can be learnt.
 
     Nothing can be learnt where all advantages are 0, the critic is right, and there is neither an entropy
-    bonus nor a divergence; see `policy_gradient.learn`.
+    bonus nor a divergence; see `gem.train.steps.is_regularised`.
 
     Args:
         learner: what learns.
@@ -80,8 +80,7 @@ def learn(
     if not by_part:
         return None
     weighted = [row for kept in by_part.values() for row in (whitened(kept) if config.whiten else kept)]
-    diverged = config.kl and not config.kl_reward and learner.moved
-    if not _has_signal(weighted) and not (progress.left * config.entropy or progress.left * diverged):
+    if not _has_signal(weighted) and not is_regularised(learner, config, progress):
         return None
     scored = sum(episode.scored for episode in episodes)
     return take_steps(learner, weighted, scored, config, progress)
@@ -98,13 +97,13 @@ def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
     turns = {
         (item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()
     }
-    relative = normalised([target.advantage for target in turns.values()])
-    whitened = dict(zip(turns, relative, strict=True))
+    flat = normalised([target.advantage for target in turns.values()])
+    advantages = dict(zip(turns, flat, strict=True))
     return [
         replace(
             item,
             targets={
-                turn: replace(target, advantage=whitened[item.source, turn, id(item.targets)])
+                turn: replace(target, advantage=advantages[item.source, turn, id(item.targets)])
                 for turn, target in item.targets.items()
             },
         )

@@ -13,7 +13,7 @@
     pool/             past copies of the policy's weights, where they are its opponents
     watched.jsonl     the watched seeds' episodes at checkpoints, with tokens, an episode store
     evaluations.jsonl a line per evaluation on held-out instances
-    best.pt           the weights of the best of these evaluations
+    best.pt           the weights of the best of these evaluations; best.pt.next until the next checkpoint
     warmup.jsonl      a line per step of the warm-up
     report.html       the report of the run on one page (`gem-gym report`)
     tensorboard/      event files, with `--log tensorboard`

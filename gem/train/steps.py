@@ -55,6 +55,16 @@ class Steps:
     sums: dict[str, float] = field(default_factory=dict)
 
 
+def is_regularised(learner: Learner, config: TrainConfig, progress: Progress) -> bool:
+    """Return whether an entropy bonus or a divergence has a gradient, even where every advantage is 0.
+
+    A divergence does not count while the policy is still the reference: its gradient is rounding then, which
+    Adam would scale up to full steps.
+    """
+    diverged = config.kl and not config.kl_reward and learner.moved
+    return bool(progress.left * config.entropy or progress.left * diverged)
+
+
 def take_steps(
     learner: Learner, weighted: Sequence[Weighted], episodes: int, config: TrainConfig, progress: Progress
 ) -> Steps:

@@ -451,6 +451,7 @@ def test_a_policy_that_always_fails_is_told_and_left_alone(tmp_path, registry):
     assert "All returns were equal for 3 iterations" in warning
     history = RunFolder(tmp_path).history()
     assert all(m.success == 0 and math.isnan(m.loss) and m.tokens_trained == 0 for m in history)
+    assert [m.lr for m in history] == [config.lr_at(number) for number in range(len(history))]
 
 
 def test_divergence_and_entropy_are_weighed_where_no_return_differs(tmp_path, registry):
