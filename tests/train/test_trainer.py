@@ -95,11 +95,11 @@ def test_every_algorithm_takes_steps(tmp_path, algorithm, kl):
 
 def test_a_group_is_one_task(tmp_path):
     trainer = make_trainer(replace(QUICK, algorithm="grpo", out=tmp_path))
-    episodes = trainer.sample()
+    episodes = [*trainer.sample(0), *trainer.sample(1)]
     groups = {}
     for episode in episodes:
         groups.setdefault(episode.group, []).append(episode)
-    assert [len(group) for group in groups.values()] == [4] * 4
+    assert [len(group) for group in groups.values()] == [4] * 8
     for group in groups.values():
         assert len({episode.seed for episode in group}) == 1
         assert len({tuple(episode.turns[0].token_ids) for episode in group}) > 1

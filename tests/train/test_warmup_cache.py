@@ -77,6 +77,13 @@ def test_another_algorithm_takes_it_and_another_start_does_not(tmp_path):
     assert counts == [6, 0, 6, 6, 6]
 
 
+def test_what_a_check_of_the_format_depends_on_is_part_of_its_name(tmp_path):
+    kept, policy, made = WarmUps(tmp_path), TinyPolicy(TinyConfig(width=16, layers=1, heads=2), 0), []
+    for given in ({}, {"answer_prefix": "x"}, {"stop": ("}",)}, {"stop": ("}",)}):
+        kept.take(replace(QUICK, model="some/model", **given), policy, lambda: made.append(1))
+    assert len(made) == 3
+
+
 def test_its_cpu_seconds_count_for_each_run(tmp_path):
     kept = WarmUps(tmp_path / "kept")
     run(QUICK, tmp_path / "made", kept)

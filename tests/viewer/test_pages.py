@@ -269,9 +269,9 @@ def test_what_cannot_be_read_hides_nothing_else(tmp_path):
         sources = open_sources([tmp_path])
     assert [(source.number, source.path) for source in sources] == [(0, tmp_path / "good/episodes.jsonl")]
     sources[0].store.close()
-    for named in (tmp_path / "bad", tmp_path / "bad/episodes.jsonl"):
-        with pytest.raises(StoreError, match="does not begin an episode"):
-            open_sources([named])
+    for named in ([tmp_path / "bad"], [tmp_path / "good", tmp_path / "bad/episodes.jsonl"]):
+        with pytest.raises(StoreError, match=r"bad/episodes\.jsonl.* does not begin an episode"):
+            open_sources(named, watched=False)
 
 
 def test_what_holds_no_episodes_says_so(tmp_path):
