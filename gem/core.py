@@ -27,7 +27,7 @@ from gem.errors import (
     ResetNeeded,
     UnknownArgument,
 )
-from gem.specs import EnvSpec, Rebuildable, parameters_of
+from gem.specs import EnvSpec, Rebuildable, check_keywords, parameters_of
 
 ActType: TypeAlias = str
 ObsType: TypeAlias = Obs
@@ -265,20 +265,30 @@ class Env(Rebuildable):
     def spawn(self, same_state: bool = False, **kwargs: Any) -> Self:
         """Make another environment with the same arguments, except those in `kwargs`.
 
-        With `same_state`, return a copy in the same state, like fork(); `kwargs` are then refused.
+        A `seed` among them is its first seed, and goes to a constructor that takes one. With `same_state`,
+        return a copy in the same state, like fork(); `kwargs` are then refused.
+
+        Raises:
+            UnknownArgument: for a keyword that the constructor does not take.
         """
         if same_state:
             if kwargs:
                 raise UnknownArgument(f"spawn(same_state=True) takes no keywords, got {sorted(kwargs)}.")
             return self.fork()
         args, first = self._init
-        names = [*parameters_of(type(self))][: len(args)] if kwargs else []
+        seed, parameters = kwargs.get("seed"), parameters_of(type(self))
+        if "seed" not in parameters:
+            kwargs.pop("seed", None)
+        check_keywords(type(self), kwargs, str(self))
+        names = [*parameters][: len(args)] if kwargs else []
         changed = {**first, **kwargs}
         given = [changed.pop(name, arg) for name, arg in zip(names, args, strict=False)]
         other = type(self)(*given, *args[len(given) :], **changed)
         spec = self.spec
         other.spec = replace(spec, kwargs={**spec.kwargs, **kwargs}) if spec and kwargs else spec
         other._made_by = self._made_by
+        if seed is not None:
+            other.seed = seed
         return other
 
     def _shell(self) -> Self:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, cast, get_type_hints
 
+from gem import seeding
 from gem.core import Env, EnvWrapper
-from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownArgument, UnknownEnv, did_you_mean
+from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownEnv, did_you_mean
 from gem.plugins import load, load_written
 from gem.specs import (
     SOLVERS,
@@ -25,6 +26,7 @@ from gem.specs import (
     TaskRef,
     WrapperRef,
     arguments_of,
+    check_keywords,
     name_of,
     parameters_of,
     restored,
@@ -50,6 +52,7 @@ __all__ = [
     "register_family",
     "spec",
     "specs",
+    "split_seed",
     "task_of",
 ]
 
@@ -285,8 +288,48 @@ def _takes_seed(entry: Callable[..., Any]) -> bool:
     )
 
 
+def split_seed(
+    env_id: str | EnvSpec | TaskRef, kwargs: Mapping[str, Any]
+) -> tuple[int | None, dict[str, Any]]:
+    """Return the first seed that the keywords of an environment have, and what its constructor takes of them.
+
+    Raises:
+        UnknownEnv, MissingExtra: when the environment cannot be loaded.
+    """
+    rest = dict(kwargs)
+    seed = rest.pop("seed", None)
+    if seed is None:
+        return None, dict(kwargs)
+    found = _spec_for(env_id)
+    if "seed" in parameters_of(load(found.entry_point, found.extra)):
+        rest["seed"] = seed
+    return seeding.check(seed), rest
+
+
+WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {"use_mp": (True, False), "dataset": (None,)}
+"""Keywords that scripts written for upstream give to every environment, with the values that mean nothing to
+one that does not take them."""
+
+
+def _drop_keywords(entry: Callable[..., Any], kwargs: Mapping[str, Any], env_id: str) -> dict[str, Any]:
+    """Return the keywords without those that have no effect, which are warned of."""
+    parameters = parameters_of(entry)
+    idle = [
+        name
+        for name, values in WITHOUT_EFFECT.items()
+        if name in kwargs and any(kwargs[name] is value for value in values)  # not ==: it may be a table
+    ]
+    if not idle or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return dict(kwargs)
+    idle = [name for name in idle if name not in parameters]
+    for name in idle:
+        warnings.warn(f"{env_id} does not take {name!r}; {name}={kwargs[name]} has no effect.", stacklevel=4)
+    return {name: value for name, value in kwargs.items() if name not in idle}
+
+
 def _made(found: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
     entry = load(found.entry_point, found.extra)
+    kwargs = _drop_keywords(entry, kwargs, found.id)
     merged = {**found.kwargs, **kwargs}
     check_keywords(entry, merged, found.id)
     env: Env = entry(**merged)
@@ -455,24 +498,6 @@ def _load_maker(name: str) -> Callable[..., Env]:
             "callable."
         )
     return cast(Callable[..., Env], entry)
-
-
-def check_keywords(callee: Callable[..., Any], kwargs: Iterable[str], name: str) -> None:
-    """Refuse keywords that `callee` does not declare.
-
-    Raises:
-        UnknownArgument: with the keywords it takes.
-    """
-    parameters = parameters_of(callee).values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
-    accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    for keyword in kwargs:
-        if keyword not in accepted:
-            takes = ", ".join(accepted) or "no keywords"
-            raise UnknownArgument(
-                f"{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: {takes}."
-            )
 
 
 def print_envs(family: str | None = None) -> None:

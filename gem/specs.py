@@ -12,7 +12,7 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum, EnumType
 from numbers import Integral
@@ -20,7 +20,7 @@ from operator import attrgetter
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal, Self
 
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, UnknownArgument, did_you_mean
 from gem.plugins import load_written, may_be_named
 
 Solver = Literal["exact", "measured", "oracle", "none"]
@@ -165,6 +165,24 @@ def _declared_by(callee: type) -> dict[str, inspect.Parameter]:
     if init is object.__init__:
         return {}
     return dict([*inspect.signature(init).parameters.items()][1:])
+
+
+def check_keywords(callee: Callable[..., Any], kwargs: Iterable[str], name: str) -> None:
+    """Refuse keywords that `callee` does not declare.
+
+    Raises:
+        UnknownArgument: with the keywords it takes.
+    """
+    parameters = parameters_of(callee).values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for keyword in kwargs:
+        if keyword not in accepted:
+            takes = ", ".join(accepted) or "no keywords"
+            raise UnknownArgument(
+                f"{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: {takes}."
+            )
 
 
 class _Nameless:

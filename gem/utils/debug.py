@@ -24,12 +24,16 @@ MOST_STEPS = 1_000_000_000
 
 
 def run_and_print_episode(
-    env: Env, policy: Callable[[Any], str], ignore_done: bool = False, max_steps: int = MOST_STEPS
+    env: Env | VectorEnv, policy: Callable[[Any], Any], ignore_done: bool = False, max_steps: int = MOST_STEPS
 ) -> None:
     """Play one episode with a function from observation to action, and print it.
 
-    With `ignore_done` another episode begins when one ends, until `max_steps` are taken.
+    With `ignore_done` another episode begins when one ends, until `max_steps` are taken. A vector of
+    environments is played as by `run_and_print_episode_async`.
     """
+    if isinstance(env, VectorEnv):
+        run_and_print_episode_async(env, policy, ignore_done, max_steps)
+        return
     obs, _ = env.reset()
     _say("", "observation", obs)
     for turn in range(max_steps):

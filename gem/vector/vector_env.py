@@ -104,7 +104,7 @@ class VectorEnv:
         self,
         env_fns: Sequence[Recipe],
         backend: str | Host = "serial",
-        seed: int | None = None,
+        seed: int | Sequence[int] | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         call_s: float | None = None,
     ) -> None:
@@ -114,7 +114,8 @@ class VectorEnv:
             env_fns: a recipe per environment; see `gem.registry.Maker`.
             backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name; or an instance, which
                 close() leaves open, and which must not be used by other code while steps are in flight.
-            seed: each environment's first seed is derived from it; None: each one's own, or a fresh one.
+            seed: each environment's first seed is derived from it; a sequence has each one's first seed;
+                None: each one's own, or a fresh one.
             autoreset_mode: when the next episode starts.
             call_s: seconds that one call of an environment may take before it counts as broken.
 
@@ -143,11 +144,11 @@ class VectorEnv:
             self.close()
             raise
 
-    def _make_all(self, seed: int | None) -> list[str | None]:
+    def _make_all(self, seed: int | Sequence[int] | None) -> list[str | None]:
         """Make every environment, choose each one's first seed, and return their ids."""
         ids: list[str | None] = [None] * self.num_envs
         self._host.submit_all([(member.index, "introduce", (), NO_KWARGS) for member in self._members])
-        derived = [0] * self.num_envs if seed is None else _derived(seed, range(self.num_envs))
+        first = [0] * self.num_envs if seed is None else _first_seeds(seed, range(self.num_envs))
         failed: Exception | None = None
         for index, value, error in self._host.ready(self.num_envs):
             member = self._by_index[index]
@@ -155,7 +156,7 @@ class VectorEnv:
             if error is None:
                 ids[member.place], own = value
                 fresh = seeding.fresh() if own is None else own
-                member.seed = fresh if seed is None else derived[member.place]
+                member.seed = fresh if seed is None else first[member.place]
         if failed is not None:
             raise failed
         return ids
@@ -252,10 +253,7 @@ class VectorEnv:
                 )
             self._drop()
         if seed is not None:
-            chosen = [member.place for member in members]
-            seeds = list(map(seeding.check, seed)) if isinstance(seed, Sequence) else _derived(seed, chosen)
-            if len(seeds) != len(members):
-                raise BadArgument(f"seed has {len(seeds)} seeds for {len(members)} environments.")
+            seeds = _first_seeds(seed, [member.place for member in members])
             for member, own in zip(members, seeds, strict=True):
                 member.seed = own
         alone = {key: options.pop(key) for key in [*options] if _OF_ONE.fullmatch(key)}
@@ -456,9 +454,14 @@ def _columns(steps: Sequence[Any]) -> Steps:
     )
 
 
-def _derived(seed: int, indices: Sequence[int]) -> list[int]:
-    root = seeding.check(seed)
-    return [seeding.derive(root, "env", index) for index in indices]
+def _first_seeds(seed: int | Sequence[int], places: Sequence[int]) -> list[int]:
+    """Return the seed of each environment at `places`: its own, or one derived from a single number."""
+    if not isinstance(seed, Sequence):
+        root = seeding.check(seed)
+        return [seeding.derive(root, "env", place) for place in places]
+    if len(seed) != len(places):
+        raise BadArgument(f"seed has {len(seed)} seeds for {len(places)} environments.")
+    return [seeding.check(each) for each in seed]
 
 
 def make_vec(
@@ -478,9 +481,10 @@ def make_vec(
         env_ids: one id per environment; a single id with `num_envs` is repeated.
         wrappers: applied to each environment, in order: names of the wrapper factory, references with
             keywords, or callables.
-        vec_kwargs: keywords of each environment's constructor, one mapping per environment.
+        vec_kwargs: keywords of each environment, one mapping per environment, as `gem.make` takes them: a
+            `seed` among them is its first seed, and goes to a constructor that takes one.
         async_mode: True selects the thread host, unless `backend` names another one.
-        seed: environment `i` starts with the seed ``derive(seed, "env", i)``.
+        seed: environment `i` starts with the seed ``derive(seed, "env", i)``, unless it has its own.
         backend: the host: ``serial``, ``thread``, ``process``, a plug-in's name, or your own instance,
             which stays open.
         num_envs: the number of environments, when `env_ids` is one id.
@@ -510,9 +514,12 @@ def make_vec(
                 f"{env_id!r} has {len(seats)} seats, but a VectorEnv takes one action each. Play it with "
                 "gem.rollout.rollout, or wrap one of its seats: gem.seats.SeatEnv."
             )
-    makers = [
-        registry.Maker(env_id, {**kwargs, **each}, applied) for env_id, each in zip(ids_, own, strict=True)
-    ]
+    given = [registry.split_seed(env_id, {**kwargs, **each}) for env_id, each in zip(ids_, own, strict=True)]
+    makers = [registry.Maker(env_id, rest, applied) for env_id, (_, rest) in zip(ids_, given, strict=True)]
+    first: int | list[int] | None = seed
+    if any(mine is not None for mine, _ in given):
+        others = _first_seeds(seeding.fresh() if seed is None else seed, range(len(ids_)))
+        first = [other if mine is None else mine for other, (mine, _) in zip(others, given, strict=True)]
     if backend is None:
         backend = "thread" if async_mode else "serial"
-    return VectorEnv(makers, backend, seed, autoreset_mode)
+    return VectorEnv(makers, backend, first, autoreset_mode)

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -32,7 +32,9 @@ def test_moments_are_read(text, iso):
 
 
 def test_days_are_read():
-    assert time_mcp._parse_date("2024-02-29") == date(2024, 2, 29)
+    day = time_mcp._parse_date("2024-02-29 13:14:15.016")
+    assert day.tzinfo is not None
+    assert day.replace(tzinfo=None) == datetime(2024, 2, 29)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2025-02-30", "x" * 10_000])
@@ -48,21 +50,46 @@ def test_what_is_no_moment_is_refused(text):
             "convert_time",
             {
                 "time": "2025-03-01T12:00",
-                "source_timezone": "Asia/Tokyo",
-                "target_timezone": "Asia/Kolkata",
+                "sourceTimezone": "Asia/Tokyo",
+                "targetTimezone": "Asia/Kolkata",
             },
             "2025-03-01T08:30:00+05:30",
         ),
         ("seconds_between", {"start": "2025-01-01", "end": "2025-01-02T00:00:01"}, "86401.0"),
-        ("get_timestamp", {"time": "2025-03-01T12:30:00"}, "1740832200000"),
+        ("get_timestamp", {"time": "2025-03-01T12:30:00Z"}, "1740832200000"),
         ("days_in_month", {"date": "2024-02-10"}, "29"),
-        ("get_week_year", {"date": "2024-12-30"}, "2025-W01"),
+        ("get_week_year", {"date": "2024-12-30"}, "week: 53, isoWeek: 1"),
+        ("get_week_year", {"date": "2025-01-01"}, "week: 0, isoWeek: 1"),
     ],
 )
 def test_what_the_time_server_answers(name, arguments, answer):
     result = asyncio.run(time_mcp.app.call_tool(name, arguments))
     content = result[0] if isinstance(result, tuple) else getattr(result, "content", result)
     assert content[0].text == answer
+
+
+@pytest.mark.parametrize(
+    ("away", "words"),
+    [
+        (timedelta(minutes=90, seconds=5), "in 1 hours"),
+        (timedelta(hours=-2, seconds=-5), "2 hours ago"),
+        (timedelta(seconds=-1.5), "1 seconds ago"),
+        (timedelta(days=29, hours=1), "in 29 days"),
+        (timedelta(days=-59, hours=-1), "1 months ago"),
+        (timedelta(days=359, hours=1), "in 11 months"),
+        (timedelta(days=-800), "2 years ago"),
+    ],
+)
+def test_differences_are_told_in_whole_units_rounded_down(away, words):
+    moment = (datetime.now(UTC) + away).isoformat()
+    assert asyncio.run(time_mcp.relative_time(moment)) == words
+
+
+def test_an_unknown_time_zone_is_this_machines():
+    here = datetime.now(UTC).astimezone().utcoffset()
+    assert time_mcp._parse_dt("2025-03-01 12:30:00", "Nowhere/Else").utcoffset() is not None
+    assert asyncio.run(time_mcp.current_time("ZZ", "../etc")) == asyncio.run(time_mcp.current_time("ZZ"))
+    assert time_mcp._parse_dt(datetime.now().isoformat()).utcoffset() == here
 
 
 def test_a_port_that_is_taken_or_none_is_said_in_a_line(capsys):

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import gem
+from gem import seeding
 from gem.core import Env, EnvWrapper
+from gem.envs.math_env import MathEnv
 from gem.utils import debug
 from gem.utils.constants import TERMINAL_STATE, LanguageGameReward
 from gem.utils.parsing import extract_code_from_model, extract_last_boxed_answer, extract_last_tagged_answer
@@ -182,6 +184,7 @@ def test_seeds_tell_environments_of_a_pool_apart():
 @pytest.mark.parametrize(
     "name",
     [
+        "run_and_print_episode",
         "run_and_print_episode_with_random_selection",
         "run_and_print_episode_with_selective_step",
         "run_and_print_episode_async",
@@ -244,6 +247,59 @@ def test_keywords_of_each_environment_are_its_own_and_are_not_changed():
         terminated = envs.step(["\\boxed{99}", "\\boxed{99}"])[2]
     assert terminated.tolist() == [True, False]
     assert given == [{"max_turns": 1}, {"max_turns": 2}]
+
+
+def test_a_seed_of_each_environment_is_its_first():
+    with gem.make_vec(
+        [GUESS] * 3, vec_kwargs=[{"seed": 5}, {"max_turns": 2}, {"seed": 5 + 2}], seed=1
+    ) as envs:
+        envs.reset()
+        assert [env.seed for env in envs.envs] == [5, seeding.derive(1, "env", 1), 7]
+        assert envs.envs[1].max_turns == 2
+    with gem.make_vec([GUESS], vec_kwargs=[{"seed": 5}]) as envs:
+        assert envs.reset()[0] == [gem.make(GUESS, seed=5).reset()[0]]
+    with pytest.raises(gem.errors.BadArgument, match="seed"):
+        gem.make_vec([GUESS], vec_kwargs=[{"seed": -1}])
+
+
+def test_a_seed_reaches_a_constructor_of_a_vector_that_takes_one():
+    rows = [{"question": f"{n}?", "answer": str(n)} for n in range(20)]
+    from gem.envs.qa_env import QaEnv
+
+    gem.register("upstream:Rows", QaEnv, dataset=rows)
+    try:
+        with gem.make_vec(["upstream:Rows"] * 2, vec_kwargs=[{"seed": 3}, {"seed": 4}]) as envs:
+            envs.reset()
+            assert [env.seed for env in envs.envs] == [3, 4]
+            orders = [
+                [gem.make("upstream:Rows", seed=0).spawn(seed=s).reset(seed=n)[0] for n in range(9)]
+                for s in (3, 4)
+            ]
+        assert orders[0] != orders[1]
+    finally:
+        del gem.registry.ENV_REGISTRY["upstream:Rows"]
+
+
+@pytest.mark.parametrize("env_id", [GUESS, "game:Sokoban-v0-easy", "game:Sudoku-v0-easy"])
+def test_an_environment_is_spawned_with_a_seed(env_id):
+    env = gem.make(env_id)
+    twin = env.spawn(seed=7)
+    assert twin.seed == 7
+    assert twin.reset()[0] == gem.make(env_id).reset(seed=7)[0]
+    wrapped = gem.wrappers.wrapper_factory.get_wrapper_fns("concat")[0](env).spawn(seed=7)
+    assert wrapped.reset()[0] == twin.reset(seed=7)[0]
+    with pytest.raises(TypeError, match="does not take 'sed'"):
+        env.spawn(sed=7)
+
+
+def test_keywords_that_upstreams_scripts_give_to_every_environment_are_dropped_with_a_warning():
+    with pytest.warns(UserWarning, match="'use_mp'|'dataset'") as told:
+        env = gem.make(GUESS, use_mp=False, dataset=None)
+    assert len(told) == 2
+    assert env.spec.kwargs == gem.spec(GUESS).kwargs
+    with pytest.raises(TypeError, match="'dataset'"):
+        gem.make(GUESS, dataset=[{"problem": "1?", "answer": "1"}])
+    assert MathEnv(dataset=[{"problem": "1?", "answer": "1"}], use_mp=False).reset(seed=0)
 
 
 def test_the_last_observation_and_info_survive_the_autoreset():

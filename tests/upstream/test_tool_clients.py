@@ -360,11 +360,11 @@ def tool_of_time(name):
     ("name", "arguments", "answer"),
     [
         ("days_in_month", {"date": "2024-02-10"}, 29),
-        ("get_week_year", {"date": "2024-12-30"}, "2025-W01"),
-        ("get_timestamp", {"time": "2025-03-01T12:30:00"}, 1740832200000),
+        ("get_week_year", {"date": "2024-12-30"}, "week: 53, isoWeek: 1"),
+        ("get_timestamp", {"time": "2025-03-01T12:30:00Z"}, 1740832200000),
         (
             "convert_time",
-            {"time": "2025-03-01T12:00", "source_timezone": "Asia/Tokyo", "target_timezone": "UTC"},
+            {"time": "2025-03-01T12:00", "sourceTimezone": "Asia/Tokyo", "targetTimezone": "UTC"},
             "2025-03-01T03:00:00+00:00",
         ),
     ],
@@ -392,12 +392,19 @@ def test_a_tool_says_what_it_is_and_an_unknown_one_is_a_key_error():
 
 
 def test_moments_and_days_are_parsed():
-    from datetime import date
-
     time_mcp = pytest.importorskip("gem.tools.mcp_server.time_mcp")
-    assert time_mcp._parse_date("2024-02-29") == date(2024, 2, 29)
-    assert time_mcp._parse_dt("2025-03-01T12:30:00").year == 2025
-    assert time_mcp._moment_to_strftime("YYYY-MM") == "%Y-%m"
+    moment, day = time_mcp._parse_dt("2025-03-01 12:30:00.250"), time_mcp._parse_date("2024-02-29")
+    assert (moment.isoformat()[:23], day.isoformat()[:19]) == (
+        "2025-03-01T12:30:00.250",
+        "2024-02-29T00:00:00",
+    )
+    assert moment.tzinfo is not None
+    assert day.tzinfo is not None
+    assert time_mcp._moment_to_strftime("YYYY-MM h A") == "%Y-%m %-I %p"
+
+
+def test_the_time_server_is_found_at_its_own_path(time_server):
+    assert time_server.endswith("/time-mcp")
 
 
 def test_the_arguments_of_upstreams_mcp_tool_are_taken(time_server):

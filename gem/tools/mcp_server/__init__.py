@@ -1,7 +1,7 @@
 """Small MCP servers to try and test MCPTool with.
 
 Each module is a program: ``python -m gem.tools.mcp_server.NAME`` speaks over stdio, and with ``--http PORT``
-over streamable HTTP.
+over streamable HTTP. The time server is found over HTTP unless ``--transport stdio`` is given.
 """
 
 from __future__ import annotations
@@ -74,18 +74,33 @@ class OfferedResult:
     structured_content: dict[str, Any]
 
 
-def serve(app: MCPServer, argv: Sequence[str] | None = None, *, sessions: bool = False) -> None:
-    """Run a server until it is stopped: over stdio, or over HTTP, printing its address.
+def serve(
+    app: MCPServer,
+    argv: Sequence[str] | None = None,
+    *,
+    sessions: bool = False,
+    path: str = "/mcp",
+    port: int | None = None,
+) -> None:
+    """Run a server until it is stopped: over stdio, or over HTTP at `path`, printing its address.
 
-    Set `sessions` for a server with a state. Clients over HTTP that ask for its protocol versions then get
-    only those with a handshake, because the newer one has no sessions.
+    Without arguments it speaks stdio, or HTTP on `port` where that is given. Set `sessions` for a server with
+    a state. Clients over HTTP that ask for its protocol versions then get only those with a handshake,
+    because the newer one has no sessions.
     """
     parser = argparse.ArgumentParser(description=app.instructions)
+    parser.add_argument(
+        "--transport",
+        choices=("stdio", "http"),
+        default="stdio" if port is None else "http",
+        help="default: %(default)s",
+    )
     parser.add_argument("--http", type=int, metavar="PORT", help="listen on 127.0.0.1; 0 takes a free port")
-    port = parser.parse_args(argv).http
-    if port is None:
+    given = parser.parse_args(argv)
+    if given.http is None and given.transport == "stdio":
         app.run("stdio")
         return
+    port = given.http if given.http is not None else port or 0
     import uvicorn
 
     if not 0 <= port < 1 << 16:
@@ -97,9 +112,9 @@ def serve(app: MCPServer, argv: Sequence[str] | None = None, *, sessions: bool =
     if sessions:
         _tell_of_sessions(app)
     with listening:
-        sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp\n")
+        sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}{path}\n")
         sys.stdout.flush()
-        config = uvicorn.Config(app.streamable_http_app(), log_level="warning")
+        config = uvicorn.Config(app.streamable_http_app(streamable_http_path=path), log_level="warning")
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -1,10 +1,13 @@
-"""A server for times: now, in other time zones, differences, and the calendar."""
+"""A server for times: now, in other time zones, differences, and the calendar.
+
+An unknown time zone stands for this machine's, as with upstream's server of this name.
+"""
 
 from __future__ import annotations
 
 import calendar
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gem.tools.mcp_server import serve, server
@@ -18,7 +21,12 @@ _MOMENT = {
     "D": "%-d", "dddd": "%A", "ddd": "%a", "HH": "%H", "H": "%-H", "hh": "%I", "h": "%-I", "mm": "%M",
     "m": "%-M", "ss": "%S", "s": "%-S", "A": "%p", "ZZ": "%z", "Z": "%z",
 }  # fmt: skip
-_UNITS = (("year", 31_536_000), ("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
+_DAY = 86_400
+_UNITS = (
+    *(("years", 360 * _DAY), ("months", 30 * _DAY), ("days", _DAY)),
+    *(("hours", 3600), ("minutes", 60), ("seconds", 1)),
+)
+"""Units of `relative_time`, the longest first, in seconds; a month is 30 days, a year 12 of these."""
 _TOKEN = re.compile(r"\[[^\]]*\]|" + "|".join(sorted(_MOMENT, key=len, reverse=True)) + "|%")
 
 
@@ -34,8 +42,10 @@ def _moment_to_strftime(form: str) -> str:
     return _TOKEN.sub(one, form)
 
 
-def _parse_dt(text: str, timezone: str = "UTC") -> datetime:
-    """Return the moment of `text`, in ISO 8601 or as seconds since 1970; in `timezone` if it has none.
+def _parse_dt(text: str, timezone: str | None = None) -> datetime:
+    """Return the moment of `text`, as ``YYYY-MM-DD HH:mm:ss``, other ISO 8601, or seconds since 1970.
+
+    Where it names no time zone it is in `timezone`, or in this machine's.
 
     Raises:
         ValueError: when it cannot be read.
@@ -47,45 +57,50 @@ def _parse_dt(text: str, timezone: str = "UTC") -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"{text!r:.60} is no moment; accepted: ISO 8601, as 2025-03-01T12:30:00.") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=_zone(timezone))
+    return moment if moment.tzinfo else _in_zone(moment, timezone)
 
 
-def _parse_date(text: str) -> date:
-    """Return the day of `text`, a day or a moment in ISO 8601.
+def _in_zone(moment: datetime, timezone: str | None) -> datetime:
+    zone = _zone(timezone)
+    return moment.astimezone() if zone is None else moment.replace(tzinfo=zone)
+
+
+def _parse_date(text: str) -> datetime:
+    """Return the midnight at which a day begins on this machine, from a day or a moment in ISO 8601.
 
     Raises:
         ValueError: when it cannot be read.
     """
-    return _parse_dt(text).date()
+    return _parse_dt(text).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _zone(name: str) -> ZoneInfo:
+def _zone(name: str | None) -> ZoneInfo | None:
+    """Return a time zone; None for this machine's, which an unknown name stands for too."""
     try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"{name!r:.60} is no time zone; accepted: IANA names, as Europe/Paris.") from error
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 @app.tool()
-async def current_time(format: str = DEFAULT_FORMAT, timezone: str = "UTC") -> str:
+async def current_time(format: str = DEFAULT_FORMAT, timezone: str | None = None) -> str:
     """Tell the time now, in a format as YYYY-MM-DD HH:mm:ss and a time zone as Europe/Paris."""
-    return datetime.now(_zone(timezone)).strftime(_moment_to_strftime(format))
+    return datetime.now(UTC).astimezone(_zone(timezone)).strftime(_moment_to_strftime(format))
 
 
 @app.tool()
-async def convert_time(time: str, source_timezone: str, target_timezone: str) -> str:
-    """Tell what a time in one time zone is in another; the time is in ISO 8601."""
-    return _parse_dt(time, source_timezone).astimezone(_zone(target_timezone)).isoformat()
+async def convert_time(sourceTimezone: str, targetTimezone: str, time: str) -> str:
+    """Tell what a time in one time zone is in another; the time is as 2025-03-01 12:30:00."""
+    return _parse_dt(time, sourceTimezone).astimezone(_zone(targetTimezone)).isoformat()
 
 
 @app.tool()
 async def relative_time(time: str) -> str:
-    """Tell how long ago a moment in ISO 8601 was, or how long until it comes."""
-    seconds = round((_parse_dt(time) - datetime.now(UTC)).total_seconds())
+    """Tell how long ago a moment was, or how long until it comes, in whole units, rounded down."""
+    seconds = (_parse_dt(time) - datetime.now(UTC)).total_seconds()
     unit, length = next(pair for pair in _UNITS if abs(seconds) >= pair[1] or pair[1] == 1)
-    count = abs(seconds) // length
-    said = f"{count} {unit}{'' if count == 1 else 's'}"
-    return f"{said} ago" if seconds < 0 else f"in {said}"
+    count = f"{int(abs(seconds) // length)} {unit}"
+    return f"{count} ago" if seconds < 0 else f"in {count}"
 
 
 @app.tool()
@@ -95,24 +110,28 @@ async def seconds_between(start: str, end: str) -> float:
 
 
 @app.tool()
-async def get_timestamp(time: str = "") -> int:
+async def get_timestamp(time: str | None = None) -> int:
     """Tell the milliseconds since 1970 of a moment in ISO 8601, or of now."""
     return round((_parse_dt(time) if time else datetime.now(UTC)).timestamp() * 1000)
 
 
 @app.tool()
-async def days_in_month(date: str) -> int:
-    """Tell how many days the month of a day has."""
-    day = _parse_date(date)
+async def days_in_month(date: str | None = None) -> int:
+    """Tell how many days the month of a day has, or this month."""
+    day = _day(date)
     return calendar.monthrange(day.year, day.month)[1]
 
 
 @app.tool()
-async def get_week_year(date: str) -> str:
-    """Tell the ISO week of a day, as 2025-W09."""
-    year, week, _ = _parse_date(date).isocalendar()
-    return f"{year}-W{week:02d}"
+async def get_week_year(date: str | None = None) -> str:
+    """Tell the week of a day, or of today: as weeks from the first Monday of the year, and as ISO 8601's."""
+    day = _day(date)
+    return f"week: {int(day.strftime('%W'))}, isoWeek: {day.isocalendar().week}"
+
+
+def _day(text: str | None) -> datetime:
+    return _parse_date(text) if text else datetime.now().astimezone()
 
 
 if __name__ == "__main__":
-    serve(app)
+    serve(app, path="/time-mcp", port=8081)
