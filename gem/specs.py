@@ -18,10 +18,11 @@ from enum import Enum, EnumType
 from numbers import Integral
 from operator import attrgetter
 from os import PathLike, fspath
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, SupportsIndex
 
 from gem.errors import BadArgument, GemError, UnknownArgument, did_you_mean
 from gem.plugins import load_written, may_be_named
+from gem.source_files import reduced_with_source
 
 Solver = Literal["exact", "measured", "oracle", "none"]
 SOLVERS: tuple[Solver, ...] = ("exact", "measured", "oracle", "none")
@@ -145,6 +146,10 @@ class Rebuildable:
         self = super().__new__(cls)
         self._init = (args, kwargs)
         return self
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pickle it; if its class is of a file, the pickle carries the file."""
+        return reduced_with_source(type(self), super().__reduce_ex__(protocol))
 
 
 class Unwritable(ValueError):

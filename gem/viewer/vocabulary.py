@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from gem import models
 from gem.record import RunInfo
+from gem.source_files import cache_folder
 from gem.tokens.tiny import SPECIAL, TinyRenderer
 
 Decode = Callable[[Sequence[int]], str]
@@ -109,7 +109,7 @@ def _kept_here(model: str) -> Path | None:
     if not model:
         return None
     hub = os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
-    homes = [models.cache(), Path(hub).expanduser()]
+    homes = [cache_folder(), Path(hub).expanduser()]
     folders = [Path(model)] if os.path.isabs(model) else []
     if "/" in model and not os.path.isabs(model):
         folders += sorted(homes[1].glob(f"models--{model.replace('/', '--')}/snapshots/*"))
