@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import random
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -20,12 +22,14 @@ import numpy as np
 
 from gem import seeding
 from gem.core import Env, Start, Step
-from gem.envs.bridges.reasoning_gym_screens import refused
+from gem.envs.bridges.reasoning_gym_screens import EVALUATORS, SCREENS, refused
+from gem.envs.bridges.specs import RG_NAMES
 from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownArgument, UnknownEnv, did_you_mean
 from gem.parsing import boxed, tagged
 from gem.record import StopReason
 
 _state = random.getstate()  # what the package imports draws from the caller's generator (rich, for its links)
+from reasoning_gym.composite import CompositeDataset  # noqa: E402
 from reasoning_gym.dataset import ProceduralDataset  # noqa: E402
 from reasoning_gym.factory import DATASETS  # noqa: E402
 
@@ -55,6 +59,9 @@ seed for each item. All others are built again for each item, because some draw 
 
 BLANK = {"base_conversion": "", "codeio": "{}"}
 """The reference answer of an item that a data set failed to make; another item is made instead."""
+
+EVALUATES_OWN = {"bitwise_arithmetic": frozenset({"eval"})}
+"""What a scorer calls with its own question and never with an answer, by data set."""
 
 _ITEM_SEEDS = 2**31  # numpy's legacy generator, which one data set seeds, takes 32 bits
 _LOCK = threading.RLock()
@@ -102,7 +109,8 @@ class ReasoningGymEnv(Env):
 
         Raises:
             UnknownEnv: when the package has no such data set. UnknownArgument, BadArgument: for a keyword
-                or value that its configuration does not accept.
+                or value that its configuration does not accept, and for a data set whose scorer has not
+                been checked: it may run what the model writes.
         """
         if name not in DATASETS:
             raise UnknownEnv(f"reasoning-gym has no data set {name!r}.{did_you_mean(name, DATASETS)}")
@@ -120,6 +128,7 @@ class ReasoningGymEnv(Env):
         self.set_seed = seeding.check(seed)
         self.config = config
         self._generator = _generator(name, config)
+        check_scorers(self._generator)
         self.dataset = dataset
         self._entry: dict[str, Any] = {}
 
@@ -147,7 +156,7 @@ class ReasoningGymEnv(Env):
         if answer is None:
             info = {"success": False, "correct": False, "stop": StopReason.UNREADABLE.value}
             return Step(f"Your answer could not be read. {ANSWER_FORM}", 0.0, True, False, info)
-        score, why = self._score(answer)
+        score, why = self._score(answer, self._entry, self._need_seed())
         correct = score >= 1.0
         info = {
             "success": correct,
@@ -183,9 +192,11 @@ class ReasoningGymEnv(Env):
 
     @dataset.setter
     def dataset(self, value: Any) -> None:
-        self._dataset = None if isinstance(value, Questions) else value
-        if self._dataset is not None:
-            self.size = len(value)
+        own = None if isinstance(value, Questions) else value
+        if own is not None:
+            check_scorers(own)
+            self.size = len(own)
+        self._dataset = own
 
     @property
     def idx(self) -> int:
@@ -223,32 +234,32 @@ class ReasoningGymEnv(Env):
                     entry = self._generator[0]
                 else:
                     entry = _build(self.name, {**self.config, "seed": seed})[0]
-            if entry["answer"] is None or entry["answer"] != BLANK.get(self.name):
+            source = entry["metadata"].get("source_dataset", self.name)
+            if entry["answer"] is None or entry["answer"] != BLANK.get(source):
                 return entry  # type: ignore[no-any-return]
             attempt += 1
 
-    def _score(self, answer: str) -> tuple[float, str]:
+    def _score(self, answer: str, entry: dict[str, Any], seed: int) -> tuple[float, str]:
         """Return the data set's score of `answer`, and the reason if gem set it to 0."""
-        why = refused(self.name, answer, self._entry)
+        scorer = _scorer(self._generator if self._dataset is None else self._dataset, entry)
+        why = refused(_name(scorer), answer, entry)
         if why:
             return 0.0, why
         try:
-            with _foreign(self._need_seed() % _ITEM_SEEDS):
-                scorer = self._generator if self._dataset is None else self._dataset
-                score = float(scorer.score_answer(answer, self._entry))
+            with _foreign(seed % _ITEM_SEEDS):
+                score = float(scorer.score_answer(answer, entry))
         except Exception as error:  # the package's scorer may raise anything
-            self._check_scorer(error)
+            self._check_reference(scorer, entry, error)
             return 0.0, f"the scorer could not read the answer: {type(error).__name__}"
         return (score, "") if math.isfinite(score) else (0.0, f"the scorer returned {score}")
 
-    def _check_scorer(self, error: Exception) -> None:
+    def _check_reference(self, scorer: Any, entry: dict[str, Any], error: Exception) -> None:
         """Raise NoVerdict if the scorer also fails on the reference answer: not the agent's mistake."""
-        reference = self._entry["answer"]
-        if reference is None:
+        if entry["answer"] is None:
             return
         try:
             with _foreign(0):
-                self._generator.score_answer(reference, self._entry)
+                scorer.score_answer(entry["answer"], entry)
         except Exception:
             raise NoVerdict(f"the scorer of {self} fails on its own reference answer: {error!r}") from error
 
@@ -278,9 +289,98 @@ class Questions(Sequence[dict[str, Any]]):
         return self.env._item(range(self.env.size)[index])
 
     def score_answer(self, answer: str, entry: dict[str, Any]) -> float:
-        """Return the package's score of an answer."""
-        with _foreign(0):
-            return float(self.env._generator.score_answer(answer, entry))
+        """Return the package's score of an answer; 0 for one that its scorer may not or cannot read."""
+        return self.env._score(answer, entry, 0)[0]
+
+
+# -- which scorers may read what a model wrote
+
+
+def check_scorers(dataset: Any) -> None:
+    """Check that every data set that scores the answers of `dataset` is known not to run them.
+
+    Raises:
+        BadArgument: for one that is not.
+    """
+    for part in _parts(dataset).values():
+        kind, name = type(part), _name(part)
+        if why := _distrust(kind, name):
+            raise BadArgument(
+                f"the scorer of {name or kind.__name__} might run what a model writes: {why}. Accepted: the "
+                "data sets of `gem-gym list rg`, those that keep ProceduralDataset.score_answer, and those "
+                "that are registered with reasoning_gym.register_dataset() and for which you set "
+                "gem.envs.bridges.reasoning_gym_screens.SCREENS[NAME] to a function of (answer, entry) that "
+                "returns whether the scorer may read the answer."
+            )
+
+
+def _distrust(kind: type, name: str) -> str:
+    """Return why a data set's scorer may not read answers; ``""`` if it may, after its screen."""
+    if name in SCREENS or _scoring(kind) is ProceduralDataset.score_answer:
+        return ""
+    if name not in RG_NAMES:
+        return "gem does not know it"
+    called = sorted(_evaluators(kind) - EVALUATES_OWN.get(name, frozenset()))
+    return f"it calls {', '.join(called)}" if called else ""
+
+
+@functools.cache
+def _evaluators(kind: type) -> set[str]:
+    return _reached(kind, _scoring(kind), set()) & EVALUATORS
+
+
+def _scoring(kind: type) -> Any:
+    return getattr(kind, "score_answer", None)
+
+
+def _reached(kind: type, function: Any, visited: set[Any]) -> set[str]:
+    """Return the names that a function of the package uses, and those that its own functions use."""
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, types.FunctionType) or function in visited:
+        return set()
+    visited.add(function)
+    names: set[str] = set()
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    for name in list(names):
+        target = function.__globals__.get(name)
+        if isinstance(target, type) and target.__module__.startswith("reasoning_gym"):
+            for method in vars(target).values():
+                names |= _reached(target, method, visited)
+        names |= _reached(kind, target, visited) | _reached(kind, getattr(kind, name, None), visited)
+    return names
+
+
+def _name(dataset: Any) -> str:
+    """Return the name under which the scorer of a data set is registered; ``""`` for an unknown one."""
+    names, scorer = {kind: name for name, (kind, _) in DATASETS.items()}, _scoring(type(dataset))
+    known = (base for base in type(dataset).__mro__ if base in names and _scoring(base) is scorer)
+    return next((names[base] for base in known), "")
+
+
+def _parts(dataset: Any) -> dict[str, Any]:
+    """Return the data sets that score the answers of `dataset` by name: itself, or those of a composite."""
+    if not isinstance(dataset, CompositeDataset):
+        return {"": dataset}
+    parts: dict[str, Any] = {}
+    for name, part in dataset.datasets.items():
+        parts |= _parts(part) if isinstance(part, CompositeDataset) else {name: part}
+    return parts
+
+
+def _scorer(dataset: Any, entry: dict[str, Any]) -> Any:
+    """Return the data set that scores `entry`, which a composite looks up by the entry's source."""
+    parts = _parts(dataset)
+    source = entry["metadata"].get("source_dataset") if isinstance(dataset, CompositeDataset) else ""
+    if source not in parts:
+        raise BadArgument(
+            f"a question of a composite has the source_dataset {source!r}; accepted: {', '.join(parts)}."
+        )
+    check_scorers(parts[source])
+    return parts[source]
 
 
 # -- calls into the package
@@ -325,8 +425,9 @@ def _build(name: str, config: dict[str, Any]) -> ProceduralDataset:
         dataset = dataset_class(config=config_class(size=1, **config))
     except (AssertionError, TypeError, ValueError, AttributeError) as error:
         raise BadArgument(f"rg:{name} got {config}; its configuration refuses that: {error}") from error
-    if name in REPAIRS:
-        REPAIRS[name](dataset)
+    for part_name, part in _parts(dataset).items():
+        if repair := REPAIRS.get(part_name or name):
+            repair(part)
     return dataset
 
 

@@ -20,6 +20,16 @@ Entry: TypeAlias = Mapping[str, Any]
 """A question as the package makes it: question, answer (or None), metadata."""
 
 
+EVALUATORS = frozenset(
+    {
+        *("eval", "exec", "compile", "__import__", "import_module", "pickle", "marshal"),
+        *("parse_expr", "sympify", "S", "lambdify", "parse_latex", "Poly", "Rational", "Matrix"),
+        *("system", "popen", "Popen", "check_output", "unsafe_load", "full_load"),
+    }
+)
+"""What runs the text that it reads, by the name of the function, type or module."""
+
+
 def refused(name: str, answer: str, entry: Entry) -> str:
     """Return why the scorer of data set `name` may not read `answer`; ``""`` if it may."""
     reference = entry["answer"] or ""

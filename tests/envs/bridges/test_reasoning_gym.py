@@ -397,6 +397,7 @@ class Odd(ProceduralDataset):
 @pytest.fixture
 def odd(monkeypatch):
     monkeypatch.setitem(DATASETS, "odd", (Odd, Config))
+    monkeypatch.setitem(SCREENS, "odd", lambda answer, entry: True)
 
     def make(outcome):
         monkeypatch.setattr(Odd, "outcome", outcome, raising=False)
