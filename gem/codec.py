@@ -728,6 +728,7 @@ def _task_back(wire: Task, free: Free) -> TaskRef:
         _long_back(wire.seed),
         _text_or_none(wire.entry_point),
         tuple(map(_text, wire.opaque)),
+        foreign=True,
     )
 
 

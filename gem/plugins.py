@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -39,65 +38,6 @@ def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Cal
         raise BadArgument(
             f"entry point {entry_point!r}: {module_name} has no {attribute!r}.{known}"
         ) from None
-
-
-COMPUTING = (
-    *("math", "statistics", "string", "decimal", "fractions", "datetime", "json", "textwrap", "unicodedata"),
-    *("operator", "_operator", "pathlib"),
-)
-"""Standard library modules whose classes and functions a task may name: they only compute."""
-
-STANDARD = sys.stdlib_module_names | {"test", "_testcapi", "_testinternalcapi"}
-
-BUILTINS = (
-    "abs",
-    "bool",
-    "float",
-    "int",
-    "len",
-    "list",
-    "max",
-    "min",
-    "repr",
-    "round",
-    "sorted",
-    "str",
-    "sum",
-)
-
-
-def may_be_named(thing: Any) -> bool:
-    """Return whether a task may name this class or function: of the standard library, only what computes.
-
-    Methods are judged too: `pathlib.Path` only computes, `Path.unlink` does not. An object whose module is
-    unknown, such as ``os.system.__call__``, is refused.
-    """
-    module, name = getattr(thing, "__module__", None), str(getattr(thing, "__qualname__", ""))
-    if not isinstance(module, str):
-        return False
-    home = module.partition(".")[0]
-    if home == "builtins":
-        return name in BUILTINS
-    if home in COMPUTING:
-        return isinstance(thing, type) or "." not in module + name
-    return home not in STANDARD
-
-
-def load_written(name: str) -> Any:
-    """Return the object that ``"module:name"`` names in a task, which may come from an untrusted file.
-
-    Raises:
-        BadArgument: when it does not exist, or a task may not name it, such as `os.system`.
-    """
-    if not isinstance(name, str):
-        raise BadArgument(f"a task names {name!r:.80}; accepted: 'module:name'.")
-    found = load(name)
-    if not may_be_named(found):
-        raise BadArgument(
-            f"a task names {name!r}, of the standard library; accepted: an Env, a tool, a grader, a "
-            "function of a package, or standard library code that only computes."
-        )
-    return found
 
 
 def names(group: str) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, cast, get_type_hints
 from gem import seeding
 from gem.core import Env, EnvWrapper
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownEnv, did_you_mean
-from gem.plugins import load, load_written
+from gem.plugins import load
 from gem.specs import (
     SOLVERS,
     EnvSpec,
@@ -33,6 +33,7 @@ from gem.specs import (
     written,
     written_arguments,
 )
+from gem.trust import check_task
 
 __all__ = [
     "ENV_REGISTRY",
@@ -260,21 +261,25 @@ def load_plugins() -> None:
             warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {error!r}", stacklevel=2)
 
 
-def make(env_id: str | EnvSpec | TaskRef, *, seed: int | None = None, **kwargs: Any) -> Env:
+def make(
+    env_id: str | EnvSpec | TaskRef, *, seed: int | None = None, trust: bool = False, **kwargs: Any
+) -> Env:
     """Make an environment.
 
     Args:
         env_id: an id, a spec, or a task (which includes wrappers and a seed).
         seed: the seed of the first reset() that gets none; a constructor outside gem that takes a `seed`
             gets it too.
+        trust: make a task from a file even if it names more than `gem.trust` lists.
         **kwargs: change the keywords of the spec or the task.
 
     Raises:
         UnknownEnv, UnknownArgument, MissingExtra: the message says what to do.
-        BadArgument: for a task that cannot be made again, because some of its arguments were not stored.
+        BadArgument: for a task that cannot be made again, because some of its arguments were not stored; for
+            one from a file that names what a file may not name.
     """
     if isinstance(env_id, TaskRef):
-        return Maker(env_id, kwargs)(seed)
+        return Maker(accept_task(env_id, trust), kwargs)(seed)
     found = _spec_for(env_id)
     if seed is not None and _takes_seed(load(found.entry_point, found.extra)):
         kwargs = {"seed": seed, **kwargs}
@@ -341,6 +346,28 @@ def _made(found: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
     if seed is not None:
         env.seed = seed
     return env
+
+
+def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
+    """Return a task as one that may be made; one that a decoder read is checked, unless `trust` is set.
+
+    Raises:
+        BadArgument: when it names what a file may not name; see `gem.trust`.
+    """
+    if not task.foreign:
+        return task
+    if not trust:
+        load_plugins()
+        check_task(task, _find(task.spec), _EntryPoints())
+    return replace(task, foreign=False)
+
+
+class _EntryPoints:
+    """The entry points of registered ids, without those of families; looked up only when asked."""
+
+    def __contains__(self, name: object) -> bool:
+        specs = [ENV_REGISTRY[env_id] for env_id in ENV_REGISTRY if _of_family(env_id) is None]
+        return any(spec.entry_point == name for spec in specs)
 
 
 def task_of(env: Env) -> TaskRef:
@@ -414,6 +441,8 @@ class Maker:
 
     def __post_init__(self) -> None:
         """Look up the spec, and the wrappers' names."""
+        if isinstance(self.env_id, TaskRef):
+            object.__setattr__(self, "env_id", accept_task(self.env_id))
         object.__setattr__(self, "spec", _spec_for(self.env_id))
         for wrapper in self.wrappers:
             if isinstance(wrapper, str | WrapperRef):
@@ -486,7 +515,9 @@ def _load_maker(name: str) -> Callable[..., Env]:
     Raises:
         BadArgument: for anything else, before it is called.
     """
-    entry = load_written(name)
+    if not isinstance(name, str):
+        raise BadArgument(f"a task names {name!r:.80}; accepted: 'module:name'.")
+    entry = load(name)
     made = entry
     if not isinstance(entry, type):
         with suppress(Exception):  # annotations are code of the module; broken ones are ignored

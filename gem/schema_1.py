@@ -34,7 +34,7 @@ def decode_1(line: bytes, data: Mapping[str, Any]) -> record.Episode:
         ends[seat] = _end_1({**data, **last})
     mark = blake2b(line.strip(), digest_size=6).hexdigest()
     return record.Episode(
-        task=TaskRef(data["spec"], data["kwargs"], seed=data["seed"]),
+        task=TaskRef(data["spec"], data["kwargs"], seed=data["seed"], foreign=True),
         run=SCHEMA_1_RUN,
         job=f"{data['id']}-{mark}",
         sample=data["sample"],

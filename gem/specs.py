@@ -21,7 +21,7 @@ from os import PathLike, fspath
 from typing import Any, ClassVar, Literal, Self, SupportsIndex
 
 from gem.errors import BadArgument, GemError, UnknownArgument, did_you_mean
-from gem.plugins import load_written, may_be_named
+from gem.plugins import load
 from gem.source_files import reduced_with_source
 
 Solver = Literal["exact", "measured", "oracle", "none"]
@@ -122,7 +122,9 @@ class TaskRef:
     does not know the id can make it too. `opaque`: the names of the arguments that cannot be stored (a
     lambda, a live tokenizer, an agent, data); such a task can be played, but not made again.
 
-    Making a task imports and calls what it names: make only tasks whose source you trust.
+    `foreign`: it was read from a file, and is not checked yet. Making a task imports and calls what it names,
+    so a foreign one is checked first: `gem.trust` says what it may name. Every decoder of gem sets this; a
+    program that makes tasks from text of others by itself sets it too. It is no part of the stored task.
     """
 
     spec: str
@@ -131,6 +133,7 @@ class TaskRef:
     seed: int | None = None
     entry_point: str | None = None
     opaque: tuple[str, ...] = ()
+    foreign: bool = field(default=False, compare=False, repr=False)
 
 
 class Rebuildable:
@@ -273,7 +276,7 @@ class _Writer:
             return self.making(value, [], given)
         if is_dataclass(value) and not isinstance(value, type):
             return self.making(value, [], {f.name: getattr(value, f.name) for f in fields(value) if f.init})
-        if callable(value) and may_be_named(value) and (name := name_of(value)):
+        if callable(value) and (name := name_of(value)):
             return {"$callable": name}
         raise Unwritable(f"a {type(value).__name__} cannot be written down")
 
@@ -304,10 +307,10 @@ def _restored(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     if "$callable" in value:
-        return load_written(value["$callable"])
+        return _load(value["$callable"])
     if "$make" in value:
         name = value["$make"]
-        made = load_written(name)
+        made = _load(name)
         plain = name in ("builtins:int", "builtins:float", "pathlib:Path")
         ours = isinstance(made, type) and (issubclass(made, (Rebuildable, Enum)) or is_dataclass(made))
         if not (plain or ours):
@@ -320,6 +323,12 @@ def _restored(value: Any) -> Any:
                 raise
             raise BadArgument(f"a task makes {name!r} with {args!r:.80}, {kwargs!r:.80}: {error}") from error
     return {key: _restored(each) for key, each in value.items()}
+
+
+def _load(name: Any) -> Any:
+    if not isinstance(name, str):
+        raise BadArgument(f"a task names {name!r:.80}; accepted: 'module:name'.")
+    return load(name)
 
 
 def name_of(value: Any) -> str | None:

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -306,10 +306,6 @@ HOSTILE = (
     TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": "pathlib:Path.unlink"}}),
     TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": "gem:make.__globals__"}}),
     TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$callable": 5}}),
-    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "gem.record:Limits", "kwargs": {"a": 1}}}),
-    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "gem.record:Verdict", "args": ["MAYBE"]}}),
-    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "gem.record:Verdict"}}),
-    TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "builtins:int", "args": 5}}),
     TaskRef("game:GuessTheNumber-v0-easy", {"max_turns": {"$make": "subprocess:Popen", "args": ["true"]}}),
     TaskRef(
         "game:GuessTheNumber-v0-easy",
@@ -323,8 +319,38 @@ def test_a_task_of_somebody_elses_file_runs_nothing_but_environments_and_their_p
     task, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(gem.GemError, match=r"standard library|no environment|a task |entry point"):
-        gem.make(task)
+    with pytest.raises(BadArgument, match="--trust"):
+        gem.make(replace(task, foreign=True))
+    assert list(tmp_path.iterdir()) == []
+
+
+WRONG = (
+    {"$make": "gem.record:Limits", "kwargs": {"a": 1}},
+    {"$make": "gem.record:Verdict", "args": ["MAYBE"]},
+    {"$make": "gem.record:Verdict"},
+    {"$make": "builtins:int", "args": 5},
+)
+
+
+@pytest.mark.parametrize("value", WRONG)
+def test_what_may_be_named_but_not_be_made_says_so(value):
+    with pytest.raises(BadArgument, match=r"a task makes '(gem\.record|builtins:int)"):
+        gem.make(TaskRef(GUESS, {"max_turns": value}, foreign=True))
+
+
+UNFIT = (
+    TaskRef("x:Y-v0", {"command": "touch stolen"}, entry_point="os:system"),
+    TaskRef("x:Y-v0", {"path": "stolen"}, entry_point="gem.rollout.store:EpisodeStore"),
+    TaskRef(GUESS, wrappers=(WrapperRef("subprocess:call", {"shell": True}),)),
+    TaskRef(GUESS, {"max_turns": {"$make": "subprocess:Popen", "args": ["true"]}}),
+)
+
+
+@pytest.mark.parametrize("task", UNFIT, ids=lambda task: task.entry_point or task.spec)
+def test_even_a_trusted_task_makes_nothing_but_environments_and_their_parts(task, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadArgument, match="accepted: "):
+        gem.make(replace(task, foreign=True), trust=True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -18,6 +18,7 @@ def regrade(
     grader: str = "math",
     cache: MaybePath = None,
     out: MaybePath = None,
+    trust: bool = False,
 ) -> int:
     """Score stored episodes again, without running them, and show where the verdicts differ.
 
@@ -28,6 +29,7 @@ def regrade(
         grader: math, text, code, or module:Name of a grader that takes no arguments.
         cache: an SQLite file of verdicts, keyed by content, so that nothing is graded twice.
         out: write each verdict to this file, one JSON object a line.
+        trust: make what the records name, even if a file may not name it; docs/guides/trust.md has the rule.
     """
     from dataclasses import asdict
 
@@ -42,7 +44,7 @@ def regrade(
     with contextlib.ExitStack() as stack:
         if cache is not None:
             judge = stack.enter_context(CachedGrader(judge, cache, name=getattr(judge, "name", grader)))
-        episodes = stack.enter_context(EpisodeStore(store, read_only=True))
+        episodes = stack.enter_context(EpisodeStore(store, read_only=True, trust=trust))
         found = list(regraded(episodes, judge))
         left_out = len(episodes) - len(found)
     if out is not None:

@@ -80,23 +80,21 @@ def replay(
     Args:
         run: a store of episodes, or the folder of a run.
         episodes: ids, or numbers as `gem-gym store ls` shows them; -1 is the last one, `all` is every one.
-        trust: allow environments that are not registered, or whose record names code to import.
+        trust: make what the records name, even if a file may not name it; docs/guides/trust.md has the rule.
         host: where environments run: serial, thread or process.
     """
     from gem.hosts import make_host
-    from gem.rollout.replay import check_known, claims
+    from gem.rollout.replay import claims
     from gem.rollout.replay import replay as played_again
 
     if not episodes:
         raise BadArgument("no episode was named; give an id, a number, or all.")
     make_host(host).close()  # an unknown one is refused once, not for each episode
     wrong = 0
-    with EpisodeStore(store_of(run), read_only=True) as store:
+    with EpisodeStore(store_of(run), read_only=True, trust=trust) as store:
         for number in numbers(store, episodes):
             try:
                 stored = store[number]
-                if not trust:
-                    check_known(stored.task)
                 found = played_again(stored, host=host)
             except GemError as error:
                 wrong += 1

@@ -24,6 +24,7 @@ def view(
     export: MaybePath = None,
     episode: MaybeText = None,
     limit: MaybeInt = None,
+    trust: bool = False,
 ) -> int:
     """Show episodes and training runs in the browser. Serves pages on this machine until Ctrl-C.
 
@@ -35,6 +36,7 @@ def view(
         export: write the run into one self-contained HTML file instead, and stop.
         episode: export only this episode: its id, or its number.
         limit: export at most this many of the last episodes.
+        trust: let what-if make what the records name, even if a file may not name it (docs/guides/trust.md).
     """
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
@@ -46,7 +48,7 @@ def view(
     if export is None and (episode is not None or limit is not None):
         raise BadArgument("--episode and --limit choose what is exported; name the file by --export.")
     with ExitStack() as last:
-        sources = open_sources(runs, watched=export is None)
+        sources = open_sources(runs, watched=export is None, trust=trust)
         for source in sources:
             last.callback(source.close)
         return _shown(sources, port, export, episode, limit)

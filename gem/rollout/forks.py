@@ -46,8 +46,8 @@ def branches(
         episode: the episode to continue.
         turns: the number of its turns to keep; for several numbers, the jobs of each are returned in order.
         samples: the number of jobs for each number of turns.
-        env: makes the environment; by default from the episode's task. Make only tasks whose source you
-            trust, or call `gem.rollout.replay.check_known` first.
+        env: makes the environment; by default from the episode's task. That of a stored episode is checked
+            first; see `gem.registry.accept_task`.
         fork: start from copies of the environment's state, if it can be copied and has one seat. False: each
             job plays the recorded actions again.
         salt: another salt gives other sampling seeds.

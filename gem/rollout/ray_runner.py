@@ -620,7 +620,9 @@ class _Crew:
             if trial is not None:
                 self.carried -= 1
                 run: RunInfo = self.books._run_of(trial.job, trial.agent)
-                self.books.ended(trial, codec.decode(line, run))
+                episode = codec.decode(line, run)
+                episode.task = replace(episode.task, foreign=False)  # the player's: it is of this program
+                self.books.ended(trial, episode)
         if heard.broken is not None:
             broken: BaseException = pickle.loads(heard.broken)
             if isinstance(broken, Exception):

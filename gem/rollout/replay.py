@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gem import registry
 from gem.agents.scripted import ScriptedAgent
 from gem.content import Image, Obs
-from gem.errors import BadArgument, GemError, UnknownEnv
+from gem.errors import BadArgument, GemError
 from gem.hosts import Host
 from gem.record import Ask, Episode, Limits, Reply, StopReason
 from gem.rollout.episode import LIMITS_FROM_OUTSIDE, TASK_ENDS
@@ -101,8 +99,8 @@ def _plain(obs: Obs) -> str:
 def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | None = None) -> Replayed:
     """Play the actions of an episode again, from its seed, and compare the results.
 
-    The environment is made from the episode's task: make only tasks whose source you trust, or call
-    `check_known` first.
+    The environment is made from the episode's task. That of a stored episode is checked first; see
+    `gem.registry.accept_task`.
 
     Args:
         episode: the episode to replay.
@@ -110,7 +108,8 @@ def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | Non
         call_s: seconds for one call of the environment; for hosts that can end a call.
 
     Raises:
-        BadArgument: for an episode that broke, or whose task cannot be made again.
+        BadArgument: for an episode that broke, or whose task cannot be made again, or names what a file may
+            not name.
         GemError: when the environment cannot be made.
     """
     check_replayable(episode)
@@ -153,55 +152,6 @@ def check_replayable(episode: Episode) -> None:
             f"episode {episode.id!r} did not reach its end ({episode.stop}{said}); accepted: one with a "
             "verdict, or one that a limit ended."
         )
-
-
-def check_known(task: TaskRef) -> None:
-    """Refuse a task that names its own code, as it may come from an untrusted file.
-
-    Accepted are registered ids with their entry points in this process, plain keywords, and wrappers of the
-    wrapper factory.
-
-    Raises:
-        BadArgument: for any other code; the message has its name.
-    """
-    try:
-        spec = registry.spec(task.spec)
-    except UnknownEnv:
-        raise BadArgument(
-            f"{task.spec!r} is no registered environment; accepted: ids of `gem-gym list`."
-        ) from None
-    entry = spec.entry_point if isinstance(spec.entry_point, str) else None
-    if task.entry_point is not None and entry is not None and not _same(task.entry_point, entry):
-        raise BadArgument(
-            f"the record says that {task.spec!r} is {task.entry_point!r}; here it is {entry!r}."
-        )
-    for wrapper in task.wrappers:
-        if ":" in wrapper.name:
-            raise BadArgument(
-                f"the task has its own wrapper, {wrapper.name!r}; accepted: wrappers of the wrapper factory."
-            )
-    for values in (task.kwargs, *(wrapper.kwargs for wrapper in task.wrappers)):
-        if (named := _names_code(values)) is not None:
-            raise BadArgument(f"a keyword of the task names code, {named!r:.80}; accepted: plain values.")
-
-
-def _same(recorded: str, registered: str) -> bool:
-    """Return whether an entry point is the registered one; the record may have the class of a function."""
-    return recorded == registered or recorded.partition(":")[0] == registered.partition(":")[0]
-
-
-def _names_code(value: Any) -> str | None:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if str(key).startswith("$"):
-                return json.dumps(value, default=repr)
-            if (found := _names_code(inner)) is not None:
-                return found
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for inner in value:
-            if (found := _names_code(inner)) is not None:
-                return found
-    return None
 
 
 def claims(task: TaskRef) -> list[str]:

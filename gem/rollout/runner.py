@@ -76,6 +76,8 @@ class Job:
     def __post_init__(self) -> None:
         """Refuse values with which no episode can start."""
         object.__setattr__(self, "seed", seeding.check(self.seed))
+        if isinstance(self.env, TaskRef):
+            object.__setattr__(self, "env", registry.accept_task(self.env))
         if not isinstance(self.env, str | TaskRef) and not callable(self.env):
             raise BadArgument(
                 f"env is {self.env!r:.80}; accepted: an id, a TaskRef, a Maker, or a callable that makes an "

@@ -62,7 +62,13 @@ class EpisodeStore(Sequence[Episode]):
     """
 
     def __init__(
-        self, path: str | Path, *, read_only: bool = False, tokens: bool = True, fsync: bool = False
+        self,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        tokens: bool = True,
+        fsync: bool = False,
+        trust: bool = False,
     ) -> None:
         """Open the store at `path`; a missing file is created.
 
@@ -71,13 +77,14 @@ class EpisodeStore(Sequence[Episode]):
             read_only: refuse to append, and refuse a missing file.
             tokens: False: append episodes without token ids and log probabilities.
             fsync: wait at every append until the line is on the disk.
+            trust: let the stored tasks name more than `gem.trust` lists; then making one runs that code.
 
         Raises:
             StoreError: when the file cannot be opened, or is not a store.
             SchemaMismatch: when it has a schema that this version cannot read.
         """
         self.path = Path(path)
-        self.tokens, self.fsync = tokens, fsync
+        self.tokens, self.fsync, self.trust = tokens, fsync, trust
         self._read_only = read_only
         self._lock = Lock()
         self._fd = -1
@@ -259,7 +266,7 @@ class EpisodeStore(Sequence[Episode]):
         """
         line = self.line(number)
         with suppress(ValueError):
-            return codec.decode_task(line)
+            return replace(codec.decode_task(line), foreign=not self.trust)
         return self[number].task  # raises with the reason
 
     def select(
@@ -449,6 +456,7 @@ class EpisodeStore(Sequence[Episode]):
         try:
             self._check_line(line[:64], start)
             episode = codec.decode(line)
+            episode.task = replace(episode.task, foreign=not self.trust)
         except (ValueError, StoreError) as error:
             if wanted:
                 return None

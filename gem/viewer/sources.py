@@ -114,14 +114,14 @@ class Figures:
 class Source:
     """An episode store, with the other files of its folder."""
 
-    def __init__(self, number: int, path: Path, name: str) -> None:
-        """Open the store at `path` to read it.
+    def __init__(self, number: int, path: Path, name: str, trust: bool = False) -> None:
+        """Open the store at `path` to read it; `trust`: see EpisodeStore.
 
         Raises:
             StoreError, SchemaMismatch: when it is not a store.
         """
-        self.number, self.path, self.name = number, path, name
-        self._store = EpisodeStore(path, read_only=True) if path.exists() else _empty()
+        self.number, self.path, self.name, self.trust = number, path, name, trust
+        self._store = EpisodeStore(path, read_only=True, trust=trust) if path.exists() else _empty()
         self.folder = path.parent
         self.notes = Notes(path)
         self.advantages: dict[tuple[str, str], tuple[int, dict[str, dict[int, float]]]] = {}
@@ -138,7 +138,7 @@ class Source:
         """The episodes; an empty store until a training run has played its first one."""
         with self._lock:
             if self._store.path != self.path and self.path.exists():
-                before, self._store = self._store, EpisodeStore(self.path, read_only=True)
+                before, self._store = self._store, EpisodeStore(self.path, read_only=True, trust=self.trust)
                 before.close()
             return self._store
 
@@ -293,12 +293,14 @@ ANY_RUN = (
 )
 
 
-def open_sources(paths: Sequence[Path], *, watched: bool = True, wanted: str = ANY_RUN) -> list[Source]:
+def open_sources(
+    paths: Sequence[Path], *, watched: bool = True, wanted: str = ANY_RUN, trust: bool = False
+) -> list[Source]:
     """Open the stores at or below `paths`: files, folders of runs, or folders of such folders.
 
     With `watched`, the stores of the seeds that training runs play at every checkpoint come last. The error
     for a path without stores says that it holds no `wanted`. What cannot be read beside what can is left out
-    with a warning, if it was found and not named.
+    with a warning, if it was found and not named. `trust`: see EpisodeStore.
 
     Raises:
         BadArgument: for a path without stores, or too many of them.
@@ -321,7 +323,7 @@ def open_sources(paths: Sequence[Path], *, watched: bool = True, wanted: str = A
     refusals: list[GemError] = []
     for path, name in named:
         try:
-            sources.append(Source(len(sources), path, name))
+            sources.append(Source(len(sources), path, name, trust))
         except (StoreError, SchemaMismatch) as refused:
             if path in paths:
                 raise

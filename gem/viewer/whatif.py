@@ -19,8 +19,7 @@ from gem.errors import BadArgument
 from gem.hosts import Host
 from gem.record import Agent, Ask, Episode, Limits, Reply, StopReason
 from gem.rollout.episode import Branch
-from gem.rollout.replay import check_known
-from gem.rollout.runner import Job, rollout
+from gem.rollout.runner import Job, rollout, spec_of
 
 AGENTS = {"": "nobody: stop there", "random": "random legal actions", "solver": "the environment's solver"}
 """Who plays on after the typed actions."""
@@ -36,21 +35,22 @@ CALL_S = 3.0
 _one_at_a_time = Lock()
 
 
-def check_what_if(episode: Episode) -> None:
-    """Check that an episode can be continued from one of its turns.
+def check_what_if(episode: Episode) -> registry.EnvSpec:
+    """Check that an episode can be continued from one of its turns; return its environment's spec.
 
     Raises:
         BadArgument: when it cannot, with the reason.
     """
     if episode.task.opaque or episode.task.seed is None:
         raise BadArgument("The episode's task was not stored in full, so it cannot be played again.")
-    check_known(episode.task)
-    spec = registry.spec(episode.task.spec)
+    spec = spec_of(registry.accept_task(episode.task))
+    assert spec is not None
     if spec.waits or not spec.deterministic:
         raise BadArgument(
             f"{spec.id} uses outside resources, or is not determined by its seed: its episodes cannot be "
             "played again here."
         )
+    return spec
 
 
 def what_if(
@@ -73,7 +73,7 @@ def what_if(
     Raises:
         BadArgument: when the episode cannot be continued, or there are too many or too long actions.
     """
-    check_what_if(episode)
+    spec = check_what_if(episode)
     if not 0 <= turn <= len(episode.turns):
         raise BadArgument(f"turn is {turn}; accepted: 0 to {len(episode.turns)}, the turns of the episode.")
     if agent not in AGENTS:
@@ -82,7 +82,7 @@ def what_if(
         raise BadArgument(f"accepted: {TYPED} actions of {LONGEST:,} characters at most.")
     if not typed and not agent:
         raise BadArgument("There is nothing to play: type an action, or choose who plays on.")
-    if agent == "solver" and registry.spec(episode.task.spec).solver == "none":
+    if agent == "solver" and spec.solver == "none":
         raise BadArgument(f"{episode.task.spec} has no solver.")
     if not _one_at_a_time.acquire(timeout=CALL_S):
         raise BadArgument("Another what-if is running; try again when it has ended.")

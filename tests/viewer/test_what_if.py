@@ -58,7 +58,7 @@ def test_what_is_not_played_on_says_why(stored, monkeypatch):
         what_if(stored, 0, ["x"] * 51, host="serial")
     with pytest.raises(BadArgument, match="There is nothing to play"):
         what_if(stored, 0, [], host="serial")
-    stored.task = TaskRef("os:system", seed=1)
+    stored.task = TaskRef("os:system", seed=1, foreign=True)
     with pytest.raises(BadArgument, match="no registered environment"):
         what_if(stored, 0, ["x"], host="serial")
     stored.task = TaskRef("code:Basics-v0-easy", seed=1)

@@ -1,0 +1,173 @@
+"""What a file may name: one rule for stores, suites, studies, configs and every other file that gem reads.
+
+A file may come from somebody else. It may name, without being trusted:
+
+- an id that is registered in this process, with plain values as keywords;
+- a wrapper of the wrapper factory, and the classes in `WRAPPERS`;
+- the classes in `MADE`, which are made from plain values, and the functions in `CALLED`;
+- an agent on this machine: ``random``, ``solver``, a model, or an endpoint on the loopback interface.
+
+These start no program outside the sandbox, write no file, and send nothing to a server that the file names.
+Everything else is refused with its name, before it is imported, until the user adds ``--trust`` (in Python
+``trust=True``).
+
+What a command line names, or a program passes as an object, an id or a `TaskRef` of its own, is the user's
+and is not checked here. The boundary is the decoding: a decoder of gem marks the tasks that it reads as
+`TaskRef.foreign`, and `gem.registry.accept_task` checks what is marked, once, in the process that read it.
+Worker processes and Ray players get what was accepted, and are not asked again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from gem.errors import BadArgument
+from gem.specs import EnvSpec, TaskRef
+
+MADE = frozenset(
+    {
+        *("builtins:float", "builtins:int", "pathlib:Path"),
+        *("gem.graders.cascade:CascadeGrader", "gem.graders.code:CodeGrader"),
+        *("gem.graders.math:MathGrader", "gem.graders.text:TextGrader"),
+        *("gem.tools.python_code_tool:PythonCodeTool", "gem.tools.shell_tool:ShellTool"),
+        *("gem.graders.code_tests:CodeTests", "gem.history:HistoryPolicy", "gem.sandbox.base:Budget"),
+        *("gem.record:Limits", "gem.record:StopReason", "gem.record:Verdict"),
+    }
+)
+"""The classes of which a file may describe an object, as ``$make``. Their constructors start nothing."""
+
+CALLED = frozenset(
+    {
+        *("builtins:abs", "builtins:bool", "builtins:float", "builtins:int", "builtins:len", "builtins:max"),
+        *("builtins:min", "builtins:repr", "builtins:round", "builtins:sorted", "builtins:str"),
+        *("builtins:sum", "math:ceil", "math:exp", "math:floor", "math:log", "math:sqrt", "math:tanh"),
+        *("json:dumps", "json:loads", "statistics:mean", "statistics:median", "string:capwords"),
+        *("textwrap:dedent", "unicodedata:normalize"),
+    }
+)
+"""The functions that a file may pass to an environment or wrapper, as ``$callable``. They only compute."""
+
+WRAPPERS = frozenset(
+    {
+        "gem.core:EnvWrapper",
+        "gem.envs.seats.seat_env:SeatEnv",
+        "gem.tools.tool_env_wrapper:ToolEnvWrapper",
+        "gem.wrappers.episode_tracking_wrapper:EpisodeTrackingWrapper",
+        "gem.wrappers.observation_wrapper:ObservationWrapper",
+        "gem.wrappers.time_limit:TimeLimit",
+        "gem.wrappers.transform:SignedReward",
+        "gem.wrappers.transform:TransformAction",
+        "gem.wrappers.transform:TransformReward",
+    }
+)
+"""The wrappers that a file may name by their class, besides those of the wrapper factory."""
+
+ENVIRONMENTS = frozenset({"gem.testing.doubles:EchoEnv"})
+"""The environments that a file may name by their class, besides the entry points of registered ids."""
+
+SECRETS = frozenset({"auth", "dsn", "headers", "token"})
+"""Keywords with which an environment signs in to a server. gem never writes one into a file."""
+
+
+def check_task(task: TaskRef, registered: EnvSpec | None, entry_points: Container[str]) -> None:
+    """Refuse a task that names more than a file may name.
+
+    Args:
+        task: the task, as it was read.
+        registered: the spec that its id has in this process; None: the id is not registered.
+        entry_points: those of the registered ids.
+
+    Raises:
+        BadArgument: with what the task names.
+    """
+    if registered is None:
+        entry_point = task.spec if task.entry_point is None else task.entry_point
+        if entry_point not in ENVIRONMENTS and entry_point not in entry_points:
+            refuse(f"the task of {task.spec!r:.80} is no registered environment: it is", entry_point)
+    else:
+        _check_entry(task, registered)
+    for wrapper in task.wrappers:
+        check_wrapper(wrapper.name)
+    for values in (task.kwargs, *(wrapper.kwargs for wrapper in task.wrappers)):
+        for name in SECRETS & values.keys():
+            refuse("a task gives its environment a server to sign in to, with the keyword", name)
+        check_values(values)
+
+
+def _check_entry(task: TaskRef, registered: EnvSpec) -> None:
+    """Check what a task says of a registered id; the id decides, not the recorded entry point."""
+    here = registered.entry_point
+    if isinstance(here, str) and task.entry_point is not None:
+        modules = {str(name).partition(":")[0] for name in (here, task.entry_point)}
+        if len(modules) > 1:  # the record may name the class where the id names a function
+            raise BadArgument(
+                f"the record says that {task.spec!r} is {task.entry_point!r:.80}; here it is {here!r}."
+            )
+    named = registered.kwargs.get("name")
+    if task.kwargs.get("name", named) != named:  # of a family: another name would be another id
+        refuse(f"the task of {task.spec} is to make", task.kwargs["name"])
+
+
+def check_wrapper(name: str) -> None:
+    """Refuse a wrapper that is not of the wrapper factory or of `WRAPPERS`.
+
+    Raises:
+        BadArgument: with its name.
+    """
+    if ":" in name and name not in WRAPPERS:
+        refuse("the file has a wrapper of its own:", name)
+
+
+def check_values(value: Any) -> None:
+    """Refuse values of which one names a class or function that a file may not name.
+
+    Raises:
+        BadArgument: with the name.
+    """
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, Mapping):
+            for key, allowed in (("$make", MADE), ("$callable", CALLED)):
+                if key in each and not (isinstance(each[key], str) and each[key] in allowed):
+                    refuse("an argument names code:", each[key])
+            pending += each.values()
+        elif isinstance(each, list | tuple):
+            pending += each
+
+
+_ENDPOINT = re.compile(r"(?i)@(https?://.*)|^[a-z]+:(https?://.*)", re.DOTALL)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def check_agent(name: str) -> None:
+    """Refuse an agent or a sampling server at an address that is not this machine's.
+
+    Raises:
+        BadArgument: with the agent's name. Its server would get the user's key.
+    """
+    found = _ENDPOINT.search(name)
+    if found is None:
+        return
+    try:
+        host = urlsplit(found[1] or found[2]).hostname
+    except ValueError:
+        host = None
+    if host not in LOOPBACK:
+        refuse("the file names a server, which would get prompts and a key:", name)
+
+
+def refuse(what: str, name: Any) -> NoReturn:
+    """Raise the error for what a file may not name; the sentence ends with the name.
+
+    Raises:
+        BadArgument: always.
+    """
+    raise BadArgument(
+        f"{what} {name!r:.120}. A file may name registered environments, gem's wrappers, and the classes and "
+        "functions that gem.trust lists. If you trust whoever wrote the file, add --trust (in Python: "
+        "trust=True)."
+    )
