@@ -518,7 +518,7 @@ def _load_maker(name: str) -> Callable[..., Env]:
     if not isinstance(name, str):
         raise BadArgument(f"a task names {name!r:.80}; accepted: 'module:name'.")
     entry = load(name)
-    made = entry
+    made: Any = entry
     if not isinstance(entry, type):
         with suppress(Exception):  # annotations are code of the module; broken ones are ignored
             made = get_type_hints(entry).get("return")
