@@ -35,11 +35,13 @@ MANY_FILES = 64  # open in all processes of a call, from which on its sockets an
 _BYTES = {"socket": 512 << 10, "pipe": 64 << 10}  # what one may hold: twice the default
 RECENT_S = 2.0  # for so long, a busy thread may not have come to the mapping that it was granted
 PAUSE_S = 0.02  # after a refusal, in which the next is made without a look: others wait meanwhile
+LISTINGS = 20  # of a process's threads, after which one that hides what it holds is over the limit
 LOOK_S = 0.05  # others wait so long for what may be behind a lock
 REST_S = 0.5  # before they wait again
 PATIENCE_S = 3.0  # after which what is shared, and nobody can tell, counts in each process
 _NOTICE, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _RECEIVE, _SEND, _CONTINUE = 0xC0502100, 0xC0182101, 1  # SECCOMP_IOCTL_NOTIF_*
+_THREADS = re.compile(rb"^Threads:\s*(\d+)", re.MULTILINE)
 _HELD = (b"\nRssAnon:", b"\nVmSwap:", b"\nVmPTE:")
 _PARTS = (b"\nPss_Anon:", b"\nSwapPss:")
 
@@ -151,7 +153,11 @@ class Account:
         decides, because it takes long. While a process prevents this measurement, it counts as within the
         limit, for a short time and as long as it does not grow.
         """
-        each = [held(pid) for pid in processes]
+        looked = [held_by_threads(pid) for pid in processes]
+        if None in looked and self.limit:
+            return self.limit + 1
+        processes = [thread for thread, _ in filter(None, looked)]
+        each = [size for _, size in filter(None, looked)]
         more = self.granted + in_files(processes, self.limit)
         untold = False
         if self.granted and sum(each) + more > self.limit > 0:
@@ -246,8 +252,38 @@ def _busy(thread: int) -> bool:
 
 
 def held(pid: int) -> int:
-    """Return the bytes that a process holds, including those it shares since a fork; 0 if it is gone."""
+    """Return the bytes that a process holds, including those it shares since a fork.
+
+    0 if it is gone, or its first thread is; `pid` may be any of its threads.
+    """
     return _sum(_read(f"/proc/{pid}/status"), _HELD)
+
+
+def held_by_threads(pid: int) -> tuple[int, int] | None:
+    """Return a thread by which the memory of a process can be read, and the bytes that the process holds.
+
+    The thread is the first one, `pid`, unless that has ended: then nothing is known of it, though the others
+    go on. None if each of many looks found only threads that have ended, and more of them.
+    """
+    if size := held(pid):
+        return pid, size
+    for _ in range(LISTINGS):
+        tasks = _list_threads(pid)
+        for task in tasks:
+            if size := held(task):
+                return task, size
+        # A thread without memory never has any again. If there are no more than those, the process ends.
+        left = _THREADS.search(_read(f"/proc/{pid}/status"))
+        if left is None or int(left[1]) <= max(1, len(tasks)):
+            return pid, 0
+    return None
+
+
+def _list_threads(pid: int) -> list[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
 
 
 def apart(pid: int, otherwise: int) -> int:
@@ -260,8 +296,9 @@ def apart(pid: int, otherwise: int) -> int:
 
 def shared_memory(pid: int) -> set[bytes] | None:
     """Return the ids of the nameless shared memory that a process maps; None if they are hidden."""
+    thread, _ = held_by_threads(pid) or (pid, 0)
     try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
+        with open(f"/proc/{thread}/maps", "rb") as file:
             return set(_shared_line().findall(file.read()))
     except (FileNotFoundError, ProcessLookupError):
         return set()

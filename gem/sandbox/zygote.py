@@ -423,7 +423,7 @@ class Zygote:
             return
         ended: set[int] = set()
         for _ in range(20):
-            found = {p for p in _descendants(pid) if _stat(p)[:1] not in ([], ["Z"])} - ended
+            found = {p for p in _descendants(pid) if _lives(p)} - ended
             _end(found)
             ended |= found
             if not found:
@@ -451,7 +451,7 @@ class Zygote:
             kept += [*self.removing, self.template.pid]
             staying = {process for pid in kept for process in (pid, *_descendants(pid, families))}
             found = [p for p in _descendants(os.getpid(), families) if p not in staying and p not in ending]
-            found = [p for p in found if (fields := _stat(p)) and fields[0] != "Z"]
+            found = [p for p in found if _lives(p)]
             if not found:
                 return
             _end(found)
@@ -702,6 +702,12 @@ def _stat(pid: int) -> list[str]:
             return file.read().rpartition(b")")[2].decode().split()
     except OSError:
         return []
+
+
+def _lives(pid: int) -> bool:
+    """Return whether a process runs; its first thread may have ended, and other threads not."""
+    fields = _stat(pid)
+    return bool(fields) and (fields[0] != "Z" or int(fields[17]) > 1)
 
 
 def _families() -> dict[int, list[int]]:

@@ -135,6 +135,22 @@ while not late():
 hold()
 """,
 )
+_way(
+    "threads of 5 processes whose first thread has ended",
+    """
+def fill():
+    kept = []
+    while not late() and len(kept) < 25:
+        kept.append(bytearray(b'x') * (4 * MB)); os.write(1, b"|")
+        time.sleep(0.04)
+    while not late(): time.sleep(0.05)
+    os._exit(0)
+for _ in range(4):
+    if tried(os.fork) == 0: break
+threading.Thread(target=fill).start()
+libc.syscall(ctypes.c_long(60 if X86 else 93), 0)
+""",
+)
 _way("populated at once", "while not late():\n    map(64 * MB, 0x8022)\nhold()")
 _way(
     "reserved without backing, then written",
