@@ -1,20 +1,25 @@
-"""One way to name a thing: `load_named` reads what commands, suites, studies, configs and gem.make() name.
+"""One way to name a thing: what commands, suites, studies, configs and gem.make() name, and how it is found.
 
 A name is, in this order:
 
 1. a registered id or name, as ``game:Sudoku-v0-easy``, ``grpo`` or ``openai:gpt-4o``: the caller looks it up
    first, so a registered prefix wins;
 2. ``path/file.py:Attribute``: a class, function or object in a file, see `gem.source_files`;
-   ``./math.py:X`` is a file even where ``math.py`` would be a registered prefix;
-3. ``package.module:Attribute``: one in a module that Python can import, or one in the current folder;
-4. in Python: the object itself.
+   ``./math.py:X`` is a file where ``math.py:`` would be a registered prefix;
+3. ``file.py@DIGEST:Attribute``: the same in the file with this content, whatever the folder holds now. gem
+   writes it into stores, configs and reports in place of a path. It names only what this user named before;
+4. ``package.module:Attribute``: one in a module that Python can import, or one in the current folder;
+5. in Python: the object itself.
+
+`fix_name` turns the second form into the third, and `load_named` loads any of them.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import os
+import re
 import sys
 import traceback
 from operator import attrgetter
@@ -22,26 +27,77 @@ from types import ModuleType
 from typing import Any
 
 from gem.errors import BadArgument, GemError, did_you_mean, text_of_error
-from gem.source_files import Source, install, read_source, remember, source_of
+from gem.source_files import Source, digest_of, install, known_source, read_source, remember, source_of
 
 FORMS = "package.module:Attribute, or path/file.py:Attribute"
 """The forms of a name that is not registered, as errors list them."""
 
+_FIXED = re.compile(r"([^/\\@:]+)\.py@([0-9a-f]{12}):(.+)", re.DOTALL)
 
-def is_path(name: str) -> bool:
+
+def is_path(name: object) -> bool:
     """Return whether a name is of the form ``path/file.py:Attribute``, or a file without an attribute."""
-    return name.endswith(".py") or name.rpartition(":")[0].endswith(".py")
+    return isinstance(name, str) and (name.endswith(".py") or name.rpartition(":")[0].endswith(".py"))
+
+
+def is_fixed(name: object) -> bool:
+    """Return whether a name is of the form ``file.py@DIGEST:Attribute``."""
+    return isinstance(name, str) and _FIXED.fullmatch(name) is not None
+
+
+def fix_name(name: str, kind: str, folder: str | os.PathLike[str] = "") -> str:
+    """Return ``file.py@DIGEST:Attribute`` for ``path/file.py:Attribute``, and any other name as it is.
+
+    The file is read and kept in the user's cache; it is not executed. Only a name that this user gave may
+    come here: it is trusted from then on.
+
+    Args:
+        name: the name.
+        kind: what it is to be, for the errors, as "environment" or "grader".
+        folder: the folder that a relative path starts from, such as that of a suite's file.
+
+    Raises:
+        BadArgument: when there is no such file, or it is not valid Python.
+    """
+    if not is_path(name):
+        return name
+    place, _, attribute = name.rpartition(":")
+    try:
+        source = install(read_source(os.path.join(folder, os.path.expanduser(place or name))))
+    except BadArgument as error:
+        raise BadArgument(f"{kind} {name!r}: {error} Accepted: a registered name, {FORMS}.") from error
+    if not place or not attribute:
+        raise BadArgument(f"{kind} {name!r} names a file; accepted: {place or name}:NAME.{_defined(source)}")
+    remember(source)
+    return f"{source.main}@{source.digest}:{attribute}"
+
+
+def entry_point_of(name: str) -> str | None:
+    """Return the ``module:attribute`` of a name ``file.py@DIGEST:Attribute``; None for one that is not known.
+
+    Known is a file that this user named before, on this machine or in the process that this one works for.
+    """
+    fixed = _FIXED.fullmatch(name)
+    source = known_source(fixed[2]) if fixed else None
+    return f"{source.module}:{fixed[3]}" if fixed and source and source.main == fixed[1] + ".py" else None
+
+
+def name_in_file(entry_point: str) -> str:
+    """Return ``file.py@DIGEST:Attribute`` for an entry point in a file's module, any other as it is."""
+    module, _, attribute = entry_point.partition(":")
+    top, _, file = module.partition(".")
+    digest = digest_of(top)
+    return entry_point if digest is None else f"{file.replace('.', '/')}.py@{digest}:{attribute}"
 
 
 def load_named(name: Any, kind: str, *, folder: str | os.PathLike[str] = "") -> Any:
-    """Return the object that ``package.module:Attribute`` or ``path/file.py:Attribute`` names.
+    """Return the object that a name names; registered names are the caller's to look up, before.
 
-    What is no text is returned as it is. Look up registered names first. Only a name that this user gave may
-    come here: the module is executed, and a file is kept in the user's cache as known and trusted. What a
-    file of somebody else names goes through the rule of trust instead.
+    Only a name that this user gave may come here: the module is executed. What a file of somebody else names
+    goes through the rule of trust first.
 
     Args:
-        name: the name, or the object itself.
+        name: the name; what is no text is returned as it is.
         kind: what it is to be, for the errors, as "environment" or "grader".
         folder: the folder that a relative path starts from, such as that of a suite's file.
 
@@ -50,32 +106,25 @@ def load_named(name: Any, kind: str, *, folder: str | os.PathLike[str] = "") -> 
     """
     if not isinstance(name, str):
         return name
-    place, _, attribute = name.rpartition(":")
-    if is_path(name):
-        source = install(read_named(place or name, kind, folder))
-        if not place:
-            raise BadArgument(f"{kind} {name!r} names a file; accepted: {name}:NAME.{_defined(source)}")
-        made = _attribute(_imported(source.module, name, kind), attribute, name, kind)
-        remember(source)
-        return made
-    if not place or not attribute or place.startswith("."):
+    fixed = fix_name(name, kind, folder)
+    if is_fixed(fixed):
+        found = entry_point_of(fixed)
+        if found is None:
+            raise BadArgument(unknown_file(fixed, kind))
+        module, _, attribute = found.partition(":")
+        return _attribute(_imported(module, name, kind), attribute, name, kind)
+    module, _, attribute = name.rpartition(":")
+    if not module or not attribute or module.startswith("."):
         raise BadArgument(f"there is no {kind} {name!r}; accepted: a registered name, {FORMS}.")
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # `python -m` has it too; but never ahead of the standard library
-    return _attribute(_imported(place, name, kind), attribute, name, kind)
+    return _attribute(_imported(module, name, kind), attribute, name, kind)
 
 
-def read_named(path: str, kind: str, folder: str | os.PathLike[str] = "") -> Source:
-    """Read the file of ``path/file.py:Attribute`` without executing it.
-
-    Raises:
-        BadArgument: when there is no such file, or it is not valid Python.
-    """
-    try:
-        return read_source(os.path.join(folder, os.path.expanduser(path)))
-    except BadArgument as error:
-        raise BadArgument(f"{kind} {path!r}: {error} Accepted: a registered name, {FORMS}.") from error
+def unknown_file(name: str, kind: str) -> str:
+    """Return the sentence for a name ``file.py@DIGEST:Attribute`` that this user never named."""
+    return (
+        f"{kind} {name!r} is in a file that was not named here before, or has changed since. If you have it "
+        f"and trust it, name it once: gem-gym check PATH/{name.partition('@')[0]}:NAME"
+    )
 
 
 def _imported(module: str, name: str, kind: str) -> ModuleType:
@@ -85,6 +134,7 @@ def _imported(module: str, name: str, kind: str) -> ModuleType:
         BadArgument: when there is no such module, or its import fails.
     """
     try:
+        _add_current_folder(module)
         return importlib.import_module(module)
     except (KeyboardInterrupt, GemError):
         raise
@@ -104,6 +154,14 @@ def _imported(module: str, name: str, kind: str) -> ModuleType:
         raise BadArgument(
             f"{kind} {name!r}: its import fails: {type(error).__name__}: {text_of_error(error)}{at}."
         ) from error
+
+
+def _add_current_folder(module: str) -> None:
+    """Let Python look for a module in the current folder too, if it is nowhere else."""
+    top, here = module.partition(".")[0], os.getcwd()
+    known = digest_of(top) or top in sys.modules or here in sys.path or "" in sys.path
+    if not known and importlib.util.find_spec(top) is None:
+        sys.path.append(here)  # `python -m` has it first, where it hides the standard library
 
 
 def _place(frame: traceback.FrameSummary) -> str:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from os import PathLike
 from typing import Any, TypeAlias, cast, get_type_hints
 
 from gem import seeding
 from gem.core import Env, EnvWrapper
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownEnv, did_you_mean
+from gem.naming import entry_point_of, fix_name, is_fixed, is_path, load_named, name_in_file, unknown_file
 from gem.plugins import load
 from gem.specs import (
     SOLVERS,
@@ -52,6 +54,7 @@ __all__ = [
     "register",
     "register_family",
     "spec",
+    "spec_named",
     "specs",
     "split_seed",
     "task_of",
@@ -196,6 +199,9 @@ def register_family(family: Family) -> None:
 def spec(env_id: str) -> EnvSpec:
     """Return the spec of an id; ``Name-v0`` without its variant is ``Name-v0-easy``.
 
+    An id may come from anywhere: nothing is imported that was not registered, or named by this user.
+    `spec_named` also takes the other forms of a name.
+
     Raises:
         UnknownEnv: when there is none; the message has the nearest ids and the command that lists all.
     """
@@ -204,11 +210,13 @@ def spec(env_id: str) -> EnvSpec:
         load_plugins()
         found = _find(env_id)
     if found is None:
+        if is_fixed(env_id):
+            raise UnknownEnv(unknown_file(env_id, "environment"))
         family = env_id.partition(":")[0]
-        if family.endswith(".py"):
+        if is_path(env_id):
             raise UnknownEnv(
-                f"no environment {env_id!r}. A class in a file can be checked and audited; to play it, "
-                "register an id for it in Python (gem.register), or make a package (gem-gym init)."
+                f"no environment {env_id!r} is registered. `gem-gym list` shows all; gem.make() and the "
+                "commands take a class in a file too."
             )
         hint = did_you_mean(env_id, ids())
         where = f"gem-gym list {family}" if any(i.startswith(family + ":") for i in ids()) else "gem-gym list"
@@ -221,7 +229,79 @@ def _find(env_id: str) -> EnvSpec | None:
         raise BadArgument(
             f"env id is {type(env_id).__name__} {env_id!r:.80}; accepted: text, as game:Sudoku-v0-easy."
         )
-    return ENV_REGISTRY.get(env_id) or ENV_REGISTRY.get(f"{env_id}-easy")
+    found = ENV_REGISTRY.get(env_id) or ENV_REGISTRY.get(f"{env_id}-easy")
+    if found is None and (place := entry_point_of(env_id)) is not None:
+        made = load_named(env_id, "environment")
+        if _makes_env(made):
+            found = ENV_REGISTRY[env_id] = EnvSpec(env_id, place, **_claims(made))
+    return found
+
+
+def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[str] = "") -> EnvSpec:
+    """Return the spec of what this user names as an environment, in any form of `gem.naming`.
+
+    Only what this user named may come here: a file or module is executed.
+
+    Args:
+        name: a registered id, ``path/file.py:Class``, ``module:Class``, or a class or function itself.
+        folder: the folder that a relative path starts from.
+
+    Raises:
+        UnknownEnv: for an id that is not registered. BadArgument: for a file or module without this class,
+            and for what makes no environment.
+    """
+    if isinstance(name, EnvSpec):
+        return name
+    if callable(name):
+        _check_makes(name, name)
+        return EnvSpec(_place_of(name), name, **_claims(name))
+    if not isinstance(name, str) or not (is_path(name) or (":" in name and not _is_prefix(name))):
+        return spec(name)
+    fixed = fix_name(name, "environment", folder)
+    found = _find(fixed)
+    if found is None:
+        made = load_named(fixed, "environment")
+        _check_makes(made, name)
+        found = ENV_REGISTRY[fixed] = EnvSpec(fixed, entry_point_of(fixed) or fixed, **_claims(made))
+    return found
+
+
+def _is_prefix(name: str) -> bool:
+    """Return whether a name's prefix is that of registered ids."""
+    prefix = name.partition(":")[0]
+    load_plugins()
+    return prefix in FAMILIES or any(env_id.startswith(f"{prefix}:") for env_id in ENV_REGISTRY)
+
+
+def _check_makes(made: Any, name: Any) -> None:
+    """Refuse what is no environment class and no function."""
+    if not callable(made) or (isinstance(made, type) and not issubclass(made, Env)):
+        raise BadArgument(
+            f"environment {name!r} is {made!r:.80}; accepted: a subclass of gem.Env, or a function that "
+            "returns one."
+        )
+
+
+def _makes_env(entry: Any) -> bool:
+    """Return whether this is a class of environments, or a function that says that it returns one."""
+    made = entry
+    if not isinstance(entry, type):
+        with suppress(Exception):  # annotations are code of the module; broken ones are ignored
+            made = get_type_hints(entry).get("return")
+    return isinstance(made, type) and issubclass(made, Env)
+
+
+def _claims(entry: Any) -> dict[str, Any]:
+    """Return what a class says of itself, for a spec that nobody wrote."""
+    if not isinstance(entry, type):
+        return {}
+    claims: dict[str, Any] = {"forkable": getattr(entry, "forkable", True)}
+    if getattr(entry, "several_seats", False):
+        claims["seats"] = tuple(getattr(entry, "seats", ())) or ("agent",)
+    experts = [getattr(entry, name, None) for name in ("solve", "expert_move", "expert_action")]
+    if any(not getattr(each, "__module__", "gem.").startswith("gem.") for each in experts if each):
+        claims["solver"] = "exact"  # nobody has measured it
+    return claims
 
 
 def _of_family(env_id: str) -> EnvSpec | None:
@@ -338,6 +418,10 @@ def _made(found: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
     merged = {**found.kwargs, **kwargs}
     check_keywords(entry, merged, found.id)
     env: Env = entry(**merged)
+    if not isinstance(env, Env):
+        raise BadArgument(
+            f"{found.id} makes {env!r:.80}; accepted: a subclass of gem.Env, or what returns one."
+        )
     if kwargs:
         # The caller's budget replaces the claimed one; the other claims are those of the registered keywords.
         budget = kwargs.get("max_turns", kwargs.get("max_attempts", found.max_turns))
@@ -401,7 +485,7 @@ def _written_env(env: Env) -> tuple[str, str | None, dict[str, Any], tuple[str, 
         opaque = (made.__name__, *opaque)
     if found is not None and known is None:
         return found.id, entry_point, kwargs, opaque
-    return entry_point or _place_of(made), entry_point, kwargs, opaque
+    return name_in_file(entry_point or _place_of(made)), entry_point, kwargs, opaque
 
 
 def _written_wrapper(wrapper: EnvWrapper) -> tuple[WrapperRef, tuple[str, ...]]:
@@ -419,7 +503,7 @@ def _written_wrapper(wrapper: EnvWrapper) -> tuple[WrapperRef, tuple[str, ...]]:
     return WrapperRef(name, kwargs), opaque
 
 
-def _place_of(made: type) -> str:
+def _place_of(made: Callable[..., Any]) -> str:
     return f"{made.__module__}:{made.__qualname__}"
 
 
@@ -440,10 +524,13 @@ class Maker:
     spec: EnvSpec = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Look up the spec, and the wrappers' names."""
+        """Look up the spec, and the wrappers' names; files keep the content that they have now."""
         if isinstance(self.env_id, TaskRef):
             object.__setattr__(self, "env_id", accept_task(self.env_id))
         object.__setattr__(self, "spec", _spec_for(self.env_id))
+        if isinstance(self.env_id, str):
+            object.__setattr__(self, "env_id", self.spec.id)
+        object.__setattr__(self, "wrappers", tuple(map(fix_wrapper, self.wrappers)))
         for wrapper in self.wrappers:
             if isinstance(wrapper, str | WrapperRef):
                 _wrapper_fn(wrapper)
@@ -481,7 +568,7 @@ def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
     if isinstance(what, EnvSpec):
         return what
     if not isinstance(what, TaskRef):
-        return spec(what)
+        return spec_named(what)
     try:
         return spec(what.spec)
     except UnknownEnv as unknown:
@@ -495,6 +582,21 @@ def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
         return EnvSpec(what.spec, what.entry_point or what.spec)
 
 
+def fix_wrapper(wrapper: Wrapper) -> Wrapper:
+    """Return a wrapper that this user names, without the path of its file; see `gem.naming.fix_name`.
+
+    Raises:
+        BadArgument: when there is no such file or module.
+    """
+    if isinstance(wrapper, WrapperRef):
+        return replace(wrapper, name=cast(str, fix_wrapper(wrapper.name)))
+    if not isinstance(wrapper, str) or ":" not in wrapper:
+        return wrapper
+    fixed = fix_name(wrapper, "wrapper")
+    load_named(fixed, "wrapper")
+    return fixed
+
+
 def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
     """Return the function that puts a wrapper around an environment.
 
@@ -505,7 +607,10 @@ def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
         wrapper = WrapperRef(wrapper)
     if not isinstance(wrapper, WrapperRef):
         return wrapper
-    fn = _load_maker(wrapper.name) if ":" in wrapper.name else load(WRAPPER_FACTORY)(wrapper.name)
+    place = entry_point_of(wrapper.name) or wrapper.name
+    if is_fixed(place):
+        raise UnknownEnv(unknown_file(place, "wrapper"))
+    fn = _load_maker(place) if ":" in wrapper.name else load(WRAPPER_FACTORY)(wrapper.name)
     return partial(fn, **restored(wrapper.kwargs))
 
 
@@ -518,11 +623,7 @@ def _load_maker(name: str) -> Callable[..., Env]:
     if not isinstance(name, str):
         raise BadArgument(f"a task names {name!r:.80}; accepted: 'module:name'.")
     entry = load(name)
-    made: Any = entry
-    if not isinstance(entry, type):
-        with suppress(Exception):  # annotations are code of the module; broken ones are ignored
-            made = get_type_hints(entry).get("return")
-    if not (isinstance(made, type) and issubclass(made, Env)):
+    if not _makes_env(entry):
         raise BadArgument(
             f"a task names {name!r}, which is no environment or wrapper; accepted: their classes, and "
             "functions that are annotated as returning one (`-> Env`). A registered entry point may be any "

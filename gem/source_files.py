@@ -38,8 +38,8 @@ from gem.errors import BadArgument, text_of_error
 PREFIX = "gem_source_"
 """The start of the name of each module that is made from a file; a digest follows."""
 
-_NAMED = re.compile(PREFIX + r"([0-9a-f]{32})(?:\.(.+))?", re.DOTALL)
-_NAMED_IN_BYTES = re.compile(PREFIX.encode() + rb"([0-9a-f]{32})")
+_NAMED = re.compile(PREFIX + r"([0-9a-f]{12})(?:\.(.+))?", re.DOTALL)
+_NAMED_IN_BYTES = re.compile(rb"(?:" + PREFIX.encode() + rb"|\.py@)([0-9a-f]{12})")
 
 MOST_FILES, MOST_CHARACTERS = 1000, 20_000_000
 """The largest source: an import that drags in more than this is a mistake, or a package to install."""
@@ -61,9 +61,9 @@ class Source:
 
     @cached_property
     def digest(self) -> str:
-        """32 hexadecimal digits of the SHA-256 of the text."""
+        """12 hexadecimal digits of the SHA-256 of the text."""
         content = [self.main, sorted(self.siblings), sorted(self.files.items())]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
 
     @property
     def module(self) -> str:
@@ -198,7 +198,7 @@ class _Finder(MetaPathFinder):
 
 def _path(source: Source, file: str) -> str:
     if source.folder is None:
-        return f"<source {source.digest[:12]}>/{file}"
+        return f"<source {source.digest}>/{file}"
     return str(Path(source.folder, file))
 
 
@@ -310,7 +310,7 @@ def remembered(digest: str) -> Source | None:
 
     A file whose content has another digest is ignored.
     """
-    if not re.fullmatch("[0-9a-f]{32}", digest):
+    if not re.fullmatch("[0-9a-f]{12}", digest):
         return None
     try:
         content = json.loads((cache_folder() / "sources" / f"{digest}.json").read_text("utf-8"))
@@ -338,6 +338,8 @@ def source_of(thing: Any) -> Source | None:
 
 def with_sources(pickled: bytes) -> bytes:
     """Return a pickle, for `pickle.loads`, that also carries the sources whose modules `pickled` names."""
+    if not _SOURCES:
+        return pickled
     digests = dict.fromkeys(_NAMED_IN_BYTES.findall(pickled))
     sources = [source for each in digests if (source := known_source(each.decode())) is not None]
     if not sources:

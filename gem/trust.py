@@ -3,6 +3,7 @@
 A file may come from somebody else. It may name, without being trusted:
 
 - an id that is registered in this process, with plain values as keywords;
+- what is in a file that this user named before, by the digest of its content (`gem.source_files`);
 - a wrapper of the wrapper factory, and the classes in `WRAPPERS`;
 - the classes in `MADE`, which are made from plain values, and the functions in `CALLED`;
 - an agent on this machine: ``random``, ``solver``, a model, or an endpoint on the loopback interface.
@@ -25,6 +26,8 @@ from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from gem.errors import BadArgument
+from gem.naming import entry_point_of
+from gem.source_files import source_of
 from gem.specs import EnvSpec, TaskRef
 
 MADE = frozenset(
@@ -85,7 +88,8 @@ def check_task(task: TaskRef, registered: EnvSpec | None, entry_points: Containe
     """
     if registered is None:
         entry_point = task.spec if task.entry_point is None else task.entry_point
-        if entry_point not in ENVIRONMENTS and entry_point not in entry_points:
+        known = entry_point in ENVIRONMENTS or in_named_file(entry_point) or entry_point in entry_points
+        if not known:
             refuse(f"the task of {task.spec!r:.80} is no registered environment: it is", entry_point)
     else:
         _check_entry(task, registered)
@@ -117,8 +121,13 @@ def check_wrapper(name: str) -> None:
     Raises:
         BadArgument: with its name.
     """
-    if ":" in name and name not in WRAPPERS:
+    if ":" in name and name not in WRAPPERS and not in_named_file(name):
         refuse("the file has a wrapper of its own:", name)
+
+
+def in_named_file(name: str) -> bool:
+    """Return whether a name is in a file that this user named before, with the same content."""
+    return source_of(name) is not None or entry_point_of(name) is not None
 
 
 def check_values(value: Any) -> None:
@@ -132,8 +141,9 @@ def check_values(value: Any) -> None:
         each = pending.pop()
         if isinstance(each, Mapping):
             for key, allowed in (("$make", MADE), ("$callable", CALLED)):
-                if key in each and not (isinstance(each[key], str) and each[key] in allowed):
-                    refuse("an argument names code:", each[key])
+                name = each.get(key)
+                if key in each and not (isinstance(name, str) and (name in allowed or in_named_file(name))):
+                    refuse("an argument names code:", name)
             pending += each.values()
         elif isinstance(each, list | tuple):
             pending += each

@@ -56,7 +56,7 @@ FILE = "import json\nclass Relay: ...\ndef build(): ...\nclass _Private: ...\n"
         ("file.py:Xyz", FILE, "there is no 'Xyz' in it. It defines Relay, build."),
         ("file.py:Xyz", "X = 1", "It defines no class and no function."),
         ("file.py", FILE, "'file.py' names a file; accepted: file.py:NAME. It defines Relay, build."),
-        ("file.py:", FILE, "there is no '' in it. It defines Relay, build."),
+        ("file.py:", FILE, "'file.py:' names a file; accepted: file.py:NAME. It defines Relay, build."),
         (
             "gone.py:X",
             FILE,

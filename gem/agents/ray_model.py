@@ -12,6 +12,7 @@ from gem.agents.named import AgentByName
 from gem.errors import AgentUnavailable, BadArgument
 from gem.hosts.ray_cluster import own_error, ray_module
 from gem.record import Agent, AgentInfo, Ask, Reply
+from gem.source_files import with_sources
 
 
 class RemoteModel(BaseAgent):
@@ -90,7 +91,7 @@ class ModelActor(RemoteModel):
             )
         given = AgentByName(agent) if isinstance(agent, str) else agent
         try:
-            packed = ray.cloudpickle.dumps(given)
+            packed = with_sources(ray.cloudpickle.dumps(given))
         except Exception as error:
             raise BadArgument(f"the agent cannot be sent to an actor: {error!r:.300}") from error
         actor = ray.remote(_Model).options(num_cpus=cores, num_gpus=gpus, max_restarts=0).remote()

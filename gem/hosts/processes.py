@@ -27,6 +27,7 @@ from typing import Any
 from gem.core import Env
 from gem.errors import BadArgument, NoVerdict, WorkerDied, text_of_error
 from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
+from gem.source_files import with_sources
 
 FLUSH_S = 0.001
 """Seconds that finished outcomes may wait for the rest of their message."""
@@ -118,7 +119,9 @@ class Processes(Host):
             if index not in lost:
                 recipe = None if index in self._made else self._recipes[index]
                 shares.setdefault(self._homes[index], []).append((index, verb, args, kwargs, recipe))
-        messages = [pickle.dumps(share) for share in shares.values()]  # may raise: nothing has started
+        messages = [
+            with_sources(pickle.dumps(share)) for share in shares.values()
+        ]  # may raise: none has started
         for (worker, share), message in zip(shares.items(), messages, strict=True):
             indices = [call[0] for call in share]
             worker.send(message, indices)

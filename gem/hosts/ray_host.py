@@ -23,6 +23,7 @@ from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, over
 from gem.hosts.processes import packed, received
 from gem.hosts.ray_cluster import Cluster, Node, Nodes, reserves
 from gem.registry import Maker
+from gem.source_files import with_sources
 from gem.specs import Needs
 
 POLL_S = 1.0
@@ -162,7 +163,9 @@ class RayHost(Host):
             if index not in lost:
                 recipe = None if index in self._made else self._recipes[index]
                 shares.setdefault(self._homes[index], []).append((index, verb, args, kwargs, recipe))
-        messages = [pickle.dumps([*worker.later, *share]) for worker, share in shares.items()]  # may raise
+        messages = [  # may raise
+            with_sources(pickle.dumps([*worker.later, *share])) for worker, share in shares.items()
+        ]
         for (worker, share), message in zip(shares.items(), messages, strict=True):
             worker.later.clear()
             indices = [call[0] for call in share]

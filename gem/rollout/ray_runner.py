@@ -42,6 +42,7 @@ from gem.rollout.resume import Held
 from gem.rollout.runner import Job, Numbered, Runner, Store, Trial, spec_of
 from gem.rollout.store import EpisodeStore
 from gem.sandbox.base import SandboxFailed
+from gem.source_files import with_sources
 from gem.specs import Needs
 
 HEARTBEAT_S = 5.0
@@ -273,13 +274,13 @@ class RayRunner(Runner):
         return self._crew.cluster.ray.put(self.packed(self._agents, "the agent"))
 
     def packed(self, what: Any, name: str) -> bytes:
-        """Return an object pickled, including functions and classes of the main module.
+        """Return an object pickled, including functions and classes of the main module and of named files.
 
         Raises:
             BadArgument: when it cannot be pickled.
         """
         try:
-            return self._crew.cluster.ray.cloudpickle.dumps(what)  # type: ignore[no-any-return]
+            return with_sources(self._crew.cluster.ray.cloudpickle.dumps(what))
         except Exception as error:
             raise BadArgument(f"{name} cannot be sent to another node: {error!r:.300}") from error
 

@@ -15,6 +15,7 @@ KERNEL = {
     *("gem", "gem.content", "gem.core", "gem.envs", "gem.envs.catalog", "gem.errors", "gem.history"),
     *("gem.envs.bridges", "gem.envs.bridges.specs"),
     *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.specs", "gem.trust"),
+    "gem.naming",
     "gem.source_files",
 }
 """The modules of ours that `import gem` may load. All else it loads is the standard library's."""
