@@ -267,15 +267,18 @@ def held_by_threads(pid: int) -> tuple[int, int] | None:
     """
     if size := held(pid):
         return pid, size
+    before: list[int] = []
     for _ in range(LISTINGS):
         tasks = _list_threads(pid)
         for task in tasks:
             if size := held(task):
                 return task, size
-        # A thread without memory never has any again. If there are no more than those, the process ends.
+        # A thread that has no memory never has any again. If the same ones are all there are, all is gone.
         left = _THREADS.search(_read(f"/proc/{pid}/status"))
-        if left is None or int(left[1]) <= max(1, len(tasks)):
+        count = 0 if left is None else int(left[1])
+        if count < 2 or (tasks == before and count == len(tasks)):
             return pid, 0
+        before = tasks
     return None
 
 

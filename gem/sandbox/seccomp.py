@@ -28,7 +28,7 @@ _LOAD, _EQ, _GE, _SET, _GOTO, _RET, _AND = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06, 0
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 _NEW_NAMESPACE = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
-_CLONE_PTRACE, _CLONE_PARENT, _CLONE_THREAD = 0x2000, 0x8000, 0x10000
+_CLONE_FILES, _CLONE_PTRACE, _CLONE_PARENT, _CLONE_THREAD = 0x400, 0x2000, 0x8000, 0x10000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _SOCK_STREAM, _SOCK_DGRAM, _SOCK_SEQPACKET, _SOCK_TYPE = 1, 2, 5, 0xF
 _MSG_OOB = 1
@@ -274,7 +274,11 @@ def _rules(kind: str, allow_fork: bool, allow_sockets: bool, shares_host: bool) 
     rules |= dict.fromkeys(ALWAYS, refuse)
     rules["sync"] = rules["syncfs"] = succeed  # the whole machine's disks are not the child's to flush
     rules["clone3"] = [_ret(_ERRNO | ENOSYS)]  # its flags are in memory; the C library falls back to clone
-    rules["clone"] = _refuse_bits(0, _NEW_NAMESPACE | _CLONE_PARENT | _CLONE_PTRACE)
+    # A thread with descriptors of its own could hide sockets from who counts those of its process.
+    rules["clone"] = [
+        *[(_LOAD, 0, 0, _arg(0)), (_SET, 0, 2, _CLONE_THREAD), (_SET, 1, 0, _CLONE_FILES), *refuse],
+        *_refuse_bits(0, _NEW_NAMESPACE | _CLONE_PARENT | _CLONE_PTRACE),
+    ]
     rules["personality"] = _allow_only(0, (0, 0xFFFFFFFF))
     rules["prlimit64"] = rules["sched_setaffinity"] = own
     # Priorities stay, or a thread could keep others waiting for what it holds and has no time to let go of.

@@ -316,6 +316,67 @@ def test_what_is_held_is_read_from_proc():
     assert memory.apart(1 << 22, 5) == 0  # it is gone
 
 
+ROTATING = """
+import ctypes, os, threading, time
+libc, kept = ctypes.CDLL(None), []
+def turn(left):
+    kept.append(bytearray(b"x") * (1 << 20))
+    if left: threading.Thread(target=turn, args=(left - 1,)).start()
+    else: print("full", flush=True); rest()
+def rest():
+    time.sleep(0.0002)
+    threading.Thread(target=rest).start()
+threading.Thread(target=turn, args=(64,)).start()
+libc.syscall(ctypes.c_long({exit}), 0)
+"""
+
+
+def test_what_is_held_is_read_through_threads_that_come_and_go():
+    """Each thread starts the next one and ends, so whoever looks at one of them may come too late."""
+    code = ROTATING.format(exit=60 if os.uname().machine == "x86_64" else 93)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "full\n"
+            assert memory.held(process.pid) == 0
+            for _ in range(200):
+                thread, size = memory.held_by_threads(process.pid) or (0, 1 << 40)
+                assert thread != process.pid
+                assert size > 64 << 20
+        finally:
+            process.kill()
+    assert memory.held_by_threads(process.pid) == (process.pid, 0)
+
+
+def test_who_hides_behind_new_threads_is_over_the_limit(monkeypatch):
+    tasks = iter(range(10, 10**6))
+    monkeypatch.setattr(memory, "held", lambda pid: 0)
+    monkeypatch.setattr(memory, "_list_threads", lambda pid: [pid, next(tasks)])
+    monkeypatch.setattr(memory, "_read", lambda path: b"Name:\tx\nThreads:\t3\n")
+    assert memory.held_by_threads(1) is None
+    assert memory.Account(100).used([1], lambda: [1], 0) == 101
+    monkeypatch.setattr(memory, "_list_threads", lambda pid: [1, 2, 3])  # all of them are ending
+    assert memory.held_by_threads(1) == (1, 0)
+
+
+def test_a_first_thread_that_has_ended_hides_no_shared_memory(sandbox):
+    code = """
+import ctypes, mmap, os, threading
+kept = []
+def keep():
+    for _ in range(40):
+        try: kept.append(mmap.mmap(-1, 20 << 20))
+        except OSError: break
+    os.write(1, str(len(kept)).encode())
+    os._exit(0)
+pid = os.fork()
+if pid == 0:
+    threading.Thread(target=keep).start()
+    ctypes.CDLL(None).syscall(ctypes.c_long(60 if os.uname().machine == "x86_64" else 93), 0)
+os.waitpid(pid, 0)
+"""
+    assert int(sandbox.run(code, budget=SMALL).stdout) <= 6
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_filter_of_memory(machine):
     from tests.sandbox.test_seccomp import verdict

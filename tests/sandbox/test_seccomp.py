@@ -31,7 +31,10 @@ ARGUMENTS = [
     *((0, value, 0, 0, 0, 0) for value in (0x5401, 0x5412, 0x5413, 0x541C)),
     *((0, value, 0, 0, 0, 0) for value in (0x40086602, 0x40046602, 0x401C5820, 0x8901, 0x8902, 0x8903)),
     *((0, value, 0, 0, 0, 0) for value in (1024, 1025, 1026, 1031)),
-    *((value, 1, 0, 0, 0, 0) for value in (16, 40, 0xFFFFFFFF, 0x1200011, 0x3D0F00, 0x4111, 0x7C020011)),
+    *(
+        (value, 1, 0, 0, 0, 0)
+        for value in (16, 40, 0xFFFFFFFF, 0x1200011, 0x3D0F00, 0x3D0B00, 0x4111, 0x7C020011)
+    ),
     *((family, kind | 0x80800, 0, 0, 0, 0) for family in (1, 2, 10, 16, 17, 40) for kind in (1, 2, 3, 5)),
     (1 << 32 | 5, 1 << 32 | 0x5412, 0, 0, 0, 0),  # only the low half counts
 ]
@@ -184,9 +187,11 @@ def by_argument(lib, kind, fork, sockets, shares):
 
     clone = (*NEW, 0x8000, 0x2000)
     if fork:
-        yield "clone", never(0, clone)
+        default, rules = never(0, clone)
+        own_files = lib.Arg(0, lib.MASKED_EQ, 0x10400, 0x10000)
+        yield "clone", (default, [*rules, (lib.ERRNO(EPERM), [own_files])])
     else:
-        threads = [lib.Arg(0, lib.MASKED_EQ, sum(clone) | 0x10000, 0x10000)]
+        threads = [lib.Arg(0, lib.MASKED_EQ, sum(clone) | 0x10400, 0x10400)]
         yield "clone", (lib.ERRNO(EPERM), [(lib.ALLOW, threads)])
     yield "personality", only(0, (0, 0xFFFFFFFF))
     for call in OWN:

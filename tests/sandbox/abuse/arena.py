@@ -363,7 +363,8 @@ def _limits(pid: int) -> str:
 
 def _state(pid: int) -> str:
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "R" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0]  # its other threads go on
     return "gone"
 
 
@@ -430,7 +431,10 @@ class _Memory:
             pid = left.pop()
             left += families.get(pid, [])
             with contextlib.suppress(OSError):
-                for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-                    if line.startswith("Pss:"):
-                        total += int(line.split()[1])
+                for thread in os.listdir(f"/proc/{pid}/task"):  # the first one may have ended
+                    with contextlib.suppress(OSError):
+                        rows = Path(f"/proc/{thread}/smaps_rollup").read_text().splitlines()
+                        if sizes := [int(row.split()[1]) for row in rows if row.startswith("Pss:")]:
+                            total += sizes[0]
+                            break
         return total

@@ -1047,6 +1047,10 @@ for how, code in {
     "a daemon that closed everything": "os.setsid(); os.closerange(0, 1024)",
     "a daemon that holds the output": "os.setsid(); os.set_inheritable(1, True)",
     "a daemon under another name": "os.setsid(); os.chdir('/'); _libc.prctl(1, 0, 0, 0, 0)",
+    "a daemon whose first thread has ended": (
+        "os.setsid()\n    import threading\n    threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "    sc('exit', 0)"
+    ),
     "a daemon that forks on and on": (
         "os.setsid()\n    while True:\n        time.sleep(0.001)\n        if os.fork(): os._exit(0)"
     ),
