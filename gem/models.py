@@ -197,13 +197,13 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
         BadArgument: when there is no such model, or the device cannot load it.
         StoreError: when the cache cannot be written.
     """
+    folder = str(_folder(name))
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
-        raise missing_extra(f"the model {name!r}", error.name or "transformers", "train") from None
+        raise missing_extra(f"the model {name!r}", error.name or "transformers", "llm") from None
     try:
-        folder = str(_folder(name))
         tokenizer = AutoTokenizer.from_pretrained(folder)
         with _no_progress_bar():
             model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
@@ -232,12 +232,13 @@ def _no_progress_bar() -> Iterator[None]:
 
 def load_tokenizer(name: str) -> Any:
     """Load the transformers tokenizer of a causal language model; `name` and errors as in load_causal."""
+    folder = str(_folder(name))
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        raise missing_extra(f"the tokenizer of {name!r}", error.name or "transformers", "train") from None
+        raise missing_extra(f"the tokenizer of {name!r}", error.name or "transformers", "llm") from None
     try:
-        return AutoTokenizer.from_pretrained(str(_folder(name)))
+        return AutoTokenizer.from_pretrained(folder)
     except (BadArgument, StoreError):
         raise
     except (OSError, ValueError, RuntimeError) as error:

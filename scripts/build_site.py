@@ -107,7 +107,7 @@ def build(folder: Path) -> list[str]:
     shutil.rmtree(SITE, ignore_errors=True)
     program = Path(sys.executable).with_name("zensical")
     if not program.exists():
-        return [f"{program} is not there: pip install -c constraints.txt 'gem-gym[docs]'"]
+        return [f"{program} is not there: run make setup"]
     done = subprocess.run(
         [program, "build", "--clean", "--strict", "--config-file", folder / "mkdocs.yml"],
         capture_output=True,

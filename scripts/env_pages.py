@@ -219,7 +219,7 @@ def family_page(family: Family) -> Page:
         also, headings = parse(class_of(further))
         summary += f" {also}"
         manual += [f"## {also.rstrip('.')}", "", *(line.replace("## ", "### ", 1) for line in headings)]
-    needs = [f"Needs `pip install 'gem-gym[{family.extra}]'`.", ""] if family.extra else []
+    needs = [f"Needs `.venv/bin/pip install -e '.[{family.extra}]'`.", ""] if family.extra else []
     names = ["## Ids", ""]
     if any(spec.solver != "none" for spec in specs):
         rows = (f"| `{spec.id}` | {spec.max_turns or ''} | {solver(spec)} |" for spec in specs)

@@ -2,17 +2,29 @@
 # Set up .venv, on which every target of the Makefile runs. A second run finds it ready and says so.
 #
 #   scripts/setup.sh           install gem-gym with what tests, training and docs need
+#   scripts/setup.sh demo      install what the demonstration needs, which is much less; a later run adds the rest
+#   scripts/setup.sh demo-llm  the same for the demonstration with a pretrained model
 #   scripts/setup.sh wheels    fill $WHEELS (default: wheels/) from which later set-ups need no network
 #
 #   PYTHON=/path/to/python3.12   takes that interpreter instead of the first one found
 set -eu
 cd "$(dirname "$0")/.."
 
-EXTRAS=rg,sandbox,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,openai,train,llm,trl,viewer,serve,docs,dev
+PART=${1:-all}
+ALL=rg,sandbox,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,openai,train,llm,trl,viewer,serve,docs,dev
 BUILD="hatchling editables setuptools wheel" # in .venv itself, so that a changed pyproject.toml re-installs without network
 WHEELS=${WHEELS:-wheels}
 LOG=.venv/setup.log
 STAMP=.venv/ready
+case $PART in
+demo) EXTRAS=train,viewer ;;
+demo-llm) EXTRAS=llm,viewer ;;
+all | wheels) EXTRAS=$ALL ;;
+*)
+    echo "set-up: there is no part '$PART'; accepted: none, demo, demo-llm, wheels." >&2
+    exit 2
+    ;;
+esac
 
 say() { printf 'set-up: %s\n' "$*"; }
 fail() {
@@ -53,8 +65,23 @@ fingerprint() {
     { pwd && cat pyproject.toml constraints.txt scripts/setup.sh; } | cksum
 }
 
+# While pip works, what it is at is told every few seconds.
+tell_progress() {
+    waited=0
+    while sleep 5 </dev/null >/dev/null 2>&1; do
+        waited=$((waited + 5))
+        say "$waited s: $(tail -n 1 "$LOG" | sed 's/^ *//' | cut -c 1-90)"
+    done
+}
 pip() {
-    if ! .venv/bin/python -m pip "$@" >>"$LOG" 2>&1; then
+    tell_progress &
+    teller=$!
+    trap 'kill $teller 2>/dev/null' EXIT
+    failed=0
+    .venv/bin/python -m pip "$@" >>"$LOG" 2>&1 || failed=1
+    kill $teller 2>/dev/null
+    trap - EXIT
+    if [ $failed = 1 ]; then
         tail -n 15 "$LOG" >&2
         fail "pip failed; all it said is in $LOG." ${PIP_NO_INDEX:+"It looked for no package outside $WHEELS/; 'make wheels' renews that folder."}
     fi
@@ -86,7 +113,7 @@ check_torch() {
     fi
 }
 
-if [ "${1:-}" = wheels ]; then
+if [ "$PART" = wheels ]; then
     make_venv
     say "filling $WHEELS/ (log: $LOG)"
     mkdir -p "$WHEELS"
@@ -99,13 +126,21 @@ if [ "${1:-}" = wheels ]; then
     exit
 fi
 
+# Of the parts, those that hold this one.
+case $PART in
+demo) enough="all demo-llm demo" ;;
+demo-llm) enough="all demo-llm" ;;
+all) enough=all ;;
+esac
 ready=$(fingerprint)
-if [ "$(cat "$STAMP" 2>/dev/null)" = "$ready" ] && .venv/bin/python -c 'import gem' 2>/dev/null; then
-    say ".venv is ready"
-    exit
-fi
+for part in $enough; do
+    if [ "$(cat "$STAMP" 2>/dev/null)" = "$ready $part" ] && .venv/bin/python -c 'import gem' 2>/dev/null; then
+        say ".venv is ready"
+        exit
+    fi
+done
 make_venv
-check_compiler
+[ "$PART" != all ] || check_compiler
 if [ -d "$WHEELS" ]; then
     say "wheels come from $WHEELS/, without network"
     PIP_NO_INDEX=1 PIP_FIND_LINKS="file://$(cd "$WHEELS" && pwd | sed 's/ /%20/g')"
@@ -115,14 +150,18 @@ say "installing the build backend (log: $LOG)"
 # shellcheck disable=SC2086 # BUILD is a list
 pip install --constraint constraints.txt $BUILD
 check_torch
-say "installing gem-gym[$EXTRAS], pinned by constraints.txt; takes a minute or two"
+say "installing gem-gym[$EXTRAS], pinned by constraints.txt; the first time this takes a minute or two"
 # Byte-compiling all of torch and sympy takes longer than compiling, on first use, what is imported.
 pip install --no-compile --no-build-isolation --constraint constraints.txt --editable ".[$EXTRAS]"
-# reasoning-gym's cellpylib would greet its first user with SyntaxWarnings; once compiled it is silent.
-.venv/bin/python -W ignore -m compileall -q .venv/lib/python*/site-packages/cellpylib >/dev/null || :
-# A pretrained model of 94 MB for training, into the user's cache. What needs it says how to get it.
-if ! said=$(.venv/bin/python -m gem models --fetch smollm2 2>&1); then
-    say "going on without the model smollm2 (later: .venv/bin/python -m gem models --fetch smollm2): $said"
+if [ "$PART" = all ]; then
+    # reasoning-gym's cellpylib would greet its first user with SyntaxWarnings; once compiled it is silent.
+    .venv/bin/python -W ignore -m compileall -q .venv/lib/python*/site-packages/cellpylib >/dev/null || :
 fi
-printf '%s\n' "$ready" >"$STAMP"
+if [ "$PART" != demo ]; then
+    # A pretrained model of 94 MB for training, into the user's cache. What needs it says how to get it.
+    if ! said=$(.venv/bin/python -m gem models --fetch smollm2 2>&1); then
+        say "going on without the model smollm2 (later: .venv/bin/python -m gem models --fetch smollm2): $said"
+    fi
+fi
+printf '%s\n' "$ready $PART" >"$STAMP"
 say "done: $(.venv/bin/python -m gem --version)"

@@ -13,7 +13,7 @@ import gem
 import gem.testing
 from gem import cli
 from gem.agents import BaseAgent
-from gem.errors import missing_extra
+from gem.errors import install_command, missing_extra
 from gem.testing.golden import compare
 
 
@@ -406,7 +406,7 @@ def test_doctor_tells_what_is_absent_from_what_is_broken(capsys, monkeypatch):
     monkeypatch.setattr("gem.registry.make", make)
     found = doctor.family("game")
     assert "game:Sudoku-v0-easy: OSError: the disk is gone; a game of words needs the wordf" in found.said
-    assert (found.way, found.broken) == ("pip install 'gem-gym[games]'", True)
+    assert (found.way, found.broken) == (install_command("games"), True)
     monkeypatch.setattr(doctor, "backends", lambda: [])
     assert cli.main(["doctor"]) == 1
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from gem.cli import main
+from gem.errors import install_command
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef
@@ -150,7 +151,7 @@ def test_a_picture_that_cannot_be_written_or_drawn_is_told(store, capsys, tmp_pa
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, out, err = said(capsys, "compare", a, a, "--picture", "x.png")
     assert (code, out) == (2, "")
-    assert "pip install 'gem-gym[train]'" in err
+    assert install_command("train") in err
 
 
 def test_power_of_a_run_splits_its_noise(store, capsys):

@@ -1,5 +1,9 @@
 import pickle
 import re
+import shlex
+import sys
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -74,4 +78,40 @@ def test_near_names_are_proposed(name, known, said):
 
 def test_a_missing_extra_says_how_to_get_it():
     error = errors.missing_extra("'math:GSM8K'", "datasets", "data")
-    assert str(error) == "'math:GSM8K' needs the datasets package: pip install 'gem-gym[data]'"
+    assert str(error) == f"'math:GSM8K' needs the datasets package: {errors.install_command('data')}"
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (("", False, True), "pip install 'gem-gym[data,rg]'"),  # from a package index
+        (("file:///src/gem", True, True), "pip install -e 'CHECKOUT[data,rg]'"),
+        (("", False, False), "pip install -e 'CHECKOUT[data,rg]'"),  # on PYTHONPATH
+        (("file://WHEEL", False, True), "pip install 'WHEEL[data,rg]'"),
+        (("file:///gone/gem_gym.whl", False, True), "pip install 'gem-gym[data,rg]'"),
+        (("git+https://x.test/gem@abc", False, True), "pip install 'gem-gym[data,rg] @ git+https://x.test/gem@abc'"),
+    ],
+)  # fmt: skip
+def test_the_command_fits_where_gem_came_from(origin, command, monkeypatch, tmp_path):
+    wheel = tmp_path / "gem gym.whl"
+    wheel.touch()
+    place = (origin[0].replace("WHEEL", quote(str(wheel))), *origin[1:])
+    monkeypatch.setattr(errors, "_origin", lambda: place)
+    checkout = str(Path(errors.__file__).parents[1])
+    monkeypatch.chdir(tmp_path)
+    expected = command.replace("CHECKOUT", checkout).replace("WHEEL", wheel.name)
+    assert errors.install_command("data", "rg").endswith(f" -m {expected}")
+    monkeypatch.chdir(checkout)
+    if "CHECKOUT" in command:
+        assert errors.install_command("data", "rg").endswith(" -m pip install -e '.[data,rg]'")
+
+
+def test_the_command_names_this_interpreter():
+    words = shlex.split(errors.install_command("data"))
+    assert Path(words[0]).absolute() == Path(sys.executable).absolute()
+    assert words[1:4] == ["-m", "pip", "install"]
+
+
+def test_without_pip_the_command_is_uvs(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert errors.install_command("data").startswith("uv pip install --python ")

@@ -35,6 +35,9 @@ def oracle(
         seed: the seed of the policy, the reference, the critic, and the drawn batches.
         json: print the figures as JSON.
     """
+    from gem.train import check_torch
+
+    check_torch("measuring a learn step")
     from gem.train.oracle import HEADS, SETTINGS, judge  # here: torch takes seconds
 
     rows = judge(env, algorithm, gamma, batch=batch, samples=samples, seed=seed)

@@ -29,6 +29,11 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
     if agent is not None:
         return agent
     if (found := trained(name)) is not None:
+        from gem.train import check_torch
+        from gem.train.run import RunFolder
+
+        RunFolder(found[0]).read_config()  # refuses what is no run, before a package is asked for
+        check_torch(f"the agent {name!r}")
         from gem.train.trainer import trained_agent
 
         temperature = 1.0 if settings.temperature == "none" else settings.temperature

@@ -9,16 +9,21 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from gem.errors import install_command
 from gem.sandbox.base import SandboxFailed
 from gem.sandbox.image import ETC, Image
 from gem.sandbox.lockdown import COVERED, HOME, SHARED
 
-HOW_TO_INSTALL = (
-    "`pip install 'gem-gym[sandbox]'`, or `apt install bubblewrap`, `dnf install bubblewrap`, "
-    "`apk add bubblewrap`"
-)
 OLDEST = (0, 8)
 """The oldest supported release; older ones lack options that gem uses."""
+
+
+def how_to_install() -> str:
+    """Return the commands that install bubblewrap."""
+    return (
+        f"`{install_command('sandbox')}`, or `apt install bubblewrap`, `dnf install bubblewrap`, "
+        "`apk add bubblewrap`"
+    )
 
 
 def find() -> str:
@@ -33,7 +38,7 @@ def find() -> str:
     found = packaged() or system  # an old one may do: the self-test finds out
     if found is None:
         raise SandboxFailed(
-            f"bubblewrap (bwrap) is not installed: {HOW_TO_INSTALL}. Without it the next backend is tried."
+            f"bubblewrap (bwrap) is not installed: {how_to_install()}. Without it the next backend is tried."
         )
     return found
 

@@ -11,18 +11,20 @@ from gem import plugins
 from gem.errors import BadArgument, did_you_mean
 from gem.sandbox.backends import BACKENDS, NAMED_ONLY, ORDER, PROPERTIES, make
 from gem.sandbox.base import Sandbox, SandboxFailed
-from gem.sandbox.bwrap import HOW_TO_INSTALL
+from gem.sandbox.bwrap import how_to_install
 from gem.sandbox.selftest import Report, self_test
 
 PLUGIN_GROUP = "gem.sandboxes"
 
-WAYS = (
-    "Let ordinary users make user namespaces (`sysctl user.max_user_namespaces`, and where there are such "
-    "switches kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0); or "
-    f"install bubblewrap ({HOW_TO_INSTALL}); or name a container engine or a service (GEM_SANDBOX=container "
-    "or remote); or accept no isolation at all with allow_unsafe=True."
-)
-"""What a user can do when no backend works."""
+
+def list_ways() -> str:
+    """Return what a user can do when no backend works."""
+    return (
+        "Let ordinary users make user namespaces (`sysctl user.max_user_namespaces`, and where there are "
+        "such switches kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0); "
+        f"or install bubblewrap ({how_to_install()}); or name a container engine or a service "
+        "(GEM_SANDBOX=container or remote); or accept no isolation at all with allow_unsafe=True."
+    )
 
 
 def open_sandbox(
@@ -92,7 +94,7 @@ def _refusal(reports: Mapping[str, Report]) -> str:
         [
             "no sandbox works here, and a model's code is not run without one:",
             *lines,
-            WAYS,
+            list_ways(),
         ]
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gem.errors import BadArgument, did_you_mean
 from gem.sandbox.backends import BACKENDS, ORDER, PROPERTIES, make
-from gem.sandbox.choice import WAYS, configured
+from gem.sandbox.choice import configured, list_ways
 from gem.sandbox.seccomp import configured as configured_filter
 from gem.sandbox.seen import SIGHTS, seen
 from gem.sandbox.selftest import self_test
@@ -44,7 +44,7 @@ def describe(backend: str | None = None, *, sights: bool = False) -> tuple[list[
                 *lines,
             ], name != "none"
         lines.append(f"not {name}: {report.why_not}")
-    lines.append(f"Programs are not run without a sandbox. {WAYS}")
+    lines.append(f"Programs are not run without a sandbox. {list_ways()}")
     return lines, False
 
 

@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from gem.content import Image, Obs, Part, Text
-from gem.errors import BadArgument, GemError, MissingData, did_you_mean, missing_extra
+from gem.errors import BadArgument, GemError, MissingData, did_you_mean, install_command, missing_extra
 from gem.tasks.base import Task, TaskSet
 from gem.tasks.order import Order
 
@@ -204,7 +204,8 @@ def missing(name: str, split: str | None, why: str) -> MissingData:
     return MissingData(
         f"the data set {name!r} is not here ({looked}) and not reachable ({why}). Supply it in one of three "
         f"ways: (1) set GEM_DATA to a folder that holds {layout}; (2) give your own rows, or a path, as "
-        "dataset=; (3) go online once with pip install 'gem-gym[data]': `datasets` keeps a copy in its cache."
+        "dataset=; (3) go online once after "
+        f"{install_command('data')}: `datasets` keeps a copy in its cache."
     )
 
 

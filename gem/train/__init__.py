@@ -4,5 +4,12 @@ from importlib.util import find_spec
 
 from gem.errors import missing_extra
 
-if find_spec("torch") is None:  # looked for, not loaded: that takes seconds
-    raise missing_extra("training", "torch", "train")
+
+def check_torch(what: str = "training") -> None:
+    """Check that PyTorch is here, without loading it, which takes seconds.
+
+    Raises:
+        MissingExtra: when it is not.
+    """
+    if find_spec("torch") is None:
+        raise missing_extra(what, "torch", "train")

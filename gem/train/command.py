@@ -15,6 +15,7 @@ import tyro
 from rich.console import Console
 
 from gem.errors import BadArgument, GemError
+from gem.train import check_torch
 from gem.train.config import TrainConfig
 from gem.train.config_file import read_configs, to_toml
 from gem.train.config_types import ALGORITHMS
@@ -126,6 +127,7 @@ def _flags(args: list[str], name: str) -> list[str]:
 def _carry_out(
     config: TrainConfig, folder: RunFolder, resume: bool, report: Callable[[Path], Path] | None
 ) -> int:
+    check_torch()
     from gem.train.trainer import train  # here: seconds, after all that can be refused at once
 
     console = Console(quiet=not _first())

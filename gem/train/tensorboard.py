@@ -1,6 +1,6 @@
 """The logger `--log tensorboard`: TensorBoard's event files, in the folder ``tensorboard`` of the run.
 
-They are written without TensorBoard, which is needed only to view them (``pip install 'gem-gym[log]'``)::
+They are written without TensorBoard, which is needed only to view them (the extra ``log``)::
 
     tensorboard --logdir runs
 

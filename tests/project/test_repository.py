@@ -99,10 +99,10 @@ def test_every_licence_of_others_is_a_licence_of_the_project():
 
 def test_every_extra_that_gem_asks_for_exists():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "gem").rglob("*.py")]
-    named = {extra for text in sources for extra in re.findall(r"'gem-gym\[([\w,]+)\]'", text)}
+    named = {extra for text in sources for extra in re.findall(r"install_command\(['\"](\w+)['\"]\)", text)}
     named |= {extra for text in sources for extra in re.findall(r'missing_extra\([^()]*"(\w+)"\)', text)}
     named |= {spec.extra for spec in gem.registry.specs() if spec.extra}
-    assert {"sandbox", "terminal", "mcp,postgres", "train", "rg"} <= named
+    assert {"sandbox", "terminal", "postgres", "train", "rg"} <= named
     assert {extra for some in named for extra in some.split(",")} <= set(EXTRAS)
 
 
@@ -118,7 +118,7 @@ def test_all_is_the_sum_of_the_extras():
 
 def test_constraints_pin_what_set_up_installs():
     setup = (ROOT / "scripts/setup.sh").read_text(encoding="utf-8")
-    extras = re.search(r"^EXTRAS=(\S+)$", setup, re.MULTILINE)
+    extras = re.search(r"^ALL=(\S+)$", setup, re.MULTILINE)
     assert extras is not None
     requirements = PROJECT["dependencies"] + [r for extra in extras[1].split(",") for r in EXTRAS[extra]]
     requirements = [

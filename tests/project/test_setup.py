@@ -62,6 +62,33 @@ def test_set_up_installs_the_pinned_packages(checkout):
     assert "--editable .[" in installs(checkout)[-1]
 
 
+@pytest.mark.parametrize(("part", "extras"), [("demo", "train,viewer"), ("demo-llm", "llm,viewer")])
+def test_a_demonstration_gets_what_it_needs_and_a_later_set_up_adds_the_rest(checkout, part, extras):
+    done = set_up(checkout, part)
+    assert done.returncode == 0, done.stderr
+    assert installs(checkout)[-1].endswith(f"--editable .[{extras}]")
+    assert ("--fetch" in (checkout / "calls").read_text()) is (part == "demo-llm")
+    assert set_up(checkout, part).stdout == "set-up: .venv is ready\n"
+    set_up(checkout)
+    assert installs(checkout)[-1].endswith(",dev]")
+    assert set_up(checkout, part).stdout == "set-up: .venv is ready\n"
+
+
+@pytest.mark.slow
+def test_what_a_long_installation_is_at_is_told(checkout):
+    executable(
+        checkout / ".venv/bin/python",
+        PYTHON + 'case "$*" in *"--editable"*) echo "Collecting it"; sleep 6;; esac\n',
+    )
+    done = set_up(checkout, "demo")
+    assert "set-up: 5 s: Collecting it\n" in done.stdout
+
+
+def test_an_unknown_part_is_refused(checkout):
+    done = set_up(checkout, "dmo")
+    assert (done.returncode, "accepted: none, demo, demo-llm, wheels" in done.stderr) == (2, True)
+
+
 def test_set_up_fetches_the_model_and_goes_on_without_it(checkout):
     done = set_up(checkout)
     assert "-m gem models --fetch smollm2" in (checkout / "calls").read_text()

@@ -17,7 +17,15 @@ from runs import QUICK, Log, assert_same_run, figures, same_weights, weights
 from gem.agents.tiny import TinyAgent, TinyConfig
 from gem.core import Env
 from gem.envs.games.guess_the_number import GuessTheNumber
-from gem.errors import AgentUnavailable, BadArgument, NoSolver, NoVerdict, SchemaMismatch, StoreError
+from gem.errors import (
+    AgentUnavailable,
+    BadArgument,
+    NoSolver,
+    NoVerdict,
+    SchemaMismatch,
+    StoreError,
+    install_command,
+)
 from gem.evals import success_rate
 from gem.record import Limits
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
@@ -551,12 +559,41 @@ def test_random_play_that_breaks_is_no_demonstration(registry):
 
 # -- without torch
 
+ABSENT = """
+import importlib.machinery, sys
+class Found(importlib.machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] == "torch" else super().find_spec(name, path, target)
+sys.meta_path[:] = [Found if finder is importlib.machinery.PathFinder else finder for finder in sys.meta_path]
+from gem.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 
-def test_without_torch_the_command_says_what_to_install():
-    program = "import sys; sys.modules['torch'] = None; from gem.cli import main; sys.exit(main(['train']))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+def run_without_torch(*words):
+    return subprocess.run([sys.executable, "-c", ABSENT, *map(str, words)], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"), [(["train"], "training"), (["oracle", "--env", "early"], "measuring a learn step")]
+)
+def test_without_torch_the_command_says_what_to_install(words, what, tmp_path):
+    done = run_without_torch(*words, *(["--out", tmp_path / "run"] if words == ["train"] else []))
     assert done.returncode == 2
-    assert "training needs the torch package: pip install 'gem-gym[train]'" in done.stderr
+    assert f"{what} needs the torch package: {install_command('train')}" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["train", "oracle", "baseline", "report", "eval", "view"])
+def test_no_help_needs_torch(name):
+    done = run_without_torch(name, "--help")
+    assert (done.returncode, "usage" in done.stdout.lower()) == (0, True), done.stderr
+
+
+def test_what_is_no_run_is_refused_before_torch_is_asked_for(tmp_path):
+    done = run_without_torch("eval", "game:Wordle-v0-easy", "--agent", tmp_path)
+    assert done.returncode == 2
+    assert "holds no run" in done.stderr
 
 
 def test_an_agent_that_is_gone_ends_the_run_which_goes_on_from_its_checkpoint(tmp_path, monkeypatch):

@@ -13,7 +13,15 @@ from gem.envs.terminal.base import Machine, TerminalTask
 from gem.envs.terminal.container import open_container
 from gem.envs.terminal.folder import read_folder
 from gem.envs.terminal.tasks import FAMILIES
-from gem.errors import BadArgument, MissingExtra, NoSolver, NoVerdict, ToolError, did_you_mean
+from gem.errors import (
+    BadArgument,
+    MissingExtra,
+    NoSolver,
+    NoVerdict,
+    ToolError,
+    did_you_mean,
+    install_command,
+)
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
 from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, checked
@@ -282,7 +290,7 @@ def check_shell(sandbox_type: str | Sandbox | None = None, *, loopback: bool = F
     except (ToolError, NotImplementedError) as error:
         raise SandboxFailed(
             f"terminal: environments need a sandbox with a shell; the backend {sandbox.backend!r} has none: "
-            f"{error} `pip install 'gem-gym[terminal]'` installs one; `gem-gym sandbox` lists what is here."
+            f"{error} `{install_command('terminal')}` installs one; `gem-gym sandbox` lists what is here."
         ) from error
     finally:
         session.close()
