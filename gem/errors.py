@@ -307,7 +307,7 @@ def install_command(*extras: str) -> str:
 
 
 def _origin() -> tuple[str, bool, bool]:
-    """Return the address that gem was installed from, whether in place, and whether it was installed at all."""
+    """Return the address that gem was installed from, whether in place, and whether it was installed."""
     import json
     from importlib import metadata
 

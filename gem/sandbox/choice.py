@@ -21,7 +21,8 @@ def list_ways() -> str:
     """Return what a user can do when no backend works."""
     return (
         "Let ordinary users make user namespaces (`sysctl user.max_user_namespaces`, and where there are "
-        "such switches kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0); "
+        "such switches kernel.unprivileged_userns_clone=1 and "
+        "kernel.apparmor_restrict_unprivileged_userns=0); "
         f"or install bubblewrap ({how_to_install()}); or name a container engine or a service "
         "(GEM_SANDBOX=container or remote); or accept no isolation at all with allow_unsafe=True."
     )

@@ -69,7 +69,7 @@ def test_without_zensical_the_way_to_it_is_said(build, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "SITE", tmp_path / "out")
     monkeypatch.setattr(build.sys, "executable", str(tmp_path / "python"))
     (said,) = build.build(tmp_path)
-    assert "pip install" in said
+    assert "make setup" in said
 
 
 def test_pages_of_studies_stand_in_the_navigation_by_their_titles(script, tmp_path, monkeypatch):

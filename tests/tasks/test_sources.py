@@ -3,8 +3,8 @@ import io
 import json
 import math
 import pickle
-import socket
 import re
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
