@@ -306,6 +306,11 @@ def evaluate(given: Arguments) -> int:
                         "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
                     }
                     row = _measured(entry, suite, play, budget, progress, report)
+                    if row.result is not None and None in scale:
+                        lacking = [who for who, of in zip(REFERENCES, scale, strict=True) if of is None]
+                        note = f"no normalised return: it takes {' and '.join(REFERENCES)}, and "
+                        note += f"{' and '.join(lacking)} cannot play here"
+                        row = replace(row, note="; ".join(filter(None, (row.note, note))))
                     report.add(name, replace(row, normalised=_normalised(row.result, scale)))
                 report.compare(entry.label)
             report.end()

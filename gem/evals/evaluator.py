@@ -10,7 +10,7 @@ from typing import Any
 
 from gem import seeding
 from gem.agents.base import LoopThread, answers_one_by_one
-from gem.errors import BadArgument, NoSolver, NoVerdict
+from gem.errors import BadArgument, NoVerdict
 from gem.evals.instances import Instances
 from gem.evals.stopping import Stopping
 from gem.evals.usage import Usage, spent_on
@@ -18,7 +18,7 @@ from gem.hosts import Host
 from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo
 from gem.registry import Maker
 from gem.rollout import Job, Runner, rollout, rollout_async
-from gem.rollout.runner import Store
+from gem.rollout.runner import Store, check_actor
 from gem.specs import TaskRef
 from gem.statistics import (
     Interval,
@@ -261,9 +261,7 @@ def evaluate(
                 )
         else:
             played = rollout(jobs, agent, limits=limits, concurrency=concurrency, **options)
-    failed = [episode.error for episode in played if episode.error is not None]
-    if failed and len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
-        raise NoSolver(failed[0].message)
+    check_actor(played)
     # All instances are not a sample: they are strata, and only the play is random.
     drawn = samples > 1 or (instances is not None and not instances.complete)
     result = summarise(

@@ -22,7 +22,7 @@ from gem.record import Call, Episode, Turn
 from gem.rollout.conversation import Conversation, carry_out
 from gem.rollout.episode import Branch
 from gem.rollout.places import Recipe, maker
-from gem.rollout.runner import Job, Runner
+from gem.rollout.runner import Job, Runner, check_actor
 from gem.statistics import Interval, exact, mean_interval, rate_interval
 from gem.statistics.intervals import spread
 
@@ -208,7 +208,8 @@ def turn_values(
         salt: see `branches`.
 
     Raises:
-        BadArgument, ContractBroken: see `branches`. BadArgument: for an episode of several seats.
+        BadArgument, ContractBroken: see `branches`. BadArgument: for an episode of several seats. NoSolver:
+            where the agent is the solver or the random actor, and the environment has none.
     """
     if episode.several:
         raise BadArgument(f"episode {episode.id!r} has several seats; accepted: episodes of one.")
@@ -217,6 +218,7 @@ def turn_values(
     count = answered_turns(episode)
     over = episode.terminated and count == len(episode.turns)
     played = runner.play(branches(episode, range(count + (not over)), samples, env=env, fork=fork, salt=salt))
+    check_actor(played)
     groups = [played[at : at + samples] for at in range(0, len(played), samples)]
     returns = [[each.reward() for each in group if each.scored] for group in groups]
     seen = {*chain(*returns), *([episode.earned()] if over else ())}

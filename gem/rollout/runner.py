@@ -23,7 +23,7 @@ from typing import Any, Protocol, Self, TypeAlias
 from gem import registry, seeding
 from gem.agents.base import batch_answers, hold_up, timed, unavailable
 from gem.agents.seats import SeatAgents
-from gem.errors import AgentUnavailable, BadArgument, EnvClosed, GemError, NoVerdict
+from gem.errors import AgentUnavailable, BadArgument, EnvClosed, GemError, NoSolver, NoVerdict
 from gem.history import HistoryPolicy
 from gem.hosts import Host, auto_kind, make_host
 from gem.hosts.base import NO_KWARGS, Command, Outcome
@@ -957,6 +957,17 @@ async def rollout_async(
     options |= {"retry_failed": retry_failed, "admit": admit}
     with _runner_for(jobs, agent, concurrency, **options) as runner:
         return _in_order([numbered async for numbered in runner._paces()] if jobs else ())
+
+
+def check_actor(played: Sequence[Episode]) -> None:
+    """Check that episodes did not all end because the environment lacks the actor that was to play them.
+
+    Raises:
+        NoSolver: where all did.
+    """
+    failed = [episode.error for episode in played if episode.error is not None]
+    if failed and len(failed) == len(played) and {error.type for error in failed} == {NoSolver.__name__}:
+        raise NoSolver(failed[0].message)
 
 
 def _runner_for(jobs: Sequence[Job], agent: Agents, concurrency: int, **options: Any) -> Runner:

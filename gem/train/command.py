@@ -149,7 +149,7 @@ def _carry_out(
         return 0
     figures = watcher.shown
     history = folder.history()
-    if history:
+    if any(metrics.success == metrics.success for metrics in history):  # it is NaN where none is reported
         console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
         console.print(sketch([metrics.success for metrics in history]), highlight=False)
     if figures:

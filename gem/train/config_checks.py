@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from gem.errors import BadArgument, NoSolver, did_you_mean
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 if TYPE_CHECKING:
-    from gem.specs import EnvSpec
     from gem.train.config import TrainConfig
+    from gem.train.played_env import PlayedEnv
 
 AT_LEAST_ONE = (
     *("batch", "group", "epochs", "minibatch", "warmup_batch", "eval_episodes", "save_every"),
@@ -111,14 +111,32 @@ def _choices(of: Any) -> dict[str, tuple[Any, ...]]:
     return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
 
 
-def check_solver(config: TrainConfig, name: str, spec: EnvSpec) -> None:
+def check_solver(config: TrainConfig, name: str, has_solver: bool) -> None:
     """Refuse a warm-up on the solver's play of an environment without solver.
 
     Raises:
         NoSolver: with its `name`.
     """
-    if config.warmup_by == "solver" and spec.solver == "none":
+    if config.warmup_by == "solver" and not has_solver:
         raise NoSolver(f"warmup_by is solver, and {name} has none; `gem-gym list` shows which have one.")
+
+
+def check_random_actor(config: TrainConfig, envs: Sequence[PlayedEnv]) -> None:
+    """Refuse a warm-up on random play that was asked for, where no environment can play at random.
+
+    The warm-up that a config has by default is left out instead.
+
+    Raises:
+        NoSolver: with the names of the environments.
+    """
+    usual = config.fitting(model=config.model).get("warmup_steps", type(config).warmup_steps)
+    asked = config.warmup_steps != usual or config.warmup_check
+    cloned = config.warmup_steps and config.demos is None and config.warmup_by == "random"
+    if cloned and asked and not any(env.has_random_actor for env in envs):
+        raise NoSolver(
+            f"warmup_steps is {config.warmup_steps}, a warm-up on random play, and {config.title} has no "
+            "random actor; leave it out, or clone a store of demonstrations (demos)."
+        )
 
 
 def _check_evaluations(config: TrainConfig) -> None:

@@ -31,10 +31,12 @@ class Contest:
     against: tuple[str, ...] = ()
     label: str = ""
 
-    @property
-    def solvable(self) -> bool:
-        """Whether there is a solver to measure."""
-        return self.env.has_expert if self.against else self.env.spec.solver != "none"
+    def lacks(self, name: str) -> str:
+        """Return the reference that the figure `name` needs and the environment lacks, if any."""
+        if name == "optimum":
+            return "" if (self.env.has_expert if self.against else self.env.has_solver) else "solver"
+        needed = name == "random" or "random" in self.against
+        return "random actor" if needed and not self.env.has_random_actor else ""
 
     def measure(self, agent: Agent, others: Sequence[Agent], episodes: int) -> EnvResult:
         """Measure an agent over about `episodes` episodes; 0: each instance once, for a deterministic agent.
@@ -134,14 +136,17 @@ def contests(trainer: Trainer) -> list[Contest]:
 def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> None:
     """Measure an agent on about `episodes` episodes; 0: on each instance once, if deterministic.
 
-    Several environments, and several opponents, are measured separately.
+    Several environments, and several opponents, are measured separately. Random play and the solver are left
+    out where the environment lacks them.
 
     Raises:
         BadArgument: for a stage of a curriculum that does not report success.
     """
     measured_in = contests(trainer)
     for contest in measured_in:
-        if name == "optimum" and not contest.solvable:
+        if lacking := contest.lacks(name):
+            if name == "random":
+                trainer.watcher.stage(f"{contest.env.name} has no {lacking}: this figure is left out")
             continue
         others = [
             RandomAgent() if each == "random" else trainer.opponents.agent(each) for each in contest.against

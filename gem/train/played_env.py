@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import functools
 
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
 from gem.core import Env, EnvWrapper
 from gem.envs.seats.seated_env import SeatedEnv
-from gem.errors import BadArgument
+from gem.errors import BadArgument, NoSolver
 from gem.evals import Instances, find_instances
-from gem.record import Limits
+from gem.record import Agent, Limits
 from gem.registry import EnvSpec, Maker
+from gem.rollout import Job, rollout
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 from gem.train.config import TrainConfig
 from gem.train.mixture import EnvPart
 from gem.wrappers.wrapper_factory import tool_wrappers
+
+INSTANCES = 256
+"""Maximum number of instances that figures are measured on, where not all can be told apart."""
 
 
 class PlayedEnv:
@@ -48,6 +54,21 @@ class PlayedEnv:
         return issubclass(found, SeatedEnv) and found.expert_action is not SeatedEnv.expert_action
 
     @functools.cached_property
+    def has_random_actor(self) -> bool:
+        """Whether the environment can play at random."""
+        return self._has(RandomAgent())
+
+    @functools.cached_property
+    def has_solver(self) -> bool:
+        """Whether the environment can play every seat well; asked of the environment if no spec says so."""
+        return self.spec.solver != "none" or self._has(SolverAgent())
+
+    def _has(self, actor: Agent) -> bool:
+        """Return whether the environment has this actor; one that breaks is reported where it is played."""
+        (tried,) = rollout([Job(self.maker, self.config.seed)], actor, limits=Limits(turns=1))
+        return tried.error is None or tried.error.type != NoSolver.__name__
+
+    @functools.cached_property
     def assembles_history(self) -> bool:
         """Whether its observations hold the whole conversation, by a wrapper."""
         with self.maker() as env:
@@ -56,7 +77,7 @@ class PlayedEnv:
     @functools.cached_property
     def instances(self) -> Instances:
         """The instances that every figure of the run is measured on."""
-        return find_instances(self.maker, self.config.seed)
+        return find_instances(self.maker, self.config.seed, min(INSTANCES, self.config.eval_episodes))
 
     @functools.cached_property
     def budget(self) -> int | None:

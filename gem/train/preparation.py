@@ -12,10 +12,12 @@ from gem.agents.solver import SolverAgent
 from gem.evals import EnvResult
 from gem.record import Episode
 from gem.train import parallel
+from gem.train.config import TrainConfig
 from gem.train.demonstrations import loss_on, open_demonstrations
-from gem.train.figures import contests, take_figures
+from gem.train.figures import take_figures
 from gem.train.learner import Learner
 from gem.train.loop import Trainer
+from gem.train.played_env import PlayedEnv
 from gem.train.run import WarmupStep
 from gem.train.warmup import warm_up
 from gem.train.warmup_cache import WarmUps
@@ -33,31 +35,42 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     with trainer.counted():
         watcher.stage("measuring random play and the solver")
         take_figures(trainer, "random", RandomAgent(), config.eval_episodes)
-        if any(contest.solvable for contest in contests(trainer)):
-            take_figures(trainer, "optimum", SolverAgent(), 0)
+        take_figures(trainer, "optimum", SolverAgent(), 0)
         trainer.learner.publish(0)
         if not config.iterations:
             watcher.stage("measuring before cloning")
             take_figures(trainer, "untrained", trainer.policy.agent, config.eval_episodes)
-        if config.warmup_steps:
+        played = played_in_warmup(config, trainer.envs)
+        if lacking := [env.name for env in trainer.envs if env not in played] if config.warmup_steps else []:
+            watcher.stage(f"no warm-up on random play of {', '.join(lacking)}: there is no random actor")
+        warmed = bool(config.warmup_steps and played)
+        if warmed:
             trainer.cpu_s += warm(trainer, warm_ups)
         if config.iterations:
             watcher.stage("measuring before any RL")
             take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
-            if config.warmup_steps:
+            if warmed:
                 warn_below_random(trainer)
+
+
+def played_in_warmup(config: TrainConfig, envs: Sequence[PlayedEnv]) -> list[PlayedEnv]:
+    """Return the environments of a warm-up: on random play only those that have a random actor."""
+    if config.demos is not None or config.warmup_by == "solver":
+        return list(envs)
+    return [env for env in envs if env.has_random_actor]
 
 
 def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
     """Warm the model up on demonstrations or random play; return CPU seconds spent by other processes."""
     config = trainer.config
+    envs = played_in_warmup(config, trainer.envs)
     elsewhere = 0.0
-    with open_demonstrations(config) as (demos, apart), closing(Looks(trainer, apart)) as looks:
+    with open_demonstrations(config) as (demos, apart), closing(Looks(trainer, apart, envs)) as looks:
 
         def make() -> None:
             warm_up(
                 trainer.policy,
-                [env.maker for env in trainer.envs],
+                [env.maker for env in envs],
                 seed=config.seed,
                 steps=config.warmup_steps,
                 batch=config.warmup_batch,
@@ -87,14 +100,14 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
 class Looks:
     """A monitor of a warm-up: it checks what is learnt after each step, records it, and ends the warm-up."""
 
-    def __init__(self, trainer: Trainer, apart: Sequence[Episode]) -> None:
-        """Check the trainer's policy; `apart` are the held-out demonstrations."""
+    def __init__(self, trainer: Trainer, apart: Sequence[Episode], envs: Sequence[PlayedEnv]) -> None:
+        """Check the trainer's policy in `envs`; `apart` are the held-out demonstrations."""
         self.trainer, self.config, self.apart = trainer, trainer.config, apart
         self.last = self.config.warmup_most or self.config.warmup_steps
         self.loss = float("nan")
         self.judge: WellFormed | None = None
         if self.config.warmup_check:
-            makers = [env.maker for env in trainer.envs]
+            makers = [env.maker for env in envs]
             self.judge = WellFormed(trainer.policy, self.config, makers, trainer.limits)
 
     def hear(self, step: int, loss: float) -> None:

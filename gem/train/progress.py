@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -23,9 +24,10 @@ from gem.train.watcher import Watcher
 SMOOTH = 8
 """Iterations that the live figures average."""
 
-NAN = float("nan")
-UNKNOWN = Interval(NAN, NAN, NAN, 0, 0)
-"""Shown where the environment does not report success."""
+MISSING = "-"
+"""Shown for a figure that cannot be had: the environment reports no success, or has no solver."""
+REFERENCES = ("random", "optimum")
+"""The rows that a table always has."""
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 ROWS = ("random", "untrained", "before", "after", "greedy", "best", "best_greedy", "optimum")
@@ -64,10 +66,7 @@ class Terminal(Watcher):
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured."""
         (self.apart.setdefault(label, {}) if label else self.shown)[name] = figures
-        said = (
-            f"{title} {form.format((read(figures) or UNKNOWN).mean)}"
-            for title, (read, form) in columns([figures]).items()
-        )
+        said = (f"{title} {_mean(read(figures), form)}" for title, (read, form) in columns([figures]).items())
         self.console.print(
             f"  {label + ': ' if label else ''}{TITLES[name]}: {', '.join(said)}"
             + (f"; {figures.unscored} of {figures.episodes} have no verdict" if figures.unscored else ""),
@@ -93,9 +92,9 @@ class Terminal(Watcher):
         }
         seconds = sum(m.sample_s + m.update_s for m in self.recent)
         speed = sum(m.tokens_sampled + m.tokens_trained for m in self.recent) / seconds
+        success = MISSING if math.isnan(mean["success"]) else f"{mean['success']:.1%}"
         text = (  # with the bar and the clock it fits a terminal of 80 columns
-            f"success {mean['success']:.1%} return {mean['reward']:.3f} turns {mean['turns']:.2f} "
-            f"{_short(speed)} tok/s"
+            f"success {success} return {mean['reward']:.3f} turns {mean['turns']:.2f} {_short(speed)} tok/s"
         )
         steps = config.iterations
         self._advance(f"{metrics.episodes:,} ep", metrics.iteration, steps, text, max(1, steps // 20))
@@ -151,10 +150,9 @@ class Terminal(Watcher):
 def told(evaluation: Evaluation) -> str:
     """Return an evaluation as text."""
     (title, (read, form)), *_ = columns([evaluation.result]).items()
-    score = read(evaluation.result) or UNKNOWN
-    text = f"held-out {title} {form.format(score.mean)} ({_bounds(score, form)})"
-    means = {name: (read(part.result) or UNKNOWN).mean for name, part in evaluation.parts.items()}
-    parts = [f"{name} {form.format(mean)}" for name, mean in means.items()]
+    score = read(evaluation.result)
+    text = f"held-out {title} {_mean(score, form)} ({_bounds(score, form)})"
+    parts = [f"{name} {_mean(read(part.result), form)}" for name, part in evaluation.parts.items()]
     return f"{text}: {', '.join(parts)}" if parts else text
 
 
@@ -187,13 +185,17 @@ def table(figures: dict[str, EnvResult], title: str | None = None) -> Table:
     headings = (heading for name in told for heading in (name, "95% interval"))
     grid = Table("policy", *headings, title=title and escape(title), title_justify="left")
     for name in ROWS:
-        if name in figures:
+        if name in figures or name in REFERENCES:
             cells = []
             for read, form in told.values():
-                value = read(figures[name]) or UNKNOWN
-                cells += [form.format(value.mean), _bounds(value, form)]
+                value = read(figures[name]) if name in figures else None
+                cells += [_mean(value, form), _bounds(value, form)]
             grid.add_row(TITLES[name], *cells)
     return grid
+
+
+def _mean(interval: Interval | None, form: str) -> str:
+    return MISSING if interval is None else form.format(interval.mean)
 
 
 def about_best(evaluations: Sequence[Evaluation]) -> str:
@@ -211,8 +213,10 @@ def about_best(evaluations: Sequence[Evaluation]) -> str:
     )
 
 
-def _bounds(interval: Interval, form: str) -> str:
+def _bounds(interval: Interval | None, form: str) -> str:
     """Return the bounds as text; where all values of a sample are equal the bounds are too, but not exact."""
+    if interval is None:
+        return MISSING
     if interval.exact:
         return "exact"
     return f"{form.format(interval.low)} to {form.format(interval.high)}"
@@ -249,14 +253,17 @@ def draw(
 ) -> None:
     """Write the learning curve as a picture: success and turns over episodes, with the references.
 
-    Held-out evaluations are points with their intervals.
+    Where the environment does not report success, the return takes its place. Held-out evaluations are points
+    with their intervals.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.8), layout="constrained", dpi=130)
     left, right = figure.subplots(1, 2)
     episodes = [metrics.episodes for metrics in history]
-    for axes, name, label in ((left, "success", "success"), (right, "turns", "turns per episode")):
+    goal = "reward" if all(math.isnan(metrics.success) for metrics in history) else "success"
+    title = "success" if goal == "success" else "return"
+    for axes, name, label in ((left, goal, title), (right, "turns", "turns per episode")):
         raw = [getattr(metrics, name) for metrics in history]
         axes.plot(episodes, raw, color="#9ecae1", linewidth=0.8, label="each iteration")
         axes.plot(episodes, _smooth(raw), color="#08519c", linewidth=1.8, label="moving average")
@@ -264,17 +271,17 @@ def draw(
         axes.set_ylabel(label)
         axes.grid(alpha=0.25)
     for name, style in (("random", ":"), ("before", "-."), ("optimum", "--")):
-        if name in figures:
-            level = (figures[name].success or UNKNOWN).mean
-            left.axhline(level, color="#555555", linestyle=style, linewidth=1, label=TITLES[name])
-    points = [(each.episodes, each.result.success) for each in evaluations]
-    if known := [(at, success) for at, success in points if success is not None]:
+        level: Interval | None = getattr(figures[name], goal) if name in figures else None
+        if level is not None:
+            left.axhline(level.mean, color="#555555", linestyle=style, linewidth=1, label=TITLES[name])
+    points = [(each.episodes, getattr(each.result, goal)) for each in evaluations]
+    if known := [(at, score) for at, score in points if score is not None]:
         left.errorbar(
             [at for at, _ in known],
-            [success.mean for _, success in known],
+            [score.mean for _, score in known],
             yerr=[
-                [success.mean - success.low for _, success in known],
-                [success.high - success.mean for _, success in known],
+                [score.mean - score.low for _, score in known],
+                [score.high - score.mean for _, score in known],
             ],
             fmt="o-",
             color="#d94801",
@@ -283,7 +290,8 @@ def draw(
             elinewidth=0.8,
             label="held out, 95% interval",
         )
-    left.set_ylim(0, 1.03)
+    if goal == "success":
+        left.set_ylim(0, 1.03)
     left.legend(fontsize=7, loc="lower right")
     figure.suptitle(
         f"{config.title}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}", fontsize=10

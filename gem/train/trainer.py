@@ -22,7 +22,7 @@ from gem.hosts.ray_cluster import ray_module
 from gem.record import Agent
 from gem.train import checkpoint, parallel
 from gem.train.config import TrainConfig
-from gem.train.config_checks import check_solver
+from gem.train.config_checks import check_random_actor, check_solver
 from gem.train.demonstrations import open_demonstrations
 from gem.train.figures import take_trained_figures, tell_figures
 from gem.train.learner import Critic, Learner, Settings, load_weights
@@ -92,17 +92,21 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     """Return a trainer with new weights.
 
     Raises:
-        BadArgument: for a model, an environment or a wrapper that cannot be created. NoSolver: where the
-            warm-up asks the solver of an environment without one.
+        BadArgument: for a model, an environment or a wrapper that cannot be created. NoSolver: where a
+            warm-up needs a solver or a random actor that no environment has.
     """
     config = settled(config)
     if config.ray:
         ray_module()  # refused before training, which is long
-    for env in played_envs(config):  # what cannot be made is refused before a model is loaded
+    envs = played_envs(config)
+    for env in envs:  # what cannot be made is refused before a model is loaded
         env.maker().close()
         if "solver" in config.opponent and len(env.seats) > 1 and not env.has_expert:
             raise BadArgument(f"{env.name} has no solver to play against; choose another opponent.")
-        check_solver(config, env.name, env.maker.spec)
+        if "random" in config.opponent and len(env.seats) > 1 and not env.has_random_actor:
+            raise BadArgument(f"{env.name} has no random actor to play against; choose another opponent.")
+        check_solver(config, env.name, config.warmup_by != "solver" or env.has_solver)
+    check_random_actor(config, envs)
     config = replace(config, device=parallel.begin(config.device))
     if config.threads:
         torch.set_num_threads(config.threads)

@@ -296,7 +296,7 @@ def _check_task(config: TrainConfig, what: str) -> None:
     try:
         wrappers = (*tool_wrappers(config.tools), *config.wrappers)
         spec = registry.Maker(config.env, config.env_kwargs, wrappers).spec
-        check_solver(config, config.env, spec)
+        check_solver(config, config.env, spec.solver != "none")
         with suppress(MissingExtra):  # whose run says so
             entry_point = registry.load(spec.entry_point, spec.extra)
             registry.check_keywords(entry_point, {**spec.kwargs, **config.env_kwargs}, config.env)
