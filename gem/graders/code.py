@@ -22,7 +22,7 @@ from gem import parsing
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
 from gem.graders.code_tests import CANDIDATE, CodeTests, defined, read_tests, root
-from gem.graders.compare import TOLERANCE, check_compare, same_text, same_value
+from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, checked
 from gem.sandbox.shared import default_sandbox
 from gem.specs import Rebuildable
@@ -310,17 +310,25 @@ class _Run:
             got: Any = result.stdout
         else:
             try:
-                got = json.loads(result.value or "")
-            except (ValueError, RecursionError):
+                got = read_plain(result.value or "")
+            except ValueError:
                 return Outcome("WA", "what the function returned is no plain data")
-        shown = got if isinstance(got, str) else json.dumps(got)
+        shown = _writable(got) if isinstance(got, str) else json.dumps(got)
         if self.tests.checker:
             self.unchecked.append((len(self.outcomes), got))  # asked later: it needs a child of its own
             return Outcome("AC", "", shown[:1000])
         return Outcome("AC" if self._right(index, got) else "WA", "", shown[:1000])
 
     def _right(self, index: int, got: Any) -> bool:
+        """Return whether an output is right; what cannot be compared is wrong."""
         wanted = self.tests.outputs[index]
+        try:
+            return self._same(got, wanted)
+        except Exception:
+            self._same(wanted, wanted)  # raises too where it is the task that cannot be compared
+            return False
+
+    def _same(self, got: Any, wanted: Any) -> bool:
         compare = self.tests.compare or "tokens"
         if self.tests.kind == "program":
             return same_text(got, wanted, compare, self.tolerance)
@@ -381,11 +389,11 @@ class _Run:
         """Return the tester's verdict on a test that it ran to its end."""
         try:
             verdict, why = json.loads(result.value or "")
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             verdict, why = "", ""
-        if verdict not in VERDICTS or not isinstance(why, str):
+        if not isinstance(verdict, str) or verdict not in VERDICTS or not isinstance(why, str):
             raise SandboxFailed(f"the tester of asserts said {result.value!r:.200}.")
-        return Outcome(verdict, why)
+        return Outcome(verdict, _writable(why))
 
     def _assert_together(self, program: str) -> None:
         """Run the tests in the submission's process, after it, for tasks with ``isolate: False``."""
@@ -452,6 +460,11 @@ def assembled(code: str, tests: CodeTests) -> str:
 @functools.cache
 def _tester() -> str:
     return resources.files("gem.graders").joinpath("assert_tester.py").read_text("utf-8")
+
+
+def _writable(text: str) -> str:
+    """Return text that can be written as UTF-8: what JSON holds may have lone surrogates."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _last_line(text: str) -> str:

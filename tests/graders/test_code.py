@@ -1,10 +1,13 @@
 """Submissions, right, wrong and hostile, judged in the real sandbox."""
 
+import json
+
 import pytest
 
 from gem.errors import BadArgument, NoVerdict
-from gem.graders.code import CodeGrader, assembled, slowness, submission
-from gem.graders.code_tests import read_tests
+from gem.graders.code import BUDGET, CodeGrader, _Run, assembled, slowness, submission
+from gem.graders.code_tests import CodeTests, read_tests
+from gem.graders.compare import COMPARES
 from gem.sandbox.base import Budget, SandboxFailed
 from gem.sandbox.shared import default_sandbox
 
@@ -298,6 +301,51 @@ def test_a_right_answer_that_ends_its_process_before_the_asserts(judge):
 def test_wrong_answers_to_asserts_whatever_they_pretend(judge, code, wanted):
     score = judge(code, ASSERTS, ROW)
     assert (verdict(score), score.value) == (wanted, 0.0), score.info
+
+
+WRITES_ITS_VALUE = """
+import os
+def f(x):
+    for fd in range(3, 64):
+        try: os.write(fd, ({value}).encode())
+        except OSError: pass
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("compare", COMPARES)
+@pytest.mark.parametrize(
+    "value",
+    [
+        "'[' * 700 + ']' * 700",
+        "'[1, ' + '[' * 900 + ']' * 900 + ']'",
+        "'[' + '{\"a\":' * 400 + '1' + '}' * 400 + ', 2]'",
+        "'[NaN, 1e999]'",
+        "'[' + '9' * 4300 + ', 2]'",
+        """'["' + chr(92) + 'ud800", 2]'""",
+    ],
+)
+def test_what_a_submission_writes_itself_is_wrong_however_it_is_compared(judge, value, compare):
+    """Nested too deep to be compared, and other values that no function returns."""
+    tests = {"fn_name": "f", "inputs": [[1]], "outputs": [[[7], 1]], "compare": compare, "public": 1}
+    score = judge(WRITES_ITS_VALUE.format(value=value), tests)
+    assert (verdict(score), score.value) == ("WA", 0.0), score
+    score.info["public"].get("got", "").encode()  # can be shown
+
+
+def test_a_lone_surrogate_can_be_shown(judge):
+    tests = {"fn_name": "f", "inputs": [[1]], "outputs": ["7"], "public": 1}
+    score = judge("def f(x):\n    return '\\ud800'", tests)
+    assert (verdict(score), score.info["public"]["got"]) == ("WA", "?")
+
+
+def test_a_wanted_value_that_cannot_be_compared_is_no_loss():
+    deep = json.loads("[" * 900 + "]" * 900)
+    run = _Run(
+        None, CodeTests("function", ([1],), ([deep, 1],), "f", compare="unordered"), BUDGET, 0, False, [0]
+    )
+    with pytest.raises(RecursionError):
+        run._right(0, [1, 2])
 
 
 def test_a_submission_cannot_read_the_asserts(judge):
