@@ -6,7 +6,7 @@ tester has a stand-in (a proxy), whose class is a stand-in for the object's clas
 to the submission's process. Lists, dictionaries and sets that both processes hold are kept equal.
 
 The tester trusts nothing that it reads. What it receives is of exact builtin types or a stand-in. A stand-in
-never decides about the tests' own plain data; the rule is in docs/guides/code.md.
+decides about the tests' own plain data only where the tests made its object; see docs/guides/code.md.
 """
 
 # This file is read as text and run in the sandbox: it may import the standard library alone.
@@ -35,7 +35,8 @@ from typing import Any
 LONGEST = 16 << 20
 MOST_PRINTED = 1 << 20
 DEEPEST = 200
-_NONE = object()
+ITSELF = object()
+"""What an operator answers that gave its own left operand, where Python or the tests keep that."""
 
 
 class Gone(BaseException):
@@ -185,7 +186,8 @@ _VIEW_NAMES = {type(view({})): name for name, view in _VIEWS.items()}
 _LAZY = {each.__name__: each for each in (map, zip, filter, enumerate, reversed, memoryview, object)}
 """Builtin types whose instances stay in their process."""
 
-_CONSTANTS = {"...": ..., "NotImplemented": NotImplemented}
+_CONSTANTS = {"...": ..., "NotImplemented": NotImplemented, "itself": ITSELF}
+_CONSTANT_NAMES = {id(value): name for name, value in _CONSTANTS.items()}
 _GLOBAL: dict[type, str] = {
     kind: name for name, kind in vars(builtins).items() if isinstance(kind, type) and kind is not type
 } | {kind: kind.__name__ for kind in _SPECIAL.values()}
@@ -265,8 +267,11 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "copy": lambda thing: __import__("copy").copy(thing),
     "deepcopy": lambda thing: __import__("copy").deepcopy(thing),
     "call": lambda thing, args, names: thing(*args, **names),
+    "drop": lambda thing, args, names: thing(*args, **names),  # a call whose result is not used
 }
 OPERATIONS: dict[str, Callable[..., Any]] = {**_BINARY, **_INPLACE, **_ORDER, **_UNARY, **_OTHERS}
+_KEEPING = {*_INPLACE, "iter", "aiter"}
+_ARITHMETIC = {"neg", "pos", "abs", "invert", "round", "floor", "ceil", "trunc"}
 
 
 # ------------------------------------------------------------------------------------------------ peers
@@ -487,8 +492,8 @@ class Peer:
             return {"c": [value.real, value.imag]}
         if (key := _value_type(kind)) is not None and _known(value):
             return {"v": [*key, *(self.encode(each, depth + 1) for each in _VALUES[key](value))]}
-        if value is ... or value is NotImplemented:
-            return {"k": "..." if value is ... else "NotImplemented"}
+        if (constant := _CONSTANT_NAMES.get(id(value))) is not None:
+            return {"k": constant}
         if issubclass(kind, type) and value in _GLOBAL:
             return {"g": _GLOBAL[value]}
         if kind.__module__ == "numpy" and (found := _array(value)) is not None:
@@ -537,7 +542,7 @@ class Peer:
             case "n":
                 return int(content, 16)
             case "=":
-                return self._shared[content][0]
+                return self.meet(self._shared[content][0])
             case "l":
                 return self._old_container(content)
             case "t":
@@ -593,6 +598,10 @@ class Peer:
     def decode_object(self, value: dict[str, Any]) -> Any:
         """Return a stand-in."""
         raise NotImplementedError
+
+    def meet(self, found: Any) -> Any:
+        """Return an object that the other process sent again."""
+        return found
 
     def keep(self, number: int, stand_in: Any) -> None:
         """Register a stand-in for as long as this process holds it."""
@@ -701,11 +710,12 @@ class Server(Peer):
             return self.space[operands[0]]
         if operation == "entry":
             return entry(self.space, operands[0])
-        if operation == "isinstance":
-            return isinstance(*operands)
         if operation == "seed":
             return random.seed(*operands)  # noqa: TID251 - as the tests asked
-        return super().perform(operation, operands)
+        found = super().perform(operation, operands)
+        if operation == "drop":
+            return None
+        return ITSELF if operation in _KEEPING and found is operands[0] else found
 
     def encode_object(self, value: Any, kind: type, depth: int) -> Any:
         """Return an object's number, its class, and its plain value if it has one."""
@@ -878,14 +888,17 @@ def serve(space: dict[str, Any], fd: int) -> None:
 # ------------------------------------------------------------------------------------ the tests' process
 
 MADE, DERIVED, FOUND, TAINTED = range(4)
-"""What a stand-in may decide: see docs/guides/code.md. MADE: made by the test from a class under test;
-DERIVED: the result of operators on such; FOUND: any other; TAINTED: the result of operators on a FOUND object
-and the test's own plain data.
+"""What a stand-in may decide: see docs/guides/code.md. MADE: made by the tests from a class under test, and
+not received again since; DERIVED: the result of operators on such; FOUND: any other; TAINTED: the result of
+operators on a FOUND object and the tests' own plain data.
 """
 
 
-class Refused(TypeError):
-    """An operation in which an object of the submission would decide about the test's own plain data."""
+class Refused(BaseException):
+    """An operation in which an object of the submission would decide about the tests' own plain data.
+
+    No test may catch it and try another operation: by then the submission has seen the data.
+    """
 
 
 class Stand(type):
@@ -895,7 +908,7 @@ class Stand(type):
         """Make an object in the submission's process."""
         peer = _peer()
         made = peer.ask("call", cls, list(args), names)
-        if isinstance(made, Thing) and _short(cls) in peer.classes:
+        if isinstance(made, Thing) and _is_new(made) and peer.received[cls] == peer.tested[cls] == 1:
             object.__setattr__(made, "_gem_level", MADE)
         return made
 
@@ -946,10 +959,14 @@ class Thing:
 
     _gem_number: int
     _gem_level = FOUND
+    _gem_met = False
 
     def __getattr__(self, name: str) -> Any:
         _check_known(name)
-        return _told(self, _peer().ask("getattr", self, name))
+        value = _peer().ask("getattr", self, name)
+        level = _level(self)
+        compares = name in _PREDICATES and level != MADE
+        return _taint(value) if compares or (level == TAINTED and _is_data_name(name)) else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         _peer().ask("setattr", self, name, value)
@@ -957,23 +974,8 @@ class Thing:
     def __delattr__(self, name: str) -> None:
         _peer().ask("delattr", self, name)
 
-    def __dir__(self) -> Any:
-        return _peer().ask("dir", self)
-
-    def __copy__(self) -> Any:
-        return _peer().ask("copy", self)
-
     def __deepcopy__(self, memo: Any) -> Any:
-        return _peer().ask("deepcopy", self)
-
-    def __repr__(self) -> str:
-        return str(_peer().ask("repr", self))
-
-    def __str__(self) -> str:
-        return str(_peer().ask("str", self))
-
-    def __format__(self, spec: str) -> str:
-        return str(_peer().ask("format", self, spec))
+        return _ask(self, "deepcopy")
 
     @property
     def __class__(self) -> Any:
@@ -989,7 +991,7 @@ class Thing:
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
         """The attributes of the object in the submission's process."""
-        return _peer().ask("getattr", self, "__dict__")
+        return _ask(self, "getattr", "__dict__")
 
 
 def _check_known(name: str) -> None:
@@ -1002,16 +1004,20 @@ def _level(thing: Any) -> int:
     return int(object.__getattribute__(thing, "_gem_level"))
 
 
-def _told(thing: Any, value: Any) -> Any:
-    """Return the result of an operation on a stand-in; a tainted stand-in must not give plain data."""
-    if _level(thing) == TAINTED:
-        return _taint(value)
-    return value
+def _is_new(thing: Any) -> bool:
+    """Return whether a stand-in was received only once."""
+    return not object.__getattribute__(thing, "_gem_met")
+
+
+def _is_data_name(name: str) -> bool:
+    """Return whether plain data, or an array, has an attribute of this name."""
+    arrays = vars(sys.modules["numpy"])["ndarray"] if "numpy" in sys.modules else object
+    return any(hasattr(kind, name) for kind in (*SCALARS, *CONTAINERS, arrays))
 
 
 def _taint(value: Any) -> Any:
     if not _opaque(value):
-        raise Refused("an operator of the submission gave plain data of the test's own plain data")
+        raise Refused("an operator of the submission gave plain data of the tests' own plain data")
     object.__setattr__(value, "_gem_level", TAINTED)
     return value
 
@@ -1020,11 +1026,33 @@ def _opaque(value: Any) -> bool:
     return isinstance(value, Thing) and not issubclass(type(value), (*SCALARS, *CONTAINERS))
 
 
+def _derive(value: Any, levels: set[int], operands: tuple[Any, ...]) -> Any:
+    """Return the result of an operator on stand-ins of these levels, with its own level."""
+    new = _opaque(value) and (_is_new(value) or any(value is each for each in operands))
+    if new and levels <= {MADE, DERIVED}:
+        object.__setattr__(value, "_gem_level", DERIVED)
+    return value
+
+
+def _ask(thing: Any, operation: str, *rest: Any) -> Any:
+    level = _level(thing)
+    value = _peer().ask(operation, thing, *rest)
+    if value is ITSELF:
+        return thing
+    if level == TAINTED:
+        return _taint(value)
+    return _derive(value, {level}, (thing,)) if operation in _ARITHMETIC else value
+
+
 def _one(operation: str) -> Any:
     def method(self: Any, *rest: Any) -> Any:
-        return _told(self, _peer().ask(operation, self, *rest))
+        return _ask(self, operation, *rest)
 
     return method
+
+
+for _operation in ("copy", "dir", "repr", "str", "format"):  # where a class defines no method of its own
+    setattr(Thing, f"__{_operation}__", _one(_operation))
 
 
 def _binary(operation: str, name: str, *, swapped: bool) -> Any:
@@ -1037,13 +1065,15 @@ def _binary(operation: str, name: str, *, swapped: bool) -> Any:
                 return NotImplemented if native is None else native(self, other)
         if not isinstance(other, Thing) and not _plain(other):
             return NotImplemented  # an object of the tests: it is asked first
-        value = _peer().ask(operation, *pair)
         levels = {_level(each) for each in pair if isinstance(each, Thing)}
-        if TAINTED in levels or (not isinstance(other, Thing) and levels == {FOUND}):
+        value = _peer().ask(operation, *pair)
+        if value is ITSELF:  # in place
+            value = self
+        if not isinstance(other, Thing) and "sub" in operation:  # with a difference, tests compare
+            levels = {level if level == MADE else FOUND for level in levels}
+        if TAINTED in levels or (not isinstance(other, Thing) and FOUND in levels):
             return _taint(value)
-        if _opaque(value) and levels <= {MADE, DERIVED} and value is not self:
-            object.__setattr__(value, "_gem_level", DERIVED)
-        return value
+        return value if value is self and operation in _INPLACE else _derive(value, levels, pair)
 
     return method
 
@@ -1052,7 +1082,9 @@ def _order(operation: str) -> Any:
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, Thing) or _level(self) == MADE:
             return _peer().ask(operation, self, other)
-        return NotImplemented
+        if operation in ("eq", "ne") or not _plain(other):
+            return NotImplemented
+        raise Refused("an object of the submission would be compared with the tests' own plain data")
 
     return method
 
@@ -1060,11 +1092,15 @@ def _order(operation: str) -> Any:
 def _contains(self: Any, item: Any) -> Any:
     if isinstance(item, Thing) or _level(self) == MADE:
         return _peer().ask("contains", self, item)
-    return any(each is item or each == item for each in self)
+    try:
+        items = iter(self)
+    except TypeError:
+        raise Refused("an object of the submission would say that it contains plain data") from None
+    return any(each is item or each == item for each in items)
 
 
 def _called(self: Any, /, *args: Any, **names: Any) -> Any:
-    return _told(self, _peer().ask("call", self, list(args), names))
+    return _ask(self, "call", list(args), names)
 
 
 def _exited(self: Any, kind: Any, error: Any, tb: Any) -> Any:
@@ -1099,7 +1135,10 @@ class _Forwarded:
     def __get__(self, thing: Any, kind: Any) -> Any:
         if thing is None:
             return _peer().ask("getattr", kind, self._name)
-        return _told(thing, _peer().ask("getattr", thing, self._name))
+        if self._name in _PREDICATES and _level(thing) != MADE:
+            base: Any = _base(kind, (*SCALARS, *CONTAINERS))
+            return getattr(base, self._name).__get__(thing)
+        return _peer().ask("getattr", thing, self._name)
 
     def __set__(self, thing: Any, value: Any) -> None:
         _peer().ask("setattr", thing, self._name, value)
@@ -1134,6 +1173,9 @@ _KNOWN_NAMES = {
     *("__dataclass_fields__", "__match_args__", "__annotations__", "__orig_bases__", "__abstractmethods__"),
 }
 _NATIVE = {"__hash__", "__contains__", "__init__", *(f"__{name}__" for name in _ORDER)}
+_PREDICATES = frozenset({"startswith", "endswith", "isdisjoint", "issubset", "issuperset", "equals"})
+"""Methods of data that compare it with their argument, as `==` does."""
+
 _ONE_OPERAND = frozenset({"iter", "next", "len", "bool", "repr", "str", "hash"})
 _PRIVATE = re.compile(r"_|(gi|cr|ag|f|tb|co|func)_")
 
@@ -1157,6 +1199,8 @@ class Space(dict[str, Any]):
             raise KeyError(name)
         if isinstance(value, (Thing, Stand)):
             self[name] = value
+        if isinstance(value, Stand) and name in (peer := _peer()).classes:
+            peer.tested[value] += 1
         return value
 
 
@@ -1166,6 +1210,8 @@ class Tester(Peer):
     def __init__(self, fd: int, classes: Iterable[str]) -> None:
         super().__init__(fd, 0)
         self.classes = frozenset(classes)
+        self.received: collections.Counter[Any] = collections.Counter()  # how often each class was the value
+        self.tested: collections.Counter[Any] = collections.Counter()  # of these, for its own name
         self.space = Space()
         self.foreign: BaseException | None = None
         self.failed: BaseException | None = None  # an assert of the tests, which the submission caught
@@ -1175,6 +1221,13 @@ class Tester(Peer):
     def read(self, source: str) -> ast.Module:
         """Parse the tests; make `except` clauses with names of the submission report what they catch."""
         tree = ast.parse(source, "tests.py")
+        # A method that gives its object, as a statement, gives the tests nothing.
+        for node in ast.walk(tree):
+            match node:
+                case ast.Expr(value=ast.Call(func=ast.Attribute() as function) as call):
+                    call.args.insert(0, function)
+                    call.func = ast.copy_location(ast.Name("__drop__", ast.Load()), call)
+        self.space["__drop__"] = self.drop
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         for node in list(ast.walk(tree)):
             if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
@@ -1185,6 +1238,13 @@ class Tester(Peer):
         self.space["__caught__"] = self.caught
         return tree
 
+    def drop(self, function: Any, /, *args: Any, **names: Any) -> None:
+        """Call a function without its result."""
+        if isinstance(function, Thing):
+            self.ask("drop", function, list(args), names)
+        else:
+            function(*args, **names)
+
     def caught(self) -> None:
         """Record a failure of the tests that an `except` clause for an error of the submission caught."""
         error = sys.exc_info()[1]
@@ -1193,7 +1253,7 @@ class Tester(Peer):
             self.failed = error
 
     def left(self, error: BaseException | None) -> None:
-        """Record a failed assert that a context manager of the submission suppressed.
+        """Record a failed assert that the submission suppressed, in a context manager or of a callback.
 
         Tests may want other exceptions, even of `assert False`, to be suppressed.
         """
@@ -1213,6 +1273,10 @@ class Tester(Peer):
             if operation == "next" or self.stops:
                 raise
             raise RuntimeError("the submission raised StopIteration") from error
+        except AssertionError as error:
+            if error is self.failed:  # it was not suppressed
+                self.failed = None
+            raise
 
     def begin(self) -> None:
         """Receive the names of the submission."""
@@ -1246,16 +1310,26 @@ class Tester(Peer):
         if operation in _ONE_OPERAND and len(operands) != 1:
             raise TypeError(f"{operation} takes one operand")
         if operation in ("getattr", "setattr", "delattr"):
-            name = operands[1]
-            if type(name) is not str or _PRIVATE.match(name):
-                raise AttributeError("a name that is not public")
-            if operation == "getattr" and not _lendable(found := getattr(thing, name)):
-                raise AttributeError(name)
+            if not _lendable_name(thing, *operands[1:], reads=operation == "getattr"):
+                raise AttributeError(f"{operation} of a name that is not the submission's to use")
+            if operation == "getattr" and not _lendable(found := getattr(thing, operands[1])):
+                raise AttributeError(operands[1])
             if operation == "getattr":
                 return found
         elif operation in ("copy", "deepcopy", "dir", "format"):
             raise TypeError(f"{operation} of an object of the tests")
-        return super().perform(operation, operands)
+        try:
+            return super().perform(operation, operands)
+        except AssertionError as error:
+            self.left(error)
+            raise
+
+    def meet(self, found: Any) -> Any:
+        """Return a stand-in that was received again: from here on it is found, even if the tests made it."""
+        if isinstance(found, Thing):
+            object.__setattr__(found, "_gem_met", True)
+            object.__setattr__(found, "_gem_level", max(FOUND, _level(found)))
+        return found
 
     def encode_object(self, value: Any, kind: type, depth: int) -> Any:
         """Return the number of an object of the submission or of the tests."""
@@ -1274,12 +1348,15 @@ class Tester(Peer):
         """Return the stand-in for an object or a class of the submission."""
         kind = self._class(value["K"])
         if "h" not in value:
+            self.received[kind] += 1
             return kind
         number = value["h"]
         if not isinstance(number, int):
             raise Garbled("an object without a number")
         found = self.stand_in(number)
-        if found is None:
+        if found is not None:
+            self.meet(found)
+        else:
             found = self._stand_in(value, kind)
             if issubclass(type(found), Thing):
                 object.__setattr__(found, "_gem_number", number)
@@ -1378,6 +1455,21 @@ def _lendable(value: Any) -> bool:
     if isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, (str, bytes, type)):
         return False
     return not isinstance(value, _INSIDES)
+
+
+def _lendable_name(thing: Any, name: Any, *values: Any, reads: bool) -> bool:
+    """Return whether the submission may use this attribute of an object of the tests.
+
+    It may not replace functions of the tests, and not read or write what a mock has to say of its calls.
+    """
+    if type(name) is not str or _PRIVATE.match(name):
+        return False
+    mocks = sys.modules.get("unittest.mock")
+    if mocks is not None and issubclass(type(thing), mocks.NonCallableMock):
+        return not hasattr(type(thing), name) and all(map(_plain, values))
+    return reads or not (
+        callable(getattr(type(thing), name, None)) or callable(getattr(thing, "__dict__", {}).get(name))
+    )
 
 
 def _plain(value: Any) -> bool:

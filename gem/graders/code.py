@@ -301,7 +301,9 @@ class _Run:
     def _outcome(self, index: int, result: Result) -> Outcome:
         if result.status is not Status.OK:
             why = _last_line(result.stderr)
-            return Outcome(result.status.value, why, result.stdout[:1000], _limit(result))
+            no_data = self.tests.kind == "function" and _NO_DATA.match(why)
+            verdict = "WA" if no_data and result.status is Status.RE else result.status.value
+            return Outcome(verdict, why, result.stdout[:1000], _limit(result))
         if self.tests.kind == "asserts":
             return self._said(result)
         if self.tests.kind != "program" and result.value is None:
@@ -435,6 +437,7 @@ def _limit(result: Result) -> str | None:
     return "processes" if _NO_PROCESS.match(_last_line(result.stderr)) else None
 
 
+_NO_DATA = re.compile(r"TypeError: the result is (no plain data|nested too deep)")
 _NO_PROCESS = re.compile(r"BlockingIOError: \[Errno 11\]|RuntimeError: can't start new thread")
 
 

@@ -173,9 +173,12 @@ def test_a_function_that_apps_wraps_in_a_list(judge):
     assert not judge("def f(n):\n    return [[2 * n]]", raw).correct
 
 
-def test_a_generator_or_a_set_is_no_plain_data(judge):
+@pytest.mark.parametrize(
+    "value", ["{n}", "(n for n in [1])", "Anything()", "[Anything()]", "{(1,): 1}", "{None}"]
+)
+def test_a_result_that_is_no_plain_data_is_wrong(judge, value):
     raw = {"fn_name": "f", "inputs": [[1]], "outputs": [[1]]}
-    assert not judge("def f(n):\n    return {n}", raw).correct
+    assert verdict(judge(f"{ALWAYS_EQUAL}\ndef f(n):\n    return {value}", raw)) == "WA"
 
 
 # -- comparisons of a task, and checkers

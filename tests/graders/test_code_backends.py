@@ -11,7 +11,18 @@ import sys
 from random import Random
 
 import pytest
-from code_programs import CARRIED, CAUGHT, HONEST, HOSTILE, Program, humaneval, plain_python, plain_verdict
+from code_programs import (
+    BACKENDS,
+    CARRIED,
+    CAUGHT,
+    HONEST,
+    HOSTILE,
+    Program,
+    humaneval,
+    opened,
+    plain_python,
+    plain_verdict,
+)
 
 from gem.graders.code import CodeGrader
 from gem.graders.code_tests import read_tests
@@ -19,17 +30,8 @@ from gem.sandbox.base import Budget, Case, SandboxFailed, Status
 from gem.sandbox.choice import open_sandbox
 from gem.testing.audit_code import MISTAKES, _mutants
 
-BACKENDS = ("userns", "bwrap-slots", "landlock", "none", "container")
 TIGHT = Budget(cpu_s=1.0, wall_s=20.0, memory_mb=512, output_kb=64)
 pytestmark = pytest.mark.filterwarnings("ignore:programs run on the backend")
-
-
-@functools.cache
-def opened(name):
-    try:
-        return open_sandbox(name, allow_unsafe=True), ""
-    except SandboxFailed as error:
-        return None, str(error)
 
 
 @pytest.fixture(params=BACKENDS)

@@ -23,6 +23,19 @@ import pytest
 
 from gem.graders.code import assembled
 from gem.graders.code_tests import CANDIDATE, read_tests
+from gem.sandbox.base import SandboxFailed
+from gem.sandbox.choice import open_sandbox
+
+BACKENDS = ("userns", "bwrap-slots", "landlock", "none", "container")
+
+
+@functools.cache
+def opened(name):
+    """Return a backend, or None and why it does not work here."""
+    try:
+        return open_sandbox(name, allow_unsafe=True), ""
+    except SandboxFailed as error:
+        return None, str(error)
 
 
 @dataclass(frozen=True)
