@@ -22,12 +22,25 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Iterable
+from importlib.machinery import PathFinder
 from operator import attrgetter
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from gem.errors import BadArgument, GemError, did_you_mean, text_of_error
-from gem.source_files import Source, digest_of, install, known_source, read_source, remember, source_of
+from gem.source_files import (
+    Source,
+    digest_of,
+    install,
+    known_source,
+    named_before,
+    read_source,
+    remember,
+    remember_name,
+    source_of,
+)
 
 FORMS = "package.module:Attribute, or path/file.py:Attribute"
 """The forms of a name that is not registered, as errors list them."""
@@ -60,6 +73,8 @@ def fix_name(name: str, kind: str, folder: str | os.PathLike[str] = "") -> str:
         BadArgument: when there is no such file, or it is not valid Python.
     """
     if not is_path(name):
+        if (module := _module_file(name)) is not None:
+            remember_name(*module)
         return name
     place, _, attribute = name.rpartition(":")
     try:
@@ -69,7 +84,39 @@ def fix_name(name: str, kind: str, folder: str | os.PathLike[str] = "") -> str:
     if not place or not attribute:
         raise BadArgument(f"{kind} {name!r} names a file; accepted: {place or name}:NAME.{_defined(source)}")
     remember(source)
-    return f"{source.main}@{source.digest}:{attribute}"
+    fixed = f"{source.main}@{source.digest}:{attribute}"
+    remember_name(fixed)
+    return fixed
+
+
+def named_module(name: str) -> bool:
+    """Return whether this user named ``package.module:Attribute`` before, in the same file with this content.
+
+    Nothing is imported to find out.
+    """
+    place = _module_file(name)
+    if place is None or not named_before(*place):
+        return False
+    _add_current_folder(name.partition(":")[0])
+    return True
+
+
+def _module_file(name: str) -> tuple[str, str, str] | None:
+    """Return a name, the file of its module, and the file's text; None if an import would read no file."""
+    module, colon, _ = name.partition(":")
+    if not colon or is_fixed(name) or digest_of(module):
+        return None
+    path = None
+    places: Iterable[str] = [*sys.path, os.getcwd()]
+    try:
+        for number, _ in enumerate(parts := module.split("."), 1):
+            spec = PathFinder.find_spec(".".join(parts[:number]), [*places])
+            if spec is None:
+                return None
+            path, places = spec.origin, spec.submodule_search_locations or []
+        return None if path is None else (name, os.path.realpath(path), Path(path).read_text("utf-8"))
+    except (OSError, ValueError, ImportError, KeyError):
+        return None
 
 
 def entry_point_of(name: str) -> str | None:

@@ -9,7 +9,7 @@ own ids through the entry point group ``gem.envs``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,7 +35,7 @@ from gem.specs import (
     written,
     written_arguments,
 )
-from gem.trust import check_task
+from gem.trust import check_known_file, check_settings, check_task
 
 __all__ = [
     "ENV_REGISTRY",
@@ -442,8 +442,32 @@ def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
         return task
     if not trust:
         load_plugins()
-        check_task(task, _find(task.spec), _EntryPoints())
+        check_known_file(task.spec)  # before it is looked up, which would load it
+        found = _find(task.spec)
+        if found is None and task.entry_point is None and (":" not in task.spec or _is_prefix(task.spec)):
+            spec(task.spec)  # raises UnknownEnv, with the nearest ids
+        check_task(task, found, _EntryPoints())
     return replace(task, foreign=False)
+
+
+def accept_settings(
+    settings: Any, where: str, prose: Container[str] = (), folder: str | PathLike[str] = ""
+) -> None:
+    """Check the settings of a file, before anything that they name is looked up.
+
+    Args:
+        settings: tables, lists and values, as TOML and JSON have them.
+        where: the file, for the error.
+        prose: keys whose texts are for readers.
+        folder: the folder that relative paths start from.
+
+    Raises:
+        BadArgument: when one names what a file may not name; see `gem.trust`.
+    """
+    try:
+        check_settings(settings, _is_prefix, prose, folder)
+    except BadArgument as error:
+        raise BadArgument(f"{where}: {error}") from None
 
 
 class _EntryPoints:

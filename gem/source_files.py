@@ -320,6 +320,33 @@ def remembered(digest: str) -> Source | None:
         return None
 
 
+_NAMES: set[str] = set()
+"""The hashes of what this process was told to remember."""
+
+
+def remember_name(*parts: str) -> None:
+    """Remember for this user that a name, of a source with this content, was given on a command line.
+
+    A cache that cannot be written is ignored: it is then known to this process only.
+    """
+    known = _hash(parts)
+    _NAMES.add(known)
+    folder = cache_folder() / "named"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / known).touch()
+
+
+def named_before(*parts: str) -> bool:
+    """Return whether `remember_name` was called with these parts by this user before."""
+    known = _hash(parts)
+    return known in _NAMES or (cache_folder() / "named" / known).is_file()
+
+
+def _hash(parts: tuple[str, ...]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
 # -- names and pickles
 
 

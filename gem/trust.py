@@ -20,14 +20,19 @@ Worker processes and Ray players get what was accepted, and are not asked again.
 
 from __future__ import annotations
 
+import ast
+import functools
+import json
+import os
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from gem.errors import BadArgument
-from gem.naming import entry_point_of
-from gem.source_files import source_of
+from gem.naming import entry_point_of, is_fixed, is_path, name_in_file, named_module
+from gem.source_files import named_before, read_source, source_of
 from gem.specs import EnvSpec, TaskRef
 
 MADE = frozenset(
@@ -88,8 +93,7 @@ def check_task(task: TaskRef, registered: EnvSpec | None, entry_points: Containe
     """
     if registered is None:
         entry_point = task.spec if task.entry_point is None else task.entry_point
-        known = entry_point in ENVIRONMENTS or in_named_file(entry_point) or entry_point in entry_points
-        if not known:
+        if entry_point not in ENVIRONMENTS and not is_own(entry_point) and entry_point not in entry_points:
             refuse(f"the task of {task.spec!r:.80} is no registered environment: it is", entry_point)
     else:
         _check_entry(task, registered)
@@ -121,13 +125,111 @@ def check_wrapper(name: str) -> None:
     Raises:
         BadArgument: with its name.
     """
-    if ":" in name and name not in WRAPPERS and not in_named_file(name):
+    if ":" in name and name not in WRAPPERS and not is_own(name):
         refuse("the file has a wrapper of its own:", name)
 
 
-def in_named_file(name: str) -> bool:
-    """Return whether a name is in a file that this user named before, with the same content."""
-    return source_of(name) is not None or entry_point_of(name) is not None
+def is_own(name: str) -> bool:
+    """Return whether this user named it before, or the file that defines it, with the content it has now.
+
+    What such a file only imports is not meant: ``relay.py@DIGEST:os.system`` is not in relay.py.
+    """
+    place = entry_point_of(name) or name
+    source = source_of(place)
+    if source is None:
+        return named_module(name)
+    module, _, attribute = place.partition(":")
+    file = module.partition(".")[2].replace(".", "/")
+    return attribute in _defined(source.files.get(f"{file}.py", ""))
+
+
+@functools.cache
+def _defined(text: str) -> frozenset[str]:
+    """Return the names that the top level of a file defines, without those that it imports."""
+    names: set[str] = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return frozenset(names)
+
+
+def check_known_file(name: str) -> None:
+    """Refuse a name in a file that this user never named, if it is of the form ``file.py@DIGEST:Attribute``.
+
+    Raises:
+        BadArgument: with the name.
+    """
+    if is_fixed(name) and not is_own(name):
+        refuse("the file names code in a file that was not named here before, or has changed since:", name)
+
+
+_NAME = re.compile(r"[^\s:]+:[^\W\d][\w.]*|.*\.py(@\w+)?(:.*)?", re.DOTALL)
+"""``module:Attribute`` and ``path/file.py:Attribute``, and what is read as one of them."""
+AGENTS = ("hf", "judge", "openai", "sglang", "vllm")
+"""The prefixes of the names of models and their servers."""
+
+
+def check_settings(
+    settings: Any,
+    is_prefix: Callable[[str], bool],
+    prose: Container[str] = (),
+    folder: str | os.PathLike[str] = "",
+) -> None:
+    """Refuse the settings of a file if one of their texts names what a file may not name.
+
+    The key above a text says what it names: an environment, wrappers, an agent, a cluster. Under any other
+    key, a text that looks like ``module:Attribute`` or ``file.py:Attribute`` is refused.
+
+    Args:
+        settings: tables, lists and values, as TOML and JSON have them.
+        is_prefix: tells whether registered ids begin as this text does; it is then looked up, not loaded.
+        prose: keys whose texts are for readers.
+        folder: the folder that relative paths start from.
+
+    Raises:
+        BadArgument: with the first such text.
+    """
+    pending: list[tuple[str, Any]] = [("", settings)]
+    while pending:
+        key, value = pending.pop()
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):  # tables may be JSON in quotes
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        check_values(value)
+        if isinstance(value, Mapping):
+            pending += [(str(name), each) for name, each in value.items() if name not in prose]
+        elif isinstance(value, list | tuple):
+            pending += [(key, each) for each in value]
+        elif isinstance(value, str):
+            _check_text(key, _fixed(value, folder), is_prefix)
+
+
+def _fixed(text: str, folder: str | os.PathLike[str]) -> str:
+    """Return ``file.py@DIGEST:Attribute`` for the path of a file that is there; execute nothing."""
+    place, _, attribute = text.rpartition(":")
+    if not place or not is_path(text):
+        return text
+    try:
+        source = read_source(os.path.join(folder, os.path.expanduser(place)))
+    except BadArgument:
+        return text
+    return f"{source.main}@{source.digest}:{attribute}"
+
+
+def _check_text(key: str, text: str, is_prefix: Callable[[str], bool]) -> None:
+    if key == "ray":
+        if text not in ("", "auto", "local") and text.rpartition(":")[0] not in LOOPBACK:
+            refuse("the file names a cluster, which would get this program's objects:", text)
+    elif key == "wrappers":
+        check_wrapper(text)
+    elif key in ("id", "ids", "env", "transfer") and is_prefix(text):
+        return
+    elif text.partition(":")[0] in AGENTS:
+        check_agent(text)
+    elif _NAME.fullmatch(text) and text not in WRAPPERS and not is_own(text):
+        refuse(f"the file gives {key or 'a setting'} as", text)
 
 
 def check_values(value: Any) -> None:
@@ -142,11 +244,18 @@ def check_values(value: Any) -> None:
         if isinstance(each, Mapping):
             for key, allowed in (("$make", MADE), ("$callable", CALLED)):
                 name = each.get(key)
-                if key in each and not (isinstance(name, str) and (name in allowed or in_named_file(name))):
+                if key in each and not (
+                    isinstance(name, str) and (name in allowed or _is_own_value(key, name))
+                ):
                     refuse("an argument names code:", name)
             pending += each.values()
         elif isinstance(each, list | tuple):
             pending += each
+
+
+def _is_own_value(key: str, name: str) -> bool:
+    """Return whether a class is this user's; a function must have been named itself, as it gets actions."""
+    return is_own(name) if key == "$make" else named_before(name_in_file(name)) or named_module(name)
 
 
 _ENDPOINT = re.compile(r"(?i)@(https?://.*)|^[a-z]+:(https?://.*)", re.DOTALL)

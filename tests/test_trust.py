@@ -1,7 +1,9 @@
 """What a file of somebody else may name: each way to run code, through each loader."""
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +11,17 @@ import gem
 from gem import codec
 from gem.agents.random import RandomAgent
 from gem.cli import main
+from gem.cli.terms import MISUSED
 from gem.errors import BadArgument
+from gem.evals.suite import known_suites, load_suite
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.specs import TaskRef, WrapperRef
+from gem.train.baselines.study import read_study
+from gem.train.config import TrainConfig
+from gem.train.config_file import read_config
+from gem.train.run import RunFolder
 
+ROOT = Path(__file__).parents[1]
 GUESS = "game:GuessTheNumber-v0-easy"
 TOUCH = "import pathlib; pathlib.Path('ran').touch()"
 TOOLS = "gem.tools.tool_env_wrapper:ToolEnvWrapper"
@@ -95,3 +104,228 @@ def test_a_command_on_a_store_of_somebody_else_runs_nothing(command, task, folde
     out, err = capsys.readouterr()
     assert "--trust" in out + err
     assert not (folder / "ran").exists()
+
+
+# -- suites, studies, configs and stored commands
+
+CODE = "ran_at_import:shout"
+NAMED = {
+    "an environment of a module": ("env", "ran_at_import:Evil"),
+    "an environment in a file": ("env", "ran_at_import.py:Evil"),
+    "a wrapper of a module": ("wrapper", "ran_at_import:Around"),
+    "a wrapper whose prefix is that of ids": ("wrapper", "code:interact"),
+    "a wrapper in a file": ("wrapper", "ran_at_import.py:Around"),
+    "code in a keyword": ("kwargs", {"max_turns": {"$callable": CODE}}),
+    "a tool in a keyword": ("kwargs", {"tools": [MCP]}),
+    "a name in a keyword": ("kwargs", {"grader": CODE}),
+    "another player's server": ("agent", "openai:m@http://evil.example/v1"),
+}
+named = pytest.mark.parametrize(("kind", "name"), NAMED.values(), ids=NAMED)
+
+
+def toml(kind, name, wanted):
+    """Return the value for a place in a TOML file: the hostile one, or a harmless one."""
+    usual = {"env": GUESS, "wrapper": "concat", "kwargs": {}, "agent": "random"}
+    return inline(name if kind == wanted else usual[wanted])
+
+
+def inline(value):
+    """Return a value as TOML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {inline(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(inline, value)) + "]"
+    return json.dumps(value)
+
+
+@named
+def test_a_suite_of_somebody_else_runs_nothing(kind, name, folder, capsys):
+    env, wrapper, kwargs, agent = (toml(kind, name, each) for each in ("env", "wrapper", "kwargs", "agent"))
+    (folder / "s.toml").write_text(
+        f"name = 's'\n[agent]\nname = {agent}\n[[environments]]\nid = {env}\nwrappers = [{wrapper}]\n"
+        f"kwargs = {kwargs}\n"
+    )
+    assert main(["eval", "s.toml", "-n", "1"]) == MISUSED
+    assert "--trust" in capsys.readouterr().err
+    assert not (folder / "ran").exists()
+
+
+STUDY = """
+title = "t"
+seeds = [1]
+[settings]
+episodes = 8
+wrappers = [{wrapper}]
+env_kwargs = {kwargs}
+[[environments]]
+id = {env}
+[[variants]]
+name = "a: b"
+"""
+
+
+@named
+def test_a_study_of_somebody_else_runs_nothing(kind, name, folder, capsys):
+    if kind == "agent":
+        pytest.skip("a study names no agent")
+    (folder / "s.toml").write_text(
+        STUDY.format(**{each: toml(kind, name, each) for each in ("env", "wrapper", "kwargs")})
+    )
+    assert main(["baseline", "s.toml", "--dry-run"]) == MISUSED
+    assert "--trust" in capsys.readouterr().err
+    assert not (folder / "ran").exists()
+
+
+def test_a_study_names_nothing_in_its_transfer(folder, capsys):
+    (folder / "s.toml").write_text(
+        'transfer = ["ran_at_import:Evil"]' + STUDY.format(env=f'"{GUESS}"', wrapper='"concat"', kwargs="{}")
+    )
+    assert main(["baseline", "s.toml", "--dry-run"]) == MISUSED
+    assert "--trust" in capsys.readouterr().err
+
+
+CONFIGS = {
+    "env": 'env = "ran_at_import:Evil"',
+    "env in a file": 'env = "ran_at_import.py:Evil"',
+    "wrapper": 'wrappers = ["ran_at_import:Around"]',
+    "environments": '[[environments]]\nid = "ran_at_import:Evil"',
+    "environments as JSON": """environments = '[{"id": "ran_at_import:Evil"}]'""",
+    "their wrappers": f'[[environments]]\nid = "{GUESS}"\nwrappers = ["ran_at_import:Around"]',
+    "curriculum": f'[[curriculum]]\nid = "{GUESS}"\n[[curriculum]]\nid = "ran_at_import:Evil"',
+    "logger": 'log = ["ran_at_import:Logger"]',
+    "logger whose prefix is that of ids": 'log = ["code:InteractiveConsole"]',
+    "keyword": 'env_kwargs = {grader = "ran_at_import:shout"}',
+    "keyword as JSON": """env_kwargs = '{"grader": "ran_at_import:shout"}'""",
+    "opponent": 'opponent = ["openai:m@http://evil.example/v1"]',
+    "sampler": 'sampler = "vllm:http://evil.example:8000"',
+    "cluster": 'ray = "evil.example:6379"',
+}
+
+
+@pytest.mark.parametrize("text", CONFIGS.values(), ids=CONFIGS)
+def test_a_config_of_somebody_else_names_nothing(text, folder, capsys):
+    (folder / "c.toml").write_text(text)
+    assert main(["train", "--config", "c.toml", "--episodes", "0"]) == MISUSED
+    assert "--trust" in capsys.readouterr().err
+    assert not (folder / "ran").exists()
+
+
+def test_a_run_of_somebody_else_is_not_resumed_with_what_it_names(folder, capsys, monkeypatch):
+    monkeypatch.setenv("GEM_CACHE", str(folder / "cache"))
+    config = TrainConfig(log=("ran_at_import:Logger",), out=folder / "run")
+    run = RunFolder(folder / "run")
+    run.begin(config)
+    assert run.read_config() == config  # this user began it here
+    monkeypatch.setenv("GEM_CACHE", str(folder / "another user's"))
+    monkeypatch.setattr("gem.source_files._NAMES", set())
+    assert main(["train", "--out", "run", "--resume"]) == MISUSED
+    assert "--trust" in capsys.readouterr().err
+    assert run.read_config(trust=True) == config
+    assert not (folder / "ran").exists()
+
+
+COMMANDS = {
+    "env": ["ran_at_import:Evil"],
+    "env by flag": [GUESS, "--env", f"{GUESS},ran_at_import:Evil"],
+    "wrapper": [GUESS, "--wrappers", "concat,ran_at_import:Around"],
+    "agent": [GUESS, "--agent", "openai:m@http://evil.example/v1"],
+    "cluster": [GUESS, "--ray", "evil.example:6379"],
+    "itself": [GUESS, "--trust"],
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_stored_command_of_somebody_else_is_not_continued(words, folder, capsys):
+    (folder / "run").mkdir()
+    (folder / "run" / "command.json").write_text(json.dumps([*words, "--out", "run", "-n", "1"]))
+    assert main(["eval", "--resume", "--out", "run"]) == MISUSED
+    assert "--trust" in capsys.readouterr().err
+    assert not (folder / "ran").exists()
+
+
+def test_what_this_user_began_here_goes_on(folder, capsys, monkeypatch):
+    monkeypatch.setenv("GEM_CACHE", str(folder / "cache"))
+    wrapper = "gem.wrappers.transform:SignedReward"
+    words = ["eval", GUESS, "--wrappers", wrapper, "--out", "run", "-n", "2"]
+    assert main(words) == 0
+    assert main(["eval", "--resume", "--out", "run"]) == 0
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("baselines/*.toml")), ids=lambda path: path.stem)
+def test_a_study_that_ships_with_gem_needs_no_trust(path):
+    assert read_study(path).cells
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/configs/*.toml")), ids=lambda path: path.stem)
+def test_a_config_that_ships_with_gem_needs_no_trust(path):
+    assert read_config(path)
+
+
+@pytest.mark.parametrize("name", known_suites())
+def test_a_suite_that_ships_with_gem_needs_no_trust(name):
+    assert load_suite(name).entries
+
+
+# -- what this user named before
+
+
+RELAY = """
+import os
+import gem
+from gem.testing import EchoEnv
+class Relay(EchoEnv): pass
+def run(command): open("ran", "w").close()
+"""
+
+
+@pytest.fixture
+def relay(folder, monkeypatch):
+    """An environment file that this user named, and a play of it that was stored."""
+    monkeypatch.setenv("GEM_CACHE", str(folder / "cache"))
+    (folder / "relay.py").write_text(RELAY)
+    with gem.make("relay.py:Relay") as env:
+        return of_file(gem.registry.task_of(env))
+
+
+def test_an_environment_file_that_this_user_named_needs_no_trust(relay, folder, monkeypatch):
+    assert type(gem.make(relay)).__name__ == "Relay"
+    monkeypatch.setenv("GEM_CACHE", str(folder / "another user's"))
+    for known in ("_SOURCES", "_NAMES"):
+        monkeypatch.setattr(f"gem.source_files.{known}", type(getattr(gem.source_files, known))())
+    del gem.registry.ENV_REGISTRY._registered[relay.spec]
+    with pytest.raises(BadArgument, match="not named here before"):
+        gem.make(relay)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        lambda spec, place: TaskRef(spec.replace("Relay", "gem.make"), {"env_id": "ran_at_import.py:Evil"}),
+        lambda spec, place: TaskRef("x:Y", {"command": "touch ran"}, entry_point=place("os.system")),
+        lambda spec, place: TaskRef("x:Y", {"env_id": "ran_at_import.py:Evil"}, entry_point=place("gem.make")),
+        lambda spec, place: called(place("run")),
+        lambda spec, place: called(place("os.system")),
+        lambda spec, place: TaskRef(spec, {"turns": {"$make": place("os.system"), "args": ["touch ran"]}}),
+        lambda spec, place: TaskRef(GUESS, {}, (WrapperRef(spec.replace("Relay", "gem.make")),)),
+    ],
+)
+def test_of_such_a_file_only_what_it_defines_is_trusted(hostile, relay, folder):
+    task = hostile(relay.spec, lambda name: relay.entry_point.replace("Relay", name))
+    with pytest.raises(BadArgument, match="--trust"):
+        gem.make(of_file(task))
+    assert not (folder / "ran").exists()
+
+
+def test_a_module_that_this_user_named_needs_no_trust_until_it_changes(folder, monkeypatch):
+    monkeypatch.setenv("GEM_CACHE", str(folder / "cache"))
+    task = TaskRef("ran_at_import:Evil", foreign=True)
+    with pytest.raises(BadArgument, match="--trust"):
+        gem.make(task)
+    gem.make("ran_at_import:Evil")
+    assert gem.make(task)
+    monkeypatch.setattr("gem.source_files._NAMES", set())
+    assert gem.make(task)
+    monkeypatch.delitem(gem.registry.ENV_REGISTRY._registered, "ran_at_import:Evil", raising=False)
+    (folder / "ran_at_import.py").write_text("from gem.testing import EchoEnv as Evil")
+    with pytest.raises(BadArgument, match="--trust"):
+        gem.make(task)

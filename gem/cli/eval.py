@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,8 +40,11 @@ from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
 from gem.hosts.ray_cluster import Cluster
 from gem.record import Agent, Episode
+from gem.registry import accept_settings
 from gem.rollout import EpisodeStore, RayRunner
+from gem.source_files import named_before
 from gem.statistics import Interval, normalised
+from gem.trust import refuse
 
 EPISODES_AT_ONCE = 128
 """Default of --concurrency."""
@@ -176,6 +179,9 @@ class Arguments:
     ray: Annotated[str, arg(metavar="ADDRESS", help_behavior_hint="")] = ""
     """Play on a Ray cluster: HOST:PORT, auto for the one of this machine, or local to start one. All agents
     except training runs are made on its nodes, and use the keys and variables (as SEARCH_URL) set there."""
+    trust: bool = False
+    """Let a suite, or the evaluation that --resume continues, name code and servers that a file may not name
+    (docs/guides/trust.md). An evaluation that this user began on this machine needs no --trust."""
     suites: bool = False
     """List the suites that come with gem, and do nothing else."""
     model: Annotated[Model, OmitArgPrefixes] = field(default_factory=Model)
@@ -194,7 +200,10 @@ def command(args: list[str], prog: str) -> int:
         table("suite", "about", rows=list(known_suites().items()))
         return 0
     if given.output.resume:
-        args = [*_stored_command(given.output.out), *args]
+        words, own = _stored_command(given.output.out)
+        if not (own or given.trust):
+            _check_stored(_parsed(words, prog), str(given.output.out))
+        args = [*words, *args]
         given = _parsed(args, prog)
         gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
         given = replace(given, output=replace(given.output, gate=gates))
@@ -205,11 +214,27 @@ def _parsed(args: Sequence[str], prog: str) -> Arguments:
     return tyro.cli(Arguments, prog=prog, args=args, config=(FlagCreatePairsOff, OmitArgPrefixes))
 
 
-def _stored_command(out: Path | None) -> list[str]:
+def _check_stored(stored: Arguments, where: str) -> None:
+    """Refuse a stored command of somebody else that names what a file may not name.
+
+    Raises:
+        BadArgument: with the name.
+    """
+    if stored.trust:
+        refuse(f"{where}: the stored command trusts", "itself")
+    ids = [name for name in (*stored.targets, *_split(stored.env)) if not name.endswith(".toml")]
+    wrappers = _split(stored.wrappers)
+    settings = {**asdict(stored), "targets": (), "env": ids, "wrappers": wrappers}
+    accept_settings(settings, where)
+
+
+def _stored_command(out: Path | None) -> tuple[list[str], bool]:
+    """Return the words of the command that began an evaluation, and whether this user gave it here."""
     if out is None:
         raise BadArgument("--resume continues a stored evaluation; name its folder by --out FOLDER.")
     try:
-        words = json.loads((out / "command.json").read_text(encoding="utf-8"))
+        text = (out / "command.json").read_text(encoding="utf-8")
+        words = json.loads(text)
     except (OSError, ValueError) as error:
         raise BadArgument(
             f"{out} holds no evaluation to continue: {out / 'command.json'}: {reason(error)}."
@@ -218,7 +243,7 @@ def _stored_command(out: Path | None) -> list[str]:
         raise BadArgument(f"{out / 'command.json'} is not a list of strings.")
     if any(HIDDEN in word for word in words):
         raise BadArgument("the stored command has its password left out; give the whole command again.")
-    return words
+    return words, named_before("command", text)
 
 
 def _words(given: Any) -> list[str]:
@@ -359,6 +384,7 @@ def _suite(given: Arguments) -> Suite:
     if suites:
         return load_suite(
             suites[0],
+            trust=given.trust,
             n=given.episodes,
             k=given.samples,
             turns=given.limits.turns,

@@ -23,6 +23,7 @@ from gem.evals.suite import Suite
 from gem.evals.usage import Budget, Prices, tokens_of, uncounted
 from gem.record import Episode
 from gem.rollout.episode import versions
+from gem.source_files import remember_name
 
 
 class Report:
@@ -124,7 +125,9 @@ class Report:
     def _write_command(self) -> None:
         """Write the command that --resume reads."""
         if self.out is not None:
-            _write(self.out / "command.json", json.dumps(self.command).encode() + b"\n")
+            text = json.dumps(self.command) + "\n"
+            _write(self.out / "command.json", text.encode())
+            remember_name("command", text)
 
     def end(self) -> None:
         """Write that the evaluation is complete."""

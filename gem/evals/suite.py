@@ -34,8 +34,8 @@
     n = 50
     weight = 2
 
-Paths in it (an agent's folder) are relative to the file. A suite names code to import and call (wrappers) and
-the server to which a key is sent (the agent): play only suites whose source you trust.
+Paths in it (an agent's folder) are relative to the file. Of code and servers, a suite names only what any
+file may name (`gem.trust`), unless it is trusted.
 """
 
 from __future__ import annotations
@@ -164,17 +164,19 @@ def known_suites() -> dict[str, str]:
     }
 
 
-def load_suite(name: str, **changes: Any) -> Suite:
+def load_suite(name: str, *, trust: bool = False, **changes: Any) -> Suite:
     """Return a suite: one that comes with gem, by name, or a TOML file.
 
     Args:
         name: a name from `known_suites`, or a path.
+        trust: let the file name more than `gem.trust` lists.
         **changes: replace values of the file: `n`, `k`, `turns`, `tokens_per_episode` (of every environment),
             `tools` and `wrappers` (in addition to those of the file), `seed`, `min_coverage`,
             `stop_at_width`, and the fields of AgentSettings; None keeps the file's value.
 
     Raises:
-        BadArgument: for an unknown suite, an unknown key, or a value of a wrong type.
+        BadArgument: for an unknown suite, an unknown key, a value of a wrong type, or a name that a file may
+            not have.
         UnknownEnv: for an environment or wrapper that is not registered.
     """
     source: Path | None = None
@@ -191,6 +193,10 @@ def load_suite(name: str, **changes: Any) -> Suite:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadArgument(f"{name} is not valid TOML: {error}.") from error
+    if not trust:
+        registry.accept_settings(
+            values, name, prose=("about", "category"), folder=source.parent if source else ""
+        )
     return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
 
 

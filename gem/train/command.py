@@ -49,6 +49,10 @@ class Arguments:
     print_config: bool = False
     """Print the settings of the run as TOML that --config reads, and train nothing."""
 
+    trust: bool = False
+    """Let a --config file, or the run that --resume continues, name code and servers that a file may not name
+    (docs/guides/trust.md). A run that was begun by this user on this machine needs no --trust."""
+
 
 def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = None) -> int:
     """Run ``gem-gym train``; defaults depend on the flags, or with --resume on the stored run.
@@ -58,10 +62,11 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     Raises:
         BadArgument: for flags that contradict each other or the stored run.
     """
-    read = read_configs(Path(file) for file in _flags(args, "config") if file)
+    trust = "--trust" in args
+    read = read_configs((Path(file) for file in _flags(args, "config") if file), trust)
     folder = RunFolder(Path(_flag(args, "out") or read.get("out", TrainConfig.out)))
     resume = "--resume" in args and "--help" not in args and "-h" not in args
-    stored = replace(folder.read_config(), out=folder.path) if resume else None
+    stored = replace(folder.read_config(trust), out=folder.path) if resume else None
     if stored is None:
         given = TrainConfig.fitting(**{**read, **_decisive(args)})
     else:

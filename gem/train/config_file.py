@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from gem.errors import BadArgument, did_you_mean, reason
+from gem.registry import accept_settings
 from gem.train.config import TrainConfig
 from gem.train.config_types import NONE
 from gem.train.mixture import EnvPart
@@ -33,17 +34,24 @@ ACCEPTED: dict[Any, str] = {
 """What a setting accepts, by its type."""
 
 
-def read_configs(paths: Iterable[Path]) -> dict[str, Any]:
+PROSE = ("name", "answer_prefix", "stop")
+"""Settings whose texts name nothing."""
+
+
+def read_configs(paths: Iterable[Path], trust: bool = False) -> dict[str, Any]:
     """Return the settings of several files; a later file overrides an earlier one.
 
+    With `trust`, they may name more than `gem.trust` lists.
+
     Raises:
-        BadArgument: for a file that cannot be read or is not TOML, an unknown setting, or another type.
+        BadArgument: for a file that cannot be read or is not TOML, an unknown setting, another type, or a
+            name that a file may not have.
     """
-    return {name: value for path in paths for name, value in read_config(path).items()}
+    return {name: value for path in paths for name, value in read_config(path, trust).items()}
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Return a file's settings.
+def read_config(path: Path, trust: bool = False) -> dict[str, Any]:
+    """Return a file's settings; see read_configs.
 
     Raises:
         BadArgument: see read_configs.
@@ -59,6 +67,8 @@ def read_config(path: Path) -> dict[str, Any]:
         if name not in hints:
             hint = did_you_mean(name.replace("-", "_"), hints) or " `gem-gym train --print-config` shows all."
             raise BadArgument(f"the config {path} has {name!r}, which is not a setting.{hint}")
+    if not trust:
+        accept_settings(values, f"the config {path}", PROSE)
     return {name: setting(f"the config {path}", name, value) for name, value in values.items()}
 
 

@@ -36,9 +36,12 @@ from typing import Any, Literal, TypeVar
 
 from gem.errors import StoreError, reason
 from gem.evals import EnvResult
+from gem.registry import accept_settings
 from gem.rollout.episode import versions
+from gem.source_files import named_before, remember_name
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
+from gem.train.config_file import PROSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +247,7 @@ class RunFolder:
             ) from error
         self.write(self.machine, machine(config.device))
         self.write(self.config, config.to_json())
+        remember_name("config", self.config.read_text(encoding="utf-8"))
 
     def clear(self) -> None:
         """Remove the files of the run in the folder, and nothing else.
@@ -268,15 +272,18 @@ class RunFolder:
             except OSError as error:
                 raise StoreError(f"{self.path} cannot be cleared: {error}; choose another --out.") from error
 
-    def read_config(self) -> TrainConfig:
+    def read_config(self, trust: bool = False) -> TrainConfig:
         """Return the config of the run in the folder.
 
+        Without `trust`, one that this user did not write on this machine is checked: it is to be played.
+
         Raises:
-            StoreError: when there is none.
+            StoreError: when there is none. BadArgument: when it names what a file may not name.
             SchemaMismatch: when it belongs to another version.
         """
         try:
-            values = json.loads(self.config.read_text())
+            text = self.config.read_text(encoding="utf-8")
+            values = json.loads(text)
         except FileNotFoundError as error:
             raise StoreError(
                 f"{self.path} holds no run (it has no {self.config.name}); name a folder that "
@@ -284,6 +291,8 @@ class RunFolder:
             ) from error
         except (OSError, ValueError) as error:
             raise StoreError(f"{self.config} cannot be read: {error}") from error
+        if not trust and not named_before("config", text):
+            accept_settings(values, f"the run in {self.path}", PROSE)
         return TrainConfig.from_json(values)
 
     def write(self, file: Path, values: Mapping[str, Any]) -> None:

@@ -57,9 +57,9 @@ def train(
     """
     folder = RunFolder(config.out)
     if resume and config.dtype == "auto":
-        config = replace(config, dtype=folder.read_config().dtype)
+        config = replace(config, dtype=folder.read_config(trust=True).dtype)
     config = settled(config)
-    if resume and (changed := config.differences(folder.read_config())):
+    if resume and (changed := config.differences(folder.read_config(trust=True))):
         raise BadArgument(
             f"the run in {config.out} has another {', '.join(changed)}; a resumed run keeps its settings."
         )
@@ -218,7 +218,7 @@ def trained_agent(
             another version.
     """
     folder = RunFolder(path)
-    config = folder.read_config()
+    config = folder.read_config(trust=True)  # of it, only the model is made
     file = folder.checkpoint if weights == "last" else folder.best
     if weights == "best" and not file.exists():
         raise StoreError(

@@ -28,8 +28,8 @@
 
 A variant's settings override those of its environment, and these override the common ones; `env_kwargs` are
 merged keyword by keyword. Defaults that depend on an algorithm or a model follow the variant. Paths are
-relative to the working folder. A study names code that is imported and called (wrappers): run only studies
-whose source you trust.
+relative to the working folder. Of code and servers, a study names only what any file may name (`gem.trust`),
+unless it is trusted.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ import msgspec
 
 from gem import registry
 from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean, reason
+from gem.train import config_file
 from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig
 from gem.train.config_checks import check_solver
@@ -181,11 +182,12 @@ class Study:
         return found
 
 
-def read_study(path: Path) -> Study:
-    """Return the study in a file.
+def read_study(path: Path, trust: bool = False) -> Study:
+    """Return the study in a file; with `trust`, it may name more than `gem.trust` lists.
 
     Raises:
-        BadArgument: for a file that is not a valid study. UnknownEnv: for an id that is not registered.
+        BadArgument: for a file that is not a valid study, or names what a file may not name. UnknownEnv: for
+            an id that is not registered.
     """
     if path.suffix != ".toml":
         raise BadArgument(f"the study is {path.name!r}; accepted: a file that ends in .toml.")
@@ -195,6 +197,8 @@ def read_study(path: Path) -> Study:
         raise BadArgument(f"{path} cannot be read: {reason(error)}.") from None
     except ValueError as error:  # TOML's and Unicode's
         raise BadArgument(f"{path} is not a TOML file: {error}.") from None
+    if not trust:
+        registry.accept_settings(values, str(path), prose=PROSE)
     try:
         return _study(path, values)
     except GemError as error:
@@ -206,6 +210,10 @@ KNOWN = {
     **{"cpu_s": float, "transfer": list[str], "settings": dict, "search": dict},
     **{"environments": list[dict[str, Any]], "variants": list[dict[str, Any]]},
 }
+
+
+PROSE = ("title", "about", "verdict", *config_file.PROSE)
+"""Keys whose texts name nothing."""
 
 
 def _study(path: Path, values: Mapping[str, Any]) -> Study:
