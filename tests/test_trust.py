@@ -302,7 +302,9 @@ def test_an_environment_file_that_this_user_named_needs_no_trust(relay, folder, 
     [
         lambda spec, place: TaskRef(spec.replace("Relay", "gem.make"), {"env_id": "ran_at_import.py:Evil"}),
         lambda spec, place: TaskRef("x:Y", {"command": "touch ran"}, entry_point=place("os.system")),
-        lambda spec, place: TaskRef("x:Y", {"env_id": "ran_at_import.py:Evil"}, entry_point=place("gem.make")),
+        lambda spec, place: TaskRef(
+            "x:Y", {"env_id": "ran_at_import.py:Evil"}, entry_point=place("gem.make")
+        ),
         lambda spec, place: called(place("run")),
         lambda spec, place: called(place("os.system")),
         lambda spec, place: TaskRef(spec, {"turns": {"$make": place("os.system"), "args": ["touch ran"]}}),
