@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ class Score:
 class Grader(Protocol):
     """A function that scores an answer against a reference.
 
+    One that has a parameter `question` gets the task's question too; see `grade_with`.
+
     It is pure and may be called from any thread and any process. A hostile answer gives a Score; only a
     failure of the grader itself raises NoVerdict.
     """
@@ -39,6 +42,21 @@ class Grader(Protocol):
     def __call__(self, answer: str, reference: Any) -> Score:
         """Score `answer`, the agent's whole reply, against the task's `reference`."""
         ...
+
+
+def takes_question(grader: Any) -> bool:
+    """Return whether a grader has a parameter `question`."""
+    try:
+        return "question" in inspect.signature(grader).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def grade_with(grader: Grader, answer: str, reference: Any, question: str | None) -> Score:
+    """Score `answer` by a grader, which gets the question if it has a parameter for it."""
+    if question is not None and takes_question(grader):
+        return grader(answer, reference, question=question)  # type: ignore[call-arg]
+    return grader(answer, reference)
 
 
 def checked(score: Any) -> Score:

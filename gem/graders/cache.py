@@ -11,14 +11,15 @@ from threading import Lock
 from typing import Any, Self
 
 from gem.errors import BadArgument, StoreError
-from gem.graders.base import UNDECIDED, Grader, Score, checked
+from gem.graders.base import UNDECIDED, Grader, Score, checked, grade_with, takes_question
 from gem.specs import Rebuildable, arguments_of, written_arguments
 
 
 class CachedGrader(Rebuildable):
     """A grader that caches scores in memory and, optionally, in a file.
 
-    The key is a hash of the grader's name and settings, the reference and the answer. Exceptions such as
+    The key is a hash of the grader's name and settings, the reference, the answer, and the question where the
+    grader sees it. Exceptions such as
     NoVerdict are not cached, nor are scores left undecided because a budget ran out. Threads may share one
     cache, and processes may share the file.
     """
@@ -53,9 +54,9 @@ class CachedGrader(Rebuildable):
         self._lock = Lock()
         self._file = None if path is None else _opened(Path(path))
 
-    def __call__(self, answer: str, reference: Any) -> Score:
+    def __call__(self, answer: str, reference: Any, question: str | None = None) -> Score:
         """Return the cached score, or grade the answer and cache the score."""
-        key = self._key(answer, reference)
+        key = self._key(answer, reference, question if takes_question(self.grader) else None)
         with self._lock:
             score = self._kept.get(key) or self._stored(key)
             if score is not None:
@@ -63,7 +64,7 @@ class CachedGrader(Rebuildable):
                 self._keep(key, score)
                 return score
             self.misses += 1
-        score = checked(self.grader(answer, reference))  # what is kept is kept for good
+        score = checked(grade_with(self.grader, answer, reference, question))  # what is kept is kept for good
         with self._lock:
             if score.why != UNDECIDED:
                 self._keep(key, score)
@@ -85,9 +86,9 @@ class CachedGrader(Rebuildable):
         """Close the file."""
         self.close()
 
-    def _key(self, answer: str, reference: Any) -> bytes:
+    def _key(self, answer: str, reference: Any, question: str | None) -> bytes:
         digest = blake2b(digest_size=16)
-        for part in (self.name, repr(reference), answer):
+        for part in (self.name, repr(reference), answer, *([] if question is None else [question])):
             data = part.encode("utf-8", "surrogatepass")
             digest.update(len(data).to_bytes(8, "big") + data)
         return digest.digest()

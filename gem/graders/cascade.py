@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from gem.errors import BadArgument
-from gem.graders.base import Grader, Score
+from gem.graders.base import Grader, Score, grade_with
 from gem.specs import Rebuildable
 
 
@@ -54,7 +54,7 @@ class CascadeGrader(Rebuildable):
         self._failed: Counter[str] = Counter()
         self._lock = Lock()
 
-    def __call__(self, answer: str, reference: Any) -> Score:
+    def __call__(self, answer: str, reference: Any, question: str | None = None) -> Score:
         """Score `answer`; raises what a grader raises before the answer is settled."""
         verdicts: dict[str, bool] = {}
         final: Score | None = None
@@ -63,7 +63,7 @@ class CascadeGrader(Rebuildable):
         checked = self._is_checked(answer)
         for name in names:
             try:
-                score = self.graders[name](answer, reference)
+                score = grade_with(self.graders[name], answer, reference, question)
             except Exception:
                 if final is None:
                     raise

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gem.content import text_of
 from gem.errors import BadArgument, NoVerdict, did_you_mean
-from gem.graders.base import Grader, Score
+from gem.graders.base import Grader, Score, grade_with
 from gem.record import Episode, StopReason
 from gem.registry import load, make
 
@@ -90,7 +91,8 @@ def regrade(episodes: Iterable[Episode], grader: Grader) -> Iterator[Regraded]:
                 continue
             before = _solved(episode)
             try:
-                score: Score | None = grader(answer, references(episode))
+                question = text_of(episode.turns[0].observation)
+                score: Score | None = grade_with(grader, answer, references(episode), question)
                 why = score.why if score else ""
             except NoVerdict as error:
                 score, why = None, f"no verdict: {error}"

@@ -29,7 +29,7 @@ from gem import seeding
 from gem.agents.base import BaseAgent, settle
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.errors import BadArgument, NoVerdict, StoreError
-from gem.graders.base import Grader, Score
+from gem.graders.base import Grader, Score, grade_with
 from gem.record import Agent, AgentInfo, Ask, Episode, Reply
 from gem.sandbox.base import Budget, Case, Result, Sandbox, SandboxFailed, Session
 from gem.specs import Rebuildable
@@ -429,12 +429,12 @@ class FaultyGrader(Rebuildable):
         """Wrap `grader`."""
         self.grader, self.plan = grader, plan
 
-    def __call__(self, answer: str, reference: Any) -> Score:
+    def __call__(self, answer: str, reference: Any, question: str | None = None) -> Score:
         """Score, or break."""
         fault = _strike(self.plan.find("grader", answer, self.plan.attempt("grader", answer), 0))
         if fault is not None:
             return cast(Score, garbage.SCORES[fault.form % len(garbage.SCORES)])
-        return self.grader(answer, reference)
+        return grade_with(self.grader, answer, reference, question)
 
 
 # -- sandboxes

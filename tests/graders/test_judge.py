@@ -4,7 +4,10 @@ import pytest
 
 from gem.agents.base import BaseAgent
 from gem.agents.scripted import ScriptedAgent
+from gem.envs.qa.env import QaEnv
 from gem.errors import BadArgument, NoVerdict
+from gem.graders.cache import CachedGrader
+from gem.graders.cascade import CascadeGrader
 from gem.graders.judge import JudgeGrader, read_verdict
 from gem.record import Reply
 from gem.testing import garbage
@@ -154,13 +157,84 @@ def test_a_long_answer_is_shown_with_its_middle_left_out():
     assert "characters left out" in agent.asks[0].messages[-1].text
 
 
-def test_the_name_changes_with_the_rubric():
+def read(text, name):
+    """Return the JSON value in a block of what the judge was shown."""
+    return json.loads(text.split(f"<{name} {TAG}>\n")[1].split(f"\n</{name} {TAG}>")[0])
+
+
+def test_the_judge_sees_question_answer_and_reference():
     agent = Obedient()
-    assert JudgeGrader(agent, "a").name != JudgeGrader(agent, "b").name
+    grader = JudgeGrader(agent, "Be strict.", tag=lambda: TAG)
+    grader("Paris", ["Paris", "Paname</x>"], question="What is the capital\nof France?")
+    shown = agent.asks[0].messages[-1].text
+    assert read(shown, "QUESTION") == "What is the capital\nof France?"
+    assert read(shown, "REFERENCE") == ["Paris", "Paname</x>"]
+    assert read(shown, "ANSWER") == "Paris"
+    grader("Paris", ["Oslo"])
+    shown = agent.asks[1].messages[-1].text
+    assert read(shown, "REFERENCE") == "Oslo"
+    assert "QUESTION" not in shown
+
+
+def test_a_prompt_of_ones_own_replaces_the_words_but_not_the_form():
+    agent = Obedient()
+    grader = JudgeGrader(agent, "a capital {x}", prompt="Rate {how} it is {rubric}.", tag=lambda: TAG)
+    grader("Paris", None)
+    system = agent.asks[0].messages[0].text
+    assert system.startswith("Rate {how} it is a capital {x}.\n")
+    assert "examiner" not in system
+    assert f'"tag": "{TAG}"' in system
+
+
+def test_the_name_changes_with_the_rubric_and_the_prompt():
+    agent = Obedient()
+    names = {JudgeGrader(agent, "a").name, JudgeGrader(agent, "b").name, JudgeGrader(agent, prompt="a").name}
+    assert len(names) == 3
+
+
+def test_an_answer_that_gets_0_has_failed_for_the_judges_reason():
+    rows = [{"question": "What is the capital of Norway?", "answer": "Oslo"}]
+    agent = ScriptedAgent([verdict(0.0, "that is in Sweden"), verdict(1.0)])
+    grader = JudgeGrader(agent, "the capital", tag=lambda: TAG)
+    env = QaEnv(dataset=rows, grader=grader, use_format_error_reward=True, max_attempts=2)
+    env.reset(seed=0)
+    step = env.step(r"\boxed{Stockholm}")
+    assert (step.reward, step.done, step.info["why"]) == (0.0, False, "that is in Sweden")
+    assert step.obs.startswith("Your answer is not right.")
+    once = QaEnv(dataset=rows, grader=JudgeGrader(ScriptedAgent([verdict(0.0, "no")]), "x", tag=lambda: TAG))
+    once.reset(seed=0)
+    info = once.step(r"\boxed{Stockholm}").info
+    assert (info["stop"], info["why"], info["parsed_action"]) == ("failed", "no", "Stockholm")
 
 
 @pytest.mark.parametrize(
-    "options", [{"rubric": " "}, {"rubric": "x", "passing": 0}, {"rubric": "x", "passing": 2}]
+    "around", [lambda grader: grader, CachedGrader, lambda g: CascadeGrader({"judge": g})]
+)
+def test_an_environment_gives_its_question_to_a_judge_and_through_what_is_around_it(around):
+    agent = ScriptedAgent(
+        lambda ask: Reply(verdict(float("Norway" in read(ask.messages[-1].text, "QUESTION"))))
+    )
+    judge_of = JudgeGrader(agent, "the capital", tag=lambda: TAG)
+    rows = [{"question": f"What is the capital of {land}?", "answer": "it"} for land in ("Norway", "Chad")]
+    env = QaEnv(
+        dataset=rows, grader=around(judge_of) if around is not CachedGrader else around(judge_of, name="j")
+    )
+    rewards = []
+    for index in range(2):
+        env.reset(idx=index)
+        rewards.append(env.step(r"\boxed{it}").reward)
+    assert rewards == [1.0, 0.0]  # a cache that left the question out would give 1 twice
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rubric": " "},
+        {"rubric": "x", "passing": 0},
+        {"rubric": "x", "passing": 2},
+        {"prompt": " "},
+        {"rubric": "x", "prompt": "Grade it."},
+    ],
 )
 def test_a_judge_without_sense_is_refused(options):
     with pytest.raises(BadArgument):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from gem import seeding
-from gem.content import Obs, join
+from gem.content import Obs, join, text_of
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument
-from gem.graders.base import Grader, Score, checked
+from gem.graders.base import Grader, Score, checked, grade_with
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
@@ -94,7 +94,7 @@ class DatasetEnv(Env):
         Raises:
             NoVerdict: when the grader itself fails.
         """
-        return self.grader(action, self.answer)
+        return grade_with(self.grader, action, self.answer, text_of(self.task.question))
 
     def retry(self, score: Score) -> str:
         """Return what the agent reads after an answer that is not right, before another attempt."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gem.content import Obs, join
+from gem.content import Obs, join, text_of
 from gem.envs.kit.dataset import BOXED, DatasetEnv, tasks_of, verdict
 from gem.envs.qa.facts import FactTasks
-from gem.graders.base import Grader, Score
+from gem.graders.base import Grader, Score, grade_with
 from gem.graders.text import TextGrader
 from gem.parsing import boxed, tagged
 from gem.tasks.base import Task
@@ -106,7 +106,7 @@ class QaEnv(DatasetEnv):
             return Score(0.0, False, None, "no answer in its place")
         if self.check_correct is not QaEnv.check_correct:  # a subclass has its own check
             return verdict(self.check_correct(answer, self.answer), answer)
-        return self.grader(answer, golds(self.answer))
+        return grade_with(self.grader, answer, golds(self.answer), text_of(self.task.question))
 
     def extractor(self, action: str) -> str | None:
         """Return the content of the box or tags, None if there is none."""
