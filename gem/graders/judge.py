@@ -78,8 +78,8 @@ class JudgeGrader(Rebuildable):
             raise BadArgument("the rubric is empty; describe what the scores 1 and 0 mean, or give a prompt.")
         if prompt is not None and (not prompt.strip() or (rubric and "{rubric}" not in prompt)):
             raise BadArgument(
-                f"prompt is {prompt!r:.80}; accepted: a text that tells the judge what to do, with {{rubric}} in "
-                "it where there is a rubric."
+                f"prompt is {prompt!r:.80}; accepted: a text that tells the judge what to do, with "
+                "{rubric} in it where there is a rubric."
             )
         if not 0 < passing <= 1:
             raise BadArgument(f"passing is {passing}; accepted: more than 0, at most 1.")
@@ -96,8 +96,8 @@ class JudgeGrader(Rebuildable):
     def __call__(self, answer: str, reference: Any, question: str | None = None) -> Score:
         """Score `answer` by the rubric; the judge sees the question and the reference that are not None.
 
-        The whole answer counts as read (`Score.parsed`), so an answer that the judge gives 0 has failed and is
-        not unreadable.
+        The whole answer counts as read (`Score.parsed`): one that the judge gives 0 has failed, and is not
+        unreadable.
 
         Raises:
             NoVerdict: when the judge fails, or gives no verdict twice.

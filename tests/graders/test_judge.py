@@ -208,7 +208,8 @@ def test_an_answer_that_gets_0_has_failed_for_the_judges_reason():
 
 
 @pytest.mark.parametrize(
-    "around", [lambda grader: grader, CachedGrader, lambda g: CascadeGrader({"judge": g})]
+    "around",
+    [lambda judge: judge, lambda judge: CachedGrader(judge, name="j"), lambda j: CascadeGrader({"judge": j})],
 )
 def test_an_environment_gives_its_question_to_a_judge_and_through_what_is_around_it(around):
     agent = ScriptedAgent(
@@ -216,9 +217,7 @@ def test_an_environment_gives_its_question_to_a_judge_and_through_what_is_around
     )
     judge_of = JudgeGrader(agent, "the capital", tag=lambda: TAG)
     rows = [{"question": f"What is the capital of {land}?", "answer": "it"} for land in ("Norway", "Chad")]
-    env = QaEnv(
-        dataset=rows, grader=around(judge_of) if around is not CachedGrader else around(judge_of, name="j")
-    )
+    env = QaEnv(dataset=rows, grader=around(judge_of))
     rewards = []
     for index in range(2):
         env.reset(idx=index)
