@@ -261,6 +261,7 @@ class Learner:
     ) -> tuple[dict[str, float], int]:
         """Take one step on `rows`; return the sums that the objective logs, and the positions computed.
 
+        Among the sums are `loss` and `grad_norm`, the norm of the gradient before it is scaled down.
         The loss is the objective's sum over all rows, divided by `divisor`. Where several processes train,
         each computes its share of the rows, and all take the step of the whole.
         """
@@ -279,7 +280,7 @@ class Learner:
             parallel.add_up(parallel.missing_gradients(self._masters))
             sums = parallel.add_up_figures({**sums, "positions": float(positions)})
             positions = int(sums.pop("positions"))
-        self.step()
+        sums["grad_norm"] = self.step()
         return sums, positions
 
     def step(self) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
+from statistics import pstdev
 from typing import Any
 
 from gem.record import Episode, StopReason
@@ -175,14 +176,17 @@ class Trainer(Sampling):
         scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
         told = [won for slot, episode in scored if (won := slot.succeeded(episode)) is not None]
         count = len(scored) or NAN
+        returns = [slot.reward(episode) for slot, episode in scored]
+        turns = sum(len(slot.turns(episode)) for slot, episode in scored)
+        tokens = sum(slot.tokens(episode) for slot, episode in scored)
         several = len(self.envs) > 1 or self.league is not None
         by_part, by_opponent = figures_of(self.config.parts, slots, episodes) if several else ({}, {})
         return Metrics(
             iteration=self.iteration,
             episodes=self.iteration * self.config.batch,
             success=sum(told) / len(told) if told else NAN,
-            reward=sum(slot.reward(episode) for slot, episode in scored) / count,
-            turns=sum(len(slot.turns(episode)) for slot, episode in scored) / count,
+            reward=sum(returns) / count,
+            turns=turns / count,
             unreadable=sum(slot.stop(episode) is StopReason.UNREADABLE for slot, episode in scored) / count,
             no_verdict=len(episodes) - len(scored),
             loss=steps.loss,
@@ -199,6 +203,14 @@ class Trainer(Sampling):
             update_s=update_s,
             save_s=self.save_s,
             cpu_s=self.cpu_s,
+            grad_norm=steps.grad_norm,
+            reward_std=pstdev(returns) if returns else NAN,
+            flat_groups=flat_groups([episode.group for _, episode in scored], returns)
+            if self.config.grouped
+            else NAN,
+            answer_tokens=tokens / turns if turns else NAN,
+            episode_tokens=tokens / count,
+            explained_variance=steps.explained_variance,
             environments=by_part,
             opponents=by_opponent,
             stage=self._stage_of(slots),
@@ -307,3 +319,14 @@ class Trainer(Sampling):
             self.watched.close()
         if "held_out" in vars(self):
             self.held_out.close()
+
+
+def flat_groups(groups: Sequence[str], returns: Sequence[float]) -> float:
+    """Return the share of groups whose returns are all equal; NaN without groups.
+
+    `groups`: the group of each return.
+    """
+    by_group: dict[str, set[float]] = {}
+    for group, earned in zip(groups, returns, strict=True):
+        by_group.setdefault(group, set()).add(earned)
+    return sum(len(earned) == 1 for earned in by_group.values()) / len(by_group) if by_group else NAN

@@ -52,6 +52,12 @@ class Metrics:
     four after it over the steps: entropy, share of clipped tokens, divergence of the steps and divergence
     from the reference, per token. `logprob_gap`: the mean absolute difference between the learner's and the
     sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
+    `grad_norm`: the norm of the gradient before it is scaled down, the mean over the steps. `reward_std`: the
+    standard deviation of the returns. `flat_groups`: the share of groups of samples whose returns are all
+    equal, so that they teach nothing; for algorithms that compare samples. `answer_tokens`, `episode_tokens`:
+    the sampled tokens of a turn and of an episode. `explained_variance`: the share of the variance of its
+    targets that a critic explains before the steps: 1 is perfect, 0 no better than a constant.
+
     `tokens_trained` counts every pass, and padding. Times are in seconds; `save_s` is that of the checkpoint
     before.
 
@@ -81,6 +87,12 @@ class Metrics:
     update_s: float
     save_s: float
     cpu_s: float
+    grad_norm: float = math.nan  # not in runs of version 0.2.0, nor are the next ones
+    reward_std: float = math.nan
+    flat_groups: float = math.nan
+    answer_tokens: float = math.nan
+    episode_tokens: float = math.nan
+    explained_variance: float = math.nan
     environments: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
     opponents: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
     stage: str = ""

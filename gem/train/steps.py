@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import pvariance
 
 import torch
 from torch import Tensor
@@ -41,7 +42,8 @@ class Steps:
     `entropy`: of the policy, in nats. `clipped`: the share of tokens whose gradient was cut. `step_kl`: how
     far the policy moved from the one that sampled. `kl`: its divergence from the reference, NaN without one.
     `gap`: the mean absolute difference of log probabilities between sampler and learner, before the first
-    step. `value_error`: a critic's mean squared error over turns. `positions`: how many were computed.
+    step. `value_error`: a critic's mean squared error over turns. `positions`: how many were computed. For
+    `grad_norm` and `explained_variance` see `gem.train.run.Metrics`.
     """
 
     loss: float = NAN
@@ -51,6 +53,8 @@ class Steps:
     kl: float = NAN
     gap: float = NAN
     value_error: float = NAN
+    grad_norm: float = NAN
+    explained_variance: float = NAN
     positions: int = 0
     sums: dict[str, float] = field(default_factory=dict)
 
@@ -95,13 +99,31 @@ def take_steps(
             for name, value in sums.items():
                 totals[name] = totals.get(name, 0.0) + value
     tokens = totals["tokens"]
-    steps.loss = totals["loss"] / count
+    steps.loss, steps.grad_norm = totals["loss"] / count, totals["grad_norm"] / count
     steps.entropy, steps.clipped = totals["entropy"] / tokens, totals["clipped"] / tokens
     steps.step_kl = totals["step_kl"] / tokens
     steps.kl = totals["kl"] / tokens if "kl" in totals else NAN
     steps.value_error = 2 * totals["value"] / totals["turns"] if "value" in totals else NAN
+    if learner.critic is not None:
+        steps.explained_variance = explained_variance(weighted)
     steps.sums = totals
     return steps
+
+
+def explained_variance(weighted: Sequence[Weighted]) -> float:
+    """Return ``1 - var(target - value) / var(target)`` of a critic over the turns of rows; NaN if constant.
+
+    Values and targets are those before an iteration's steps.
+    """
+    turns = {(id(item.targets), turn): item.targets[turn] for item in weighted for turn in _learnt(item)}
+    spread = pvariance([target.returns for target in turns.values()])
+    left = pvariance([target.returns - target.value for target in turns.values()])
+    return 1 - left / spread if spread else NAN
+
+
+def _learnt(item: Weighted) -> set[int]:
+    """Return the turns of a row that are learnt from."""
+    return {item.row.turn[at] for at in item.row.learnt}
 
 
 def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> float:
@@ -109,7 +131,7 @@ def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> 
     if config.normalise == "token":
         return float(sum(sum(item.row.mask) for item in rows))
     if config.normalise == "turn":
-        return float(sum(len({item.row.turn[at] for at in item.row.learnt}) for item in rows))
+        return float(sum(len(_learnt(item)) for item in rows))
     return episodes * (config.loss_constant if config.normalise == "constant" else 1.0)
 
 

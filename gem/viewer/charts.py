@@ -23,13 +23,19 @@ KNOWN = (
     "loss",
     "logprob_gap",
     "value_error",
+    "explained_variance",
+    "grad_norm",
+    "reward_std",
+    "flat_groups",
+    "answer_tokens",
+    "episode_tokens",
     "lr",
     "tokens_sampled",
     "sample_s",
     "update_s",
 )
 """The metrics that can be drawn."""
-SHARES = ("success", "unreadable", "clipped")
+SHARES = ("success", "unreadable", "clipped", "flat_groups")
 SMOOTHEST = 200
 MOST_POINTS = 1000
 LARGEST = 1e100

@@ -65,7 +65,11 @@ POLICIES = {
 }
 PANELS = {
     "reward": "return",
+    "reward_std": "spread of returns",
+    "flat_groups": "groups without variance",
     "turns": "turns",
+    "answer_tokens": "tokens per answer",
+    "episode_tokens": "tokens per episode",
     "unreadable": "unreadable answers",
     "no_verdict": "without verdict",
     "entropy": "entropy, nats per token",
@@ -75,9 +79,11 @@ PANELS = {
     "logprob_gap": "log-probability gap",
     "lr": "step size",
     "loss": "loss",
+    "grad_norm": "gradient norm",
     "value_error": "critic's error",
+    "explained_variance": "variance explained by the critic",
 }
-SHARES = ("success", "unreadable", "clipped", "share", "token_share")
+SHARES = ("success", "unreadable", "clipped", "flat_groups", "share", "token_share")
 OF_PLACE = ("out", "log", "ray")
 """Settings that do not affect the training."""
 

@@ -133,12 +133,16 @@ def test_values_of_an_absent_actor_are_refused(tmp_path):
         turn_values(episode, runner, 2)
 
 
+TOO_LONG = ("ta:SettlersOfCatan-v0",)
+"""Games whose first prompt does not fit the context of the tiny model."""
+
+
 def train_textarena(env_id, out):
     config = replace(QUICK, env=env_id, env_kwargs={}, episodes=4, batch=4, minibatch=64, warmup_steps=80)
     train(replace(config, eval_episodes=2, watch=0, max_turns=6, max_tokens=4, out=out))
     (metrics,) = RunFolder(out).history()
     assert metrics.no_verdict == 0
-    assert metrics.tokens_sampled > 0
+    assert metrics.tokens_sampled > 0 or env_id in TOO_LONG
 
 
 @pytest.mark.parametrize("env_id", ["ta:Nim-v0", "ta:TowerOfHanoi-v0"])
