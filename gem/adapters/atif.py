@@ -264,7 +264,7 @@ def from_atif(
     reader = _Reader()
     reader.read(trajectory, SEAT)
     episode = Episode(
-        TaskRef(f"atif:{_name(trajectory)}"),
+        TaskRef(f"atif:{_name(trajectory)}", foreign=True),
         RunInfo(
             blake2b(_json(trajectory).encode(), digest_size=8).hexdigest(),
             agent=_name(trajectory),

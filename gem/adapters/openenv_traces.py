@@ -115,7 +115,7 @@ def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Epis
     for number, turn in enumerate(turns):
         made.append(_turn(turn, made, wholes, f"turn {number}"))
     episode = Episode(
-        TaskRef("trace:openenv"),
+        TaskRef("trace:openenv", foreign=True),
         RunInfo(blake2b(msgspec.json.encode(trace), digest_size=8).hexdigest(), agent="openenv"),
         job=str(turns[0].get("node_id") or ""),
         turns=made,

@@ -47,7 +47,7 @@ def task_text(task: TaskRef) -> str:
 
 
 def read_task(text: object) -> TaskRef:
-    """Return the task of a data set's row; read only data sets from a source that you trust.
+    """Return the task of a data set's row; making it asks `gem.trust`, as of a file.
 
     Raises:
         BadArgument: for a text that `task_text` did not make from a task with a seed.

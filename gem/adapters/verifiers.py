@@ -102,7 +102,7 @@ class GemEnv(vf.Env[GemEnvConfig]):
             NoVerdict: when the episode has none.
         """
         data = task.data
-        ref = TaskRef(data.env, data.kwargs)
+        ref = TaskRef(data.env, data.kwargs, foreign=True)  # of a data set
         waits = registry.Maker(ref).spec.waits
         history = HistoryPolicy("chat")  # verifiers keeps the conversation: the past is not rewritten
         talk = await _call(

@@ -181,7 +181,7 @@ class SeatEnv(EnvWrapper):
 
 def one_seat(game: str, seat: str, others: Player | Mapping[str, Player] = "random", **kwargs: Any) -> Env:
     """Make a SeatEnv of a registered game; further keywords are arguments of the game."""
-    env = registry.make(game, **kwargs)
+    env = registry.make(registry.spec(game), **kwargs)  # registered: a file may name the game
     if not isinstance(env, SeatedEnv):
         raise BadArgument(f"{game!r} has only one seat; make it with gem.make().")
     return SeatEnv(env, seat, others)

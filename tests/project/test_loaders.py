@@ -1,0 +1,150 @@
+"""Every place that turns what it reads into code or a task, with its reason: a new one must be added.
+
+Names come from files of somebody else; `gem.trust` has the rule. A call that is found here and not in
+LOADERS fails the test. Before you add it, say where the name that it loads comes from.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gem.cli import main
+
+ROOT = Path(__file__).parents[2]
+
+BY_NAME = {"import_module", "load", "load_named", "spec_named", "fix_name"}
+BY_NAME |= {"exec", "eval", "__import__", "exec_module", "spec_from_file_location", "attrgetter"}
+DECODERS = {
+    "pickle.loads",
+    "pickle.load",
+    "marshal.loads",
+    "cloudpickle.loads",
+    "tomllib.loads",
+    "tomllib.load",
+}
+DECODERS |= {"torch.load", "np.load", "yaml.load", "yaml.safe_load", "TrainConfig.from_json", "TaskRef"}
+DECODERS |= {"codec.decode", "codec.decode_task", "codec.unpack"}
+MODELS = {"from_pretrained", "load_dataset", "load_from_disk"}
+
+CHECKED = "it asks gem.trust before a name is loaded"
+ASKED = "whoever read the file asked gem.trust"
+REGISTERED = "it is the entry point of a registered id"
+MARKED = "it marks the tasks that it reads as foreign"
+GIVEN = "the command line or the program names it"
+OWN = "the name is a constant of gem, or one that gem offers under a word"
+SENT = "a process of this program sent it"
+PLAIN = "plain values or weights: nothing in it is executed"
+
+LOADERS = {
+    "gem/adapters/atif.py": {"TaskRef": MARKED},
+    "gem/adapters/carried.py": {"codec.decode": MARKED},
+    "gem/adapters/openenv_traces.py": {"TaskRef": MARKED},
+    "gem/adapters/prompts.py": {"TaskRef": GIVEN, "codec.unpack": MARKED},
+    "gem/adapters/verifiers.py": {"TaskRef": MARKED},
+    "gem/agents/__init__.py": {"import_module": OWN},
+    "gem/agents/ray_model.py": {"pickle.loads": SENT},
+    "gem/cli/__init__.py": {"load": OWN},
+    "gem/cli/check.py": {"load": GIVEN},
+    "gem/codec.py": {"TaskRef": MARKED},
+    "gem/envs/bridges/remote.py": {"TaskRef": GIVEN},
+    "gem/envs/bridges/textarena.py": {"import_module": OWN},
+    "gem/envs/database/domains/domain.py": {"import_module": OWN},
+    "gem/envs/kit/dataset.py": {"load": PLAIN},
+    "gem/envs/kit/templates.py": {"tomllib.loads": OWN},
+    "gem/envs/terminal/folder.py": {"tomllib.loads": PLAIN},
+    "gem/evals/suite.py": {"TaskRef": CHECKED, "tomllib.loads": CHECKED, "load": REGISTERED},
+    "gem/evals/usage.py": {"tomllib.loads": PLAIN},
+    "gem/hosts/base.py": {"load": OWN},
+    "gem/hosts/processes.py": {"pickle.loads": SENT},
+    "gem/hosts/ray_host.py": {"pickle.loads": SENT},
+    "gem/hosts/remote.py": {"TaskRef": GIVEN},
+    "gem/hosts/wire.py": {"codec.unpack": MARKED},
+    "gem/models.py": {"from_pretrained": PLAIN},
+    "gem/naming.py": {"import_module": ASKED, "attrgetter": ASKED, "fix_name": GIVEN},
+    "gem/plugins.py": {"import_module": ASKED, "attrgetter": ASKED, "load": GIVEN},
+    "gem/registry.py": {
+        **dict.fromkeys(("load", "TaskRef"), CHECKED),
+        **dict.fromkeys(("load_named", "fix_name", "spec_named"), CHECKED),
+    },
+    "gem/rollout/places.py": {"TaskRef": GIVEN},
+    "gem/rollout/ray_player.py": {"pickle.loads": SENT},
+    "gem/rollout/ray_runner.py": {"pickle.loads": SENT, "codec.decode": SENT},
+    "gem/rollout/regrade.py": {"load": GIVEN},
+    "gem/rollout/store.py": {"codec.decode": MARKED, "codec.decode_task": MARKED},
+    "gem/schema_1.py": {"TaskRef": MARKED},
+    "gem/serve/environments/native.py": {"codec.unpack": MARKED},
+    "gem/serve/proxy/app.py": {"TaskRef": GIVEN},
+    "gem/serve/environments/app.py": {"load": REGISTERED},
+    "gem/source_files.py": {"pickle.loads": SENT, "exec_module": ASKED},
+    "gem/specs.py": {"load": ASKED, "attrgetter": OWN},
+    "gem/tasks/sources.py": {"load_dataset": PLAIN, "load_from_disk": PLAIN},
+    "gem/testing/rules.py": {"pickle.loads": SENT},
+    "gem/tools/__init__.py": {"import_module": OWN},
+    "gem/train/baselines/study.py": {"tomllib.loads": CHECKED, "load": REGISTERED},
+    "gem/train/baselines/rows.py": {"TrainConfig.from_json": PLAIN},
+    "gem/train/baselines/worker.py": {"TrainConfig.from_json": SENT},
+    "gem/train/checkpoint.py": {"torch.load": PLAIN},
+    "gem/train/config_file.py": {"tomllib.loads": CHECKED},
+    "gem/train/loggers.py": {"load": ASKED},
+    "gem/train/run.py": {"TrainConfig.from_json": CHECKED},
+    "gem/viewer/report.py": {"torch.load": PLAIN},
+    "gem/viewer/sources.py": {"TrainConfig.from_json": PLAIN},
+}
+
+
+def called(node):
+    """Return the name under which a call is listed, or None."""
+    name = ast.unparse(node.func)
+    place, _, last = name.rpartition(".")
+    if name in DECODERS:
+        return name
+    from_here = place in ("", "importlib", "registry", "plugins", "plugin", "gem.registry", "super()")
+    return last if last in MODELS or (last in BY_NAME and from_here) else None
+
+
+def scanned():
+    """Return the listed calls of each module outside the sandbox."""
+    found = {}
+    for path in sorted((ROOT / "gem").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(("gem/sandbox/", "gem/graders/assert_tester", "gem/graders/_fork_server")):
+            calls = [
+                node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)
+            ]
+            found[name] = {called(node) for node in calls} - {None}
+    return {name: names for name, names in found.items() if names}
+
+
+def test_every_loader_is_listed_with_its_reason():
+    assert scanned() == {path: set(names) for path, names in LOADERS.items()}
+
+
+def test_the_modules_that_check_or_mark_do_so():
+    for name, calls in LOADERS.items():
+        text = (ROOT / name).read_text("utf-8")
+        if CHECKED in calls.values():
+            assert "accept_" in text or "check_task" in text, name
+        if MARKED in calls.values():
+            assert "foreign" in text or "codec." in text, name  # codec marks what it decodes
+
+
+def test_weights_are_read_without_what_pickles_name():
+    calls = [
+        (path.name, ast.unparse(node))
+        for path in (ROOT / "gem").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load"
+    ]
+    assert calls
+    assert all("weights_only=True" in text for _, text in calls)
+
+
+TRUSTING = ("replay", "value", "regrade", "view", "eval", "baseline", "train")
+
+
+@pytest.mark.parametrize("command", TRUSTING)
+def test_each_command_that_makes_what_files_name_has_the_flag(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "--trust" in capsys.readouterr().out
