@@ -205,7 +205,7 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
         raise missing_extra(f"the model {name!r}", error.name or "transformers", "llm") from None
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        with _no_progress_bar():
+        with no_progress_bar():
             model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
         return model.to(device), tokenizer
     except (BadArgument, StoreError):
@@ -217,8 +217,8 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
 
 
 @contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Hide the progress bar that transformers draws while it loads weights."""
+def no_progress_bar() -> Iterator[None]:
+    """Hide the progress bar that transformers draws while it loads or writes weights."""
     from transformers.utils import logging
 
     wanted = logging.is_progress_bar_enabled()

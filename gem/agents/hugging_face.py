@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gem.agents.answer_shape import AnswerShape
 from gem.agents.base import BaseAgent
 from gem.agents.sampling import sample, sample_with_entropy, uniforms
 from gem.content import ToolCall
 from gem.errors import BadArgument
 from gem.record import AgentInfo, Ask, Reply
-from gem.tokens.renderer import Renderer, knows_tools, render
+from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import taken
 
 
@@ -75,39 +76,21 @@ class HuggingFaceAgent(BaseAgent):
             BadArgument: for limits below 1; for native tools where the chat template has none, or with a
                 prefix; for a prefix that tokenizing and decoding changes; for an empty text in `stop`.
         """
-        known = knows_tools(renderer)
-        if tools not in (None, "native", "text"):
-            raise BadArgument(f"tools is {tools!r}; accepted: 'native', 'text', None.")
-        if tools == "native" and not known:
-            raise BadArgument(
-                "tools='native' needs a chat template that knows tools; this one does not: pass tools='text'."
-            )
-        if tools == "native" and prefix:
-            raise BadArgument(
-                f"tools='native' and {prefix=} exclude each other; set tools='text', or no prefix."
-            )
-        self.tools = tools or ("native" if known and not prefix else "text")
+        shaped = AnswerShape(renderer, tools, prefix, stop)
         if min(max_tokens, batch_size) < 1:
             raise BadArgument(f"got {max_tokens=}, {batch_size=}; accepted: 1 or more.")
         if cache_bytes < 0:
             raise BadArgument(f"{cache_bytes=}; accepted: 0 (keep nothing) or more.")
-        if isinstance(stop, str) or not all(stop):
-            raise BadArgument(f"{stop=}; accepted: a sequence of texts, none of them empty.")
         self.model = model
         self.renderer = renderer
         self.temperature = temperature
         self.max_tokens = max_tokens
         self.batch_size = batch_size
+        self.tools, self.stop, self.prefix_ids = shaped.tools, shaped.stop, shaped.prefix_ids
         self.prefix = prefix
-        self.stop = tuple(stop)
         self.cache_bytes = cache_bytes
         self.entropy = entropy
         self.tokens_sampled = 0
-        self.prefix_ids = renderer.answer(prefix)[:-1] if prefix else ()
-        if prefix and renderer.decode(self.prefix_ids) != prefix:
-            raise BadArgument(
-                f"{prefix=} changes when it is tokenized and decoded; accepted: text that does not."
-            )
         text = model.config.get_text_config()
         self.context: int | None = getattr(text, "max_position_embeddings", None)
         self._forward = _Forward(model)

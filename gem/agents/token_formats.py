@@ -7,6 +7,7 @@ Written from the source of vLLM 0.33.0 (``entrypoints/openai/completion``, ``ent
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -67,9 +68,13 @@ class TokenFormat:
     missing: str
     """Advice for a server that does not know a command."""
 
-    def __init__(self, renderer: Renderer, vocabulary: int, greedy: bool) -> None:
-        """Accept ids below `vocabulary`; answers end with the renderer's stop ids."""
-        self.renderer, self.vocabulary, self.greedy = renderer, vocabulary, greedy
+    def __init__(self, renderer: Renderer, vocabulary: int, greedy: bool, stop: tuple[str, ...] = ()) -> None:
+        """Accept ids below `vocabulary`; answers end with the renderer's stop ids, or a text in `stop`."""
+        self.renderer, self.vocabulary, self.greedy, self.stop = renderer, vocabulary, greedy, stop
+
+    def stops(self, ask: Ask) -> list[str]:
+        """Return the texts that end an answer to an ask."""
+        return [*self.stop, *filter(None, (ask.sampling or {}).get("stop", ()))]
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """Return the request for an ask; only the temperature changes the distribution."""
@@ -92,6 +97,18 @@ class TokenFormat:
 
         Raises:
             LookupError, TypeError, ValueError: for data that is not a response to the probe.
+        """
+        raise NotImplementedError
+
+    def scoring(self, ask: Ask, settings: Settings) -> dict[str, Any]:
+        """Return a request for the log probabilities of the prompt `ask.held`, at temperature 1."""
+        raise NotImplementedError
+
+    def scores(self, data: Any, held: Sequence[int]) -> tuple[float, ...]:
+        """Return the log probabilities in a response to `scoring`, of each id of `held` but the first.
+
+        Raises:
+            LookupError, TypeError, ValueError: for data that is not a response to the request.
         """
         raise NotImplementedError
 
@@ -122,19 +139,33 @@ class TokenFormat:
         if (found.end or "").lower() in SERVER_ENDS:
             return Said(f"ended the answer itself: {found.why or found.end!r}", end=found.end)
         self._check(found, ask)
+        ids, stopped = self._cut(found.ids, self.stops(ask))
         # When greedy, the sampled distribution has all its mass on one token.
-        logprobs = tuple(0.0 if self.greedy else min(0.0, float(value)) for value in found.logprobs)
-        ended = found.ids[-1] in self.renderer.stop_ids
-        usage = {"prompt_tokens": len(ask.held), "completion_tokens": len(found.ids)}
+        logprobs = tuple(
+            0.0 if self.greedy else min(0.0, float(value)) for value in found.logprobs[: len(ids)]
+        )
+        ended = stopped or ids[-1] in self.renderer.stop_ids
+        usage = {"prompt_tokens": len(ask.held), "completion_tokens": len(ids)}
         return Said(
-            text=self.renderer.decode(found.ids),
+            text=self.renderer.decode(ids),
             end="stop" if ended else found.end,
             usage=counted(body.get("usage")) | usage,
             prompt_ids=ask.held,
-            token_ids=found.ids,
+            token_ids=ids,
             logprobs=logprobs,
             extra={"weight_versions": found.weights},
         )
+
+    def _cut(self, ids: tuple[int, ...], stops: Sequence[str]) -> tuple[tuple[int, ...], bool]:
+        """Return the ids up to the one that completes a text of `stops`, and whether there is one."""
+
+        def stopped(count: int) -> bool:
+            text = self.renderer.decode(ids[:count])
+            return any(stop in text for stop in stops)
+
+        if not stops or not stopped(len(ids)):
+            return ids, False
+        return ids[: bisect_left(range(len(ids)), True, key=stopped)], True
 
     def _check(self, found: Sampled, ask: Ask) -> None:
         if found.prompt_ids is not None and found.prompt_ids != tuple(ask.held):
@@ -189,6 +220,8 @@ class VLLM(TokenFormat):
             "return_tokens_as_token_ids": True,
             "return_weight_versions": True,
         }
+        if stops := self.stops(ask):
+            request |= {"stop": stops, "include_stop_str_in_output": True}
         return {"model": settings.model, **request} if settings.model else request
 
     def sampled(self, data: dict[str, Any]) -> Sampled:
@@ -213,6 +246,19 @@ class VLLM(TokenFormat):
         """See TokenFormat.tempered."""
         (value,) = self.sampled(as_object(data)).logprobs
         return abs(float(value)) < _ROUNDING
+
+    def scoring(self, ask: Ask, settings: Settings) -> dict[str, Any]:
+        """See TokenFormat.scoring."""
+        return self.request(ask, replace(settings, temperature=1.0), 1) | {"prompt_logprobs": 0}
+
+    def scores(self, data: Any, held: Sequence[int]) -> tuple[float, ...]:
+        """See TokenFormat.scores."""
+        (choice,) = as_object(data)["choices"]
+        entries = choice["prompt_logprobs"][1:]
+        return tuple(
+            float(as_object(entry[str(token)])["logprob"])
+            for entry, token in zip(entries, held[1:], strict=True)
+        )
 
     async def load(self, post: Post, folder: str, label: str) -> None:
         """See TokenFormat.load; if a step fails, the server stays paused: its weights may be mixed."""
@@ -255,6 +301,8 @@ class SGLang(TokenFormat):
             "stop_token_ids": sorted(self.renderer.stop_ids),
             "skip_special_tokens": False,
         }
+        if stops := self.stops(ask):
+            sampling |= {"stop": stops, "no_stop_trim": True}
         return {
             "input_ids": list(ask.held),
             "sampling_params": sampling,
@@ -293,6 +341,17 @@ class SGLang(TokenFormat):
         if len(tops) < 2 or not all(math.isfinite(each) for each in tops):
             raise NoResponse(f"{_TOPS} log probabilities were asked for, {tops} came")
         return max(tops) - min(tops) < _ROUNDING
+
+    def scoring(self, ask: Ask, settings: Settings) -> dict[str, Any]:
+        """See TokenFormat.scoring."""
+        return self.request(ask, replace(settings, temperature=1.0), 1) | {"logprob_start_len": 0}
+
+    def scores(self, data: Any, held: Sequence[int]) -> tuple[float, ...]:
+        """See TokenFormat.scores."""
+        entries = as_object(data)["meta_info"]["input_token_logprobs"]
+        if _ids([entry[1] for entry in entries]) != tuple(held):
+            raise NoResponse("the scored prompt is another than the ids that were sent")
+        return tuple(float(entry[0]) for entry in entries[1:])
 
     async def load(self, post: Post, folder: str, label: str) -> None:
         """See TokenFormat.load; the server itself waits for its running requests."""

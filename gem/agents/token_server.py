@@ -10,30 +10,30 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from gem.agents.answer_shape import AnswerShape
 from gem.agents.connections import Clients
+from gem.agents.model_folder import write_model
 from gem.agents.openai import Asking, OpenAIAgent
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.pace import Pace
 from gem.agents.token_formats import FORMATS, TokenFormat
 from gem.content import Message, ToolCall
-from gem.errors import AgentUnavailable, BadArgument, NoVerdict, StoreError, missing_extra
+from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, missing_extra
 from gem.record import AgentInfo, Ask, Reply
-from gem.tokens.renderer import Renderer, knows_tools, render
+from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import taken
 
 try:
     import httpx
 except ImportError as error:
     raise missing_extra("TokenServerAgent", "httpx", "openai") from error
-
-WEIGHTS = "model.safetensors"
 
 
 class TokenServerAgent(OpenAIAgent):
@@ -70,6 +70,8 @@ class TokenServerAgent(OpenAIAgent):
         max_tokens: int = 1024,
         context: int | None = None,
         tools: Literal["native", "text"] | None = None,
+        prefix: str = "",
+        stop: Sequence[str] = (),
         vocabulary: int | None = None,
         weights_folder: str | os.PathLike[str] | None = None,
         load_s: float = 600.0,
@@ -92,7 +94,10 @@ class TokenServerAgent(OpenAIAgent):
             temperature: sampling temperature; 0 is greedy.
             max_tokens: token limit of an answer; the limits of an ask lower it.
             context: limit on tokens of prompt and answer together; None: the server's own limit.
-            tools: see HuggingFaceAgent; None: ``native`` where the template supports tools, else ``text``.
+            tools: see HuggingFaceAgent; None: ``native`` where the template supports tools and no prefix is
+                set, else ``text``.
+            prefix: text at the start of every answer, not sampled; see HuggingFaceAgent.
+            stop: texts that end an answer, with the token that completes one; see HuggingFaceAgent.
             vocabulary: number of valid ids; None: the size of the renderer's tokenizer. A model with a padded
                 embedding can sample a few higher ids, which are refused.
             weights_folder: where `publish` writes weights; the server reads the same path.
@@ -111,13 +116,7 @@ class TokenServerAgent(OpenAIAgent):
         """
         if protocol not in FORMATS:
             raise BadArgument(f"protocol is {protocol!r}; accepted: {', '.join(map(repr, FORMATS))}.")
-        known = knows_tools(renderer)
-        if tools not in (None, "native", "text"):
-            raise BadArgument(f"tools is {tools!r}; accepted: 'native', 'text', None.")
-        if tools == "native" and not known:
-            raise BadArgument(
-                "tools='native' needs a chat template that knows tools; this one does not: pass tools='text'."
-            )
+        shaped = AnswerShape(renderer, tools, prefix, stop)
         if not temperature >= 0 or max_tokens < 1:
             raise BadArgument(f"got {temperature=}, {max_tokens=}; accepted: 0 or more, 1 or more.")
         self._root = url.rstrip("/").removesuffix("/v1")
@@ -137,9 +136,10 @@ class TokenServerAgent(OpenAIAgent):
             grace_s=grace_s,
         )
         self.renderer, self.protocol, self.context = renderer, protocol, context
-        self.tools: Literal["native", "text"] = tools or ("native" if known else "text")
+        self.tools, self.prefix, self.stop = shaped.tools, prefix, shaped.stop
+        self.prefix_ids = shaped.prefix_ids
         self._tokens: TokenFormat = FORMATS[protocol](
-            renderer, _size(renderer) if vocabulary is None else vocabulary, temperature == 0
+            renderer, _size(renderer) if vocabulary is None else vocabulary, temperature == 0, self.stop
         )
         self._format, self.url = self._tokens, self._root + self._tokens.path
         self.weights_folder = None if weights_folder is None else Path(weights_folder).resolve()
@@ -160,6 +160,10 @@ class TokenServerAgent(OpenAIAgent):
         }
         if self.tools == "native":
             settings["tools"] = self.tools
+        if self.prefix:
+            settings["prefix"] = self.prefix
+        if self.stop:
+            settings["stop"] = list(self.stop)
         return AgentInfo(type(self).__name__, self.model, settings, self.renderer.vocab_hash)
 
     async def ask(self, ask: Ask) -> Reply:
@@ -169,7 +173,7 @@ class TokenServerAgent(OpenAIAgent):
             AgentUnavailable: also after a publish that failed, until one succeeds.
         """
         native = self.tools == "native"
-        prompt = render(self.renderer, ask, tools=native)
+        prompt = (*render(self.renderer, ask, tools=native), *self.prefix_ids)
         room = [limit for limit in (self.max_tokens, ask.max_tokens) if limit is not None]
         room += [limit - len(prompt) for limit in (self.context, ask.context) if limit is not None]
         if min(room) < 1:
@@ -178,6 +182,8 @@ class TokenServerAgent(OpenAIAgent):
         sent = replace(ask, messages=(), fresh=0, tools=(), held=prompt, max_tokens=min(room), context=None)
         answer = await super().ask(sent)
         text, calls = answer.text, tuple[ToolCall, ...]()
+        if self.prefix_ids:
+            text = self.renderer.decode((*self.prefix_ids, *(answer.token_ids or ())))
         if native and ask.tools:
             text, calls = taken(text, ask.turn)
         return replace(answer, text=text, tool_calls=calls)
@@ -201,9 +207,9 @@ class TokenServerAgent(OpenAIAgent):
 
         Args:
             version: 0 or more; the server uses it as the label of its weights.
-            weights: a state dict with the names of the model's checkpoint, which is written to
-                `weights_folder`; or a folder of safetensors that the server can read. None: the server
-                already has the weights.
+            weights: a transformers model, of which LoRA adapters are merged, or a state dict with the names
+                of the model's checkpoint: these are written to `weights_folder`. Or a folder of safetensors
+                that the server can read. None: the server already has the weights.
 
         Raises:
             BadArgument: for a version below 0, another type of weights, or no `weights_folder` to write to.
@@ -226,28 +232,16 @@ class TokenServerAgent(OpenAIAgent):
             self._written = written
 
     def _write(self, version: int, weights: Any) -> Path:
-        """Write a state dict to a new folder: servers may still map the files of an old path."""
-        if not isinstance(weights, Mapping) or not all(hasattr(each, "detach") for each in weights.values()):
-            raise BadArgument(f"weights are {weights!r:.60}; accepted: a state dict of tensors, or a folder.")
+        """Write weights to a new folder: servers may still map the files of an old path."""
         if self.weights_folder is None:
             raise BadArgument("publish() got weights; it needs weights_folder, which the server can read.")
+        places = (self.weights_folder / f"version-{version}-{number}" for number in count())
+        folder = next(place for place in places if not place.exists())
         try:
-            from safetensors import SafetensorError
-            from safetensors.torch import save_file
-        except ImportError as error:
-            raise missing_extra("publishing weights", "safetensors", "train") from error
-        # Copied one by one, because tensors of tied weights share memory, which the format does not allow.
-        tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in weights.items()}
-        try:
-            self.weights_folder.mkdir(parents=True, exist_ok=True)
-            for number in count():
-                folder = self.weights_folder / f"version-{version}-{number}"
-                if not folder.exists():
-                    break
-            folder.mkdir()
-            save_file(tensors, folder / WEIGHTS, {"format": "pt"})
-        except (OSError, SafetensorError) as error:
-            raise StoreError(f"weights cannot be written to {self.weights_folder}: {error}") from error
+            write_model(folder, weights)
+        except GemError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         return folder
 
     async def _publish(self, version: int, folder: str | None) -> None:
@@ -290,6 +284,22 @@ class TokenServerAgent(OpenAIAgent):
         except (ValueError, RecursionError) as error:
             raise NoVerdict(f"{path} did not answer with JSON: {response.text[:EXCERPT]!r}") from error
         return read if isinstance(read, dict) else {}
+
+    def logprobs(self, ids: Sequence[int]) -> tuple[float, ...]:
+        """Return the server's log probability of each id but the first, given the ids before it.
+
+        They are at temperature 1. A trainer compares them with its own, to see which weights the server has.
+
+        Raises:
+            NoVerdict: when the server does not answer with them.
+        """
+        ask = Ask("", "", 0, (), seed=0, held=tuple(ids))
+        data = self.loop.run(self._post(self._tokens.path, self._tokens.scoring(ask, self._settings)))
+        try:
+            return self._tokens.scores(data, ask.held)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            why = f"did not answer with the log probabilities of a prompt: {error}"
+            raise NoVerdict(f"{self._address} {why}") from error
 
     # -- one ask
 

@@ -1,4 +1,4 @@
-"""The commands ``gem-gym export`` and ``gem-gym import``: convert episodes to other formats, and back."""
+"""The commands ``gem-gym export`` and ``gem-gym import``: write episodes and models, and read episodes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Annotated, Literal, TypeAlias
 
 from tyro.conf import Positional, arg
 
+from gem.cli.players import trained
 from gem.cli.replay import store_of
-from gem.cli.terms import FAILED, MaybeText
+from gem.cli.terms import FAILED, MaybePath, MaybeText
 from gem.content import printable
 from gem.errors import BadArgument, DuplicateEpisode, GemError, MissingData, StoreError
 from gem.record import Episode
 from gem.rollout.store import EpisodeStore
 
 FORMATS = ("parquet", "jsonl", "atif", "inspect", "openenv", "sft", "preferences")
+"""Formats of episodes."""
+MODEL = "hf"
+"""The format of a trained model."""
 ONE_WAY = ("sft", "preferences")
 """Formats of training data sets; they cannot be read back as episodes."""
 SUFFIXES = {".parquet": "parquet", ".jsonl": "jsonl", ".eval": "inspect"}
@@ -25,28 +29,67 @@ Read: TypeAlias = Callable[[], Episode]
 
 
 def export(
-    store: Annotated[Positional[Path], arg(metavar="RUN")],
-    out: Annotated[Positional[Path], arg(metavar="OUT")],
+    run: Annotated[Positional[str], arg(metavar="RUN")],
+    target: Annotated[Positional[Path | None], arg(metavar="[OUT]", help_behavior_hint="")] = None,
     format: MaybeText = None,
+    out: MaybePath = None,
+    merge: bool = False,
     per: Literal["episode", "turn"] = "episode",
     no_tokens: bool = False,
 ) -> int:
-    """Write stored episodes for other tools.
+    """Write the model that a run trained, or stored episodes, for other tools.
 
-    The formats: parquet and jsonl are tables. atif is Harbor's trajectories (a .jsonl file, or a folder of
-    files). inspect is the log of Inspect, for `inspect view` (a .eval or .json file for one environment and
-    agent, or a folder with a log for each). openenv is OpenEnv's token traces. sft and preferences are
-    training data sets of conversations: all scored ones, and the best against the worst of each task.
+    The format hf is the trained model: a folder that transformers, peft, TRL and vLLM load, with its
+    tokenizer and a model card.
+
+    The other formats are episodes. parquet and jsonl are tables. atif is Harbor's trajectories (a .jsonl
+    file, or a folder of files). inspect is the log of Inspect, for `inspect view` (a .eval or .json file for
+    one environment and agent, or a folder with a log for each). openenv is OpenEnv's token traces. sft and
+    preferences are training data sets of conversations: all scored ones, and the best against the worst of
+    each task.
 
     Args:
-        store: a store of episodes, or the folder of a run.
-        out: the file or folder to write; it must not exist yet.
-        format: parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed from OUT's suffix if that
-            is .parquet, .jsonl or .eval.
+        run: the folder of a run (for hf of a training run; RUN@best: its best weights, not the last), or a
+            store of episodes.
+        target: the file or folder to write; it must not exist yet.
+        format: hf, parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed from OUT's suffix if
+            that is .parquet, .jsonl or .eval.
+        out: another way to give OUT.
+        merge: for hf, of a run with --lora-rank: write a whole model with the adapter merged into it, instead
+            of the adapter alone.
         per: for tables: one row per episode (`gem-gym import` can read it), or one row per turn.
         no_tokens: leave token ids and log probabilities out.
     """
-    kind = _format(format, out)
+    if (target is None) == (out is None):
+        given = f"{target} and {out}" if out is not None else "none"
+        raise BadArgument(f"the file or folder to write is {given}; give one: OUT behind RUN, or --out OUT.")
+    path = out or target
+    assert path is not None
+    if format == MODEL:
+        if per != "episode" or no_tokens:
+            raise BadArgument("--per and --no-tokens are for episodes; with --format hf leave them out.")
+        return _export_model(run, path, merge=merge)
+    if merge:
+        raise BadArgument("--merge is for a trained model; give --format hf, or leave it out.")
+    return _export_episodes(Path(run), path, _format(format, path), per, no_tokens=no_tokens)
+
+
+def _export_model(run: str, out: Path, *, merge: bool) -> int:
+    from gem.train.model_export import export_model
+
+    if (found := trained(run)) is None:
+        raise BadArgument(
+            f"no folder {run!r}; accepted: the folder of a training run, or RUN@best for its best weights."
+        )
+    folder, weights = found
+    export_model(folder, out, weights=weights, merge=merge)
+    print(f"wrote the model of {printable(run)} to {printable(str(out))}")
+    return 0
+
+
+def _export_episodes(
+    store: Path, out: Path, kind: str, per: Literal["episode", "turn"], *, no_tokens: bool
+) -> int:
     if kind == "openenv" and no_tokens:
         raise BadArgument("the format openenv consists of tokens; leave out --no-tokens.")
     if per == "turn" and kind not in ("parquet", "jsonl"):
@@ -158,8 +201,10 @@ def _format(given: str | None, path: Path) -> str:
     kind = given or SUFFIXES.get(path.suffix)
     if kind is None:
         raise BadArgument(f"the format of {path} cannot be guessed from its name; give --format.")
+    if kind == MODEL:
+        raise BadArgument("hf is the format of a model, which holds no episodes.")
     if kind not in FORMATS:
-        raise BadArgument(f"format is {kind!r}; accepted: {', '.join(FORMATS)}.")
+        raise BadArgument(f"format is {kind!r}; accepted: {', '.join(FORMATS)}; for a model: {MODEL}.")
     return kind
 
 

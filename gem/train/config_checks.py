@@ -250,9 +250,6 @@ def _check_sampler(config: TrainConfig) -> None:
         raise BadArgument(
             f"sampler is {config.sampler!r}; accepted: vllm:URL or sglang:URL, as vllm:http://127.0.0.1:8000."
         )
-    for name in ("lora_rank", "answer_prefix", "stop"):
-        if _given(config, name):
-            raise BadArgument(f"{name} does not go with a sampler; leave one of them out.")
     if config.ray:
         raise BadArgument("ray and sampler both say where answers are sampled; leave one of them out.")
 

@@ -233,7 +233,7 @@ class Trainer(Sampling):
             "wall_s": self.wall_s,
             "figures": self.figures,
             **self.learner.state(),
-            "sampler": weights(self.sampler)["model"] if self.config.staleness else None,
+            "sampler": None if self.sampler is self.policy else weights(self.sampler)["model"],
             "schedule": self.schedule.state(),
         }
         if parallel.rank() == 0:
@@ -257,7 +257,7 @@ class Trainer(Sampling):
         if "schedule" in state:  # a run of an earlier version has none, and needs none
             self.schedule.load(state["schedule"])
         self.learner.publish(self.iteration)
-        if self.config.staleness:
+        if self.sampler is not self.policy:
             load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
             self.sampler.publish(max(0, self.iteration - 1))
         if parallel.rank() == 0:

@@ -26,6 +26,7 @@ from gem.tokens.rows import Row
 from gem.tokens.tiny import PAD, TinyRenderer
 from gem.train.batch import Batch, Weighted, collate
 from gem.train.config import TrainConfig
+from gem.train.served_weights import ServedWeights
 
 if TYPE_CHECKING:
     from gem.agents.token_server import TokenServerAgent
@@ -172,6 +173,8 @@ class CausalPolicy:
         self.capacity: int | None = None if windowed else capacity  # a short trial would not see the window
         with torch.no_grad(), evaluating(model):
             self._try()
+        held = isinstance(self.agent, HuggingFaceAgent)  # then it samples from this very model
+        self._served = None if held else ServedWeights(renderer)
 
     def _try(self) -> None:
         """Compare logits computed here with the model's own, with a tree of rows and without."""
@@ -239,8 +242,10 @@ class CausalPolicy:
 
     def publish(self, version: int) -> None:
         """See Policy.publish."""
-        held = isinstance(self.agent, HuggingFaceAgent)  # then it samples from this very model
-        self.agent.publish(version, None if held else self.model.state_dict())
+        if self._served is None:
+            self.agent.publish(version)
+        else:
+            self._served.publish(self, self.agent, version)  # type: ignore[arg-type]
 
 
 class Base:
@@ -370,6 +375,8 @@ def _server(config: TrainConfig, renderer: Renderer, context: int | None) -> Tok
         temperature=config.temperature,
         max_tokens=config.max_tokens,
         context=context,
+        prefix=config.answer_prefix,
+        stop=config.stop,
         weights_folder=config.out / "weights",
         concurrency=config.batch,
     )

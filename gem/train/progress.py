@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -179,18 +179,26 @@ def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult
     return found
 
 
-def table(figures: dict[str, EnvResult], title: str | None = None) -> Table:
-    """Return the final table: a row for each policy, with the figures that the task has."""
+def cells(figures: Mapping[str, EnvResult]) -> list[list[str]]:
+    """Return the final table as text: the headings, then a row for each policy."""
     told = columns(figures.values())
-    headings = (heading for name in told for heading in (name, "95% interval"))
-    grid = Table("policy", *headings, title=title and escape(title), title_justify="left")
+    rows = [["policy", *(heading for name in told for heading in (name, "95% interval"))]]
     for name in ROWS:
         if name in figures or name in REFERENCES:
-            cells = []
+            row = [TITLES[name]]
             for read, form in told.values():
                 value = read(figures[name]) if name in figures else None
-                cells += [_mean(value, form), _bounds(value, form)]
-            grid.add_row(TITLES[name], *cells)
+                row += [_mean(value, form), _bounds(value, form)]
+            rows.append(row)
+    return rows
+
+
+def table(figures: dict[str, EnvResult], title: str | None = None) -> Table:
+    """Return the final table: a row for each policy, with the figures that the task has."""
+    headings, *rows = cells(figures)
+    grid = Table(*headings, title=title and escape(title), title_justify="left")
+    for row in rows:
+        grid.add_row(*row)
     return grid
 
 

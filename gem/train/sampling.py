@@ -134,16 +134,21 @@ class Sampling:
             wait([self._coming])
 
     def refresh_sampler(self) -> None:
-        """Copy the policy's current weights to the sampler, where it is a separate copy."""
-        load_weights(self.sampler, weights(self.policy), "the learner")
+        """Let the sampler have the policy's current weights, where it is a separate copy, or a server."""
+        if self.sampler is not self.policy:
+            load_weights(self.sampler, weights(self.policy), "the learner")
         self.sampler.publish(self.iteration)
 
     # -- who plays, and what
 
     @functools.cached_property
     def sampler(self) -> Policy:
-        """The policy that episodes are sampled from: the trained one, or a separate copy of it."""
-        return make_policy(self.config) if self.config.staleness else self.policy
+        """The policy that episodes are sampled from: the trained one, or a separate copy of it.
+
+        A server holds a copy of the weights by itself.
+        """
+        copied = self.config.staleness and not self.config.sampler
+        return make_policy(self.config) if copied else self.policy
 
     @functools.cached_property
     def _thread(self) -> ThreadPoolExecutor:
@@ -220,7 +225,7 @@ class Sampling:
         if self.config.staleness:
             self._thread.shutdown()
         self.runner.close()
-        if self.config.staleness:
+        if self.sampler is not self.policy:
             self.sampler.agent.close()
         if self.store is not None:
             self.store.close()

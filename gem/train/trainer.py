@@ -29,7 +29,7 @@ from gem.train.learner import Critic, Learner, Settings, load_weights
 from gem.train.loggers import make_loggers
 from gem.train.loop import Trainer
 from gem.train.played_env import played_envs
-from gem.train.policy import make_policy, settled
+from gem.train.policy import Policy, make_policy, settled
 from gem.train.preparation import prepare
 from gem.train.run import Evaluation, RunFolder
 from gem.train.selection import best
@@ -217,6 +217,19 @@ def trained_agent(
         StoreError: when there is no run, or it has no best weights. SchemaMismatch: when it belongs to
             another version.
     """
+    policy = load_policy(path, weights)
+    policy.temper(temperature)
+    return policy.agent
+
+
+def load_policy(
+    path: Path, weights: Literal["last", "best"] = "last", *, device: str | None = None
+) -> Policy:
+    """Return the policy in a run's folder, on another `device` if one is given.
+
+    Raises:
+        StoreError, SchemaMismatch: see trained_agent().
+    """
     folder = RunFolder(path)
     config = folder.read_config(trust=True)  # of it, only the model is made
     file = folder.checkpoint if weights == "last" else folder.best
@@ -225,7 +238,7 @@ def trained_agent(
             f"{path} has no best weights ({file.name}): only runs with held-out evaluations do "
             "(--eval-every). Name the folder alone for the last weights."
         )
-    policy = make_policy(replace(config, sampler=""))  # its server may hold any weights
-    load_weights(policy, checkpoint.load(file), str(file))
-    policy.temper(temperature)
-    return policy.agent
+    state = checkpoint.load(file)
+    policy = make_policy(replace(config, sampler="", device=device or config.device))
+    load_weights(policy, state, str(file))  # not from the run's server, which may hold any weights
+    return policy

@@ -394,6 +394,7 @@ def test_what_publish_refuses(tmp_path):
         with agent_of(server) as agent:
             with pytest.raises(BadArgument, match="weights_folder"):
                 agent.publish(1, NEW.state_dict())
+            agent.weights_folder = tmp_path
             for wrong in ([1.0], {"lm_head.weight": 1.0}):
                 with pytest.raises(BadArgument, match="state dict"):
                     agent.publish(1, wrong)
@@ -622,6 +623,47 @@ def test_what_the_constructor_refuses():
     for wrong in ({"protocol": "tgi"}, {"temperature": -1.0}, {"max_tokens": 0}, {"tools": "native"}):
         with pytest.raises(BadArgument):
             TokenServerAgent("http://127.0.0.1:1", RENDERER, **wrong)
+
+
+@both
+def test_prefix_and_stop_are_those_of_a_local_agent(protocol):
+    """The same ids, texts and ends, greedily; the token that completes a text of `stop` is the last one."""
+    how = {"temperature": 0.0, "prefix": "the se", "stop": ("er", "s")}
+    asks = [*ASKS, ask("lower", sampling={"stop": ["o"]})]
+    with serve(protocol) as server, agent_of(server, **how) as agent:
+        found, wanted = agent(asks), local(**how)(asks)
+        named = agent.info.sampling
+    assert [bare(reply) for reply in found] == [bare(reply) for reply in wanted]
+    assert any(reply.finish == "stop" for reply in found)
+    assert (named["prefix"], named["stop"]) == ("the se", ["er", "s"])
+
+
+@both
+def test_what_a_server_samples_behind_a_stop_is_cut_off(protocol):
+    """A server may find the text late; the ids behind it, and their log probabilities, are dropped."""
+    how = {"temperature": 1.0, "max_tokens": 30}
+    with serve(protocol) as server, agent_of(server, **how) as agent, agent_of(server, **how) as stopping:
+        (whole,) = agent([ask(seed=3)])
+        text = whole.text[2:4]
+        stopping._tokens.stop = (text,)
+        (cut,) = stopping([ask(seed=3)])
+    count = len(cut.token_ids)
+    assert 0 < count < len(whole.token_ids)
+    assert (cut.token_ids, cut.logprobs) == (whole.token_ids[:count], whole.logprobs[:count])
+    assert text in cut.text
+    assert text not in RENDERER.decode(whole.token_ids[: count - 1])
+    assert cut.finish == "stop"
+
+
+@both
+def test_a_server_scores_a_prompt(protocol):
+    ids = RENDERER.prompt(ask("higher").messages)
+    with serve(protocol) as server, agent_of(server, temperature=0.5) as agent:
+        found = agent.logprobs(ids)
+    with torch.inference_mode():
+        logp = OLD(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
+    wanted = [float(logp[at, token]) for at, token in enumerate(ids[1:])]
+    assert found == pytest.approx(wanted, abs=1e-5)
 
 
 def test_info_says_who_samples():

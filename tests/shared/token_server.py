@@ -245,6 +245,9 @@ class TokenServer:
             spans = [{"version": label, "start": 0, "end": len(ids)}]
             choice |= {"token_ids": ids, "prompt_token_ids": prompt, "weight_versions": spans}
         usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids)}
+        if body.get("prompt_logprobs") is not None:
+            named = zip(prompt[1:], self.scored(prompt), strict=True)
+            choice["prompt_logprobs"] = [None, *({str(i): {"logprob": value}} for i, value in named)]
         return {"id": "cmpl-1", "object": "text_completion", "choices": [choice], "usage": usage}
 
     def sglang(self, body):
@@ -288,9 +291,18 @@ class TokenServer:
         }
         if body.get("top_logprobs_num"):
             meta["output_top_logprobs"] = [[[value, i, None] for value, i in top] for top in tops]
+        if body.get("logprob_start_len") == 0:
+            named = zip(self.scored(prompt), prompt[1:], strict=True)
+            meta["input_token_logprobs"] = [[None, prompt[0], None], *([v, i, None] for v, i in named)]
         if self.labels:
             meta["weight_versions"] = [{"version": label, "start": 0, "end": len(ids)}]
         return {"text": "", "output_ids": ids, "meta_info": meta}
+
+    def scored(self, prompt):
+        """Return the log probability of each token of a prompt but the first."""
+        with torch.inference_mode():
+            logp_TV = self.model(input_ids=torch.tensor([prompt])).logits[0].double().log_softmax(-1)
+        return logp_TV[:-1].gather(1, torch.tensor(prompt[1:])[:, None])[:, 0].tolist()
 
     def generate(self, prompt, limit, params, seed, most):
         """Return ids, their log probabilities, and the `most` most likely of each step."""

@@ -12,19 +12,21 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, Gemma2Config, PreTrainedTokenizerFast, Qwen3Config
 
 from gem.agents.hugging_face import HuggingFaceAgent
+from gem.agents.model_folder import merged_state
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument
 from gem.record import SEAT
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.rollout.demos import write_demos
 from gem.train import checkpoint
+from gem.train import policy as policy_module
 from gem.train.batch import collate, weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner, Settings
 from gem.train.policy import make_policy
 from gem.train.preparation import warm
 from gem.train.run import RunFolder
-from gem.train.trainer import make_trainer, train, trained_agent
+from gem.train.trainer import load_policy, make_trainer, train, trained_agent
 from gem.train.watcher import Watcher
 
 ENV = "game:GuessTheNumber-v0-easy"
@@ -158,6 +160,41 @@ def test_a_server_that_samples_follows_the_training(folder, tmp_path, protocol, 
     again = trained_agent(tmp_path)  # plays the run's weights, and asks no server, which may have others
     assert isinstance(again, HuggingFaceAgent)
     again.close()
+
+
+@pytest.mark.filterwarnings("default:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
+def test_a_server_samples_for_an_adapter_with_prefix_and_stop(folder, tmp_path, monkeypatch):
+    """The server gets the merged weights, and answers are as the trained model's own agent gives them."""
+    pytest.importorskip("peft")
+    path = folder if folder.name.startswith("qwen3") else pytest.skip("one architecture is enough")
+    loaded = []
+    load = policy_module.load_causal
+    monkeypatch.setattr(policy_module, "load_causal", lambda *a, **k: loaded.append(1) or load(*a, **k))
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    with TokenServer(model, "vllm") as server:
+        config = small(
+            path,
+            tmp_path,
+            sampler=f"vllm:{server.url}",
+            lora_rank=2,
+            answer_prefix="\\boxed{",
+            stop=("}",),
+            staleness=1,
+            algorithm="reinforce",
+            **{"kl": 0.0, "store": "tokens", "lr": 1e-2, "watch": 0},
+        )
+        train(config)
+    assert len(loaded) == 1  # the server holds the only other copy
+    history = RunFolder(tmp_path).history()
+    assert all(m.no_verdict == 0 for m in history)
+    assert history[0].logprob_gap < 1e-4
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        turns = [turn for episode in store for turn in episode.turns]
+    assert all(turn.action.startswith("\\boxed{") for turn in turns)
+    assert any(turn.action.endswith("}") for turn in turns)
+    assert all("}" not in turn.action[:-1] for turn in turns)
+    merged = merged_state(load_policy(tmp_path).model)
+    assert all(torch.allclose(merged[name], value, atol=1e-6) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])

@@ -19,8 +19,7 @@ from gem.train.config_checks import AT_LEAST_ONE, NOT_NEGATIVE
     [
         ({"sampler": "vllm"}, "accepted: vllm:URL or sglang:URL"),
         ({"sampler": "trt:http://x"}, "accepted: vllm:URL or sglang:URL"),
-        ({"sampler": "vllm:http://x", "lora_rank": 2}, "lora_rank does not go with a sampler"),
-        ({"sampler": "vllm:http://x", "stop": ("}",)}, "stop does not go with a sampler"),
+        ({"sampler": "vllm:http://x", "ray": "local"}, "ray and sampler both say where answers are sampled"),
     ],
 )
 def test_a_sampler_that_cannot_be_is_refused(given, words):
