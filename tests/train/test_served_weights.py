@@ -71,9 +71,9 @@ def test_weights_that_stay_stale_are_refused_once_the_difference_shows(folder, t
         with policy.agent:
             policy.publish(0)
             server.deaf = True
-            move(policy, 4e-6)
+            move(policy, 3e-8)
             policy.publish(1)
-            move(policy, 4e-4)
+            move(policy, 1e-4)
             with pytest.raises(AgentUnavailable, match="since version 0 the trainer's"):
                 policy.publish(2)
 
