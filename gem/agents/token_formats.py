@@ -202,7 +202,7 @@ class VLLM(TokenFormat):
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """See TokenFormat.request; these fields override the model's generation_config.json."""
-        request = {
+        request: dict[str, Any] = {
             "prompt": list(ask.held),
             "max_tokens": limit,
             "seed": ask.seed,
@@ -288,7 +288,7 @@ class SGLang(TokenFormat):
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """See TokenFormat.request."""
-        sampling = {
+        sampling: dict[str, Any] = {
             "max_new_tokens": limit,
             "sampling_seed": ask.seed,
             "temperature": settings.temperature,

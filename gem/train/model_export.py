@@ -91,7 +91,7 @@ def _write(folder: Path, policy: CausalPolicy, config: TrainConfig, merge: bool)
 
     model, tokenizer = policy.model, policy.renderer.tokenizer  # type: ignore[attr-defined]
     # Other settings of the base model's file, such as top_k, would change what a server samples.
-    base_of(model).generation_config = GenerationConfig(
+    base_of(model).generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         do_sample=True,
         temperature=config.temperature,
         top_k=0,
