@@ -24,6 +24,7 @@ import sys
 import traceback
 from collections.abc import Iterable
 from importlib.machinery import PathFinder
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -172,6 +173,45 @@ def unknown_file(name: str, kind: str) -> str:
         f"{kind} {name!r} is in a file that was not named here before, or has changed since. If you have it "
         f"and trust it, name it once: gem-gym check PATH/{name.partition('@')[0]}:NAME"
     )
+
+
+VALUE = "value"
+"""What begins the name of an object that a program gave as it is."""
+_FOUND: dict[tuple[str, str], Any] = {}
+
+
+def find_named(name: str, kind: str) -> Any:
+    """Return what a name names, as `load_named`, loaded once in a process; or what `keep_value` kept.
+
+    A run that uses it again and again has the same object throughout, even if its file changes meanwhile.
+
+    Raises:
+        BadArgument: see load_named; for an object of another process.
+    """
+    if (kind, name) not in _FOUND:
+        if name.startswith(f"{VALUE}:"):
+            raise BadArgument(
+                f"{kind} is {name!r}, which a program gave as an object; give it again, or name its file."
+            )
+        _FOUND[kind, name] = load_named(name, kind)
+    return _FOUND[kind, name]
+
+
+def is_loaded(name: str, kind: str) -> bool:
+    """Return whether find_named() has the object already."""
+    return (kind, name) in _FOUND
+
+
+def keep_value(value: Any, kind: str, name: str) -> str:
+    """Keep an object that a program gave; return the name by which find_named() finds it in this process.
+
+    Another object of the same name gets a number: what was named before keeps its object.
+    """
+    for number in count(1):
+        key = kind, f"{VALUE}:{name}" + (f"-{number}" if number > 1 else "")
+        if _FOUND.setdefault(key, value) is value:
+            return key[1]
+    raise AssertionError
 
 
 def _imported(module: str, name: str, kind: str) -> ModuleType:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Callable
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
-from gem.errors import BadArgument, did_you_mean, missing_extra
+from gem.errors import BadArgument, GemError, did_you_mean, missing_extra, text_of_error
 
 
 def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Callable[..., Any]:
@@ -38,6 +40,24 @@ def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Cal
         raise BadArgument(
             f"entry point {entry_point!r}: {module_name} has no {attribute!r}.{known}"
         ) from None
+
+
+def call_foreign(what: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function of somebody else; `what` names it in errors.
+
+    Raises:
+        BadArgument: for any error of the function but a GemError, with its line.
+    """
+    try:
+        return function(*args)
+    except GemError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise BadArgument(
+            f"{what} raised {type(error).__name__}: {text_of_error(error)} "
+            f"({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})."
+        ) from error
 
 
 def names(group: str) -> list[str]:

@@ -34,11 +34,12 @@ NAMES = {
     ),
     "gem.rollout": "episode runner ray_runner resume conversation forks store index regrade replay demos",
     "gem.tokens": "renderer rows chat_template demonstration tiny",
-    "gem.estimators": "returns advantages",
+    "gem.estimators": "algorithms returns advantages",
     "gem.train": (
         "config config_types config_file trainer loop sampling preparation figures played_env run "
-        "policy_gradient ppo steps losses batch learner policy warmup warmup_cache demonstrations "
+        "policy_gradient steps losses batch learner policy warmup warmup_cache demonstrations "
         "held_out selection mixture schedule curriculum opponents loggers progress alarms watcher "
+        "callbacks rewards "
         "baselines.study baselines.summary oracle.cases oracle.envs oracle.exact oracle.report"
     ),
     "gem.statistics": (

@@ -9,11 +9,11 @@ per token; this trainer computes them with `gem.estimators` from the reward of e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from gem.errors import BadArgument, missing_extra
-from gem.estimators import discounted_returns, rebn, reinforce, turn_rebn
+from gem.estimators import ALGORITHMS, View, discounted_returns
+from gem.record import SEAT
 
 try:
     import torch
@@ -22,12 +22,8 @@ try:
 except ImportError as error:
     raise missing_extra("training with TRL", "trl", "trl") from error
 
-Returns = Sequence[Sequence[float]]
-KINDS: dict[str, Callable[[Returns], list[list[float]]]] = {
-    "reinforce": reinforce,
-    "rebn": rebn,
-    "turn_rebn": turn_rebn,
-}
+KINDS = tuple(name for name, each in ALGORITHMS.items() if each.group == "none" and not each.critic)
+"""The algorithms that need neither groups nor a critic."""
 
 
 class TurnGRPOTrainer(GRPOTrainer):
@@ -42,7 +38,7 @@ class TurnGRPOTrainer(GRPOTrainer):
     def __init__(
         self,
         *args: Any,
-        kind: Literal["reinforce", "rebn", "turn_rebn"] = "rebn",
+        kind: str = "rebn",
         gamma: float = 0.9,
         **kwargs: Any,
     ) -> None:
@@ -50,7 +46,7 @@ class TurnGRPOTrainer(GRPOTrainer):
 
         Args:
             args: arguments of GRPOTrainer.
-            kind: how returns become advantages, see `gem.estimators.turn_advantages`.
+            kind: how returns become advantages, one of `KINDS`.
             gamma: the discount per turn, in [0, 1].
             kwargs: keyword arguments of GRPOTrainer.
 
@@ -68,7 +64,10 @@ class TurnGRPOTrainer(GRPOTrainer):
         if "turn_rewards" not in inputs[0]:
             raise BadArgument("no turn has a reward; give the trainer Rollouts(...) as its rollout_func.")
         mine = [discounted_returns(row["turn_rewards"], self._gamma) for row in inputs]
-        everyones = KINDS[self._kind](gather_object(mine))
+        returns = gather_object(mine)
+        none = [""] * len(returns)
+        view = View((), SEAT, returns, returns, none, [0] * len(returns), self._gamma)
+        everyones = ALGORITHMS[self._kind].compute_advantages(view)
         first = self.accelerator.process_index * len(mine)
         advantages_BT = torch.zeros_like(made["completion_ids"], dtype=torch.float32)
         for place, row in enumerate(inputs):

@@ -27,7 +27,7 @@ def oracle(
     code is 1 if a verdict is UNEXPECTED.
 
     Args:
-        algorithm: the algorithms; all if left out.
+        algorithm: the algorithms; your own as package.module:NAME or path/file.py:NAME; all if left out.
         env: the small environments; all if left out, which takes minutes.
         gamma: discounts per turn.
         batch: episodes per step; as many as can be enumerated if left out.

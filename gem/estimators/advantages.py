@@ -10,71 +10,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Literal, get_args
 
 from gem.errors import BadArgument
-from gem.estimators.returns import discounted_returns
 from gem.record import SEAT, Episode
-
-Kind = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
 ROUNDING = 1e-9
 """Values whose spread is below this share of the largest absolute value count as equal."""
-
-
-def turn_advantages(
-    episodes: Sequence[Episode],
-    kind: Kind,
-    gamma: float,
-    seat: str = SEAT,
-    penalties: Sequence[Sequence[float]] | None = None,
-) -> list[list[float] | None]:
-    """Return the advantages of a seat's turns, parallel to `episodes` and to their ``turns_of(seat)``.
-
-    An episode without verdict gives None and enters no mean and no deviation. Truncated episodes are not
-    bootstrapped: without a critic, rewards that were cut off count as 0.
-
-    Args:
-        episodes: a batch; ``rloo``, ``grpo`` and ``dr_grpo`` compare the episodes of one `group`.
-        kind: ``reinforce``, ``rebn``, ``turn_rebn`` (by turn number), ``rloo``, ``grpo``, or
-            ``dr_grpo`` (grpo without the deviation).
-        gamma: the discount per turn, in [0, 1]. ``rloo``, ``grpo`` and ``dr_grpo`` compare discounted
-            returns; their papers use 1.
-        seat: whose turns.
-        penalties: numbers to subtract from the reward of each turn, parallel to `episodes` and their turns,
-            such as a divergence from a reference; None: nothing.
-
-    Raises:
-        BadArgument: for another kind, or a reward that is not finite in an episode with verdict.
-    """
-    if kind not in KINDS:
-        raise BadArgument(f"kind is {kind!r}; accepted: {', '.join(KINDS)}.")
-    scored = [episode for episode in episodes if episode.scored]
-    rewards = [turn_rewards(episode, seat) for episode in scored]
-    if penalties is not None:
-        taken = (each for each, episode in zip(penalties, episodes, strict=True) if episode.scored)
-        rewards = [
-            [reward - less for reward, less in zip(earned, lost, strict=True)]
-            for earned, lost in zip(rewards, taken, strict=True)
-        ]
-    returns = [discounted_returns(each, gamma) for each in rewards]
-    if kind == "reinforce":
-        advantages = reinforce(returns)
-    elif kind == "rebn":
-        advantages = rebn(returns)
-    elif kind == "turn_rebn":
-        advantages = turn_rebn(returns)
-    else:
-        acted = [index for index, turns in enumerate(returns) if turns]  # a seat may have had no turn
-        scores = [returns[index][0] for index in acted]
-        groups = [scored[index].group for index in acted]
-        advantages = [[] for _ in returns]
-        relative = rloo(scores, groups) if kind == "rloo" else grpo(scores, groups, scale=kind == "grpo")
-        for index, score in zip(acted, relative, strict=True):
-            advantages[index] = [score] * len(returns[index])
-    following = iter(advantages)
-    return [next(following) if episode.scored else None for episode in episodes]
 
 
 def has_signal(advantages: Sequence[Sequence[float] | None]) -> bool:

@@ -18,7 +18,6 @@ from gem.errors import BadArgument, GemError
 from gem.train import check_torch
 from gem.train.config import TrainConfig
 from gem.train.config_file import read_configs, to_toml
-from gem.train.config_types import ALGORITHMS
 from gem.train.progress import Terminal, about_best, draw, sketch, table
 from gem.train.run import RunFolder
 
@@ -99,10 +98,8 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
 
 
 def _decisive(args: list[str]) -> dict[str, Any]:
-    """Return the flags that other defaults depend on; the parser reports errors in them."""
+    """Return the flags that other defaults depend on; an unknown algorithm is refused at once."""
     given: dict[str, Any] = {name: value for name in ("model", "algorithm") if (value := _flag(args, name))}
-    if given.get("algorithm") not in ALGORITHMS:
-        given.pop("algorithm", None)
     if _flag(args, "staleness") == "1":
         given["staleness"] = 1
     return given

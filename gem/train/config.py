@@ -8,11 +8,14 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tyro
+
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+from gem.estimators.algorithms import ALGORITHMS, Algorithm, find_algorithm, name_algorithm
+from gem.naming import FORMS, keep_value
 from gem.train import config_checks
 from gem.train.config_types import (
     KEYWORDS,
-    Algorithm,
     KlEstimator,
     MaybeFloat,
     MaybeInt,
@@ -28,21 +31,15 @@ from gem.train.curriculum import Stage
 from gem.train.mixture import EnvPart, MixBy, NormaliseBy, named
 from gem.wrappers.wrapper_factory import Tool
 
-ELSEWHERE = ("out", "ray", "log")
-"""Settings that may change when a run is resumed: its folder, where it samples, and its loggers."""
+ELSEWHERE = ("out", "ray", "log", "callback")
+"""Settings that may change when a run is resumed: its folder, where it samples, loggers and callbacks."""
 
-FITTING: dict[str, dict[str, Any]] = {
-    "reinforce": {},
-    "rebn": {},
-    "turn_rebn": {},
-    "rloo": {"gamma": 1.0},
-    "grpo": {"gamma": 1.0},
-    "dr_grpo": {"gamma": 1.0},
-    "gspo": {"gamma": 1.0, "ratio": "sequence", "clip": 3e-4, "clip_high": 4e-4},
-    "turn_grpo": {"gamma": 1.0},
-    "ppo": {"gamma": 0.9},
-}
-"""Defaults that depend on the algorithm; algorithms that compare whole episodes use no discount."""
+NAMES = "NAME|MODULE:NAME|FILE.py:NAME"
+ALGORITHM_HELP = (
+    "How returns become advantages. "
+    + " ".join(f"{name}: {each.summary}." for name, each in ALGORITHMS.items())
+    + f" One of your own: {FORMS}."
+)
 
 LANGUAGE_MODEL: dict[str, Any] = {
     **{"episodes": 4480, "batch": 64, "minibatch": 64, "epochs": 1, "lr": 5e-5, "lr_ramp": 3, "lr_end": 0.1},
@@ -170,11 +167,15 @@ class TrainConfig:
 
     # -- what is learnt, and from how much
 
-    algorithm: Algorithm = "rebn"
-    """How returns become advantages. reinforce: plain returns. rebn: Return Batch Normalisation. turn_rebn:
-    the same, separately for the first turns, the second turns, and so on. rloo, grpo, dr_grpo, gspo: relative
-    to a group of samples of one task (gspo clips whole sequences). turn_grpo: relative to samples of one
-    turn, which branch off in the middle of an episode. ppo: estimates of a critic."""
+    algorithm: Annotated[str, tyro.conf.arg(metavar="NAME|MODULE:NAME|FILE.py:NAME", help=ALGORITHM_HELP)] = (
+        "rebn"
+    )
+    """How returns become advantages: a name of `gem.estimators.ALGORITHMS`, or an Algorithm of your own, as
+    package.module:NAME or path/file.py:NAME. In Python also the value itself."""
+
+    reward: str = ""
+    """A reward of your own, as module:function or path/file.py:function: of an episode and its turns, to the
+    reward of each turn (gem.train.rewards). Figures stay the environment's. Empty: what it pays."""
 
     gamma: float = 0.3
     """Discount per turn."""
@@ -362,11 +363,16 @@ class TrainConfig:
     """Loggers of the run: tensorboard, wandb (offline, unless WANDB_MODE says otherwise), or a module:Class
     of your own, a gem.train.watcher.Watcher. No logger can change or stop the run."""
 
+    callback: tuple[str, ...] = ()
+    """Callbacks of your own, as module:Class or path/file.py:Class, each a gem.train.callbacks.Callback.
+    Unlike a logger it may stop the run."""
+
     out: Path = Path("runs/train")
     """Folder of the run: config, metrics, checkpoint, picture, summary."""
 
     def __post_init__(self) -> None:
         """Convert lists of tables to environments, and check the settings."""
+        self._name_objects()
         for name, kind in (("environments", EnvPart), ("curriculum", Stage)):
             given = getattr(self, name)
             if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
@@ -376,6 +382,18 @@ class TrainConfig:
             object.__setattr__(self, "env", TrainConfig.env)  # as to_json() writes it
         config_checks.check(self)
 
+    def _name_objects(self) -> None:
+        """Replace what a program gave as objects by their names in this process."""
+        if isinstance(self.algorithm, Algorithm):
+            object.__setattr__(self, "algorithm", name_algorithm(self.algorithm))
+        if callable(self.reward):
+            object.__setattr__(self, "reward", keep_value(self.reward, "reward", name_of(self.reward)))
+        named = [
+            each if isinstance(each, str) else keep_value(each, "callback", name_of(each))
+            for each in self.callback
+        ]
+        object.__setattr__(self, "callback", tuple(named))
+
     @classmethod
     def fit(cls, **given: Any) -> TrainConfig:
         """Return a config with the defaults of the given algorithm and model."""
@@ -383,11 +401,18 @@ class TrainConfig:
 
     @classmethod
     def fitting(cls, **given: Any) -> dict[str, Any]:
-        """Return the given settings and the defaults that depend on them."""
+        """Return the given settings and the defaults that depend on them.
+
+        Raises:
+            BadArgument: for an algorithm that does not exist, or whose defaults are no settings.
+        """
         model = given.get("model", cls.model)
         algorithm = given.get("algorithm", cls.algorithm)
-        found = {**({} if model == "tiny" else LANGUAGE_MODEL), **FITTING.get(algorithm, {})}
-        if given.get("staleness"):
+        if not isinstance(algorithm, Algorithm):
+            algorithm = find_algorithm(algorithm)
+        config_checks.check_defaults(algorithm, cls)
+        found = {**({} if model == "tiny" else LANGUAGE_MODEL), **algorithm.defaults}
+        if given.get("staleness") and algorithm.loss is None:
             found["importance_cap"] = 2.0
         return {**found, **given}
 
@@ -404,9 +429,18 @@ class TrainConfig:
         return config
 
     @property
+    def algorithm_value(self) -> Algorithm:
+        """The algorithm that `algorithm` names.
+
+        Raises:
+            BadArgument: where there is none.
+        """
+        return find_algorithm(self.algorithm)
+
+    @property
     def grouped(self) -> bool:
         """Whether the algorithm compares samples of one task."""
-        return self.algorithm in ("rloo", "grpo", "dr_grpo", "gspo", "turn_grpo")
+        return self.algorithm_value.group != "none"
 
     @property
     def parts(self) -> tuple[EnvPart, ...]:
@@ -483,6 +517,12 @@ class TrainConfig:
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
         lists = {
-            name: tuple(values.get(name, ())) for name in ("wrappers", "tools", "stop", "log", "opponent")
+            name: tuple(values.get(name, ()))
+            for name in ("wrappers", "tools", "stop", "log", "callback", "opponent")
         }
         return cls(**{**values, **paths, **lists})
+
+
+def name_of(thing: Any) -> str:
+    """Return the name of a function or class, or of an object's class."""
+    return str(getattr(thing, "__name__", type(thing).__name__))

@@ -6,9 +6,12 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from gem.errors import BadArgument, NoSolver, did_you_mean
+from gem.estimators.algorithms import Algorithm, check_algorithm_name, is_known
+from gem.naming import FORMS, is_path
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 if TYPE_CHECKING:
@@ -58,10 +61,13 @@ def check(config: TrainConfig) -> None:
     if len(set(config.tools)) < len(config.tools):
         raise BadArgument(f"tools are {' '.join(config.tools)}; give each name once.")
     _check_loggers(config)
+    _check_own(config)
     _check_environments(config)
     if config.opponents:
         _check_opponents(config)
-    _check_algorithm(config)
+    check_algorithm_name(config.algorithm)
+    if is_known(config.algorithm):  # a file is read only when a run begins
+        check_algorithm(config)
     _check_model(config)
     if config.sampler:
         _check_sampler(config)
@@ -187,6 +193,15 @@ def _check_loggers(config: TrainConfig) -> None:
             )
 
 
+def _check_own(config: TrainConfig) -> None:
+    for setting, names in (("reward", (config.reward,) * bool(config.reward)), ("callback", config.callback)):
+        for name in names:
+            if not isinstance(name, str) or not (":" in name or is_path(name)):
+                raise BadArgument(f"{setting} is {name!r}; accepted: {FORMS}.")
+    if len(set(config.callback)) < len(config.callback):
+        raise BadArgument(f"callback is {' '.join(config.callback)}; give each name once.")
+
+
 def _check_environments(config: TrainConfig) -> None:
     if config.environments and config.curriculum:
         raise BadArgument("environments are played together, a curriculum in sequence; give one of them.")
@@ -211,17 +226,26 @@ def _check_environments(config: TrainConfig) -> None:
 def _check_opponents(config: TrainConfig) -> None:
     if len(set(config.opponent)) < len(config.opponent):
         raise BadArgument(f"opponent is {' '.join(config.opponent)}; give each name once.")
-    if config.algorithm == "turn_grpo":
-        raise BadArgument(
-            "turn_grpo restarts games in the middle, which needs games of one seat; choose another."
-        )
     if config.ray:
         raise BadArgument("opponents cannot be sampled on a Ray cluster; leave ray or the opponents out.")
     if config.pool and config.sampler:
         raise BadArgument("a sampler's server holds one copy of the policy; leave pool or sampler out.")
 
 
-def _check_algorithm(config: TrainConfig) -> None:
+def check_algorithm(config: TrainConfig) -> None:
+    """Check that the algorithm can train with the other settings; one of another file is loaded for it.
+
+    Raises:
+        BadArgument: where it cannot, or there is none.
+    """
+    algorithm = config.algorithm_value
+    if config.opponents and algorithm.seats == "one":
+        raise BadArgument(f"{config.algorithm} needs games of one seat; choose another, or no opponents.")
+    if config.importance_cap and algorithm.loss is not None:
+        raise BadArgument(
+            f"importance_cap is {config.importance_cap}; {config.algorithm} has a loss of its own, which has "
+            "no such weights. Leave it out."
+        )
     if config.grouped and config.batch % config.group:
         raise BadArgument(
             f"batch is {config.batch}; {config.algorithm} takes a multiple of group ({config.group})."
@@ -230,8 +254,25 @@ def _check_algorithm(config: TrainConfig) -> None:
         raise BadArgument(
             f"group is {config.group}; {config.algorithm} compares at least 2 samples of a task."
         )
-    if config.kl_reward and config.algorithm == "turn_grpo":
-        raise BadArgument("turn_grpo cannot subtract the divergence from rewards; leave --kl-reward out.")
+    if config.kl_reward and algorithm.group == "turn":
+        raise BadArgument(
+            f"{config.algorithm} cannot subtract the divergence from rewards; leave --kl-reward out."
+        )
+
+
+def check_defaults(algorithm: Algorithm, of: type[TrainConfig]) -> None:
+    """Check that an algorithm's defaults are settings.
+
+    Raises:
+        BadArgument: for one that is not.
+    """
+    known = [f.name for f in fields(of) if f.name not in ("algorithm", "model", "out")]
+    for name in algorithm.defaults:
+        if name not in known:
+            raise BadArgument(
+                f"algorithm {algorithm.name}: defaults has {name!r}, which is not a setting of a run."
+                f"{did_you_mean(str(name), known)}"
+            )
 
 
 def _check_model(config: TrainConfig) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from gem.errors import BadArgument, did_you_mean, reason
+from gem.estimators.algorithms import check_algorithm_name
 from gem.registry import accept_settings
 from gem.train.config import TrainConfig
 from gem.train.config_types import NONE
@@ -86,10 +87,14 @@ def setting(where: str, name: str, value: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, EnvPart):  # which says itself what is wrong with it
         return _tables(where, name, value, kind)
     try:
+        if name == "algorithm":
+            check_algorithm_name(value)
         if get_origin(hint) is dict:
             value = json.loads(value) if isinstance(value, str) else value
             json.dumps(value)  # a date has no JSON
         return msgspec.convert(value, hint, dec_hook=_path)
+    except BadArgument as error:
+        raise BadArgument(f"{where}: {error}") from error
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise BadArgument(
             f"{where} has {name} = {value!r}; accepted: {_accepted(hint) or error}"

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias
 
 from tyro.constructors import PrimitiveConstructorSpec
 
 from gem.errors import BadArgument
 from gem.train.mixture import EnvPart
-
-Algorithm = Literal["reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo", "gspo", "turn_grpo", "ppo"]
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
 Ratio = Literal["token", "turn", "sequence"]
 """Unit of a probability ratio: a token (PPO), a whole turn, or all turns of a row (GSPO)."""

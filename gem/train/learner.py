@@ -34,14 +34,16 @@ class Outputs(NamedTuple):
     """The outputs of a model for a batch.
 
     `logprob`: the log probability of each sampled token. `entropy`: the entropy of the distribution that it
-    came from. `kl`: the divergence of that distribution from the reference's, None without a reference. All
-    three (N,), in nats. `value`: a critic's value before each turn (M,), None without a critic.
+    came from. `kl`: the divergence of that distribution from the reference's, and `reference`: the token's
+    log probability there; None where the batch does not note the reference's states. All four (N,), in nats.
+    `value`: a critic's value before each turn (M,), None without a critic.
     """
 
     logprob: Tensor
     entropy: Tensor
     kl: Tensor | None
     value: Tensor | None
+    reference: Tensor | None = None
 
 
 Objective = Callable[[Batch, Outputs], tuple[Tensor, dict[str, Tensor]]]
@@ -149,13 +151,13 @@ class Learner:
         if "reference" in batch.noted and batch.noted["reference"].dim() == 2:
             first_U = torch.searchsorted(batch.of, torch.arange(len(batch.place)))
             reference_UD = batch.noted["reference"][first_U].to(states_UD.device)
-        logprob_N, entropy_N, kl_N = self._scores(self.policy, states_UD, reference_UD, batch)
+        logprob_N, entropy_N, kl_N, reference_N = self._scores(self.policy, states_UD, reference_UD, batch)
         value_M = None if self.critic is None else self.critic(batch, states_UD).to("cpu")
-        return Outputs(logprob_N, entropy_N, kl_N, value_M)
+        return Outputs(logprob_N, entropy_N, kl_N, value_M, reference_N)
 
     def _scores(
         self, policy: Policy, states_UD: Tensor, reference_UD: Tensor | None, batch: Batch
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Compute logits in parts; the backward pass computes each part again."""
         device = states_UD.device
         of_N, target_N = batch.of.to(device), batch.target.to(device)
@@ -176,9 +178,10 @@ class Learner:
                 parts.append(checkpoint(self._score, *part, use_reentrant=False))
             else:
                 parts.append(self._score(*part))
-        logprobs, entropies, kls = zip(*parts, strict=True)
+        logprobs, entropies, kls, references = zip(*parts, strict=True)
         kl_N = None if reference_UD is None else torch.cat(kls).to("cpu")
-        return torch.cat(logprobs).to("cpu"), torch.cat(entropies).to("cpu"), kl_N
+        reference_N = None if reference_UD is None else torch.cat(references).to("cpu")
+        return torch.cat(logprobs).to("cpu"), torch.cat(entropies).to("cpu"), kl_N, reference_N
 
     def _score(
         self,
@@ -187,21 +190,22 @@ class Learner:
         reference_UD: Tensor | None,
         of_N: Tensor,
         target_N: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         logits_UV = policy.logits(states_UD)
         if self.settings.temperature != 1:
             logits_UV = logits_UV / self.settings.temperature
         logp_UV = logits_UV.log_softmax(-1)
         probability_UV = logp_UV.exp()
         entropy_U = -(probability_UV * logp_UV).sum(-1)
-        kl_N = None
+        kl_N = reference_N = None
         if reference_UD is not None:
             assert self.reference is not None
             with torch.no_grad():
                 reference_UV = self.reference.logits(reference_UD) / self.settings.temperature
                 reference_UV = reference_UV.log_softmax(-1)
             kl_N = (probability_UV * (logp_UV - reference_UV)).sum(-1)[of_N]
-        return logp_UV[of_N, target_N], entropy_U[of_N], kl_N
+            reference_N = reference_UV[of_N, target_N]
+        return logp_UV[of_N, target_N], entropy_U[of_N], kl_N, reference_N
 
     @torch.no_grad()
     def note(self, rows: Sequence[Weighted]) -> None:

@@ -1,14 +1,14 @@
 """The training loop, and the state that a checkpoint holds.
 
 An iteration plays whole episodes with the current weights (`gem.train.sampling`) and gives them to the
-algorithm, which takes its steps (`gem.train.policy_gradient`, `gem.train.ppo`).
+learn step (`gem.train.policy_gradient`).
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -16,8 +16,9 @@ from statistics import pstdev
 from typing import Any
 
 from gem.record import Episode, StopReason
-from gem.train import checkpoint, parallel, policy_gradient, ppo
+from gem.train import checkpoint, parallel, policy_gradient
 from gem.train.alarms import alarms
+from gem.train.callbacks import Callback, ask_callbacks
 from gem.train.demonstrations import cloned_seeds
 from gem.train.held_out import HeldOut
 from gem.train.learner import load_weights, weights
@@ -38,6 +39,7 @@ class Trainer(Sampling):
     """A training run: its sampling, its learner, its figures and its watcher."""
 
     watcher: Watcher = field(default_factory=Watcher)
+    callbacks: Mapping[str, Callback] = field(default_factory=dict)
     cpu_s: float = 0.0
     wall_s: float = 0.0
     save_s: float = NAN
@@ -46,6 +48,8 @@ class Trainer(Sampling):
     evaluations: list[Evaluation] = field(default_factory=list)
     early_end: str | None = None
     """Why the run ends here although more iterations were planned; None: it goes on."""
+    stopped: str | None = None
+    """Why a callback ended the run."""
 
     # -- the loop
 
@@ -60,6 +64,7 @@ class Trainer(Sampling):
                 began = time.perf_counter()
                 episodes = self.next_episodes()
                 sampled = time.perf_counter()
+                self.ask("on_episodes", episodes, self.iteration + 1)
                 steps = self.learn(episodes)
                 updated = time.perf_counter()
                 slots = self.slots_of(episodes)
@@ -79,6 +84,7 @@ class Trainer(Sampling):
             if begins is not None and self.iteration < self.config.iterations:
                 self.watcher.advanced(begins.name, self.iteration + 1)
             self.evaluate()
+            self.ask("on_iteration", metrics)
             saves = self.iteration % self.config.save_every == 0 or self.ended
             if saves:
                 self.save()
@@ -115,10 +121,10 @@ class Trainer(Sampling):
                 f"and are left out; the first: {broken[0].error or broken[0].stop}"
             )
         given = self.learner, episodes, self.config, self.progress, self.slots_of(episodes)
-        if self.config.algorithm == "ppo":
-            assembled = {part for part, env in enumerate(self.envs) if env.assembles_history}
-            return ppo.learn(*given, assembled)
-        return policy_gradient.learn(*given)
+        assembled = {
+            part for part, env in enumerate(self.envs) if self.learner.critic and env.assembles_history
+        }
+        return policy_gradient.learn(*given, assembled)
 
     def watch(self) -> None:
         """Play the watched seeds, at the checkpoints where that is due.
@@ -151,6 +157,7 @@ class Trainer(Sampling):
                         self.folder.next_best, {**weights(self.policy), "iteration": self.iteration}
                     )
             self.watcher.evaluated(evaluation)
+            self.ask("on_evaluation", evaluation)
             if evaluation.score is None:
                 lost = ", ".join(name for name, part in evaluation.parts.items() if part.score is None)
                 self.watcher.warned(
@@ -161,7 +168,14 @@ class Trainer(Sampling):
 
     def _weigh_end(self) -> None:
         planned = self.iteration >= self.config.iterations
-        self.early_end = None if planned else enough(self.evaluations, self.config)
+        self.early_end = None if planned else self.stopped or enough(self.evaluations, self.config)
+
+    def ask(self, hook: str, *args: Any) -> None:
+        """Call a hook of the callbacks, in the first process; a reason that one returns ends the run."""
+        if self.callbacks:
+            reason = parallel.from_first(lambda: ask_callbacks(self.callbacks, hook, *args))
+            self.stopped = self.stopped or reason
+            self._weigh_end()
 
     def summarise(
         self,
@@ -232,6 +246,7 @@ class Trainer(Sampling):
             "cpu_s": self.cpu_s,
             "wall_s": self.wall_s,
             "figures": self.figures,
+            "stopped": self.stopped,
             **self.learner.state(),
             "sampler": None if self.sampler is self.policy else weights(self.sampler)["model"],
             "schedule": self.schedule.state(),
@@ -254,6 +269,7 @@ class Trainer(Sampling):
         self.learner.load(state, str(self.folder.checkpoint))
         self.iteration, self.figures = state["iteration"], state["figures"]
         self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
+        self.stopped = state.get("stopped")
         if "schedule" in state:  # a run of an earlier version has none, and needs none
             self.schedule.load(state["schedule"])
         self.learner.publish(self.iteration)

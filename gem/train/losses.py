@@ -13,6 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gem.errors import BadArgument
+from gem.estimators import Algorithm
+from gem.plugins import call_foreign
 from gem.train.config_types import KlEstimator
 
 
@@ -72,6 +75,66 @@ def clipped_surrogate(
         clipped = (held_N < plain_N).sum()
         step_kl = (ratio_N - 1 - log_ratio_N).sum()
     return Surrogate(-surrogate_N.sum(), clipped, step_kl)
+
+
+def own_loss(
+    algorithm: Algorithm,
+    row_N: Tensor,
+    logprob_N: Tensor,
+    old_logprob_N: Tensor,
+    reference_N: Tensor | None,
+    advantage_N: Tensor,
+) -> Tensor:
+    """Return the sum of an algorithm's own loss, which gets the tokens by row; see `algorithms.Loss`.
+
+    R: rows. T: tokens of the longest.
+
+    Args:
+        algorithm: it has a loss.
+        row_N: the number of each token's row; those of a row are in order.
+        logprob_N: log probabilities of the sampled tokens under the policy that is trained.
+        old_logprob_N: those when they were sampled.
+        reference_N: those under the reference; None: there is none.
+        advantage_N: the advantage of each token's turn.
+
+    Raises:
+        BadArgument: where the loss fails, or returns another shape, no gradient, or what is not finite.
+    """
+    assert algorithm.loss is not None
+    rows, row_N = row_N.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+    by_row = row_N.argsort(stable=True)
+    sizes_R = row_N.bincount()
+    at_N = torch.empty_like(row_N)
+    at_N[by_row] = torch.arange(len(row_N)) - (sizes_R.cumsum(0) - sizes_R)[row_N[by_row]]
+    shape = (len(rows), int(sizes_R.max()))
+
+    def by_rows(values_N: Tensor) -> Tensor:
+        return values_N.new_zeros(shape).index_put((row_N, at_N), values_N)
+
+    reference_RT = None if reference_N is None else by_rows(reference_N)
+    mask_RT = by_rows(torch.ones_like(advantage_N))
+    what = f"algorithm {algorithm.name}: loss(logp, old, reference, advantage, mask)"
+    found = call_foreign(
+        what,
+        algorithm.loss,
+        by_rows(logprob_N),
+        by_rows(old_logprob_N),
+        reference_RT,
+        by_rows(advantage_N),
+        mask_RT,
+    )
+    accepted = f"accepted: a loss for each token, {shape}, or for each row, {shape[:1]}, which gem sums"
+    if not isinstance(found, Tensor):
+        raise BadArgument(f"{what} returned {found!r:.80}; {accepted}.")
+    if tuple(found.shape) not in (shape, shape[:1]):
+        raise BadArgument(f"{what} returned a tensor of shape {tuple(found.shape)}; {accepted}.")
+    each = found[row_N, at_N] if found.dim() == 2 else found
+    odd = each.detach()[~each.isfinite()].tolist()
+    if odd:
+        raise BadArgument(f"{what} returned {odd[0]}; accepted: finite numbers where mask is 1.")
+    if not found.requires_grad:
+        raise BadArgument(f"{what} returned a loss without gradient; accepted: one computed from logp.")
+    return each.sum()
 
 
 def importance_weights(present_N: Tensor, sampled_N: Tensor, cap: float) -> Tensor:

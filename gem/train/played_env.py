@@ -96,17 +96,16 @@ def played_envs(config: TrainConfig) -> list[PlayedEnv]:
     """Return the environments of a config.
 
     Raises:
-        BadArgument: for opponents where no environment has a seat for them; for turn_grpo with several seats.
+        BadArgument: for opponents where no environment has a seat for them; for several seats with an
+            algorithm for one.
     """
     envs = [PlayedEnv(part, config) for part in config.parts]
     if config.opponents and all(len(env.seats) < 2 for env in envs):
         raise BadArgument(
             f"opponents need a game of several seats, as multi:KuhnPoker-v0; {config.title} has one seat."
         )
-    if config.algorithm == "turn_grpo" and any(len(env.seats) > 1 for env in envs):
-        raise BadArgument(
-            "turn_grpo restarts games in the middle, which needs games of one seat; choose another algorithm."
-        )
+    if config.algorithm_value.seats == "one" and any(len(env.seats) > 1 for env in envs):
+        raise BadArgument(f"{config.algorithm} needs games of one seat; choose another algorithm.")
     return envs
 
 

@@ -3,7 +3,7 @@
 ::
 
     config.json       the settings
-    machine.json      the machine that began it: versions, processor, accelerator
+    machine.json      the machine that began it: versions, processor, accelerator, digests of named files
     metrics.jsonl     a line per iteration
     checkpoint.pt     the newest finished iteration
     reference.pt      the weights before RL, which a KL term needs
@@ -36,6 +36,7 @@ from typing import Any, Literal, TypeVar
 
 from gem.errors import StoreError, reason
 from gem.evals import EnvResult
+from gem.naming import fix_name, is_path
 from gem.registry import accept_settings
 from gem.rollout.episode import versions
 from gem.source_files import named_before, remember_name
@@ -257,7 +258,8 @@ class RunFolder:
             raise StoreError(
                 f"{self.path} cannot be written: {reason(error)}; choose another --out."
             ) from error
-        self.write(self.machine, machine(config.device))
+        files = fix_names(config)
+        self.write(self.machine, machine(config.device) | ({"sources": files} if files else {}))
         self.write(self.config, config.to_json())
         remember_name("config", self.config.read_text(encoding="utf-8"))
 
@@ -306,6 +308,15 @@ class RunFolder:
         if not trust and not named_before("config", text):
             accept_settings(values, f"the run in {self.path}", PROSE)
         return TrainConfig.from_json(values)
+
+    def changed_sources(self, config: TrainConfig) -> list[str]:
+        """Return the names in a config whose file changed since the run began."""
+        try:
+            before = json.loads(self.machine.read_text()).get("sources", {})
+        except (OSError, ValueError, AttributeError):
+            return []
+        now = fix_names(config)
+        return [name for name, fixed in now.items() if before.get(name, fixed) != fixed]
 
     def write(self, file: Path, values: Mapping[str, Any]) -> None:
         """Write a JSON file atomically: a crash leaves the old one or the new one."""
@@ -380,6 +391,14 @@ class RunFolder:
 
 PACKAGES = ("torch", "transformers", "numpy")
 """Packages whose versions a run records, beside those of gem and Python."""
+
+
+def fix_names(config: TrainConfig) -> dict[str, str]:
+    """Return each name of a file in a config, and that name with the file's digest; see gem.naming."""
+    names = [config.algorithm, config.reward, *config.callback, *config.log]
+    for part in config.parts:
+        names += [part.id, *(part.wrappers or ())]
+    return {name: fix_name(name, "setting") for name in names if is_path(name)}
 
 
 def machine(device: str) -> dict[str, Any]:

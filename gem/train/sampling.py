@@ -65,7 +65,7 @@ class Sampling:
     def sample(self, iteration: int | None = None) -> list[Episode]:
         """Play the episodes of an iteration, by default the present one."""
         number = self.iteration if iteration is None else iteration
-        if self.config.algorithm == "turn_grpo":
+        if self.config.algorithm_value.group == "turn":
             return self._sample_branches(number)
         size = self.config.group if self.config.grouped else 1
         return self._play([self._job(number, i // size, i % size) for i in range(self.config.batch)])

@@ -17,7 +17,7 @@ from gem.record import Episode
 from gem.train.batch import Batch, Weighted, minibatches
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner, Objective, Outputs
-from gem.train.losses import clipped_surrogate, importance_weights, kl_estimate, value_loss
+from gem.train.losses import clipped_surrogate, importance_weights, kl_estimate, own_loss, value_loss
 
 NAN = float("nan")
 
@@ -39,11 +39,11 @@ class Progress:
 class Steps:
     """Statistics of an iteration's steps: means over steps (`loss`) and over tokens (the others).
 
-    `entropy`: of the policy, in nats. `clipped`: the share of tokens whose gradient was cut. `step_kl`: how
-    far the policy moved from the one that sampled. `kl`: its divergence from the reference, NaN without one.
-    `gap`: the mean absolute difference of log probabilities between sampler and learner, before the first
-    step. `value_error`: a critic's mean squared error over turns. `positions`: how many were computed. For
-    `grad_norm` and `explained_variance` see `gem.train.run.Metrics`.
+    `entropy`: of the policy, in nats. `clipped`: the share of tokens whose gradient was cut, NaN with a loss
+    of one's own. `step_kl`: how far the policy moved from the one that sampled. `kl`: its divergence from the
+    reference, NaN without one. `gap`: the mean absolute difference of log probabilities between sampler and
+    learner, before the first step. `value_error`: a critic's mean squared error over turns. `positions`: how
+    many were computed. For `grad_norm` and `explained_variance` see `gem.train.run.Metrics`.
     """
 
     loss: float = NAN
@@ -80,7 +80,8 @@ def take_steps(
     learner.set_lr(config.lr_at(progress.iteration))
     if config.importance_cap and not all("present" in item.noted for item in weighted):
         learner.note(weighted)
-    if learner.reference is not None and config.kl * left and not config.kl_reward:
+    wanted = config.kl * left or config.algorithm_value.loss is not None
+    if learner.reference is not None and wanted and not config.kl_reward:
         learner.note_reference(weighted, full=config.kl_estimator == "full")
     objective = make_objective(config, left)
     order = torch.Generator().manual_seed(seeding.derive(config.seed, "minibatches", progress.iteration))
@@ -100,7 +101,8 @@ def take_steps(
                 totals[name] = totals.get(name, 0.0) + value
     tokens = totals["tokens"]
     steps.loss, steps.grad_norm = totals["loss"] / count, totals["grad_norm"] / count
-    steps.entropy, steps.clipped = totals["entropy"] / tokens, totals["clipped"] / tokens
+    steps.entropy = totals["entropy"] / tokens
+    steps.clipped = totals["clipped"] / tokens if "clipped" in totals else NAN
     steps.step_kl = totals["step_kl"] / tokens
     steps.kl = totals["kl"] / tokens if "kl" in totals else NAN
     steps.value_error = 2 * totals["value"] / totals["turns"] if "value" in totals else NAN
@@ -136,33 +138,19 @@ def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> 
 
 
 def make_objective(config: TrainConfig, left: float) -> Objective:
-    """Return the objective of a config: surrogate, divergence, entropy, values; `left`: see Progress."""
+    """Return the objective of a config: surrogate, divergence, entropy, values; `left`: see Progress.
+
+    An algorithm's own loss takes the place of the surrogate.
+    """
+    algorithm = config.algorithm_value
 
     def objective(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
-        start_N, weight_N = batch.old_logprob, None
-        if config.importance_cap:
-            start_N = batch.noted["present"]
-            weight_N = importance_weights(start_N, batch.old_logprob, config.importance_cap)
-        unit_N = {"token": None, "turn": batch.turn, "sequence": batch.row}[config.ratio]
-        step = clipped_surrogate(
-            outputs.logprob,
-            start_N,
-            batch.advantage[batch.turn],
-            clip_low=config.clip,
-            clip_high=config.clip_high or config.clip,
-            weight_N=weight_N,
-            unit_N=unit_N,
-        )
+        loss, watched = _own(batch, outputs) if algorithm.loss is not None else _surrogate(batch, outputs)
         with torch.no_grad():
-            watched = {
-                "tokens": torch.tensor(float(len(batch.target))),
-                "turns": torch.tensor(float(batch.turns)),
-                "clipped": step.clipped,
-                "step_kl": step.step_kl,
-                "entropy": outputs.entropy.sum(),
-                "gap": (outputs.logprob - batch.old_logprob).abs().sum(),
-            }
-        loss = step.loss
+            watched["tokens"] = torch.tensor(float(len(batch.target)))
+            watched["turns"] = torch.tensor(float(batch.turns))
+            watched["entropy"] = outputs.entropy.sum()
+            watched["gap"] = (outputs.logprob - batch.old_logprob).abs().sum()
         if config.entropy:
             loss = loss - config.entropy * left * outputs.entropy.sum()
         kl_N = outputs.kl
@@ -178,6 +166,32 @@ def make_objective(config: TrainConfig, left: float) -> Objective:
             watched["value"] = error.detach()
             loss = loss + config.value_weight * error
         return loss, watched
+
+    def _surrogate(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
+        start_N, weight_N = batch.old_logprob, None
+        if config.importance_cap:
+            start_N = batch.noted["present"]
+            weight_N = importance_weights(start_N, batch.old_logprob, config.importance_cap)
+        unit_N = {"token": None, "turn": batch.turn, "sequence": batch.row}[config.ratio]
+        step = clipped_surrogate(
+            outputs.logprob,
+            start_N,
+            batch.advantage[batch.turn],
+            clip_low=config.clip,
+            clip_high=config.clip_high or config.clip,
+            weight_N=weight_N,
+            unit_N=unit_N,
+        )
+        return step.loss, {"clipped": step.clipped, "step_kl": step.step_kl}
+
+    def _own(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
+        reference_N = outputs.reference
+        if reference_N is None and "reference" in batch.noted:
+            reference_N = batch.noted["reference"]
+        old_N, advantage_N = batch.old_logprob, batch.advantage[batch.turn]
+        loss = own_loss(algorithm, batch.row, outputs.logprob, old_N, reference_N, advantage_N)
+        log_ratio_N = (outputs.logprob - old_N).detach()
+        return loss, {"step_kl": (log_ratio_N.exp() - 1 - log_ratio_N).sum()}
 
     return objective
 

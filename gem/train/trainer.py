@@ -21,8 +21,9 @@ from gem.evals.evaluator import bounds
 from gem.hosts.ray_cluster import ray_module
 from gem.record import Agent
 from gem.train import checkpoint, parallel
+from gem.train.callbacks import make_callbacks
 from gem.train.config import TrainConfig
-from gem.train.config_checks import check_random_actor, check_solver
+from gem.train.config_checks import check_algorithm, check_random_actor, check_solver
 from gem.train.demonstrations import open_demonstrations
 from gem.train.figures import take_trained_figures, tell_figures
 from gem.train.learner import Critic, Learner, Settings, load_weights
@@ -31,6 +32,7 @@ from gem.train.loop import Trainer
 from gem.train.played_env import played_envs
 from gem.train.policy import Policy, make_policy, settled
 from gem.train.preparation import prepare
+from gem.train.rewards import find_reward
 from gem.train.run import Evaluation, RunFolder
 from gem.train.selection import best
 from gem.train.warmup_cache import WarmUps
@@ -63,8 +65,12 @@ def train(
         raise BadArgument(
             f"the run in {config.out} has another {', '.join(changed)}; a resumed run keeps its settings."
         )
-    watchers = Watchers(watcher or Watcher(), make_loggers(config.log))  # before a model is loaded
+    callbacks = make_callbacks(config.callback)  # all before a model is loaded
+    watchers = Watchers(watcher or Watcher(), make_loggers(config.log), callbacks)
+    if config.reward:
+        find_reward(config.reward)
     trainer = make_trainer(config, watchers)
+    trainer.callbacks = callbacks
     first = parallel.rank() == 0
     if not first:
         trainer.watcher = Watcher()
@@ -74,6 +80,8 @@ def train(
             trainer.restore()
             told.begun(folder, config, trainer.history)
             tell_figures(trainer)
+            for name in folder.changed_sources(config):
+                told.warned(f"the file of {name} changed since this run began; it goes on with the new one.")
         else:
             begin(trainer, config, warm_ups)
         try:
@@ -96,6 +104,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
             warm-up needs a solver or a random actor that no environment has.
     """
     config = settled(config)
+    check_algorithm(config)
     if config.ray:
         ray_module()  # refused before training, which is long
     envs = played_envs(config)
@@ -112,7 +121,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         torch.set_num_threads(config.threads)
     policy = make_policy(config)
     critic = None
-    if config.algorithm == "ppo":
+    if config.algorithm_value.critic:
         critic = Critic(policy.width, make_policy(config) if config.critic == "model" else None)
     settings = Settings(
         lr=config.lr,

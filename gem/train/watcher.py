@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gem.errors import text_of_error
 from gem.evals import EnvResult
+from gem.plugins import call_foreign
 from gem.train.config import TrainConfig
 from gem.train.run import Evaluation, Metrics, RunFolder
 
@@ -61,19 +63,24 @@ class Watcher:
 
 
 class Watchers(Watcher):
-    """A watcher that calls several others; an error of any but the first never stops the run.
+    """A watcher that calls several others; an error of a logger never stops the run.
 
-    What `first` raises is raised. One of the `others` that raises is closed and not called again, and `first`
-    gets one warning about it.
+    What `first` raises is raised, and what a callback raises, with its name. One of the `others`, which are
+    loggers, that raises is closed and not called again, and `first` gets one warning about it.
     """
 
-    def __init__(self, first: Watcher, others: Mapping[str, Watcher]) -> None:
-        """Call `first`, and the `others`, by their names."""
+    def __init__(
+        self, first: Watcher, others: Mapping[str, Watcher], callbacks: Mapping[str, Watcher] | None = None
+    ) -> None:
+        """Call `first`, the `callbacks`, and the `others`, by their names."""
         self.first = first
         self.others = dict(others)
+        self.callbacks = dict(callbacks or {})
 
     def _tell(self, hook: str, *args: Any, **named: Any) -> None:
         getattr(self.first, hook)(*args, **named)
+        for name, callback in self.callbacks.items():
+            call_foreign(f"--callback {name}: {hook}", partial(getattr(callback, hook), *args, **named))
         for name, other in list(self.others.items()):
             try:
                 getattr(other, hook)(*args, **named)

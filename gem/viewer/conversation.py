@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from gem.content import Image, Message, Obs, Text, text_of
 from gem.errors import GemError
-from gem.estimators import Kind, turn_advantages
-from gem.estimators.advantages import KINDS
+from gem.estimators import KINDS, turn_advantages
 from gem.history import CHAT, LAST, messages
 from gem.record import Episode, Turn
 from gem.rollout.index import Entry
@@ -278,9 +277,13 @@ def advantages_of(source: Source, episode: Episode) -> dict[int, float]:
     reward. PPO would need its critic and turn_grpo its branches, which are not stored: they have none here.
     """
     config = source.config
-    kind = {"gspo": "grpo"}.get(str(config.get("algorithm")), config.get("algorithm"))
+    kind = config.get("algorithm")
     gamma = config.get("gamma")
-    if kind not in KINDS or not isinstance(gamma, int | float) or config.get("kl_reward"):
+    if (
+        kind not in KINDS
+        or not isinstance(gamma, int | float)
+        or any(map(config.get, ("kl_reward", "reward")))
+    ):
         return {}
     iteration = episode.job.partition("-")[0]
     entries, total = source.store.page(job_prefix=f"{iteration}-", run=episode.run.id, count=BATCH_AT_MOST)
@@ -296,7 +299,7 @@ def advantages_of(source: Source, episode: Episode) -> dict[int, float]:
 
 
 def _weighed(
-    source: Source, entries: Sequence[Entry], kind: Kind, gamma: float
+    source: Source, entries: Sequence[Entry], kind: str, gamma: float
 ) -> dict[str, dict[int, float]]:
     """Return the advantages of the turns of an iteration's episodes, by their ids."""
     last = {(entry.job, entry.sample): entry.number for entry in entries}  # the last attempt stands

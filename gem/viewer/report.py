@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 import gem
 from gem.errors import BadArgument, GemError, StoreError, reason
+from gem.estimators import ALGORITHMS
 from gem.evals import EnvResult
 from gem.record import Episode
 from gem.rollout.index import Entry
@@ -673,6 +674,8 @@ def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
         from gem.train.config import TrainConfig
 
         given = {name: config[name] for name in ("model", "algorithm", "staleness") if name in config}
+        if given.get("algorithm") not in ALGORITHMS:  # a page reads no code that a run names
+            given.pop("algorithm", None)
         values: dict[str, Any] = json.loads(json.dumps(TrainConfig.fit(**given).to_json()))
         return {**values, "model": TrainConfig.model, "algorithm": TrainConfig.algorithm, "staleness": 0}
     return {}

@@ -13,7 +13,7 @@ from gem.cli import main
 
 ROOT = Path(__file__).parents[2]
 
-BY_NAME = {"import_module", "load", "load_named", "spec_named", "fix_name"}
+BY_NAME = {"import_module", "load", "load_named", "find_named", "spec_named", "fix_name"}
 BY_NAME |= {"exec", "eval", "__import__", "exec_module", "spec_from_file_location", "attrgetter"}
 DECODERS = {
     "pickle.loads",
@@ -53,6 +53,7 @@ LOADERS = {
     "gem/envs/kit/dataset.py": {"load": PLAIN},
     "gem/envs/kit/templates.py": {"tomllib.loads": OWN},
     "gem/envs/terminal/folder.py": {"tomllib.loads": PLAIN},
+    "gem/estimators/algorithms.py": {"find_named": ASKED},
     "gem/evals/suite.py": {"TaskRef": CHECKED, "tomllib.loads": CHECKED, "load": REGISTERED},
     "gem/evals/usage.py": {"tomllib.loads": PLAIN},
     "gem/hosts/base.py": {"load": OWN},
@@ -61,7 +62,9 @@ LOADERS = {
     "gem/hosts/remote.py": {"TaskRef": GIVEN},
     "gem/hosts/wire.py": {"codec.unpack": MARKED},
     "gem/models.py": {"from_pretrained": PLAIN},
-    "gem/naming.py": {"import_module": ASKED, "attrgetter": ASKED, "fix_name": GIVEN},
+    "gem/naming.py": {
+        **{"import_module": ASKED, "attrgetter": ASKED, "fix_name": GIVEN, "load_named": ASKED},
+    },
     "gem/plugins.py": {"import_module": ASKED, "attrgetter": ASKED, "load": GIVEN},
     "gem/registry.py": {
         **dict.fromkeys(("load", "TaskRef"), CHECKED),
@@ -84,10 +87,12 @@ LOADERS = {
     "gem/train/baselines/study.py": {"tomllib.loads": CHECKED, "load": REGISTERED},
     "gem/train/baselines/rows.py": {"TrainConfig.from_json": PLAIN},
     "gem/train/baselines/worker.py": {"TrainConfig.from_json": SENT},
+    "gem/train/callbacks.py": {"find_named": ASKED},
     "gem/train/checkpoint.py": {"torch.load": PLAIN},
     "gem/train/config_file.py": {"tomllib.loads": CHECKED},
     "gem/train/loggers.py": {"load": ASKED},
-    "gem/train/run.py": {"TrainConfig.from_json": CHECKED},
+    "gem/train/rewards.py": {"find_named": ASKED},
+    "gem/train/run.py": {"TrainConfig.from_json": CHECKED, "fix_name": GIVEN},
     "gem/viewer/report.py": {"torch.load": PLAIN},
     "gem/viewer/sources.py": {"TrainConfig.from_json": PLAIN},
 }

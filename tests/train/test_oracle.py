@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 from gem import cli
 from gem.errors import BadArgument
-from gem.estimators import grpo
+from gem.estimators import ALGORITHMS, algorithms, grpo
 from gem.record import StopReason
 from gem.rollout import Branch, Job, Runner
 from gem.tokens.rows import rows
@@ -313,7 +313,7 @@ def one_group(judged, size):
 
 
 def test_turn_level_grpo_without_its_deviation_is_returns_to_go_scaled(judges, monkeypatch):
-    monkeypatch.setattr(policy_gradient, "grpo", partial(grpo, scale=False))
+    monkeypatch.setattr(algorithms, "grpo", partial(grpo, scale=False))
     judged = judges["early"]
     outcomes = judged.listing.outcomes(judged.policy)
     config = CASES["turn_grpo"].config(0.5, 2)
@@ -355,17 +355,18 @@ def test_drawn_batches_agree_with_listed_ones(judges):
 
 
 def negated(advantages):
-    return [None if turns is None else [-value for value in turns] for turns in advantages]
+    return [[-value for value in turns] for turns in advantages]
 
 
 def a_turn_late(advantages):
-    return [None if turns is None else [0.0, *turns[:-1]] for turns in advantages]
+    return [[0.0, *turns[:-1]] for turns in advantages]
 
 
 @pytest.mark.parametrize("bug", [negated, a_turn_late])
 def test_wrong_advantages_are_caught(judges, monkeypatch, bug):
-    right = policy_gradient.turn_advantages
-    monkeypatch.setattr(policy_gradient, "turn_advantages", lambda *args: bug(right(*args)))
+    right = ALGORITHMS["reinforce"]
+    wrong = replace(right, advantages=lambda view: bug(right.advantages(view)))
+    monkeypatch.setitem(ALGORITHMS, "reinforce", wrong)
     row = judges["early"].row("reinforce", 1.0)
     assert not row.expected
     assert row.bias > 0.3

@@ -13,15 +13,16 @@ import runs
 
 from gem.agents.tiny import TinyConfig
 from gem.content import Message
-from gem.estimators import gae
+from gem.estimators import ALGORITHMS, gae
+from gem.estimators.algorithms import make_view
 from gem.record import SEAT, SeatEnd, StopReason
-from gem.train import ppo
+from gem.train import policy_gradient
 from gem.train.batch import weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Critic, Learner
 from gem.train.played_env import PlayedEnv
 from gem.train.policy import TinyPolicy
-from gem.train.policy_gradient import branch_advantages, branch_turn
+from gem.train.policy_gradient import branch_turn, find_branches, keep_turns
 from gem.train.preparation import warm
 from gem.train.run import RunFolder
 from gem.train.steps import Progress
@@ -59,7 +60,7 @@ def played(reward, truncated=False):
 
 def targets(learner, episodes, **how):
     config = replace(QUICK, kl=0.0, whiten=False, epochs=1, minibatch=100, **how)
-    ppo.learn(learner, episodes, config, Progress(0, 10))
+    policy_gradient.learn(learner, episodes, config, Progress(0, 10))
     return [item.targets for item in sorted(learner.rows, key=lambda item: item.source)]
 
 
@@ -90,7 +91,7 @@ def test_what_was_cut_off_is_valued_and_what_ended_is_not():
 def test_whitened_advantages_have_mean_0_and_deviation_1_over_turns():
     learner = valued()
     config = replace(QUICK, kl=0.0, epochs=1, minibatch=100)
-    ppo.learn(learner, [played(1.0), played(-2.0), played(0.3)], config, Progress(0, 10))
+    policy_gradient.learn(learner, [played(1.0), played(-2.0), played(0.3)], config, Progress(0, 10))
     flat = [target.advantage for item in learner.rows for target in item.targets.values()]
     assert len(flat) == 6
     assert sum(flat) == pytest.approx(0.0, abs=1e-6)
@@ -105,7 +106,7 @@ def test_equal_episodes_teach_the_policy_nothing(reward):
     for each in same:
         each.turns[0].reward = reward
     config = replace(QUICK, gamma=1.0, lam=0.0, kl=0.1, epochs=1, minibatch=100)
-    steps = ppo.learn(learner, same, config, Progress(0, 10))
+    steps = policy_gradient.learn(learner, same, config, Progress(0, 10))
     if reward:  # the critic has to learn what they are worth
         assert {target.advantage for item in learner.rows for target in item.targets.values()} == {0.0}
     else:
@@ -121,7 +122,7 @@ def test_the_value_of_what_was_cut_off_is_that_of_the_next_prompt(monkeypatch):
     held = (11, 12, 13, 14, 15, 16)
     for assembled, wanted in ((False, (*held, *renderer.delta(held, said))), (True, renderer.prompt(said))):
         with suppress(KeyError):  # nothing was noted
-            ppo.bootstraps(learner, episodes, rows, SEAT, assembled)
+            policy_gradient.bootstraps(learner, episodes, rows, SEAT, assembled)
         assert seen.pop() == (*wanted, 41, 42)
 
 
@@ -175,7 +176,12 @@ def test_a_turn_is_compared_with_the_other_samples_of_it_and_nothing_else_is_lea
     ]
     other = branched(0, (7.0, 7.0), at=0, task="1")
     episodes = [*group, other]
-    advantages, rows = branch_advantages(episodes, weigh(episodes, SEAT), 1.0)
+    branches = find_branches(episodes)
+    assert branches == {"0": 1}
+    view = make_view(episodes, SEAT, 1.0, starts=[branches.get(each.group, 0) for each in episodes])
+    advantages = ALGORITHMS["turn_grpo"].compute_advantages(view)
+    chosen = ALGORITHMS["turn_grpo"].select_turns(view)
+    rows = [keep_turns(row, chosen[row.source]) for row in weigh(episodes, SEAT)]
     std = math.sqrt(2 / 3)
     assert advantages[:3] == [[0.0, pytest.approx(2 * a / std)] for a in (-1.0, 1.0, 0.0)]  # of two turns
     assert advantages[3] == [0.0, 0.0]  # alone

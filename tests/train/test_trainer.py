@@ -26,6 +26,7 @@ from gem.errors import (
     StoreError,
     install_command,
 )
+from gem.estimators import ALGORITHMS
 from gem.evals import success_rate
 from gem.record import Limits
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
@@ -35,7 +36,6 @@ from gem.testing.doubles import EchoEnv
 from gem.tokens.rows import rows
 from gem.train import checkpoint
 from gem.train.config import TrainConfig
-from gem.train.config_types import ALGORITHMS
 from gem.train.learner import load_weights
 from gem.train.loop import Trainer
 from gem.train.policy import TinyPolicy, make_policy

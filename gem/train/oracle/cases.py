@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from gem import seeding
+from gem.estimators.algorithms import ALGORITHMS, GROUP_STD, find_algorithm
 from gem.record import Episode
-from gem.train import policy_gradient, ppo
+from gem.train import policy_gradient
 from gem.train.config import TrainConfig
 from gem.train.learner import Critic
 from gem.train.oracle.exact import Exact, Listing
@@ -117,20 +118,25 @@ class Aims:
         return self.to_go(table) + ENTROPY * self.exact.entropy_at_visited(table)
 
 
-GROUP_STD = "divides by the group's deviation, which depends on its samples"
-BATCH_STD = "mean and deviation are of the batch's own turns"
+def case_of(name: str) -> Case:
+    """Return the case of an algorithm with its own defaults; it says itself what it estimates.
+
+    Raises:
+        BadArgument: where there is none.
+    """
+    algorithm = find_algorithm(name)
+    return Case(
+        {"algorithm": name},
+        critic="wrong" if algorithm.critic else "none",
+        reason=algorithm.bias or None,
+        scale=algorithm.scale,
+    )
+
+
 AT_VISITED = "a bonus in the loss does not count where the policy goes"
 OWN_RATIO = "each token counts by its own ratio alone"
 CASES: dict[str, Case] = {
-    "reinforce": Case(),
-    "rloo": Case({"algorithm": "rloo"}),
-    "dr_grpo": Case({"algorithm": "dr_grpo"}, scale=lambda batch: 1 - 1 / batch),
-    "grpo": Case({"algorithm": "grpo"}, reason=GROUP_STD),
-    "gspo": Case({"algorithm": "gspo"}, reason=GROUP_STD),
-    "turn_grpo": Case({"algorithm": "turn_grpo"}, reason=GROUP_STD),
-    "rebn": Case({"algorithm": "rebn"}, reason=BATCH_STD),
-    "turn_rebn": Case({"algorithm": "turn_rebn"}, reason=f"{BATCH_STD} at one place"),
-    "ppo": Case({"algorithm": "ppo"}, critic="wrong", reason=f"{BATCH_STD}; lambda trusts a wrong critic"),
+    **{name: case_of(name) for name in ALGORITHMS},
     "ppo-plain": Case(
         {"algorithm": "ppo", "whiten": False}, critic="wrong", reason="lambda below 1 trusts a wrong critic"
     ),
@@ -214,12 +220,11 @@ def learn_step(
                 noise = torch.randn(policy.width, generator=generator, dtype=torch.float64)
                 critic.head.weight[0] += 0.5 * noise
     learner = Probe(policy, critic=critic, reference=reference(listing, seed) if config.kl else None)
-    algorithm = ppo if config.algorithm == "ppo" else policy_gradient
     start = Progress(0, 1)
 
     def step(episodes: Sequence[Episode]) -> Tensor:
         learner.noted = []
-        algorithm.learn(learner, episodes, config, start)
+        policy_gradient.learn(learner, episodes, config, start)
         if not learner.noted:  # no advantage differs from 0
             return torch.zeros_like(policy.model.logits)
         return torch.stack(learner.noted).mean(0)

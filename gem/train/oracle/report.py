@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gem.errors import BadArgument, did_you_mean
-from gem.train.oracle.cases import CASES, NO_GAMMA, Aims, Case, Scalar, learn_step, reference, sampler
+from gem.naming import FORMS
+from gem.train.oracle.cases import (
+    CASES,
+    NO_GAMMA,
+    Aims,
+    Case,
+    Scalar,
+    case_of,
+    learn_step,
+    reference,
+    sampler,
+)
 from gem.train.oracle.envs import SETTINGS
 from gem.train.oracle.exact import Exact, Listing
 from gem.train.oracle.measure import (
@@ -111,14 +122,14 @@ class Judge:
         step: LearnStep | None = None,
     ) -> Row:
         """Judge a case: compare its learn step with its aims; `step` replaces the real one."""
-        case = CASES[name]
+        case = CASES.get(name) or case_of(name)
         older = sampler(self.listing, self.policy, case, self.seed)
         outcomes = self.listing.outcomes(older)
         sizes = SIZES if batch is None else (batch,)
         for size in sizes:
             config = case.config(gamma, size)
             choices: list[Group]
-            if config.algorithm == "turn_grpo":
+            if config.algorithm_value.group == "turn":
                 choices, count = branches(outcomes, size), 1
             elif config.grouped:
                 choices, count = groups(outcomes, self.listing.law, size), 1
@@ -213,7 +224,7 @@ def judge(
 
     Args:
         envs: names of SETTINGS; none: all.
-        algorithms: names of CASES; none: all.
+        algorithms: names of CASES, or algorithms of your own by name; none: all of CASES.
         gammas: discounts per turn; environments of one turn are judged at the first only.
         batch: episodes of a batch; None: as many as can be listed.
         samples: batches that are drawn, where there are too many to list.
@@ -222,11 +233,19 @@ def judge(
     Raises:
         BadArgument: for an unknown name, a discount outside [0, 1], or fewer than 2 episodes or samples.
     """
-    for kind, names, known in (("environment", envs, SETTINGS), ("algorithm", algorithms, CASES)):
+    own = [name for name in algorithms if name not in CASES and ":" in name]
+    for name in own:
+        case_of(name)  # what cannot be loaded is refused before anything is played
+    for kind, names, known, more in (
+        ("environment", envs, SETTINGS, ""),
+        ("algorithm", algorithms, (*CASES, *own), f", or one of your own, as {FORMS}"),
+    ):
         for name in names:
             if name not in known:
-                hint = did_you_mean(name, known)
-                raise BadArgument(f"no {kind} {name!r} of the oracle.{hint} Accepted: {', '.join(known)}.")
+                raise BadArgument(
+                    f"no {kind} {name!r} of the oracle.{did_you_mean(name, known)} Accepted: "
+                    f"{', '.join(known)}{more}."
+                )
     for gamma in gammas:
         if not 0 <= gamma <= 1:
             raise BadArgument(f"gamma is {gamma}; accepted: 0 to 1.")
