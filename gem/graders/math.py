@@ -96,7 +96,8 @@ _FORMULA = re.compile(
 )
 _COMMA = re.compile(r"[+-]?(?:0,\d+|[1-9]\d{0,2},(?!\d{3}(?!\d))\d+|[1-9]\d{3,},\d+)[^\d,;]*", re.ASCII)
 _BURST = re.compile(  # towers and factorials of what sympy would only burst on
-    r"(?:\^|\*\*)[\s{(]*[\d.]+[\s})]*(?:\^|\*\*)|\d{5,}[\s})]*!|![\s})]*!|\^[\s{(]*\d{2,}[\s})]*!|(?:\^|\*\*)[\s{(]*-?\d{5,}|\\d?binom\s*\{\d{6,}"
+    r"(?:\^|\*\*)[\s{(]*[\d.]+[\s})]*(?:\^|\*\*)|(?<!\d)\d{5,}[\s})]*!"
+    r"|![\s})]*!|\^[\s{(]*\d{2,}[\s})]*!|(?:\^|\*\*)[\s{(]*-?\d{5,}|\\d?binom\s*\{\d{6,}"
 )
 _SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z]|\$(?=\S)|\\[(\[])|\n\s*\n|(?<=[\]$])\s*\n(?=[A-Z])")
 _ASSURANCE = re.compile(

@@ -136,7 +136,7 @@ def test_an_environment_takes_some_texts(env_id):
 def test_an_environment_takes_every_text(env_id):
     env = made(env_id)
     runs = env_id.partition(":")[0] in ("code", "terminal")
-    let_loose(env, forms_of(env_id), fitting(env_id, sample(0, 8 if runs else 1)))
+    let_loose(env, forms_of(env_id), fitting(env_id, sample(0, 12 if runs else 4)))
     env.close()
 
 
