@@ -23,8 +23,11 @@ from gem.train.config_types import (
     Normalise,
     PoolBy,
     Ratio,
+    ScheduleKind,
+    ValueClipBy,
     WarmupBy,
     WarmupOn,
+    share_left,
     tables,
 )
 from gem.train.curriculum import Stage
@@ -134,6 +137,12 @@ class TrainConfig:
     lora_rank: int = 0
     """Train LoRA adapters of this rank instead of a language model's own weights. 0: no adapters."""
 
+    lora_alpha: float = 0.0
+    """LoRA's alpha: adapters are scaled by alpha / rank. 0: twice the rank."""
+
+    lora_targets: tuple[str, ...] = ()
+    """Names of the modules that get adapters, such as q_proj v_proj. None: all linear ones but the head."""
+
     checkpointing: bool = False
     """Recompute the activations of a language model in the backward pass, to use less memory."""
 
@@ -212,7 +221,22 @@ class TrainConfig:
     """Number of iterations over which the learning rate rises to --lr."""
 
     lr_end: float = 0.0
-    """Share of the learning rate that is left at the end of the run; it falls linearly."""
+    """Share of the learning rate that is left at the end of the run."""
+
+    lr_schedule: ScheduleKind = "linear"
+    """How the learning rate falls to that share: linearly, as half a cosine, or not at all (constant)."""
+
+    beta1: float = 0.9
+    """AdamW's decay rate of the mean of gradients."""
+
+    beta2: float = 0.95
+    """AdamW's decay rate of the mean of squared gradients."""
+
+    weight_decay: float = 0.0
+    """AdamW's weight decay, which is multiplied by the learning rate."""
+
+    critic_lr: float = 0.0
+    """Learning rate of the critic, for ppo; it follows the same schedule. 0: that of the policy."""
 
     max_grad_norm: float = 1.0
     """Gradients of a larger norm are scaled down to this norm."""
@@ -230,7 +254,8 @@ class TrainConfig:
 
     normalise: Normalise = "episode"
     """Divisor of the loss: the number of episodes, which the policy does not control; of turns or tokens,
-    which it does; or a constant times the episodes (--loss-constant)."""
+    which it does; a constant times the episodes (--loss-constant); or the episodes and each response's own
+    tokens (response), as GRPO and GSPO are published."""
 
     loss_constant: float = 1.0
     """This constant, for --normalise constant."""
@@ -240,8 +265,11 @@ class TrainConfig:
     ratio then starts from the learner's own log probabilities. 0: from the sampler's, without weights."""
 
     kl: float = 0.1
-    """Weight of the KL divergence from the policy before RL, per token, falling linearly to 0. It keeps the
-    policy exploring while it learns, and its answers well-formed. 0: no reference is kept."""
+    """Weight of the KL divergence from the policy before RL, per token; it falls by --kl-schedule. It keeps
+    the policy exploring while it learns, and its answers well-formed. 0: no reference is kept."""
+
+    kl_schedule: ScheduleKind = "linear"
+    """How this weight falls to 0 over the run: linearly, as half a cosine, or not at all (constant)."""
 
     kl_estimator: KlEstimator = "full"
     """How the divergence is estimated: over the whole vocabulary (full), or from the sampled token (k1, k2,
@@ -251,8 +279,11 @@ class TrainConfig:
     """Subtract the divergence from the reward of each turn (k1) instead of adding it to the loss."""
 
     entropy: float = 0.0
-    """Weight of an entropy bonus per token, falling linearly to 0. Over a whole vocabulary it raises the
-    probability of tokens that fit nowhere; `kl` keeps the policy exploring without that."""
+    """Weight of an entropy bonus per token; it falls by --entropy-schedule. Over a whole vocabulary it raises
+    the probability of tokens that fit nowhere; `kl` keeps the policy exploring without that."""
+
+    entropy_schedule: ScheduleKind = "linear"
+    """How this weight falls to 0 over the run: linearly, as half a cosine, or not at all (constant)."""
 
     # -- for ppo
 
@@ -267,6 +298,10 @@ class TrainConfig:
 
     value_clip: float = 0.2
     """How far a value may move from the old one in an iteration, for ppo; 0: no limit."""
+
+    value_clip_by: ValueClipBy = "absolute"
+    """Unit of --value-clip: the rewards' own (absolute), as published; or the standard deviation of the
+    iteration's targets of values (spread), so that it fits rewards of any scale."""
 
     whiten: bool = True
     """Normalise a batch's advantages to mean 0 and standard deviation 1, for ppo; --no-whiten: leave them."""
@@ -476,10 +511,14 @@ class TrainConfig:
         """The number of iterations of the run."""
         return -(-self.episodes // self.batch)
 
-    def lr_at(self, iteration: int) -> float:
-        """Return the learning rate of an iteration, from 0: it rises over the ramp and falls linearly."""
-        left = 1 - iteration / self.iterations
-        rising = min(1.0, (iteration + 1) / (self.lr_ramp + 1))
+    def lr_at(self, iteration: int, begin: int = 0) -> float:
+        """Return the learning rate of an iteration, from 0: it rises over the ramp and falls by its schedule.
+
+        `begin`: the iteration at which the phase of the run begins.
+        """
+        done = (iteration - begin) / (self.iterations - begin)
+        left = share_left(self.lr_schedule, done)
+        rising = min(1.0, (iteration - begin + 1) / (self.lr_ramp + 1))
         return self.lr * rising * (self.lr_end + (1 - self.lr_end) * left)
 
     def to_json(self) -> dict[str, Any]:
@@ -518,7 +557,7 @@ class TrainConfig:
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
         lists = {
             name: tuple(values.get(name, ()))
-            for name in ("wrappers", "tools", "stop", "log", "callback", "opponent")
+            for name in ("wrappers", "tools", "stop", "log", "callback", "opponent", "lora_targets")
         }
         return cls(**{**values, **paths, **lists})
 

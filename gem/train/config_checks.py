@@ -27,6 +27,7 @@ NOT_NEGATIVE = (
     *("warmup_steps", "warmup_lr", "entropy", "kl", "clip", "clip_high", "lr", "lr_ramp", "seed", "threads"),
     *("importance_cap", "value_clip", "value_weight", "lora_rank", "loss_constant", "watch"),
     *("eval_every", "patience", "pool", "episodes", "warmup_check", "warmup_most"),
+    *("weight_decay", "critic_lr", "lora_alpha"),
 )
 
 ONLY_WITH: tuple[tuple[tuple[str, ...], str, Callable[[TrainConfig], bool]], ...] = (
@@ -35,12 +36,25 @@ ONLY_WITH: tuple[tuple[tuple[str, ...], str, Callable[[TrainConfig], bool]], ...
     (("keep", "advance_at", "advance_over"), "a curriculum", lambda to: len(to.curriculum) > 0),
     (("kl_reward",), "a divergence (kl)", lambda to: to.kl > 0),
     (("normalise_by",), "several environments", lambda to: len(to.environments or to.curriculum) > 0),
+    (("lora_alpha", "lora_targets"), "LoRA adapters (lora_rank)", lambda to: to.lora_rank > 0),
+    (("critic_lr",), "a learning rate above 0 (lr), whose schedule it follows", lambda to: to.lr > 0),
 )
 """Settings that have an effect only with another one: their names, what they need, and its test. Settings of
 an algorithm are not here: a file may hold those of several."""
 
 OF_LANGUAGE_MODELS = (
-    *("train_layers", "lora_rank", "checkpointing", "answer_prefix", "stop", "sampler", "dtype", "pack"),
+    *(
+        "train_layers",
+        "lora_rank",
+        "lora_alpha",
+        "lora_targets",
+        "checkpointing",
+        "answer_prefix",
+        "stop",
+        "sampler",
+        "dtype",
+        "pack",
+    ),
 )
 """Settings that the tiny model does not have."""
 
@@ -91,6 +105,9 @@ def _check_ranges(config: TrainConfig) -> None:
             refuse(name, "above 0")
     if config.temperature == math.inf:
         refuse("temperature", "above 0, and finite")
+    for name in ("beta1", "beta2"):
+        if not 0 <= getattr(config, name) < 1:
+            refuse(name, "0 or more, and less than 1")
     for name in ("gamma", "lr_end", "lam"):
         if not 0 <= getattr(config, name) <= 1:
             refuse(name, "0 to 1")

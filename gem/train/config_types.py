@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -15,12 +16,31 @@ from gem.train.mixture import EnvPart
 Ratio = Literal["token", "turn", "sequence"]
 """Unit of a probability ratio: a token (PPO), a whole turn, or all turns of a row (GSPO)."""
 
-Normalise = Literal["episode", "turn", "token", "constant"]
+Normalise = Literal["episode", "turn", "token", "constant", "response"]
 """Divisor of a step's loss. ``episode``: the number of episodes of the step, which the policy does not
 control, so the gradient is that of the mean return. ``turn`` and ``token``: the number of turns or sampled
 tokens of the step. The policy does control these, and a mean over them weighs the turns of short episodes
 more (a bias, see docs/guides/estimators.md). ``constant``: the episodes times a constant, as in Dr. GRPO
-(arXiv 2503.20783)."""
+(arXiv 2503.20783). ``response``: the number of episodes, and each response's loss is divided by its own
+tokens first, as GRPO (arXiv 2402.03300, eq. 3) and GSPO (arXiv 2507.18071, eq. 5) are published; a response
+is what is sampled in one row, with all its turns."""
+
+ScheduleKind = Literal["constant", "linear", "cosine"]
+"""How a weight or a step size changes over a run: not at all, or it falls, linearly or as half a cosine."""
+
+
+def share_left(kind: ScheduleKind, done: float) -> float:
+    """Return what is left, from 1 to 0, of a value that falls by a schedule; `done`: the share of the run.
+
+    The cosine is ``(1 + cos(pi * done)) / 2`` (Loshchilov and Hutter, arXiv 1608.03983, eq. 5, no restarts).
+    """
+    if kind == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 1.0 if kind == "constant" else 1 - done
+
+
+ValueClipBy = Literal["absolute", "spread"]
+"""Unit of the clip of a critic's values; see gem.train.losses.value_loss."""
 
 PoolBy = Literal["uniform", "hard", "even"]
 """How often an opponent is played; see gem.train.opponents."""

@@ -79,12 +79,15 @@ class Critic(nn.Module):
 class Settings:
     """The optimiser settings of a learner.
 
-    AdamW's learning rate and betas, the norm that gradients are scaled down to, the temperature that tokens
-    are sampled at, and the distinct tokens per pass through the model (None: all).
+    AdamW's learning rate, betas and weight decay, the norm that gradients are scaled down to, the temperature
+    that tokens are sampled at, and the distinct tokens per pass through the model (None: all). `critic_lr`:
+    the critic's learning rate (0: the same).
     """
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    critic_lr: float = 0.0
     max_grad_norm: float = 1.0
     temperature: float = 1.0
     pass_tokens: int | None = None
@@ -111,14 +114,21 @@ class Learner:
         self.critic = critic
         self._reference = reference
         parameters = [p for p in policy.model.parameters() if p.requires_grad]
+        own = len(parameters)
         if critic is not None:
             critic.to(parameters[0].device)
             parameters += [p for p in critic.parameters() if p.requires_grad]
         self.parameters = parameters
         self._masters = [p if p.dtype.itemsize >= 4 else p.detach().float() for p in parameters]
         self._looked_up: dict[tuple[bytes, bytes], Tensor] = {}
+        groups = [{"params": self._masters}]
+        if critic is not None and self.settings.critic_lr:
+            groups = [{"params": self._masters[:own]}, {"params": self._masters[own:]}]
         self.optimiser = torch.optim.AdamW(
-            self._masters, lr=self.settings.lr, betas=self.settings.betas, weight_decay=0.0
+            groups,
+            lr=self.settings.lr,
+            betas=self.settings.betas,
+            weight_decay=self.settings.weight_decay,
         )
 
     @property
@@ -313,9 +323,11 @@ class Learner:
         return bool(self.optimiser.state)
 
     def set_lr(self, lr: float) -> None:
-        """Set the learning rate of the next steps."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
+        """Set the learning rate of the next steps; the critic's own keeps its ratio to it."""
+        policy, *critic = self.optimiser.param_groups
+        policy["lr"] = lr
+        for group in critic:
+            group["lr"] = lr * self.settings.critic_lr / self.settings.lr
 
     def publish(self, version: int) -> None:
         """Let the agent answer with the current weights, as policy `version`."""

@@ -46,6 +46,8 @@ class Trainer(Sampling):
     figures: dict[str, Any] = field(default_factory=dict)
     history: list[Metrics] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
+    begin: int = 0
+    """The iteration at which this phase of the run begins."""
     early_end: str | None = None
     """Why the run ends here although more iterations were planned; None: it goes on."""
     stopped: str | None = None
@@ -111,7 +113,7 @@ class Trainer(Sampling):
     @property
     def progress(self) -> Progress:
         """The finished and the planned iterations of the run."""
-        return Progress(self.iteration, self.config.iterations)
+        return Progress(self.iteration, self.config.iterations, self.begin)
 
     def learn(self, episodes: Sequence[Episode]) -> Steps | None:
         """Take the iteration's steps; None where there is nothing to learn from its episodes."""
@@ -210,7 +212,7 @@ class Trainer(Sampling):
             kl=steps.kl,
             logprob_gap=steps.gap,
             value_error=steps.value_error,
-            lr=self.config.lr_at(self.iteration - 1),
+            lr=self.config.lr_at(self.iteration - 1, self.begin),
             tokens_sampled=sum(slot.tokens(episode) for slot, episode in zip(slots, episodes, strict=True)),
             tokens_trained=steps.positions,
             sample_s=sample_s,

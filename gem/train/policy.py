@@ -434,10 +434,21 @@ def _with_adapter(model: Any, config: TrainConfig) -> Any:
         raise missing_extra("training with LoRA", "peft", "llm") from None
     adapter = LoraConfig(
         r=config.lora_rank,
-        lora_alpha=2 * config.lora_rank,
-        target_modules="all-linear",
+        lora_alpha=config.lora_alpha or 2 * config.lora_rank,  # type: ignore[arg-type] # peft divides alone
+        target_modules=list(config.lora_targets) or "all-linear",
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng():  # peft draws from the global generator
         torch.default_generator.manual_seed(seeding.derive(config.seed, "adapter"))
-        return get_peft_model(model, adapter)
+        try:
+            return get_peft_model(model, adapter)
+        except ValueError as error:
+            if not config.lora_targets:
+                raise
+            linear = {
+                name.rpartition(".")[2] for name, part in model.named_modules() if type(part) is nn.Linear
+            }
+            raise BadArgument(
+                f"lora_targets are {' '.join(config.lora_targets)}, and {config.model} has no such module; "
+                f"accepted: {', '.join(sorted(linear))}."
+            ) from error

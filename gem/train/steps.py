@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import pvariance
+from statistics import pstdev, pvariance
 
 import torch
 from torch import Tensor
 
 from gem import seeding
 from gem.record import Episode
-from gem.train.batch import Batch, Weighted, minibatches
+from gem.train.batch import Batch, Target, Weighted, minibatches
 from gem.train.config import TrainConfig
+from gem.train.config_types import ScheduleKind, share_left
 from gem.train.learner import Learner, Objective, Outputs
 from gem.train.losses import clipped_surrogate, importance_weights, kl_estimate, own_loss, value_loss
 
@@ -24,15 +25,23 @@ NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a run: its finished iterations, and how many it has in all."""
+    """The progress of a run: its finished iterations, how many it has in all, and where its phase began."""
 
     iteration: int
     iterations: int
+    begin: int = 0
 
-    @property
-    def left(self) -> float:
-        """The share of the run that is left, falling from 1 to 0."""
-        return 1 - self.iteration / self.iterations
+    def left(self, kind: ScheduleKind) -> float:
+        """Return what is left of a value that falls from 1 to 0 over the phase."""
+        return share_left(kind, (self.iteration - self.begin) / (self.iterations - self.begin))
+
+    def kl(self, config: TrainConfig) -> float:
+        """Return the present weight of the divergence."""
+        return config.kl * self.left(config.kl_schedule)
+
+    def entropy(self, config: TrainConfig) -> float:
+        """Return the present weight of the entropy bonus."""
+        return config.entropy * self.left(config.entropy_schedule)
 
 
 @dataclass(slots=True)
@@ -65,8 +74,8 @@ def is_regularised(learner: Learner, config: TrainConfig, progress: Progress) ->
     A divergence does not count while the policy is still the reference: its gradient is rounding then, which
     Adam would scale up to full steps.
     """
-    diverged = config.kl and not config.kl_reward and learner.moved
-    return bool(progress.left * config.entropy or progress.left * diverged)
+    diverged = not config.kl_reward and learner.moved and progress.kl(config)
+    return bool(progress.entropy(config) or diverged)
 
 
 def take_steps(
@@ -76,14 +85,16 @@ def take_steps(
 
     `episodes`: the number of the iteration's episodes with a verdict, which the policy does not control.
     """
-    left = progress.left
-    learner.set_lr(config.lr_at(progress.iteration))
+    learner.set_lr(config.lr_at(progress.iteration, progress.begin))
     if config.importance_cap and not all("present" in item.noted for item in weighted):
         learner.note(weighted)
-    wanted = config.kl * left or config.algorithm_value.loss is not None
+    wanted = progress.kl(config) or config.algorithm_value.loss is not None
     if learner.reference is not None and wanted and not config.kl_reward:
         learner.note_reference(weighted, full=config.kl_estimator == "full")
-    objective = make_objective(config, left)
+    value_clip = config.value_clip
+    if config.value_clip_by == "spread":
+        value_clip *= pstdev([target.returns for target in _targets(weighted)])
+    objective = make_objective(config, progress, value_clip)
     order = torch.Generator().manual_seed(seeding.derive(config.seed, "minibatches", progress.iteration))
     steps = Steps()
     totals: dict[str, float] = {}
@@ -117,10 +128,16 @@ def explained_variance(weighted: Sequence[Weighted]) -> float:
 
     Values and targets are those before an iteration's steps.
     """
-    turns = {(id(item.targets), turn): item.targets[turn] for item in weighted for turn in _learnt(item)}
-    spread = pvariance([target.returns for target in turns.values()])
-    left = pvariance([target.returns - target.value for target in turns.values()])
+    targets = _targets(weighted)
+    spread = pvariance([target.returns for target in targets])
+    left = pvariance([target.returns - target.value for target in targets])
     return 1 - left / spread if spread else NAN
+
+
+def _targets(weighted: Sequence[Weighted]) -> list[Target]:
+    """Return the target of each turn that is learnt from, once."""
+    turns = {(id(item.targets), turn): item.targets[turn] for item in weighted for turn in _learnt(item)}
+    return list(turns.values())
 
 
 def _learnt(item: Weighted) -> set[int]:
@@ -137,22 +154,27 @@ def _divisor(rows: Sequence[Weighted], episodes: float, config: TrainConfig) -> 
     return episodes * (config.loss_constant if config.normalise == "constant" else 1.0)
 
 
-def make_objective(config: TrainConfig, left: float) -> Objective:
-    """Return the objective of a config: surrogate, divergence, entropy, values; `left`: see Progress.
+def make_objective(config: TrainConfig, progress: Progress, value_clip: float) -> Objective:
+    """Return the objective of a config: surrogate, divergence, entropy, values.
 
-    An algorithm's own loss takes the place of the surrogate.
+    An algorithm's own loss takes the place of the surrogate. `value_clip`: how far a value may move, in the
+    rewards' own units; 0: no limit.
     """
-    algorithm = config.algorithm_value
+    algorithm, kl, entropy = config.algorithm_value, progress.kl(config), progress.entropy(config)
 
     def objective(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, watched = _own(batch, outputs) if algorithm.loss is not None else _surrogate(batch, outputs)
+        share_N = _shares(batch) if config.normalise == "response" else None
+        if algorithm.loss is not None:
+            loss, watched = _own(batch, outputs)
+        else:
+            loss, watched = _surrogate(batch, outputs, share_N)
         with torch.no_grad():
             watched["tokens"] = torch.tensor(float(len(batch.target)))
             watched["turns"] = torch.tensor(float(batch.turns))
             watched["entropy"] = outputs.entropy.sum()
             watched["gap"] = (outputs.logprob - batch.old_logprob).abs().sum()
         if config.entropy:
-            loss = loss - config.entropy * left * outputs.entropy.sum()
+            loss = loss - entropy * _summed(outputs.entropy, share_N)
         kl_N = outputs.kl
         if kl_N is None and "reference" in batch.noted:
             estimator = "k3" if config.kl_reward or config.kl_estimator == "full" else config.kl_estimator
@@ -160,18 +182,22 @@ def make_objective(config: TrainConfig, left: float) -> Objective:
         if kl_N is not None:
             watched["kl"] = kl_N.detach().sum()
             if not config.kl_reward:
-                loss = loss + config.kl * left * kl_N.sum()
+                loss = loss + kl * _summed(kl_N, share_N)
         if outputs.value is not None:
-            error = value_loss(outputs.value, batch.value, batch.returns, config.value_clip or None)
+            error = value_loss(outputs.value, batch.value, batch.returns, value_clip or None)
             watched["value"] = error.detach()
             loss = loss + config.value_weight * error
         return loss, watched
 
-    def _surrogate(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
+    def _surrogate(
+        batch: Batch, outputs: Outputs, share_N: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         start_N, weight_N = batch.old_logprob, None
         if config.importance_cap:
             start_N = batch.noted["present"]
             weight_N = importance_weights(start_N, batch.old_logprob, config.importance_cap)
+        if share_N is not None:
+            weight_N = share_N if weight_N is None else weight_N * share_N
         unit_N = {"token": None, "turn": batch.turn, "sequence": batch.row}[config.ratio]
         step = clipped_surrogate(
             outputs.logprob,
@@ -196,6 +222,15 @@ def make_objective(config: TrainConfig, left: float) -> Objective:
     return objective
 
 
+def _shares(batch: Batch) -> Tensor:
+    """Return 1 over the number of sampled tokens of each token's row, (N,)."""
+    return 1.0 / torch.bincount(batch.row)[batch.row]
+
+
+def _summed(values_N: Tensor, share_N: Tensor | None) -> Tensor:
+    return values_N.sum() if share_N is None else (values_N * share_N).sum()
+
+
 def penalise(
     learner: Learner,
     episodes: Sequence[Episode],
@@ -209,7 +244,7 @@ def penalise(
     It is the sum over the turn's tokens of ``log policy - log reference`` when they were sampled, times the
     present weight. Source: Ouyang et al., arXiv 2203.02155, section 3.5.
     """
-    if not rows or learner.reference is None or not config.kl_reward or not config.kl * progress.left:
+    if not rows or learner.reference is None or not config.kl_reward or not progress.kl(config):
         return None
     learner.note_reference(rows, full=False)
     penalties = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
@@ -217,5 +252,5 @@ def penalise(
         row = item.row
         for at, reference in zip(row.learnt, item.noted["reference"].tolist(), strict=True):
             gap = row.logprobs[at] - reference
-            penalties[item.source][row.turn[at]] += config.kl * progress.left * gap
+            penalties[item.source][row.turn[at]] += progress.kl(config) * gap
     return penalties

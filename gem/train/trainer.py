@@ -125,6 +125,9 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         critic = Critic(policy.width, make_policy(config) if config.critic == "model" else None)
     settings = Settings(
         lr=config.lr,
+        betas=(config.beta1, config.beta2),
+        weight_decay=config.weight_decay,
+        critic_lr=config.critic_lr,
         max_grad_norm=config.max_grad_norm,
         temperature=config.temperature,
         pass_tokens=config.pass_tokens,

@@ -29,7 +29,17 @@ SETTINGS = (
     *("max_grad_norm", "pass_tokens", "max_turns", "max_tokens", "temperature"),
     *("warmup_steps", "warmup_check", "warmup_most", "warmup_batch", "warmup_lr", "warmup_on", "warmup_by"),
     *("answer_prefix", "stop"),  # of what the policy writes, a check of the warm-up judges
-    *("model", "device", "dtype", "train_layers", "lora_rank", "checkpointing", "pack"),
+    *(
+        "model",
+        "device",
+        "dtype",
+        "train_layers",
+        "lora_rank",
+        "lora_alpha",
+        "lora_targets",
+        "checkpointing",
+        "pack",
+    ),
     *("width", "layers", "heads"),
 )
 """The settings that a warm-up depends on."""

@@ -210,7 +210,15 @@ def test_the_sampler_and_the_trainer_see_the_same_distribution(folder, temperatu
 
 
 @pytest.mark.filterwarnings("default:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
-@pytest.mark.parametrize("given", [{"train_layers": 1}, {"lora_rank": 2}, {"checkpointing": True}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"train_layers": 1},
+        {"lora_rank": 2},
+        {"lora_rank": 2, "lora_alpha": 3.0, "lora_targets": ("q_proj", "v_proj")},
+        {"checkpointing": True},
+    ],
+)
 def test_what_is_trained_is_what_a_checkpoint_holds(folder, tmp_path, given):
     """A run of each kind, cut and gone on with, is the run that it would have been."""
     if "lora_rank" in given:
@@ -227,6 +235,24 @@ def test_what_is_trained_is_what_a_checkpoint_holds(folder, tmp_path, given):
     assert any(name.startswith("model.layers.0.") for name in one) == (
         "train_layers" not in given and "lora_rank" not in given
     )
+
+
+@pytest.mark.filterwarnings("default:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
+def test_adapters_have_the_alpha_and_the_targets_that_were_asked_for(folder, tmp_path):
+    pytest.importorskip("peft")
+    given = {"lora_rank": 2, "lora_alpha": 3.0, "lora_targets": ("q_proj", "v_proj")}
+    trained = [
+        n
+        for n, p in make_policy(small(folder, tmp_path, **given)).model.named_parameters()
+        if p.requires_grad
+    ]
+    assert {name.split(".")[-4] for name in trained} == {"q_proj", "v_proj"}
+    model = make_policy(small(folder, tmp_path, **given)).model
+    assert {part.scaling["default"] for part in model.modules() if hasattr(part, "lora_A")} == {1.5}
+    with pytest.raises(BadArgument, match=r"lora_targets are query, and .* accepted: .*q_proj"):
+        make_policy(small(folder, tmp_path, lora_rank=2, lora_targets=("query",)))
+    with pytest.raises(BadArgument, match=r"lora_alpha is 3.0; it has an effect only with LoRA"):
+        small(folder, tmp_path, lora_alpha=3.0)
 
 
 class Stop(Watcher):
