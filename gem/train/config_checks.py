@@ -263,6 +263,11 @@ def check_algorithm(config: TrainConfig) -> None:
             f"importance_cap is {config.importance_cap}; {config.algorithm} has a loss of its own, which has "
             "no such weights. Leave it out."
         )
+    if config.normalise == "response" and algorithm.loss is not None:
+        raise BadArgument(
+            f"normalise is 'response'; {config.algorithm} has a loss of its own, which may divide by lengths "
+            "itself. Choose another."
+        )
     if config.grouped and config.batch % config.group:
         raise BadArgument(
             f"batch is {config.batch}; {config.algorithm} takes a multiple of group ({config.group})."
