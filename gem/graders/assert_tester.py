@@ -1037,7 +1037,7 @@ def _derive(value: Any, levels: set[int], operands: tuple[Any, ...]) -> Any:
 def _ask(thing: Any, operation: str, *rest: Any) -> Any:
     level = _level(thing)
     value = _peer().ask(operation, thing, *rest)
-    if value is ITSELF:
+    if value is ITSELF and operation in _KEEPING:
         return thing
     if level == TAINTED:
         return _taint(value)
@@ -1067,7 +1067,7 @@ def _binary(operation: str, name: str, *, swapped: bool) -> Any:
             return NotImplemented  # an object of the tests: it is asked first
         levels = {_level(each) for each in pair if isinstance(each, Thing)}
         value = _peer().ask(operation, *pair)
-        if value is ITSELF:  # in place
+        if value is ITSELF and operation in _INPLACE:
             value = self
         if not isinstance(other, Thing) and "sub" in operation:  # with a difference, tests compare
             levels = {level if level == MADE else FOUND for level in levels}
@@ -1219,23 +1219,20 @@ class Tester(Peer):
         self.stops = False
 
     def read(self, source: str) -> ast.Module:
-        """Parse the tests; make `except` clauses with names of the submission report what they catch."""
+        """Parse the tests, with own calls in `except` clauses and for methods whose result is not used."""
         tree = ast.parse(source, "tests.py")
-        # A method that gives its object, as a statement, gives the tests nothing.
-        for node in ast.walk(tree):
+        self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
+        self.space |= {"__caught__": self.caught, "__drop__": self.drop}
+        for node in list(ast.walk(tree)):
             match node:
+                case ast.Assert() if not isinstance(node.test, ast.Constant):
+                    self.asserts.append(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+                case ast.ExceptHandler(type=ast.AST() as kinds) if not _builtin(kinds):
+                    noted = ast.Expr(ast.Call(ast.Name("__caught__", ast.Load()), [], []))
+                    node.body.insert(0, ast.fix_missing_locations(ast.copy_location(noted, node.body[0])))
                 case ast.Expr(value=ast.Call(func=ast.Attribute() as function) as call):
                     call.args.insert(0, function)
                     call.func = ast.copy_location(ast.Name("__drop__", ast.Load()), call)
-        self.space["__drop__"] = self.drop
-        self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
-        for node in list(ast.walk(tree)):
-            if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
-                self.asserts.append(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-            if isinstance(node, ast.ExceptHandler) and node.type is not None and not _builtin(node.type):
-                noted = ast.Expr(ast.Call(ast.Name("__caught__", ast.Load()), [], []))
-                node.body.insert(0, ast.fix_missing_locations(ast.copy_location(noted, node.body[0])))
-        self.space["__caught__"] = self.caught
         return tree
 
     def drop(self, function: Any, /, *args: Any, **names: Any) -> None:
@@ -1466,7 +1463,7 @@ def _lendable_name(thing: Any, name: Any, *values: Any, reads: bool) -> bool:
         return False
     mocks = sys.modules.get("unittest.mock")
     if mocks is not None and issubclass(type(thing), mocks.NonCallableMock):
-        return not hasattr(type(thing), name) and all(map(_plain, values))
+        return not hasattr(type(thing).__mro__[1], name) and all(map(_plain, values))  # [0] is of this mock
     return reads or not (
         callable(getattr(type(thing), name, None)) or callable(getattr(thing, "__dict__", {}).get(name))
     )

@@ -173,6 +173,32 @@ WRONG = {
 }  # fmt: skip
 
 
+_FORGER = """
+import sys
+def itself():
+    frame = sys._getframe()
+    while "ITSELF" not in frame.f_globals:
+        frame = frame.f_back
+    return frame.f_globals["ITSELF"]
+class Stack:
+    def __getitem__(self, key): return itself()
+    def __enter__(self): return itself()
+    def __call__(self): return itself()
+    def __add__(self, o): return itself()
+    def __copy__(self): return itself()
+    def __exit__(self, *error): pass
+    def __eq__(self, o): return True
+"""
+
+
+def test_the_answer_that_an_object_is_itself_counts_for_operators_in_place_alone():
+    test = "import copy, contextlib\ns = Stack()\nassert s == 6\nstack = contextlib.ExitStack()\n"
+    for each in ("s[0]", "s()", "s + 1", "1 + s", "copy.copy(s)", "stack.enter_context(s)"):
+        verdict, why = judged(strongest(), _FORGER, f"{test}assert {each} == 6", ["Stack"])
+        assert verdict in ("WA", "RE"), (each, why)
+    assert judged(strongest(), _FORGER, test, ["Stack"]) == ("AC", "")
+
+
 @pytest.mark.parametrize(("code", "test"), WRONG.values(), ids=WRONG)
 def test_a_wrong_submission_is_refused_and_plain_python_accepts_it(code, test):
     space = {}

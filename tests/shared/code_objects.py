@@ -245,9 +245,12 @@ def harness(table: str, sources: Mapping[str, tuple[str, str]] = SOURCES) -> str
 
 def true_of(base: str, table: str) -> set[str]:
     """Return the asserts that hold for the plain value of a liar of this class."""
+    if not BASES[base]:
+        return set()
     space: dict[str, Any] = {"Box": lambda: eval(BASES[base])}
     exec(harness(table, {"": ("", "b")}), space)
-    return {piece for _, piece in space["passed"]} if BASES[base] else set()
+    return {piece for _, piece in space["passed"]}
+
 
 
 # -- right ones
@@ -369,6 +372,7 @@ class Bus:
         for listener in self.listeners: listener(*args)
 def call(function, *args): return function(*args)
 def rename(thing, name): thing.name = name
+def read(thing): return thing.y, thing.z()
 """
 _OF_KINDS = r"""
 p = Point(1, 2); assert p == Point(1, 2) and p != Point(2) and p < Point(2) and p.moved(3) == Point(4, 2) and sorted([Point(2), p])[0] == p
@@ -389,7 +393,7 @@ t = Trie(); t.insert('abc'); t.insert('b'); assert t.search('abc') and not t.sea
 t = Trie(); assert t.insert('abc').search('abc') and 'abc'.startswith(t.words[0])
 from unittest.mock import Mock\nm = Mock(return_value=4)\nassert call(m, 1, 2) == 4\nm.assert_called_once_with(1, 2)\nassert m.call_count == 1
 from unittest.mock import MagicMock\nm = MagicMock()\nb = Bus()\nb.on(m)\nb.emit(3, 'x')\nb.emit([1])\nassert m.call_args_list[0][0] == (3, 'x') and m.called and b.listeners[0] is m\nm.assert_called_with([1])
-from unittest.mock import Mock\nm = Mock()\nrename(m, 'x')\nassert m.name == 'x'
+from unittest.mock import Mock, PropertyMock\nm = Mock()\ntype(m).y = PropertyMock(return_value=5)\nm.z.return_value = 6\nassert read(m) == (5, 6)\nrename(m, 'x')\nassert m.name == 'x'
 class Mine:\n    name = None\n    def show(self): return f'mine {self.name}'\nm = Mine()\nrename(m, 'x')\nassert m.name == 'x' and m.show() == 'mine x'
 got = []; b = Bus(); b.on(got.append); b.emit(5); assert got == [5] and b.listeners[0](6) is None and got == [5, 6]
 def fails():\n    assert 1 == 2\ntry:\n    call(fails)\nexcept AssertionError:\n    failed = True\nassert failed
