@@ -1222,11 +1222,14 @@ class Tester(Peer):
         """Parse the tests, with own calls in `except` clauses and for methods whose result is not used."""
         tree = ast.parse(source, "tests.py")
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
-        self.space |= {"__caught__": self.caught, "__drop__": self.drop}
+        self.space |= {"__caught__": self.caught, "__drop__": self.drop, "__step__": lambda: step() and False}
         for node in list(ast.walk(tree)):
             match node:
                 case ast.Assert() if not isinstance(node.test, ast.Constant):
                     self.asserts.append(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+                    stepped = ast.Call(ast.Name("__step__", ast.Load()), [], [])
+                    node.test = ast.BoolOp(ast.Or(), [stepped, node.test])
+                    ast.fix_missing_locations(ast.copy_location(node.test, node))
                 case ast.ExceptHandler(type=ast.AST() as kinds) if not _builtin(kinds):
                     noted = ast.Expr(ast.Call(ast.Name("__caught__", ast.Load()), [], []))
                     node.body.insert(0, ast.fix_missing_locations(ast.copy_location(noted, node.body[0])))
@@ -1490,6 +1493,7 @@ def _modules(source: str) -> dict[str, str]:
     return found | {name: full for name, full in (("np", "numpy"), ("pd", "pandas")) if name in used}
 
 
+step: Callable[[], object] = bool  # the sandbox's: it gives an assert a budget of its own
 _the_peer: Tester | None = None
 
 

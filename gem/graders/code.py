@@ -45,6 +45,9 @@ VERDICTS = {
 BUDGET = Budget(cpu_s=6.0, wall_s=20.0, memory_mb=1024, output_kb=16 * 1024)
 """The budget of each test, before it is scaled to the processor's speed."""
 
+MOST_BUDGETS = 10
+"""How many budgets of CPU time the asserts of one text, which have one each, may use together."""
+
 _SPIN_S = 0.0065
 """CPU seconds of `_spin` on the reference machine of the CPU budget."""
 
@@ -379,6 +382,7 @@ class _Run:
             Case(
                 tester=_tester(),
                 args=(tests.inputs[i], tests.preamble, tests.name, list(tests.classes)),
+                steps=min(max(len(_ASSERT.findall(tests.inputs[i])), 1), MOST_BUDGETS),
             )
             for i in self.chosen
         ]
@@ -438,6 +442,7 @@ def _limit(result: Result) -> str | None:
 
 
 _NO_DATA = re.compile(r"TypeError: the result is (no plain data|nested too deep)")
+_ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 _NO_PROCESS = re.compile(r"BlockingIOError: \[Errno 11\]|RuntimeError: can't start new thread")
 
 

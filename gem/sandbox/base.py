@@ -112,7 +112,8 @@ class Case:
     fd)``, called in the submission's process after the submission, and ``test(fd, *args)``, called in the
     second process; `fd` is one end of a socket between them. What `test` returns comes back as JSON in
     `Result.value`. It returns None if the submission's process has ended; the result then says how that
-    process ended.
+    process ended. With `steps` above 1, its global ``step()`` begins another step, of at most 1000: each has
+    the budget's seconds to itself, and all together have `steps` times its CPU seconds.
     """
 
     stdin: bytes | None = None
@@ -120,6 +121,7 @@ class Case:
     args: tuple[Any, ...] = ()
     code: str | None = None
     tester: str | None = None
+    steps: int = 1
 
 
 class Session(Protocol):

@@ -764,8 +764,8 @@ def _attend(pid: int, sink: int, data: bytes, source: int, deadline: float) -> t
 
 Enter = Callable[[str, Callable[[], None]], None]
 _COMPILE: Request = {
-    **{"stdin": None, "tester": None, "wall_s": math.inf, "cpu_s": math.inf},  # the host sees to that
-    **{"output": 64 << 10, "value": 64 << 20},
+    **{"stdin": None, "tester": None, "steps": 1, "output": 64 << 10, "value": 64 << 20},
+    **{"wall_s": math.inf, "cpu_s": math.inf},  # the host sees to that
 }
 
 
@@ -867,7 +867,7 @@ class Judge:
             _tell(near, {"compiled": compiled, "case": case})
         if self.namespaces and not case.get("last"):  # where it is in nobody's way
             self.next = self._prepare(bool(self.testers))
-        reply = self._watch(pids, begun, case, *fds[:2])
+        reply = self._watch(pids, begun, case, *fds)
         blobs = []
         longest = (case["output"] + 1, case["output"] + 1, case["value"] + 1)
         for fd, most in zip(fds, longest, strict=True):
@@ -906,8 +906,11 @@ class Judge:
             except OSError as error:
                 raise Unready(str(error)) from error
 
-    def _watch(self, pids: Sequence[int], begun: float, case: Request, out: int, err: int) -> Request:
+    def _watch(
+        self, pids: Sequence[int], begun: float, case: Request, out: int, err: int, value: int
+    ) -> Request:
         """Wait for a case's process, or for its tester's, which ends with the submission's process."""
+        step, before = 0, [0.0] * len(pids)
         pid, decides = pids[0], pids[-1]
         clock, told, wanted, why, alone_so_far = _Clock(begun), begun, case["output"], "", True
         while True:
@@ -920,7 +923,10 @@ class Judge:
                 if not (alone and (self.namespaces or set(_others()) <= {*pids, self.template.pid})):
                     alone_so_far = False  # what it started may be what keeps it from running
                 clock.look(now, ran, waits and alone_so_far)
-                if any(_spent(each) > case["cpu_s"] for each in pids):
+                spent = [_spent(each) for each in pids]
+                if case["steps"] > 1 and (size := os.fstat(value).st_size) > step:  # a byte for each step
+                    step, before, clock.used = size, spent, 0.0
+                if any(each - then > case["cpu_s"] for each, then in zip(spent, before, strict=True)):
                     why = "cpu"
                 elif os.fstat(out).st_size > wanted or os.fstat(err).st_size > wanted:
                     why = "output"
@@ -992,7 +998,7 @@ class Judge:
             os._exit(_translate(self.code, value))
         put_files(self.files)
         reseed(None)
-        seconds = math.ceil(case["cpu_s"])
+        seconds = math.ceil(case["cpu_s"] * case["steps"])
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         tester = None if case["tester"] is None else (self.testers[case["tester"]], line[0])
         if message.get("tests"):
@@ -1021,6 +1027,8 @@ def _test(tester: Mapping[str, Any], fd: int, args: tuple[Any, ...], report: int
     nothing = os.open(os.devnull, os.O_RDWR)
     for to in range(3):
         os.dup2(nothing, to)
+    left = iter(range(_MOST_STEPS))
+    tester["test"].__globals__["step"] = lambda: next(left, None) is None or os.write(report, b" ")
     result = tester["test"](fd, *args)
     if result is None:
         os._exit(_GONE)
@@ -1029,6 +1037,7 @@ def _test(tester: Mapping[str, Any], fd: int, args: tuple[Any, ...], report: int
 
 
 _TESTER = "tester.py"
+_MOST_STEPS = 1000  # each is a blank before the report
 _GONE = 75  # the exit code of a tester whose submission has ended
 
 

@@ -218,6 +218,7 @@ def checked_case(case: Case, budget: Budget) -> dict[str, Any]:
         "args": case.args,
         "code": None if case.code is None else case.code.encode("utf-8", "surrogatepass"),
         "tester": case.tester,
+        "steps": case.steps,
         "wall_s": budget.wall_s,
         "cpu_s": budget.cpu_s,
         "output": budget.output_kb << 10,

@@ -128,6 +128,23 @@ def test_each_assert_of_a_list_has_a_budget_of_its_own(sandbox):
     assert 0.3 < score.info["spent"]["cpu_s"] < 1.0
 
 
+def test_each_assert_of_a_function_has_a_budget_of_its_own_and_together_they_have_ten(sandbox):
+    spin = (
+        "from time import process_time as now\ndef f(s):\n    end = now() + s\n    while now() < end: pass\n"
+    )
+    several = "".join(f"    assert f({s}) is None\n" for s in (0.5, 0.4, 0.5, 0.4))
+    loop = "    for _ in range(40):\n        assert f(0.4) is None\n"
+    for body, verdict, least in (
+        (several, "AC", 1.5),
+        ("    assert [f(0.4) for _ in range(9)]\n    assert f(0) is None\n", "TLE", 0.5),
+        (f"{loop}    assert f(0) is None\n", "TLE", 1.0),
+    ):
+        tests = read_tests(f"def check(f):\n{body}", {"entry_point": "f"})
+        info = CodeGrader(sandbox, budget=TIGHT).judge(spin, tests).info
+        assert (info["verdict"], info["run"]) == (verdict, 1)
+        assert least < info["spent"]["cpu_s"] < 2.5
+
+
 LIMITS = {
     "while True: pass": ("TLE", "cpu"),
     "import time; time.sleep(60)": ("TLE", "wall"),

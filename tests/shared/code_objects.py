@@ -252,7 +252,6 @@ def true_of(base: str, table: str) -> set[str]:
     return {piece for _, piece in space["passed"]}
 
 
-
 # -- right ones
 
 _SIGNS = {
