@@ -8,18 +8,28 @@ from pathlib import Path
 import pytest
 
 import gem
-from gem import codec
+from gem import codec, trust
+from gem.adapters.carried import carried, carry
+from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.agents.random import RandomAgent
 from gem.cli import main
 from gem.cli.terms import MISUSED
-from gem.errors import BadArgument
+from gem.errors import BadArgument, UnknownEnv
 from gem.evals.suite import known_suites, load_suite
-from gem.rollout import EpisodeStore, Job, rollout
-from gem.specs import TaskRef, WrapperRef
+from gem.graders.text import TextGrader
+from gem.plugins import load
+from gem.rollout import Conversation, EpisodeStore, Job, rollout
+from gem.rollout.forks import branches
+from gem.rollout.regrade import regrade
+from gem.rollout.replay import replay
+from gem.specs import TaskRef, WrapperRef, name_of
+from gem.testing import EchoEnv
 from gem.train.baselines.study import read_study
 from gem.train.config import TrainConfig
 from gem.train.config_file import read_config
 from gem.train.run import RunFolder
+from gem.viewer.whatif import what_if
+from gem.wrappers import TransformAction
 
 ROOT = Path(__file__).parents[1]
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -53,6 +63,7 @@ WAYS = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """A folder with a module that leaves a mark when it is imported."""
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", gem.registry.ENV_REGISTRY.copy())
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "ran_at_import.py").write_text(
@@ -331,3 +342,140 @@ def test_a_module_that_this_user_named_needs_no_trust_until_it_changes(folder, m
     (folder / "ran_at_import.py").write_text("from gem.testing import EchoEnv as Evil")
     with pytest.raises(BadArgument, match="--trust"):
         gem.make(task)
+
+
+# -- what else reads tasks
+
+
+def task_in_a_store(folder, task):
+    with EpisodeStore(stored(folder, task), read_only=True) as store:
+        return store[0]
+
+
+LOADERS = {
+    "a job": lambda episode: Job(episode.task, 3),
+    "a runner": lambda episode: rollout([Job(episode.task, 3)], RandomAgent(), host="process"),
+    "a maker": lambda episode: gem.registry.Maker(episode.task),
+    "a replay": lambda episode: replay(episode),
+    "branches": lambda episode: branches(episode, 0, 1),
+    "a conversation": lambda episode: Conversation(episode.task, 3),
+    "what-if": lambda episode: what_if(episode, 0, ["x"]),
+    "a grader's reference": lambda episode: list(regrade([episode], TextGrader())),
+    "a data set's row": lambda episode: gem.make(read_task(task_text(episode.task))),
+    "tasks of a trainer": lambda episode: seeded_tasks(episode.task, [1]),
+    "an imported table": lambda episode: gem.make(carried(carry(episode)).task),
+}
+
+
+@pytest.mark.parametrize("load", LOADERS.values(), ids=LOADERS)
+@pytest.mark.parametrize(
+    "task",
+    [WAYS["a tool's constructor starts a command"], WAYS["an environment of another package"]],
+    ids=["tool", "environment"],
+)
+def test_whatever_makes_a_stored_task_asks_first(task, load, folder):
+    episode = task_in_a_store(folder, task)
+    with pytest.raises(BadArgument, match="--trust"):
+        load(episode)
+    assert not (folder / "ran").exists()
+
+
+def test_with_trust_a_store_gives_what_it_names(folder):
+    path = stored(folder, WAYS["an environment of another package"])
+    with EpisodeStore(path, read_only=True, trust=True) as store:
+        assert gem.make(store.task(0)).spec.id == gem.make(store[0].task).spec.id == "x:Y-v0"
+    assert (folder / "ran").exists()
+
+
+def test_a_flag_in_the_file_itself_trusts_nothing(folder):
+    task = json.loads(codec.pack(WAYS["an environment of another package"])) | {"foreign": False}
+    with pytest.raises((ValueError, BadArgument)):
+        gem.make(codec.unpack(json.dumps(task).encode(), TaskRef))
+    assert not (folder / "ran").exists()
+
+
+def test_tasks_of_the_program_itself_go_on(folder):
+    class Local(EchoEnv):
+        pass
+
+    (played,) = rollout([Job(Local, 1)], RandomAgent())
+    assert not played.task.foreign
+    wrapped = TransformAction(gem.make(GUESS), shouted)
+    assert gem.make(gem.registry.task_of(wrapped))
+    for host in ("serial", "process"):
+        (played,) = rollout([Job(gem.registry.task_of(wrapped), 1)], RandomAgent(), host=host)
+        assert played.scored
+        assert replay(played).difference is None
+
+
+def shouted(action):
+    return action.upper()
+
+
+# -- attacks on the rule itself
+
+
+def line_of(spec=GUESS, kwargs=None, wrappers=(), entry_point=None):
+    """Return a task as bytes, with keywords that no encoder of gem writes."""
+    values = json.loads(codec.pack(TaskRef(spec)))
+    values["kwargs"] = kwargs or {}
+    values["wrappers"] = [{"name": name, "kwargs": given} for name, given in wrappers]
+    return json.dumps(values | ({"entry_point": entry_point} if entry_point else {})).encode()
+
+
+ATTACKS = {
+    "a key hidden by the codec": line_of(
+        kwargs={"max_turns": {"$dict": [["$make", MCP["$make"]], ["kwargs", MCP["kwargs"]]]}}
+    ),
+    "inside an allowed object": line_of(
+        "qa:Facts-v0-easy",
+        {"grader": {"$make": "gem.graders.cascade:CascadeGrader", "kwargs": {"graders": {"a": MCP}}}},
+    ),
+    "the keywords themselves": line_of(kwargs=MCP),
+    "a wrapper's keywords": line_of(wrappers=[("concat", MCP)]),
+    "partial": line_of(wrappers=[(ACTION, {"fn": {"$callable": "functools:partial"}})]),
+    "methodcaller": line_of(wrappers=[(ACTION, {"fn": {"$make": "operator:methodcaller", "args": ["x"]}})]),
+    "a chain of attributes": line_of(wrappers=[(ACTION, {"fn": {"$callable": "json:codecs.sys.exit"}})]),
+    "eval": line_of(wrappers=[(ACTION, {"fn": {"$callable": "builtins:eval"}})]),
+    "what gem imports": line_of(wrappers=[("gem.plugins:importlib.import_module", {})]),
+    "gem's own command": line_of("x:Y", {"argv": ["doctor"]}, entry_point="gem.cli:main"),
+    "gem's own make": line_of("x:Y", {"env_id": "ran_at_import.py:Evil"}, entry_point="gem.registry:make"),
+    "gem's own make as an id": line_of("gem:make", {"env_id": "ran_at_import.py:Evil"}),
+    "another game of a seat": line_of(
+        "x:Y", {"game": "ran_at_import:Evil", "seat": "a"}, entry_point="gem.envs.seats.seat_env:one_seat"
+    ),
+    "another game of an id": line_of("multi:ConnectFour-v0-vs-random", {"game": "ran_at_import.py:Evil"}),
+    "another name of a family": line_of("gymnasium:Blackjack-v1", {"name": "ran_at_import:Blackjack-v1"}),
+    "a family's function": line_of(
+        "x:Y", {"name": "ran_at_import:X"}, entry_point="gem.envs.bridges.textarena:make_game"
+    ),
+    "a server to sign in to": line_of(
+        "db:Shop-v0-questions", {"backend": "postgres", "dsn": "host=evil.example"}
+    ),
+    "a file never named": line_of("ran_at_import.py@012345678901:Evil"),
+    "its module": line_of("x:Y", entry_point="gem_source_012345678901.ran_at_import:Evil"),
+    "a cache of verdicts anywhere": line_of(
+        "qa:Facts-v0-easy",
+        {"grader": {"$make": "gem.graders.cache:CachedGrader", "args": [None, "ran"]}},
+    ),
+}
+
+
+@pytest.mark.parametrize("line", ATTACKS.values(), ids=ATTACKS)
+def test_no_way_around_the_rule(line, folder):
+    with pytest.raises((BadArgument, UnknownEnv)):
+        gem.make(codec.unpack(line, TaskRef))
+    assert not (folder / "ran").exists()
+
+
+def test_an_allowed_name_beside_a_hostile_id_makes_what_is_allowed(folder):
+    line = line_of("ran_at_import.py:Evil", {"turns": 2}, entry_point="gem.testing.doubles:EchoEnv")
+    assert isinstance(gem.make(codec.unpack(line, TaskRef)), EchoEnv)
+    assert not (folder / "ran").exists()
+
+
+def test_what_may_be_named_exists_and_starts_nothing():
+    for name in {*trust.MADE, *trust.CALLED, *trust.WRAPPERS, *trust.ENVIRONMENTS}:
+        thing = load(name)
+        assert callable(thing)
+        assert name_of(thing) == name or name.startswith(("builtins:", "math:", "pathlib:", "unicodedata:"))
