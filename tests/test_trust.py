@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,6 +206,10 @@ CONFIGS = {
     "curriculum": f'[[curriculum]]\nid = "{GUESS}"\n[[curriculum]]\nid = "ran_at_import:Evil"',
     "logger": 'log = ["ran_at_import:Logger"]',
     "logger whose prefix is that of ids": 'log = ["code:InteractiveConsole"]',
+    "algorithm": 'algorithm = "ran_at_import:mine"',
+    "algorithm in a file": 'algorithm = "ran_at_import.py:mine"',
+    "reward": 'reward = "ran_at_import:mine"',
+    "callback": 'callback = ["ran_at_import:mine"]',
     "keyword": 'env_kwargs = {grader = "ran_at_import:shout"}',
     "keyword as JSON": """env_kwargs = '{"grader": "ran_at_import:shout"}'""",
     "opponent": 'opponent = ["openai:m@http://evil.example/v1"]',
@@ -233,6 +238,22 @@ def test_a_run_of_somebody_else_is_not_resumed_with_what_it_names(folder, capsys
     assert "--trust" in capsys.readouterr().err
     assert run.read_config(trust=True) == config
     assert not (folder / "ran").exists()
+
+
+def test_reading_a_run_of_somebody_else_runs_and_trusts_nothing_that_it_names(folder, monkeypatch):
+    monkeypatch.setenv("GEM_CACHE", str(folder / "cache"))
+    (folder / "run").mkdir()
+    evil = "ran_at_import.py:Evil"
+    stored = TrainConfig().to_json() | {"env": evil, "algorithm": evil, "reward": evil, "callback": [evil]}
+    stored |= {"wrappers": [evil], "log": [evil], "opponent": [evil], "curriculum": [], "environments": []}
+    for changed in (stored, stored | {"environments": [{"id": evil, "wrappers": [evil]}]}):
+        (folder / "run" / "config.json").write_text(json.dumps(changed))
+        with suppress(BadArgument):
+            RunFolder(folder / "run").read_config(trust=True)  # as for its weights, or a page about it
+        assert not (folder / "ran").exists()
+        assert not (folder / "cache").exists()
+        with pytest.raises(BadArgument, match="--trust"):
+            gem.make(TaskRef(evil, foreign=True))
 
 
 COMMANDS = {
