@@ -22,7 +22,9 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.machinery import PathFinder
 from itertools import count
 from operator import attrgetter
@@ -59,6 +61,19 @@ def is_fixed(name: object) -> bool:
     return isinstance(name, str) and _FIXED.fullmatch(name) is not None
 
 
+_SOMEBODY_ELSE = ContextVar("_SOMEBODY_ELSE", default=False)
+
+
+@contextmanager
+def foreign_names() -> Iterator[None]:
+    """Leave names as they are while a file is read that may be of somebody else: `fix_name` trusts nothing."""
+    token = _SOMEBODY_ELSE.set(True)
+    try:
+        yield
+    finally:
+        _SOMEBODY_ELSE.reset(token)
+
+
 def fix_name(name: str, kind: str, folder: str | os.PathLike[str] = "") -> str:
     """Return ``file.py@DIGEST:Attribute`` for ``path/file.py:Attribute``, and any other name as it is.
 
@@ -73,6 +88,8 @@ def fix_name(name: str, kind: str, folder: str | os.PathLike[str] = "") -> str:
     Raises:
         BadArgument: when there is no such file, or it is not valid Python.
     """
+    if _SOMEBODY_ELSE.get():
+        return name
     if not is_path(name):
         if (module := _module_file(name)) is not None:
             remember_name(*module)

@@ -12,7 +12,7 @@ import tyro
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
 from gem.estimators.algorithms import ALGORITHMS, Algorithm, find_algorithm, name_algorithm
-from gem.naming import FORMS, keep_value
+from gem.naming import FORMS, foreign_names, keep_value
 from gem.train import config_checks
 from gem.train.config_types import (
     KEYWORDS,
@@ -559,7 +559,8 @@ class TrainConfig:
             name: tuple(values.get(name, ()))
             for name in ("wrappers", "tools", "stop", "log", "callback", "opponent", "lora_targets")
         }
-        return cls(**{**values, **paths, **lists})
+        with foreign_names():
+            return cls(**{**values, **paths, **lists})
 
 
 def name_of(thing: Any) -> str:
