@@ -66,7 +66,7 @@ _SOMEBODY_ELSE = ContextVar("_SOMEBODY_ELSE", default=False)
 
 @contextmanager
 def foreign_names() -> Iterator[None]:
-    """Leave names as they are while a file is read that may be of somebody else: `fix_name` trusts nothing."""
+    """Leave names as they are while a file of somebody else may be read: `fix_name` then trusts nothing."""
     token = _SOMEBODY_ELSE.set(True)
     try:
         yield
