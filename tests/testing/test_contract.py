@@ -288,7 +288,7 @@ class SaysOtherTools(HasATool):
 BREAKS = [
     # what is judged, the rules that it breaks
     (lambda: object(), {"is-env"}),
-    (NoDocstring, {"docstring"}),
+    (claims(NoDocstring), {"docstring"}),
     (claims(EchoEnv, seats=("north", "south")), {"seats"}),
     (EmptyHeading, {"docstring"}),
     (Mute, {"reset-returns"}),
@@ -325,6 +325,12 @@ BREAKS = [
     (HasTwoToolsOfOneName, {"tools-declared"}),
     (SaysOtherTools, {"tools-declared"}),
 ]
+
+
+def test_a_class_without_an_id_needs_no_headings():
+    report = check_env(NoDocstring, seeds=[0])
+    assert report.ok
+    assert "docstring" in report.skipped
 
 
 @pytest.mark.parametrize(("target", "rules"), BREAKS, ids=lambda value: getattr(value, "__name__", None))
