@@ -22,7 +22,7 @@ def no_ray(monkeypatch):
 @pytest.mark.usefixtures("no_ray")
 def test_without_ray_the_pip_line_is_told():
     for use in (lambda: RayRunner("random"), lambda: make_host("ray")):
-        with pytest.raises(MissingExtra, match=r"pip install 'gem-gym\[ray\]'"):
+        with pytest.raises(MissingExtra, match=r"pip install .*\[ray\]"):
             use()
 
 

@@ -229,7 +229,7 @@ def test_what_cannot_be_reached_is_no_verdict_and_what_cannot_be_read_a_bad_argu
 
 def test_without_psycopg_the_pip_line_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MissingExtra, match=r"gem-gym\[postgres\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[postgres\]"):
         Connection("dbname=postgres")
 
 

@@ -131,7 +131,7 @@ def test_a_package_that_is_not_there_is_said_at_once():
     try:
         import wandb  # noqa: F401
     except ImportError:
-        with pytest.raises(MissingExtra, match=r"pip install 'gem-gym\[log\]'"):
+        with pytest.raises(MissingExtra, match=r"pip install .*\[log\]"):
             make_loggers(["wandb"])
     else:
         pytest.skip("wandb is installed")

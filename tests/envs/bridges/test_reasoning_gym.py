@@ -65,7 +65,7 @@ def test_without_the_package_making_one_names_the_extra_and_a_typo_is_still_a_ty
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     monkeypatch.setitem(sys.modules, "reasoning_gym.dataset", None)
-    with pytest.raises(MissingExtra, match=r"gem-gym\[rg\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[rg\]"):
         gem.make("rg:chain_sum")
     with pytest.raises(UnknownEnv, match="rg:chain_sum"):
         gem.make("rg:chian_sum")

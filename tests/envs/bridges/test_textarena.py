@@ -61,7 +61,7 @@ def test_the_catalogue_lists_the_installed_games():
 @pytest.mark.parametrize("absent", ["nltk", "textarena.envs.registration"])
 def test_without_the_package_making_one_names_the_extra(monkeypatch, absent):
     monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(MissingExtra, match=r"gem-gym\[textarena\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[textarena\]"):
         gem.make("ta:TicTacToe-v0")
 
 

@@ -151,7 +151,7 @@ def test_the_whole_contract_holds_with_pictures(env_id):
 
 def test_without_pillow_a_game_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'gem-gym\[vision\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[vision\]"):
         gem.make("game:Sudoku-v0-easy", render_mode="image")
     gem.make("game:Sudoku-v0-easy").reset(seed=0)
 
