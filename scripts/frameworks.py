@@ -6,9 +6,10 @@
 
 `scripts/frameworks/NAME.txt` lists the packages to install, as requirement lines of pip. Those below the line
 ``# no-deps`` are installed without their dependencies, because these would be gigabytes of CUDA packages. The
-environment is `.frameworks/NAME`; it also sees the packages of the environment that runs this script (torch,
-transformers, gem). It is made again when its list changes. It uses pip, not uv, because uv does not see these
-packages, and would install another torch.
+line ``# any-python`` lets pip install what asks for another Python. The environment is `.frameworks/NAME`; it
+also sees the packages of the environment that runs this script (torch, transformers, gem). It is made again
+when its list changes. It uses pip, not uv, because uv does not see these packages, and would install another
+torch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LISTS = ROOT / "scripts" / "frameworks"
-NO_DEPS = "# no-deps"
+NO_DEPS, ANY_PYTHON = "# no-deps", "# any-python"
 
 
 def main(names: list[str]) -> int:
@@ -66,11 +67,12 @@ def environment(name: str) -> Path:
     lines = [f"import site; site.addsitedir({path!r})\n" for path in shared]  # behind its own packages
     (own / "zz_project.pth").write_text("".join(lines), encoding="utf-8")
     full, _, bare = wanted.partition(f"{NO_DEPS}\n")
+    always = ["--ignore-requires-python"] if f"{ANY_PYTHON}\n" in wanted else []
     for part, flags in ((full, []), (bare, ["--no-deps"])):
         if any(line.strip() and not line.startswith("#") for line in part.splitlines()):
             listed = folder / f"requirements{''.join(flags)}.txt"
             listed.write_text(part, encoding="utf-8")
-            run(python, "-m", "pip", "install", "--quiet", *flags, "-r", listed)
+            run(python, "-m", "pip", "install", "--quiet", *always, *flags, "-r", listed)
     stamp.write_text(mark, encoding="utf-8")
     return python
 
