@@ -53,7 +53,7 @@ def export_model(
         MissingExtra: without the packages that the model needs.
     """
     folder = RunFolder(run)
-    config = folder.read_config()
+    config = folder.read_config(trust=True)  # of it, only the model is made
     if config.model == "tiny":
         raise BadArgument(
             f"{run} trained the tiny model, whose architecture and tokenizer are gem's own: no other program "
