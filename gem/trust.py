@@ -129,11 +129,13 @@ def check_wrapper(name: str) -> None:
         refuse("the file has a wrapper of its own:", name)
 
 
-def is_own(name: str) -> bool:
+def is_own(name: object) -> bool:
     """Return whether this user named it before, or the file that defines it, with the content it has now.
 
     What such a file only imports is not meant: ``relay.py@DIGEST:os.system`` is not in relay.py.
     """
+    if not isinstance(name, str):
+        return False
     place = entry_point_of(name) or name
     source = source_of(place)
     if source is None:

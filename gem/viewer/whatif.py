@@ -15,7 +15,7 @@ from gem import registry
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument
+from gem.errors import BadArgument, UnknownEnv
 from gem.hosts import Host
 from gem.record import Agent, Ask, Episode, Limits, Reply, StopReason
 from gem.rollout.episode import Branch
@@ -43,7 +43,10 @@ def check_what_if(episode: Episode) -> registry.EnvSpec:
     """
     if episode.task.opaque or episode.task.seed is None:
         raise BadArgument("The episode's task was not stored in full, so it cannot be played again.")
-    spec = spec_of(registry.accept_task(episode.task))
+    try:
+        spec = spec_of(registry.accept_task(episode.task))
+    except UnknownEnv as unknown:
+        raise BadArgument(str(unknown)) from None
     assert spec is not None
     if spec.waits or not spec.deterministic:
         raise BadArgument(
