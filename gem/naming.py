@@ -184,6 +184,33 @@ def load_named(name: Any, kind: str, *, folder: str | os.PathLike[str] = "") -> 
     return _attribute(_imported(module, name, kind), attribute, name, kind)
 
 
+def without_digest(name: str) -> str:
+    """Return ``file.py:Attribute`` for ``file.py@DIGEST:Attribute``, any other name as it is."""
+    fixed = _FIXED.fullmatch(name)
+    return f"{fixed[1]}.py:{fixed[3]}" if fixed else name
+
+
+def changed_files(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each name ``file.py@DIGEST:Attribute`` whose file has another content by now."""
+    told: dict[str, str] = {}
+    for name in names:
+        fixed = _FIXED.fullmatch(name)
+        source = known_source(fixed[2]) if fixed else None
+        if source is None or source.folder is None:
+            continue
+        path = os.path.join(source.folder, source.main)
+        try:
+            now = read_source(path).digest
+        except BadArgument:
+            now = "that of no Python file" if os.path.exists(path) else source.digest
+        if now != source.digest:
+            told[source.digest] = (
+                f"{source.main} or a file that it imports has changed: its digest was {source.digest} and is "
+                f"now {now}. The content of then is used, from this user's cache."
+            )
+    return [*told.values()]
+
+
 def unknown_file(name: str, kind: str) -> str:
     """Return the sentence for a name ``file.py@DIGEST:Attribute`` that this user never named."""
     return (

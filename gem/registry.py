@@ -260,7 +260,12 @@ def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[
     fixed = fix_name(name, "environment", folder)
     found = _find(fixed)
     if found is None:
-        made = load_named(fixed, "environment")
+        try:
+            made = load_named(fixed, "environment")
+        except BadArgument as error:
+            if is_fixed(fixed):
+                raise
+            raise UnknownEnv(f"{error}{did_you_mean(name, ids())} `gem-gym list` shows all.") from error
         _check_makes(made, name)
         found = ENV_REGISTRY[fixed] = EnvSpec(fixed, entry_point_of(fixed) or fixed, **_claims(made))
     return found
@@ -276,8 +281,9 @@ def _is_prefix(name: str) -> bool:
 def _check_makes(made: Any, name: Any) -> None:
     """Refuse what is no environment class and no function."""
     if not callable(made) or (isinstance(made, type) and not issubclass(made, Env)):
+        what = f"the class {made.__name__}" if isinstance(made, type) else f"{made!r:.80}"
         raise BadArgument(
-            f"environment {name!r} is {made!r:.80}; accepted: a subclass of gem.Env, or a function that "
+            f"environment {name!r} is {what}; accepted: a subclass of gem.Env, or a function that "
             "returns one."
         )
 

@@ -51,7 +51,7 @@ class Source:
 
     `files`: each file's text, by its path in the folder, with ``/``. `main`: the path of the named file.
     `siblings`: the names that its imports take from the folder. `folder`: where the files are on this
-    machine, or None; it is no part of the digest and is never stored.
+    machine, or None; it is no part of the digest, and of no record but the user's own cache.
     """
 
     main: str
@@ -295,13 +295,14 @@ def remember(source: Source) -> None:
     """
     folder = cache_folder() / "sources"
     path = folder / f"{source.digest}.json"
-    if path.is_file():
-        return
-    content = {"main": source.main, "siblings": sorted(source.siblings), "files": dict(source.files)}
-    with suppress(OSError):
+    content = {"main": source.main, "siblings": sorted(source.siblings), "folder": source.folder}
+    text = json.dumps({**content, "files": dict(source.files)})
+    with suppress(OSError, ValueError):
+        if path.is_file() and path.read_text("utf-8") == text:
+            return
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(content), "utf-8")
+        part.write_text(text, "utf-8")
         part.replace(path)
 
 
@@ -314,7 +315,8 @@ def remembered(digest: str) -> Source | None:
         return None
     try:
         content = json.loads((cache_folder() / "sources" / f"{digest}.json").read_text("utf-8"))
-        source = Source(content["main"], content["files"], frozenset(content["siblings"]))
+        siblings, folder = frozenset(content["siblings"]), content.get("folder")
+        source = Source(content["main"], content["files"], siblings, folder)
         return source if source.digest == digest else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError):
         return None

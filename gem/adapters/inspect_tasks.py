@@ -67,7 +67,7 @@ def gem_task(
         raise BadArgument(f"n is {n}; accepted: 1 episode or more.")
     if tools not in ("native", "text"):
         raise BadArgument(f"tools is {tools!r}; accepted: native, text.")
-    spec, seed = registry.spec(env), seeding.check(seed)
+    spec, seed = registry.spec_named(env), seeding.check(seed)
     seeds = [seeding.derive(seed, "eval", number) for number in range(n)]
     samples = [
         Sample(id=number, input=f"{env}, seed {each}", metadata={"env": env, "seed": str(each)})

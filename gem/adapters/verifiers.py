@@ -74,7 +74,7 @@ class GemTaskset(vf.Taskset[GemTask, GemTasksetConfig]):
             UnknownEnv: for an id that is not registered.
         """
         config = self.config
-        registry.spec(config.env)
+        registry.spec_named(config.env)
         for number in range(config.n):
             data = GemData(
                 name=f"{config.env}#{number}",

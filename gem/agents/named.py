@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gem import models
-from gem.errors import BadArgument
+from gem.errors import BadArgument, text_of_error
+from gem.naming import is_fixed, is_path, load_named
 from gem.record import Agent, AgentInfo
 
-NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
+NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER, file.py:NAME, module:NAME"
 """The names that `named_agent` accepts, for messages; those of `gem.models` are accepted too."""
 
 REQUESTS = 64
@@ -99,14 +100,16 @@ class AgentByName:
 _ENDPOINT = re.compile(r"openai:(.+?)(?:@((?i:https?)://[^/].*))?", re.DOTALL)
 _MISWRITTEN = re.compile(r"@$|@[^@/]*:\d|@localhost\b|@\S+/v1/?$|:/|https?//", re.IGNORECASE)
 """What a model's name has where the address behind it was not read as one."""
-_NAMED = re.compile(r"random|solver|(?:openai|hf):.+", re.DOTALL)
+_NAMED = re.compile(r"random|solver|(?:openai|hf):.+|[^@:]+\.py(@[0-9a-f]{12})?:.+", re.DOTALL)
+_MODULE = re.compile(r"[a-zA-Z_][\w.]*:[a-zA-Z_][\w.]*")
 
 
 def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | None:
     """Return the agent with that name; None for an unknown name.
 
     Names: ``random``; ``solver``; ``openai:MODEL`` and ``openai:MODEL@BASE_URL``, a model behind a server;
-    ``hf:NAME_OR_FOLDER``, a causal language model of transformers; a model of `gem.models.KNOWN`.
+    ``hf:NAME_OR_FOLDER``, a causal language model of transformers; a model of `gem.models.KNOWN`;
+    ``file.py:NAME`` or ``module:NAME``, an agent, a class of agents or a function that makes one.
 
     Raises:
         BadArgument: for invalid settings or an invalid address. MissingExtra: without the packages that the
@@ -130,7 +133,30 @@ def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | Non
         return _endpoint(endpoint[1], endpoint[2], settings)
     if name.startswith("hf:") and name != "hf:":
         return _local(name.removeprefix("hf:"), settings)
-    return _local(name, settings) if name in models.KNOWN else None
+    if name in models.KNOWN:
+        return _local(name, settings)
+    return _of_user(name) if is_path(name) or is_fixed(name) or _MODULE.fullmatch(name) else None
+
+
+def _of_user(name: str) -> Agent:
+    """Return the agent of a file or module.
+
+    Raises:
+        BadArgument: when it holds no agent, and for an error of its constructor.
+    """
+    found = load_named(name, "agent")
+    try:
+        agent = found() if isinstance(found, type) or not isinstance(found, Agent) else found
+    except Exception as error:  # whatever a stranger's constructor raises
+        raise BadArgument(
+            f"agent {name!r} cannot be made: {type(error).__name__}: {text_of_error(error)}. A class of "
+            "agents, or a function that makes one, is called without arguments."
+        ) from error
+    if not isinstance(agent, Agent):
+        raise BadArgument(
+            f"agent {name!r} is {agent!r:.80}; accepted: an object with the methods of gem.Agent."
+        )
+    return agent
 
 
 def _endpoint(model: str, base_url: str | None, settings: AgentSettings) -> Agent:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +14,9 @@ from tyro.conf import Positional, arg
 import gem
 from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import BadArgument, GemError, text_of_error
-from gem.registry import load
+from gem.errors import BadArgument, GemError
+from gem.naming import is_fixed
+from gem.registry import load, spec_named
 
 
 def check(
@@ -215,45 +214,10 @@ def _audit_data(path: Path, answer_key: str) -> int:
 
 
 def environment(name: str) -> str | Callable[..., Any]:
-    """Return `name` if it is an id, or else the class that ``file.py:Class`` or ``module:Class`` names.
+    """Return `name` if it is a registered id, or else the class or function that it names.
 
     Raises:
         UnknownEnv: for an unknown id of a known family. BadArgument: when there is no such file or class.
     """
-    source, _, class_name = name.rpartition(":")
-    if not source and class_name.endswith(".py"):
-        raise BadArgument(f"{name} names a file but no class in it; accepted: {name}:Class.")
-    if not source or any(env_id.startswith(f"{source}:") for env_id in gem.ids()):
-        return gem.spec(name).id
-    if not source.endswith(".py"):
-        sys.path.insert(0, os.getcwd())  # as `python -m` has it
-        try:
-            return _imported(name, source)
-        except BadArgument as error:
-            raise BadArgument(
-                f"no environment {name!r} is registered, and as module:Class: {error} "
-                "Accepted: an id that `gem-gym list` shows, file.py:Class, or module:Class."
-            ) from error
-    path = Path(source)
-    if not path.is_file():
-        raise BadArgument(f"there is no file {source}; accepted: an id, file.py:Class, or module:Class.")
-    sys.path.insert(0, str(path.parent.resolve()))  # its own imports, and the processes that unpickle it
-    return _imported(f"{path.stem}:{class_name}", source)
-
-
-def _imported(name: str, source: str) -> Callable[..., Any]:
-    """Load ``module:Class``.
-
-    Raises:
-        BadArgument: when the module fails at its import, with the place of the error.
-    """
-    try:
-        return load(name)
-    except GemError:
-        raise
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
-        raise BadArgument(
-            f"{source} cannot be imported: {type(error).__name__}: {text_of_error(error)}{place}."
-        ) from error
+    spec = spec_named(name)
+    return load(spec.entry_point) if is_fixed(spec.id) or spec.id == spec.entry_point else spec.id

@@ -39,6 +39,7 @@ from gem.evals.scorecard import Scored
 from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
 from gem.hosts.ray_cluster import Cluster
+from gem.naming import changed_files, fix_name
 from gem.record import Agent, Episode
 from gem.registry import accept_settings
 from gem.rollout import EpisodeStore, RayRunner
@@ -151,13 +152,13 @@ class Arguments:
     """
 
     targets: Annotated[Positional[tuple[str, ...]], arg(metavar="[ID|SUITE ...]", help_behavior_hint="")] = ()
-    """Environments (`gem-gym list` shows all), or one suite."""
+    """Environments (`gem-gym list` shows all; your own is path/file.py:Class or module:Class), or a suite."""
     env: Annotated[Words, arg(metavar="ID[,ID...]", help_behavior_hint="")] = ()
     """More environments."""
     agent: Annotated[Words, arg(metavar="NAME", help_behavior_hint="")] = ()
     """random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER (a model of transformers), smollm2 or
-    another name of `gem-gym models`, or the folder of a training run, as runs/demo (runs/demo@best: its
-    best weights, not the last); random if left out.
+    another name of `gem-gym models`, your own as path/file.py:Class or module:Class, or the folder of a
+    training run, as runs/demo (runs/demo@best: its best weights, not the last); random if left out.
     Given several times, the agents are compared."""
     episodes: Annotated[MaybeInt, arg(aliases=["-n"])] = None
     """Tasks of each environment, each with its own seed; 200 if left out."""
@@ -169,7 +170,7 @@ class Arguments:
     tools: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
     """Tools added to the environments: python, search (uses SEARCH_URL), world_search (built in, offline)."""
     wrappers: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
-    """Wrappers around the environments, inner first: names, or module:function."""
+    """Wrappers around the environments, inner first: names, module:function, or file.py:function."""
     seat: MaybeText = None
     """In a game of several seats, the seat of the agent; it plays all seats if left out."""
     others: MaybeText = None
@@ -207,6 +208,9 @@ def command(args: list[str], prog: str) -> int:
         given = _parsed(args, prog)
         gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
         given = replace(given, output=replace(given.output, gate=gates))
+        named = (*given.targets, *given.env, *given.wrappers, *given.agent)
+        for told in changed_files(_split(named)):
+            print(printable(told), file=sys.stderr)
     return evaluate(given)
 
 
@@ -266,12 +270,29 @@ def _words(given: Any) -> list[str]:
     return [_without_password(word) for word in words]
 
 
+def _fixed(given: Arguments) -> Arguments:
+    """Return the arguments with the content of the files that they name in place of their paths."""
+
+    def fix(words: Sequence[str], kind: str) -> tuple[str, ...]:
+        return tuple(",".join(fix_name(part, kind) for part in word.split(",")) for word in words)
+
+    return replace(
+        given,
+        targets=fix(given.targets, "environment"),
+        env=fix(given.env, "environment"),
+        wrappers=fix(given.wrappers, "wrapper"),
+        agent=fix(given.agent, "agent"),
+        others=given.others and fix_name(given.others, "agent"),
+    )
+
+
 def _said(flag: str, value: str) -> list[str]:
     return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
 
 
 def evaluate(given: Arguments) -> int:
     """Play what the arguments ask for, print and write the results, and return the exit code."""
+    given = _fixed(given)
     suite = _suite(given)
     gates = [Gate.parse(text) for text in given.output.gate]
     names = given.agent or suite.agents or ("random",)

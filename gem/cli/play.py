@@ -13,6 +13,7 @@ from gem.cli.terms import FAILED, INTERRUPTED, MaybeInt, MaybeText, table
 from gem.content import printable, text_of
 from gem.errors import UnknownEnv, did_you_mean
 from gem.record import Episode, StopReason
+from gem.registry import spec_named
 
 
 def list_ids(
@@ -60,8 +61,9 @@ def play(
     seed = seeding.fresh() if seed is None else seeding.check(seed)
     limits = limits_of(turns)
     actor = None if agent == "human" else local_agent(agent, accepted="human")
+    env_id = spec_named(env_id).id
     rest = others_of(env_id, seat, others)
-    print(f"{gem.spec(env_id).id}, seed {seed}\n")
+    print(f"{env_id}, seed {seed}\n")
     if actor is None:
         episode = session(env_id, seed, limits=limits, others=rest)
     else:

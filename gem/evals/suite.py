@@ -34,8 +34,8 @@
     n = 50
     weight = 2
 
-Paths in it (an agent's folder) are relative to the file. Of code and servers, a suite names only what any
-file may name (`gem.trust`), unless it is trusted.
+Paths in it (an agent's folder, ``id = "relay.py:Relay"``) are relative to the file. Of code and servers, a
+suite names only what any file may name (`gem.trust`), unless it is trusted.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from gem import registry
 from gem.agents.named import AgentSettings
 from gem.errors import BadArgument, MissingExtra, did_you_mean, reason
 from gem.evals.stopping import Stopping
+from gem.naming import fix_name, is_path
 from gem.specs import TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -88,8 +89,9 @@ class Entry:
                 raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
         if not 0 < self.weight < math.inf:
             raise BadArgument(f"weight is {self.weight}; accepted: above 0.")
-        spec = registry.spec(self.env)
+        spec = registry.spec_named(self.env)
         object.__setattr__(self, "env", spec.id)
+        object.__setattr__(self, "wrappers", tuple(map(registry.fix_wrapper, self.wrappers)))
         registry.Maker(self.env, {}, self._around)  # refuses unknown wrappers
         if self.kwargs:
             with suppress(MissingExtra):  # this is reported when the environment is played
@@ -233,7 +235,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
     agents = tuple(_place(each, source) for each in ((names[0],) if names[0] else names[1]))
     entries: list[Entry] = []
     for row in top.tables("environments"):
-        entries += _entries(row, usual, changes)
+        entries += _entries(row, usual, changes, "" if source is None else source.parent)
     about, name = top.get("about", str, ""), top.get("name", str, source.stem if source else top.where)
     for table in (top, sampling, limits, agent):
         table.finish()
@@ -251,19 +253,22 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
     )
 
 
-def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any]) -> list[Entry]:
+def _entries(
+    row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], folder: str | Path
+) -> list[Entry]:
     env, envs = row.get("id", str), row.strings("ids")
     if (env is None) == (not envs):
         raise BadArgument(f"{row.where} needs either id or ids.")
     own = {name: row.get(name, int) for name in usual if name != "n"} | {"n": row.count("n")}
     values = {name: changes.get(name, usual[name] if own[name] is None else own[name]) for name in usual}
+    wrappers = [fix_name(each, "wrapper", folder) for each in row.strings("wrappers")]
     made = [
         {
-            "env": each,
+            "env": fix_name(each, "environment", folder),
             "category": row.get("category", str, ""),
             "kwargs": row.get("kwargs", dict, {}),
             "tools": (*row.strings("tools"), *changes.get("tools", ())),
-            "wrappers": (*row.strings("wrappers"), *changes.get("wrappers", ())),
+            "wrappers": (*wrappers, *changes.get("wrappers", ())),
             "weight": row.get("weight", float, 1.0),
             "episodes": None if values["n"] == "all" else values["n"],
             "samples": values["k"],
@@ -277,7 +282,9 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any]) 
 
 
 def _place(agent: str, source: Path | None) -> str:
-    """Return an agent's name; a folder is searched for beside the suite's file."""
+    """Return an agent's name; a folder or a Python file is searched for beside the suite's file."""
+    if source is not None and is_path(agent):
+        return fix_name(agent, "agent", source.parent)
     beside = source.parent / agent if source is not None else None
     return str(beside) if beside is not None and beside.is_dir() else agent
 

@@ -62,7 +62,8 @@ def write_demos(
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
-    spec = registry.spec(env_id)
+    spec = registry.spec_named(env_id)
+    env_id = spec.id
     if spec.solver == "none":
         raise NoSolver(
             f"{env_id} has no solver to write demonstrations; `gem-gym list` shows which have one."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gem import codec
 from gem.errors import SchemaMismatch, StoreError
+from gem.naming import is_fixed, without_digest
 from gem.record import Episode, RunInfo
 from gem.registry import EnvSpec
 from gem.rollout.index import Entry
@@ -36,6 +37,8 @@ class Held:
         for entry in store.latest():
             if entry.job:
                 self._entries.setdefault((entry.job, entry.sample), []).append(entry)
+        specs = {entry.spec for entries in self._entries.values() for entry in entries}
+        self._files = {without_digest(name): name for name in specs if is_fixed(name)}
         self._equal: dict[str, set[str]] = {}  # the runs with equal settings, by the current run
 
     @property
@@ -63,6 +66,7 @@ class Held:
         if not mine:
             if entries:
                 self._refuse(key, entries[-1], run)
+            self._refuse_changed_file("" if spec is None else spec.id)
             return None, 0
         entry = mine[-1]
         try:
@@ -77,6 +81,14 @@ class Held:
                 "here; give other jobs other keys, or use another store."
             )
         return episode, entry.attempt + 1
+
+    def _refuse_changed_file(self, name: str) -> None:
+        before = self._files.get(without_digest(name), name)
+        if before != name:
+            raise SchemaMismatch(
+                f"{self._store.path} was played with {before}, and the file has changed since: here it is "
+                f"{name}. To continue with the content of then, name {before}; else use another store."
+            )
 
     def _refuse(self, key: str, entry: Entry, run: RunInfo) -> None:
         stored = {each.id: each for each in self._runs}.get(entry.run)

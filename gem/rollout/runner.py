@@ -28,6 +28,7 @@ from gem.history import HistoryPolicy
 from gem.hosts import Host, auto_kind, make_host
 from gem.hosts.base import NO_KWARGS, Command, Outcome
 from gem.hosts.serial import Serial
+from gem.naming import is_fixed, is_path, name_in_file
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.rollout.episode import NO_LIMITS, Branch, Playing, play, versions
 from gem.rollout.places import Place, Places, Recipe, expected, maker
@@ -76,6 +77,8 @@ class Job:
     def __post_init__(self) -> None:
         """Refuse values with which no episode can start."""
         object.__setattr__(self, "seed", seeding.check(self.seed))
+        if is_path(self.env):  # the file as it is now, in every attempt
+            object.__setattr__(self, "env", registry.spec_named(str(self.env)).id)
         if isinstance(self.env, TaskRef):
             object.__setattr__(self, "env", registry.accept_task(self.env))
         if not isinstance(self.env, str | TaskRef) and not callable(self.env):
@@ -1001,14 +1004,18 @@ def spec_of(recipe: Recipe) -> registry.EnvSpec | None:
         recipe = registry.Maker(recipe)
     if isinstance(recipe, registry.Maker):
         return recipe.spec
-    return registry.spec(recipe) if isinstance(recipe, str) else None
+    return registry.spec_named(recipe) if isinstance(recipe, str) else None
 
 
 def infos_of(agent: Agent) -> dict[str, AgentInfo]:
     """Return the info of each seat's agent."""
     if isinstance(agent, SeatAgents):
         return {seat: next(iter(infos_of(each).values())) for seat, each in agent.agents.items()}
-    return {SEAT: getattr(agent, "info", None) or AgentInfo(type(agent).__name__)}
+    info: AgentInfo = getattr(agent, "info", None) or AgentInfo(type(agent).__name__)
+    own = name_in_file(f"{type(agent).__module__}:{type(agent).__qualname__}")
+    if is_fixed(own) and info.agent == type(agent).__name__:
+        info = replace(info, agent=own)  # another content is another agent
+    return {SEAT: info}
 
 
 def stamped(replies: Sequence[Any], version: int | None) -> tuple[Any, ...]:

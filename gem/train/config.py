@@ -12,7 +12,7 @@ import tyro
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
 from gem.estimators.algorithms import ALGORITHMS, Algorithm, find_algorithm, name_algorithm
-from gem.naming import FORMS, foreign_names, keep_value
+from gem.naming import FORMS, fix_name, foreign_names, keep_value
 from gem.train import config_checks
 from gem.train.config_types import (
     KEYWORDS,
@@ -44,6 +44,9 @@ ALGORITHM_HELP = (
     + f" One of your own: {FORMS}."
 )
 
+NAMING = {"env": "environment", "wrappers": "wrapper", "opponent": "agent", "log": "logger"}
+"""Settings that may name something in a Python file, and what that is; a run keeps the file's content."""
+
 LANGUAGE_MODEL: dict[str, Any] = {
     **{"episodes": 4480, "batch": 64, "minibatch": 64, "epochs": 1, "lr": 5e-5, "lr_ramp": 3, "lr_end": 0.1},
     **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "warmup_on": "answers"},
@@ -64,13 +67,13 @@ class TrainConfig:
     # -- what is played
 
     env: str = "game:GuessTheNumber-v0-easy"
-    """Id of the environment."""
+    """The environment: an id that `gem-gym list` shows, path/file.py:Class, or package.module:Class."""
 
     env_kwargs: Annotated[dict[str, Any], KEYWORDS] = field(default_factory=dict)
     """Keyword arguments of the environment, such as '{"reward": "sparse"}'."""
 
     wrappers: tuple[str, ...] = ()
-    """Wrappers around the environment, innermost first: names, or module:function."""
+    """Wrappers around the environment, innermost first: names, module:function, or file.py:function."""
 
     tools: tuple[Tool, ...] = ()
     """Tools that are added to the environment; for others use --wrappers."""
@@ -104,7 +107,8 @@ class TrainConfig:
     """Share of the episodes that come from earlier stages of a curriculum, to prevent forgetting."""
 
     opponent: tuple[str, ...] = ()
-    """Agents in the other seats of a game: random, solver, the folder of a run, or another agent by name.
+    """Agents in the other seats of a game: random, solver, the folder of a run, another agent by name, or
+    file.py:Class.
     Several take turns. The policy plays one seat, a different one in each game, and learns from that alone.
     Without opponents it plays every seat."""
 
@@ -395,8 +399,8 @@ class TrainConfig:
     them (text), or not at all (none)."""
 
     log: tuple[str, ...] = ()
-    """Loggers of the run: tensorboard, wandb (offline, unless WANDB_MODE says otherwise), or a module:Class
-    of your own, a gem.train.watcher.Watcher. No logger can change or stop the run."""
+    """Loggers of the run: tensorboard, wandb (offline, unless WANDB_MODE says otherwise), or module:Class
+    or file.py:Class of your own, a gem.train.watcher.Watcher. No logger can change or stop the run."""
 
     callback: tuple[str, ...] = ()
     """Callbacks of your own, as module:Class or path/file.py:Class, each a gem.train.callbacks.Callback.
@@ -406,13 +410,19 @@ class TrainConfig:
     """Folder of the run: config, metrics, checkpoint, picture, summary."""
 
     def __post_init__(self) -> None:
-        """Convert lists of tables to environments, and check the settings."""
+        """Name objects, convert lists of tables to environments, fix what files hold, check the settings."""
         self._name_objects()
         for name, kind in (("environments", EnvPart), ("curriculum", Stage)):
             given = getattr(self, name)
             if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
                 raise BadArgument(f"{name} is {given!r:.80}; accepted: a list of tables.")
             object.__setattr__(self, name, named([kind.read(each) for each in given]))
+        for name, kind_of in NAMING.items():
+            given = getattr(self, name)
+            if isinstance(given, str):
+                object.__setattr__(self, name, fix_name(given, kind_of))
+            elif isinstance(given, tuple):
+                object.__setattr__(self, name, tuple(fix_name(each, kind_of) for each in given))
         if (self.environments or self.curriculum) and self.env == self.title:
             object.__setattr__(self, "env", TrainConfig.env)  # as to_json() writes it
         config_checks.check(self)

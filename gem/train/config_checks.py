@@ -205,7 +205,7 @@ def _check_loggers(config: TrainConfig) -> None:
     for name in config.log:
         if name not in LOGGERS and ":" not in name:
             raise BadArgument(
-                f"log is {name!r}; accepted: {', '.join(LOGGERS)}, or module:Class."
+                f"log is {name!r}; accepted: {', '.join(LOGGERS)}, module:Class, or file.py:Class."
                 f"{did_you_mean(name, LOGGERS)}"
             )
 

@@ -1,4 +1,4 @@
-"""Loggers of a run, by name or ``module:Class``, and their base class Log, which writes each iteration once.
+"""Loggers of a run, by name (see `gem.naming`), and their base class Log, which writes each iteration once.
 
 A run that is interrupted resumes from its checkpoint and repeats the iterations after it. So a Log writes an
 iteration only when a checkpoint holds it. On resuming it writes what is missing: no step is written twice,
@@ -18,7 +18,7 @@ from typing import Any
 from gem.content import printable, text_of
 from gem.errors import BadArgument, GemError
 from gem.evals import EnvResult
-from gem.plugins import load
+from gem.naming import load_named
 from gem.record import Episode
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
@@ -47,7 +47,7 @@ def make_loggers(names: Sequence[str]) -> dict[str, Watcher]:
     """
     found: dict[str, Watcher] = {}
     for name in names:
-        made = load(ENTRY_POINTS.get(name, name))
+        made = load_named(ENTRY_POINTS.get(name, name), "logger")
         if not (isinstance(made, type) and issubclass(made, Watcher)):
             raise BadArgument(
                 f"log is {name!r}, {made!r:.80}; accepted: a subclass of {Watcher.__module__}.Watcher."

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from gem.errors import BadArgument, did_you_mean
+from gem.naming import fix_name
 from gem.wrappers.wrapper_factory import Tool, tool_wrappers
 
 MixBy = Literal["episodes", "tokens"]
@@ -50,6 +51,7 @@ class EnvPart:
             raise BadArgument(
                 f"an environment's id is {self.id!r}; accepted: text, as game:GuessTheNumber-v0-easy."
             )
+        object.__setattr__(self, "id", fix_name(self.id, "environment"))
         number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
         if not number or not 0 < self.weight < math.inf:
             raise BadArgument(f"the weight of {self.id} is {self.weight!r}; accepted: a number above 0.")
@@ -66,7 +68,7 @@ class EnvPart:
                 continue
             if isinstance(value, str) or not all(isinstance(each, str) for each in value):
                 raise BadArgument(f"{name} of {self.id} is {value!r:.80}; accepted: a list of names.")
-            object.__setattr__(self, name, tuple(value))
+            object.__setattr__(self, name, tuple(fix_name(each, "wrapper") for each in value))
         if self.tools is not None:
             tool_wrappers(self.tools)
 

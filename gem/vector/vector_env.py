@@ -509,7 +509,7 @@ def make_vec(
             "environments is num_envs."
         ) from None
     for env_id in ids_:
-        if len(seats := registry.spec(env_id).seats) > 1:
+        if len(seats := registry.spec_named(env_id).seats) > 1:
             raise BadArgument(
                 f"{env_id!r} has {len(seats)} seats, but a VectorEnv takes one action each. Play it with "
                 "gem.rollout.rollout, or wrap one of its seats: gem.seats.SeatEnv."

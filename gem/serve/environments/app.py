@@ -107,7 +107,7 @@ class Application:
         )
 
     def _offer(self, env_id: str, backend: str, keywords: frozenset[str], wrappers: frozenset[str]) -> Offer:
-        spec = registry.spec(env_id)
+        spec = registry.spec_named(env_id)
         kind = auto_kind([spec]) if backend == "auto" else backend
         carrier: Carrier = self._inline
         if kind != "serial":

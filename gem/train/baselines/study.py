@@ -174,7 +174,7 @@ class Study:
         found = {}
         named = {each.name: each for each in self.environments}
         for name in self.transfer:
-            other = named.get(name) or Part(name, {"env": registry.spec(name).id})
+            other = named.get(name) or Part(name, {"env": registry.spec_named(name).id})
             theirs = self.config(Cell(other, cell.variant))
             if task_of(theirs) == task_of(own):
                 continue  # where it was trained
@@ -258,7 +258,9 @@ def _environment(values: Mapping[str, Any], claimed: float | None) -> Part:
     cpu_s = _claim(own.pop("cpu_s", None), what)
     name = _line("name", own.pop("name", identity))
     settings = _settings(what, own, ("id", "name", "cpu_s"))
-    return Part(name, {"env": registry.spec(identity).id, **settings}, claimed if cpu_s is None else cpu_s)
+    return Part(
+        name, {"env": registry.spec_named(identity).id, **settings}, claimed if cpu_s is None else cpu_s
+    )
 
 
 def _variant(values: Mapping[str, Any]) -> Part:
