@@ -234,7 +234,7 @@ def test_check_judges_a_class_in_a_file(target, tmp_path):
     [
         ("game:Soduku-v0-easy", "Did you mean 'game:Sudoku-v0-easy'"),
         ("nowhere.py:Game", "there is no file nowhere.py"),
-        ("nowhere:Game", "there is no module 'nowhere'"),
+        ("nowhere:Game", "no module 'nowhere' is installed"),
         ("gem.envs.games.sudoku:Soduku", "Did you mean 'Sudoku'?"),
         ("Sudoku", "no environment 'Sudoku'"),
     ],
@@ -366,15 +366,15 @@ def test_an_agent_without_any_verdict_fails_and_its_first_error_is_shown(monkeyp
 def test_a_name_that_is_neither_id_nor_class_says_what_is_accepted(capsys):
     assert cli.main(["check", "nowhere_at_all:Thing-v0"]) == 2
     complaint = capsys.readouterr().err
-    assert "no environment 'nowhere_at_all:Thing-v0' is registered" in complaint
-    assert "Accepted: an id that `gem-gym list` shows, file.py:Class, or module:Class." in complaint
+    assert "there is no environment 'nowhere_at_all:Thing-v0'" in complaint
+    assert "Accepted: a registered name, package.module:Attribute, or path/file.py:Attribute." in complaint
 
 
-def test_a_file_without_a_class_says_how_to_name_one(capsys):
+def test_a_file_without_a_class_says_how_to_name_one(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_envs.py").write_text("class Nim: ...")
     assert cli.main(["check", "my_envs.py"]) == 2
-    assert (
-        "my_envs.py names a file but no class in it; accepted: my_envs.py:Class." in capsys.readouterr().err
-    )
+    assert "names a file; accepted: my_envs.py:NAME. It defines Nim." in capsys.readouterr().err
 
 
 def test_doctor_says_what_works_and_what_to_type(capsys, monkeypatch):

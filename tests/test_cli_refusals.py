@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
             ["report", "empty"],
             "empty holds no training run; accepted: folders that `gem-gym train --out` wrote.",
         ),
-        (["check", "broken.py:A"], "broken.py cannot be imported: SyntaxError"),
+        (["check", "broken.py:A"], "broken.py is not valid Python:"),
         (["check", "failing.py:A"], "failing.py, line 2"),
         (["audit", "game", "--episodes", "-3"], "episodes is -3; accepted: 2 or more."),
         (["audit", SUDOKU, "--instances", "1"], "instances is 1; accepted: 2 or more."),

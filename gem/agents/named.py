@@ -13,7 +13,7 @@ from gem.errors import BadArgument, text_of_error
 from gem.naming import is_fixed, is_path, load_named
 from gem.record import Agent, AgentInfo
 
-NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER, file.py:NAME, module:NAME"
+NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
 """The names that `named_agent` accepts, for messages; those of `gem.models` are accepted too."""
 
 REQUESTS = 64

@@ -42,7 +42,7 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
     hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
     raise BadArgument(
         f"agent is {name!r}; accepted: {known}, or the folder of a training run (with @best behind it: its "
-        f"best weights, not the last).{hint}"
+        f"best weights, not the last), or your own as path/file.py:NAME or module:NAME.{hint}"
     )
 
 

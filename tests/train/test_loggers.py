@@ -116,7 +116,7 @@ def test_what_the_first_one_raises_ends_the_run():
     ("name", "said"),
     [
         ("tensorbord", "Did you mean 'tensorboard'"),
-        ("nowhere_at_all:Log", "there is no module 'nowhere_at_all'"),
+        ("nowhere_at_all:Log", "no module 'nowhere_at_all' is installed"),
         ("json:dumps", "accepted: a subclass of gem.train.watcher.Watcher"),
         ("gem.train.progress:Terminal", "must take no arguments"),
     ],
