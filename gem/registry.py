@@ -156,6 +156,10 @@ class Registry(MutableMapping[str, EnvSpec]):
 ENV_REGISTRY = Registry()
 
 FAMILIES: dict[str, Family] = {}
+
+_NAMED: dict[str, EnvSpec] = {}
+"""The specs of what this user named in a file or a module, by its name there; `ids` does not list them."""
+
 _plugins_loaded = False
 
 
@@ -229,11 +233,11 @@ def _find(env_id: str) -> EnvSpec | None:
         raise BadArgument(
             f"env id is {type(env_id).__name__} {env_id!r:.80}; accepted: text, as game:Sudoku-v0-easy."
         )
-    found = ENV_REGISTRY.get(env_id) or ENV_REGISTRY.get(f"{env_id}-easy")
+    found = ENV_REGISTRY.get(env_id) or ENV_REGISTRY.get(f"{env_id}-easy") or _NAMED.get(env_id)
     if found is None and (place := entry_point_of(env_id)) is not None:
         made = load_named(env_id, "environment")
         if _makes_env(made):
-            found = ENV_REGISTRY[env_id] = EnvSpec(env_id, place, **_claims(made))
+            found = _NAMED[env_id] = EnvSpec(env_id, place, **_claims(made))
     return found
 
 
@@ -267,7 +271,7 @@ def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[
                 raise
             raise UnknownEnv(f"{error}{did_you_mean(name, ids())} `gem-gym list` shows all.") from error
         _check_makes(made, name)
-        found = ENV_REGISTRY[fixed] = EnvSpec(fixed, entry_point_of(fixed) or fixed, **_claims(made))
+        found = _NAMED[fixed] = EnvSpec(fixed, entry_point_of(fixed) or fixed, **_claims(made))
     return found
 
 
