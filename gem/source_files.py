@@ -269,7 +269,7 @@ sys.meta_path.append(_Finder())
 def install(source: Source) -> Source:
     """Make the modules of a source importable in this process; return the source known by its digest."""
     known = _SOURCES.setdefault(source.digest, source)
-    if known.folder is None and source.folder is not None:  # it came from the cache
+    if source.folder not in (None, known.folder):  # where it was named last
         known = _SOURCES[source.digest] = source
     return known
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -12,8 +13,10 @@ from gem.cli.store import cat
 from gem.cli.terms import FAILED
 from gem.content import printable
 from gem.errors import BadArgument, GemError
+from gem.naming import changed_files, name_in_file
 from gem.record import Verdict
 from gem.rollout.store import EpisodeStore
+from gem.specs import TaskRef
 
 Run = Annotated[Positional[Path], arg(metavar="RUN")]
 LONGEST = 300
@@ -90,11 +93,12 @@ def replay(
     if not episodes:
         raise BadArgument("no episode was named; give an id, a number, or all.")
     make_host(host).close()  # an unknown one is refused once, not for each episode
-    wrong = 0
+    wrong, told = 0, set[str]()
     with EpisodeStore(store_of(run), read_only=True, trust=trust) as store:
         for number in numbers(store, episodes):
             try:
                 stored = store[number]
+                tell_changed_files(stored.task, told)
                 found = played_again(stored, host=host)
             except GemError as error:
                 wrong += 1
@@ -126,6 +130,15 @@ def replay(
                 if versions[name] != now[name]:
                     print(printable(f"  it was played with {name} {versions[name]}; here is {now[name]}"))
     return FAILED if wrong else 0
+
+
+def tell_changed_files(task: TaskRef, told: set[str]) -> None:
+    """Print for each file of a stored task that it has another content by now, unless that was `told`."""
+    names = [task.spec, *(name_in_file(wrapper.name) for wrapper in task.wrappers)]
+    for change in changed_files(names):
+        if change not in told:
+            print(printable(change), file=sys.stderr)
+        told.add(change)
 
 
 def numbers(store: EpisodeStore, episodes: tuple[str, ...]) -> list[int]:

@@ -8,7 +8,7 @@ from tyro.conf import Positional, arg
 
 from gem import seeding
 from gem.cli.players import limits_of, local_agent
-from gem.cli.replay import Run, numbers, store_of
+from gem.cli.replay import Run, numbers, store_of, tell_changed_files
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
 from gem.errors import BadArgument
@@ -54,6 +54,7 @@ def value(
         if len(found) != 1:
             raise BadArgument(f"episode is {episode!r}; accepted: one id or number.")
         stored = store[found[0]]
+    tell_changed_files(stored.task, set())
     with Runner(local_agent(agent), host=host, limits=limits_of(max_turns)) as runner:
         values = turn_values(stored, runner, samples, salt=seeding.check(seed))
     rows = [

@@ -35,6 +35,9 @@ FLUSH_S = 0.001
 CLOSE_S = 2.0
 """Seconds that a worker may take to close its environments; then it is killed."""
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable with which Python does not look for modules in the current folder first."""
+
 _REMOVE = ""
 """Sent in place of a verb to close and remove an environment."""
 
@@ -190,12 +193,16 @@ class _Worker:
 
     def start(self) -> None:
         self.pipe, theirs = _SPAWN.Pipe()
-        self.process = _SPAWN.Process(target=_serve, args=(theirs,), name="gem-env", daemon=True)
+        safe = os.environ.get(SAFE_PATH)
+        self.process = _SPAWN.Process(target=_serve, args=(theirs, safe), name="gem-env", daemon=True)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited until it can ignore it
+        os.environ[SAFE_PATH] = "1"  # or a random.py in the current folder would hide the standard library's
         try:
             self.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            if safe is None:
+                del os.environ[SAFE_PATH]
         theirs.close()
         self.in_flight: set[int] = set()
         # when its calls in flight started, or it last sent outcomes; its first message says that it runs
@@ -229,7 +236,9 @@ def _end(workers: Sequence[_Worker]) -> None:
 # -- in the worker
 
 
-def _serve(pipe: Connection[Any, Any]) -> None:
+def _serve(pipe: Connection[Any, Any], safe_path: str | None) -> None:
+    if safe_path is None:
+        os.environ.pop(SAFE_PATH, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     inbox: SimpleQueue[bytes | None] = SimpleQueue()

@@ -505,6 +505,12 @@ class TrainConfig:
         )
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What the run plays, against whom, and its loggers, by name."""
+        parts = [name for part in self.parts for name in (part.id, *(part.wrappers or ()))]
+        return (*parts, *self.opponent, *self.log)
+
+    @property
     def title(self) -> str:
         """A short name of what is played: the environment's id, or the names of several."""
         if self.environments or self.curriculum:

@@ -19,6 +19,7 @@ from gem.agents.named import NAMES, named_agent
 from gem.errors import BadArgument, StoreError, did_you_mean
 from gem.evals.evaluator import bounds
 from gem.hosts.ray_cluster import ray_module
+from gem.naming import changed_files
 from gem.record import Agent
 from gem.train import checkpoint, parallel
 from gem.train.callbacks import make_callbacks
@@ -82,6 +83,8 @@ def train(
             tell_figures(trainer)
             for name in folder.changed_sources(config):
                 told.warned(f"the file of {name} changed since this run began; it goes on with the new one.")
+            for change in changed_files(config.names):
+                told.warned(change)
         else:
             begin(trainer, config, warm_ups)
         try:
