@@ -46,7 +46,7 @@ def call_foreign(what: str, function: Callable[..., Any], *args: Any) -> Any:
     """Call a function of somebody else; `what` names it in errors.
 
     Raises:
-        BadArgument: for any error of the function but a GemError, with its line.
+        BadArgument: for any error of the function but a GemError, with its line if it began.
     """
     try:
         return function(*args)
@@ -54,10 +54,9 @@ def call_foreign(what: str, function: Callable[..., Any], *args: Any) -> Any:
         raise
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        raise BadArgument(
-            f"{what} raised {type(error).__name__}: {text_of_error(error)} "
-            f"({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})."
-        ) from error
+        here = frame.filename == __file__  # it did not begin
+        at = "" if here else f" ({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})"
+        raise BadArgument(f"{what} raised {type(error).__name__}: {text_of_error(error)}{at}.") from error
 
 
 def names(group: str) -> list[str]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from gem.errors import BadArgument, NoSolver, did_you_mean
 from gem.estimators.algorithms import Algorithm, check_algorithm_name, is_known
 from gem.naming import FORMS, is_path
@@ -128,9 +130,15 @@ def _check_effects(config: TrainConfig) -> None:
 
 
 @functools.cache
+def _hints(of: Any) -> dict[str, Any]:
+    """Return the types of the settings."""
+    return get_type_hints(of)
+
+
+@functools.cache
 def _choices(of: Any) -> dict[str, tuple[Any, ...]]:
     """Return the accepted values of the settings that have only a few."""
-    hints = get_type_hints(of).items()
+    hints = _hints(of).items()
     return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
 
 
@@ -283,18 +291,26 @@ def check_algorithm(config: TrainConfig) -> None:
 
 
 def check_defaults(algorithm: Algorithm, of: type[TrainConfig]) -> None:
-    """Check that an algorithm's defaults are settings.
+    """Check that an algorithm's defaults are settings, and have their types.
 
     Raises:
-        BadArgument: for one that is not.
+        BadArgument: for one that is not, or has another.
     """
+    kind: Any = of  # a frozen dataclass's type, which mypy takes for one without a hash
+    hints = _hints(kind)
     known = [f.name for f in fields(of) if f.name not in ("algorithm", "model", "out")]
-    for name in algorithm.defaults:
+    for name, value in algorithm.defaults.items():
         if name not in known:
             raise BadArgument(
                 f"algorithm {algorithm.name}: defaults has {name!r}, which is not a setting of a run."
                 f"{did_you_mean(str(name), known)}"
             )
+        try:
+            msgspec.convert(value, hints[name])
+        except (msgspec.ValidationError, TypeError) as error:
+            raise BadArgument(
+                f"algorithm {algorithm.name}: defaults has {name} = {value!r:.80}; {error}."
+            ) from error
 
 
 def _check_model(config: TrainConfig) -> None:

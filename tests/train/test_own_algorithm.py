@@ -105,6 +105,9 @@ def test_the_defaults_of_an_algorithm_of_ones_own_are_those_of_the_run(own):
     odd = Algorithm("odd", lambda view: view.returns, defaults={"gama": 1.0})
     with pytest.raises(BadArgument, match=r"algorithm odd: defaults has 'gama'.*gamma"):
         TrainConfig.fit(algorithm=odd)
+    odd = replace(odd, defaults={"lr": "fast"})
+    with pytest.raises(BadArgument, match=r"algorithm odd: defaults has lr = 'fast'; Expected `float`"):
+        TrainConfig.fit(algorithm=odd)
     with pytest.raises(BadArgument, match=r"batch is 16; own.py:BEST takes a multiple of group"):
         quick(algorithm="own.py:BEST", group=5)
     with pytest.raises(BadArgument, match=r"importance_cap is 2.0; own.py:BEST has a loss of its own"):
