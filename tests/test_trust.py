@@ -65,6 +65,7 @@ WAYS = {
 def folder(tmp_path, monkeypatch):
     """A folder with a module that leaves a mark when it is imported."""
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", gem.registry.ENV_REGISTRY.copy())
+    monkeypatch.setattr("gem.registry._NAMED", {}, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "ran_at_import.py").write_text(
@@ -301,6 +302,12 @@ def test_a_suite_that_ships_with_gem_needs_no_trust(name):
 # -- what this user named before
 
 
+def forget(name):
+    """Take a name from what this process has registered."""
+    for known in (gem.registry.ENV_REGISTRY._registered, gem.registry._NAMED):
+        known.pop(name, None)
+
+
 RELAY = """
 import os
 import gem
@@ -324,7 +331,7 @@ def test_an_environment_file_that_this_user_named_needs_no_trust(relay, folder, 
     monkeypatch.setenv("GEM_CACHE", str(folder / "another user's"))
     for known in ("_SOURCES", "_NAMES"):
         monkeypatch.setattr(f"gem.source_files.{known}", type(getattr(gem.source_files, known))())
-    del gem.registry.ENV_REGISTRY._registered[relay.spec]
+    forget(relay.spec)
     with pytest.raises(BadArgument, match="not named here before"):
         gem.make(relay)
 
@@ -359,7 +366,7 @@ def test_a_module_that_this_user_named_needs_no_trust_until_it_changes(folder, m
     assert gem.make(task)
     monkeypatch.setattr("gem.source_files._NAMES", set())
     assert gem.make(task)
-    monkeypatch.delitem(gem.registry.ENV_REGISTRY._registered, "ran_at_import:Evil", raising=False)
+    forget("ran_at_import:Evil")
     (folder / "ran_at_import.py").write_text("from gem.testing import EchoEnv as Evil")
     with pytest.raises(BadArgument, match="--trust"):
         gem.make(task)
