@@ -24,7 +24,7 @@ def demos(
     To continue after an interruption, run the same command again: stored episodes are not played again.
 
     Args:
-        env_id: the environment; `gem-gym list` shows which have a solver.
+        env_id: the environment, or a class as path/file.py:Class; `gem-gym list` shows which have a solver.
         out: the store; new episodes are appended.
         episodes: how many episodes of this seed the store holds at the end.
         seed: the same seed gives the same episodes.

@@ -46,7 +46,8 @@ def play(
     """Play an episode in the terminal, or watch an agent play it.
 
     Args:
-        env_id: an environment, as game:Sudoku-v0-easy; `gem-gym list` shows all.
+        env_id: an environment, as game:Sudoku-v0-easy (`gem-gym list` shows all), or your own, as
+            path/file.py:Class or module:Class (docs/guides/naming.md).
         agent: human (you), random (legal actions), solver (the environment's own expert),
             openai:MODEL[@BASE_URL] (a model behind a server), or the folder of a training run
             (FOLDER@best: its best weights, not the last).

@@ -58,8 +58,8 @@ def serve(
     On a shared network, put a proxy with TLS in front, so that the token is not sent in the clear.
 
     Args:
-        ids: the environments to serve, separated by spaces or commas. The first is also at the root of the
-            address, where OpenEnv's clients look.
+        ids: the environments to serve, or classes as path/file.py:Class, separated by spaces or commas. The
+            first is also at the root of the address, where OpenEnv's clients look.
         host: the address to listen on; any address other than this machine's own needs a token.
         port: the port to listen on; 0 takes a free one.
         backend: where environments run: auto, serial (in the server's own thread), thread, process.
