@@ -417,7 +417,7 @@ def test_references_that_nobody_reads_are_listed(golds, code, tmp_path, capsys):
     data.write_text("".join(json.dumps({"problem": "?", "gold": gold}) + "\n" for gold in golds))
     assert cli.main(["audit", "--data", str(data), "--answer-key", "gold"]) == code
     said = capsys.readouterr().out
-    assert ("row 1: about 3 m" in said) is bool(code)
+    assert ("line 2: about 3 m" in said) is bool(code)
     assert f"{2 * code} of {len(golds)} references" in said
 
 

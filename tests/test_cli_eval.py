@@ -492,14 +492,23 @@ def test_a_suite_of_which_nothing_is_here_fails(tmp_path, capsys, monkeypatch):
     assert told.err.count(": not here: ") == 5
 
 
-def test_what_was_measured_before_an_error_is_shown(tmp_path, capsys, monkeypatch):
+def test_what_was_measured_before_an_error_is_shown(capsys, monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
+    register("t:Unsolved-v0", Unsolved)
+    assert run(EASY, "t:Unsolved-v0", "--agent", "solver", "-n", 2) == cli.MISUSED
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split()[-1] == "2/2"
+    assert "NoSolver: " in told.err
+
+
+def test_data_that_is_not_here_is_told_before_anything_is_played(tmp_path, capsys, monkeypatch):
     pytest.importorskip("datasets")
     monkeypatch.setenv("GEM_DATA", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert run(EASY, "eval:AIME24", "-n", 2) == cli.MISUSED
     told = capsys.readouterr()
-    assert told.out.splitlines()[1].split()[-1] == "2/2"
     assert "MissingData: " in told.err
+    assert not told.out
 
 
 def test_the_suites_that_come_with_gem_are_listed_and_mistakes_told(tmp_path, capsys):

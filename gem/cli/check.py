@@ -106,16 +106,15 @@ def audit(
         instances: how many seeds to try, to count distinct instances.
         json: write the cards to this file; cards of other environments in the file are kept.
         grader: audit a grader instead: math, text or code. Rewritten answers must score the same, wrong
-            mutants must not.
-        data: list instead the references in this file that the mathematics grader can read only in part.
+            mutants must not. With --data: the grader that is to read the answers, math if left out.
+        data: list instead all rows of this file that cannot be used, and the references that the mathematics
+            grader can read only in part.
         answer_key: the column of the reference in that file.
     """
     if data is not None:
-        if targets or json is not None or grader is not None:
-            raise BadArgument(
-                "--data audits a file of references alone; leave out environments and --grader."
-            )
-        return _audit_data(data, answer_key)
+        if targets or json is not None:
+            raise BadArgument("--data audits a file alone; leave out environments and --json.")
+        return _audit_data(data, answer_key, grader or "math")
     if grader is not None:
         if targets or json is not None:
             raise BadArgument("--grader audits a grader alone; leave out environments and --json.")
@@ -198,19 +197,38 @@ def _audit_code() -> int:
     return code
 
 
-def _audit_data(path: Path, answer_key: str) -> int:
-    from gem.tasks.sources import load
+def _audit_data(path: Path, answer_key: str, kind: str) -> int:
+    from gem.envs.data.reading import first_row, read_tasks
+    from gem.graders.functions import NAMES
+    from gem.tasks.columns import find_columns
+    from gem.tasks.files import place_of
+    from gem.tasks.sources import has_cell, open_rows
     from gem.testing.audit_grader import unread_references
 
-    tasks = load(path, None, answer_key, answer_key)
-    found = unread_references([tasks[i].reference for i in range(len(tasks))])
-    for row, text in found:
-        print(f"  row {row}: {printable(text)[:200]}")
+    if kind not in NAMES:
+        raise BadArgument(f"grader is {kind!r}; accepted with --data: {', '.join(NAMES)}.")
+    rows, name, _ = open_rows(path, None)
+    given = {"answer": answer_key} if has_cell(first_row(rows), answer_key) or answer_key != "answer" else {}
+    try:
+        find_columns(first_row(rows), given, kind, name)
+    except BadArgument:  # a file of references alone
+        given = {"question": answer_key, "answer": answer_key}
+    tasks, _ = read_tasks(path, None, given, kind)
+    bad = tasks.bad_rows()
+    if bad:
+        print(printable(tasks.listed(bad, most=len(bad))))
+    if kind != "math":
+        return FAILED if bad else 0
+    left_out = {number for numbers in bad.values() for number in numbers}
+    good = [number for number in range(len(tasks)) if number not in left_out]
+    found = unread_references([tasks.reference(number) for number in good])
+    for at, text in found:
+        print(f"  {place_of(rows, good[at])}: {printable(text)[:200]}")
     print(
         f"{path}: {len(found)} of {len(tasks)} references cannot be read whole: only the same words "
         "are right."
     )
-    return FAILED if found else 0
+    return FAILED if found or bad else 0
 
 
 def environment(name: str) -> str | Callable[..., Any]:

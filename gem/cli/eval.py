@@ -6,10 +6,10 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppendAction, arg
@@ -33,10 +33,12 @@ from gem.errors import (
 )
 from gem.evals import EnvResult, Stopping
 from gem.evals import evaluate as measured
+from gem.evals.data_flags import DataFlags
 from gem.evals.gates import Gate, refuse_unknown
+from gem.evals.instances import EPISODES, Count
 from gem.evals.reports import file_name
 from gem.evals.scorecard import Scored
-from gem.evals.suite import EPISODES, Entry, Suite, known_suites, load_suite
+from gem.evals.suite import Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
 from gem.hosts.ray_cluster import Cluster
 from gem.naming import changed_files, fix_name
@@ -49,6 +51,8 @@ from gem.trust import refuse
 
 EPISODES_AT_ONCE = 128
 """Default of --concurrency."""
+
+T = TypeVar("T")
 
 Words = UseAppendAction[tuple[str, ...]]
 
@@ -139,8 +143,8 @@ class Output:
 class Arguments:
     """Evaluate agents: success, return and turns, each with its 95% interval.
 
-    Name environments by id, or one suite: a TOML file, or the name of one that comes with gem (--suites lists
-    them). Flags override the settings of a suite.
+    Name environments by id, or your own data (--data), or one suite: a TOML file, or the name of one that
+    comes with gem (--suites lists them). Flags override the settings of a suite.
 
     An episode that infrastructure broke has no verdict and is in no figure. `verdicts` is how many episodes
     have one. `bounds` is the success with all others counted as lost, and as won. A warning is printed if the
@@ -160,8 +164,9 @@ class Arguments:
     another name of `gem-gym models`, your own as path/file.py:Class or module:Class, or the folder of a
     training run, as runs/demo (runs/demo@best: its best weights, not the last); random if left out.
     Given several times, the agents are compared."""
-    episodes: Annotated[MaybeInt, arg(aliases=["-n"])] = None
-    """Tasks of each environment, each with its own seed; 200 if left out."""
+    episodes: Annotated[str, arg(aliases=["-n"], metavar="INT|all", help_behavior_hint="")] = ""
+    """Tasks of each environment, each with its own seed. Of a data set, so many rows, each once, drawn by
+    --seed; all in their order if left out. 200 if left out where a program makes the tasks."""
     samples: Annotated[MaybeInt, arg(aliases=["-k"])] = None
     """Episodes of each task. With more than 1, pass@1 to pass@k and pass^k are shown too, and intervals are
     clustered by task. 1 if left out."""
@@ -185,6 +190,7 @@ class Arguments:
     (docs/guides/trust.md). An evaluation that this user began on this machine needs no --trust."""
     suites: bool = False
     """List the suites that come with gem, and do nothing else."""
+    own: Annotated[DataFlags, OmitArgPrefixes] = field(default_factory=DataFlags)
     model: Annotated[Model, OmitArgPrefixes] = field(default_factory=Model)
     limits: Annotated[LimitFlags, OmitArgPrefixes] = field(default_factory=LimitFlags)
     output: Annotated[Output, OmitArgPrefixes] = field(default_factory=Output)
@@ -297,6 +303,7 @@ def evaluate(given: Arguments) -> int:
     gates = [Gate.parse(text) for text in given.output.gate]
     names = given.agent or suite.agents or ("random",)
     shown = [_without_password(name) for name in names]
+    _tell_changed_data(given.output.out, suite)
     if len({*shown}) < len(shown):
         raise BadArgument("an agent was named twice; once is enough.")
     out, limits = given.output.out, given.limits
@@ -306,6 +313,7 @@ def evaluate(given: Arguments) -> int:
     refuse_unknown(gates, labels, {entry.category for entry in suite.entries}, samples, prices is not None)
     if given.output.retry_failed and out is None:
         raise BadArgument("--retry-failed plays stored episodes again; name their folder by --out FOLDER.")
+    tasks = {entry.label: _tasks_of(entry, suite, bool(given.ray)) for entry in suite.entries}
     with ExitStack() as last:
         if given.ray:
             last.enter_context(Cluster(given.ray))
@@ -313,13 +321,17 @@ def evaluate(given: Arguments) -> int:
             called: _player(last, name, suite.settings, given.ray)
             for called, name in zip(shown, names, strict=True)
         }
+        for entry in suite.entries:
+            for value in entry.kwargs.values():
+                _kept(last, value)  # a judge has connections
         if prices is not None:
             prices.check(map(_model_of, actors.values()))
         budget = None
         if limits.budget_tokens is not None or limits.budget_usd is not None:
             budget = Budget(limits.budget_tokens, limits.budget_usd, prices)
         progress = last.enter_context(Progress(given.output.json, prices))
-        report = Report(suite, out, shown, gates, prices, budget, _words(given))
+        counts = [len(tasks[entry.label].seeds) * entry.samples for entry in suite.entries]
+        report = Report(suite, out, shown, gates, prices, budget, _words(given), sum(counts) * len(shown))
         stores = {name: _store(last, out, name, len(names) == 1, budget) for name in shown}
         if budget is not None:
             for store in stores.values():
@@ -331,7 +343,7 @@ def evaluate(given: Arguments) -> int:
         try:
             for entry in suite.entries:
                 scale = [
-                    _reference(entry, name, store, suite.seed, given, progress)
+                    _reference(entry, tasks[entry.label], name, store, given, progress)
                     for name, store in references.items()
                 ]
                 for name, actor in actors.items():
@@ -344,14 +356,13 @@ def evaluate(given: Arguments) -> int:
                     play: dict[str, Any] = {
                         "agent": {given.seat: actor, **rest} if given.seat else actor,
                         "store": stores[name],
-                        "seed": suite.seed,
                         "host": given.host,
                         "ray": bool(given.ray),
                         "resume": out is not None,
                         "retry_failed": given.output.retry_failed,
                         "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
                     }
-                    row = _measured(entry, suite, play, budget, progress, report)
+                    row = _measured(entry, tasks[entry.label], suite, play, budget, progress, report)
                     if row.result is not None and None in scale:
                         lacking = [who for who, of in zip(REFERENCES, scale, strict=True) if of is None]
                         note = f"no normalised return: it takes {' and '.join(REFERENCES)}, and "
@@ -396,17 +407,20 @@ def _suite(given: Arguments) -> Suite:
     }
     seed = None if given.seed is None else seeding.check(given.seed)
     limits_of(given.limits.turns, given.limits.tokens_per_episode)
-    for name, value in (("episodes", given.episodes), ("samples", given.samples)):
-        if value is not None and value < 1:
-            raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
+    count = _count_of(given.episodes)
+    if given.samples is not None and given.samples < 1:
+        raise BadArgument(f"samples is {given.samples}; accepted: 1 or more.")
+    own = given.own.task()
+    if own is not None:
+        print(printable(own.about), file=sys.stderr)
     suites = [name for name in named if name in known_suites() or name.endswith(".toml")]
-    if suites and len(named) > 1:
+    if suites and (len(named) > 1 or own is not None):
         raise BadArgument(f"{suites[0]} is a suite, and a suite is played alone; leave the others out.")
     if suites:
         return load_suite(
             suites[0],
             trust=given.trust,
-            n=given.episodes,
+            n=count,
             k=given.samples,
             turns=given.limits.turns,
             tokens_per_episode=given.limits.tokens_per_episode,
@@ -417,23 +431,29 @@ def _suite(given: Arguments) -> Suite:
             stop_at_width=given.limits.stop_at_width,
             **settings,
         )
-    if not named:
+    if not named and own is None:
         raise BadArgument(
-            "no environment was named; `gem-gym list` shows all, `gem-gym eval --suites` the suites."
+            "no environment was named; `gem-gym list` shows all, `gem-gym eval --suites` the suites, and "
+            "--data FILE takes your own questions."
         )
     if len({*named}) < len(named):
         raise BadArgument("an environment was named twice; once is enough.")
+    played: list[tuple[str, dict[str, Any], str]] = [(name, {}, "") for name in named]
+    if own is not None:
+        played.append((own.env, own.kwargs, own.title))
     entries = [
         Entry(
             name,
+            kwargs=kwargs,
+            title=title,
             tools=tools,
             wrappers=wrappers,
-            episodes=EPISODES if given.episodes is None else given.episodes,
+            episodes=count,
             samples=given.samples or 1,
             turns=given.limits.turns,
             tokens=given.limits.tokens_per_episode,
         )
-        for name in named
+        for name, kwargs, title in played
     ]
     return Suite(
         "",
@@ -443,6 +463,34 @@ def _suite(given: Arguments) -> Suite:
         min_coverage=given.output.min_coverage or 0.0,
         stop_at_width=given.limits.stop_at_width,
     )
+
+
+def _count_of(word: str) -> Count:
+    """Return the number of tasks that --episodes gives.
+
+    Raises:
+        BadArgument: for anything but a number from 1, or all.
+    """
+    if not word:
+        return None
+    if word == "all":
+        return "all"
+    if not word.isascii() or not word.isdecimal() or int(word) < 1:
+        raise BadArgument(f"episodes is {word!r}; accepted: 1 or more, or all.")
+    return int(word)
+
+
+def _tell_changed_data(out: Path | None, suite: Suite) -> None:
+    """Say which data have changed since the evaluation in a folder; their rows are asked again."""
+    digests = {}
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # no evaluation is there
+        stored = json.loads((out / "result.json").read_bytes()) if out is not None else {}
+        digests = {each["kwargs"]["data"]: each["kwargs"]["digest"] for each in stored["environments"]}
+    for entry in suite.entries:
+        data, digest = entry.kwargs.get("data"), entry.kwargs.get("digest")
+        if isinstance(data, str) and digests.get(data, digest) != digest:
+            said = f"{data} has changed since the evaluation in {out}: all of its rows are asked again"
+            print(printable(said), file=sys.stderr)
 
 
 def _temperature(word: str) -> float | str | None:
@@ -468,8 +516,39 @@ def _split(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(part.strip() for word in words for part in word.split(",") if part.strip())
 
 
+@dataclass(frozen=True)
+class Tasks:
+    """The seeds of an environment's tasks, or why there are none here, and a remark on their number."""
+
+    seeds: Sequence[int] = ()
+    missing: GemError | None = None
+    note: str = ""
+
+
+def _tasks_of(entry: Entry, suite: Suite, elsewhere: bool) -> Tasks:
+    """Find the tasks of an environment, before anything is asked; with Ray, its data may be `elsewhere`.
+
+    Raises:
+        MissingData, MissingExtra: when the environment was named by its id and is not available here.
+        BadArgument: for bad rows, all of which are listed.
+    """
+    try:
+        seeds = entry.seeds(suite.seed)
+    except (MissingData, MissingExtra) as error:
+        if elsewhere:
+            count = entry.episodes if isinstance(entry.episodes, int) else EPISODES
+            return Tasks([seeding.derive(suite.seed, "eval", i) for i in range(count)])
+        if not suite.name:
+            raise
+        return Tasks(missing=error)
+    if isinstance(entry.episodes, int) and len(seeds) < entry.episodes:
+        return Tasks(seeds, note=f"it has {len(seeds)} tasks, and each was played once")
+    return Tasks(seeds)
+
+
 def _measured(
     entry: Entry,
+    tasks: Tasks,
     suite: Suite,
     play: dict[str, Any],
     budget: Budget | None,
@@ -488,18 +567,17 @@ def _measured(
         report.hear(episode)
         progress.hear(episode)
 
+    if tasks.missing is not None:
+        return Scored(entry, missing=str(tasks.missing))
     try:
-        seeds = entry.seeds()
-        episodes = len(seeds) if seeds is not None else entry.episodes or 0
+        episodes = len(tasks.seeds)
         progress.begin(entry.label, report.now if report.several else "", episodes * entry.samples)
         if budget is not None:
             budget.begin(entry.env)
         asked: dict[str, Any] = {
             "env": entry.task,
-            "episodes": episodes,
             "samples": entry.samples,
-            "seeds": seeds,
-            "seed": play.pop("seed"),
+            "seeds": tasks.seeds,
             "stop": stop,
         }
         play["limits"] = limits_of(entry.turns, entry.tokens)
@@ -512,9 +590,10 @@ def _measured(
         return Scored(entry, missing=str(missing))
     finally:
         progress.end()
-    result, note = replace(result, env=entry.label), ""
+    result, note = replace(result, env=entry.label), tasks.note
     if stop is not None and stop.interval is not None:
-        note = "the interval of success holds however often one looks"
+        note = f"{note}; " if note else ""
+        note += "the interval of success holds however often one looks"
         note += f"; it is narrow enough after {result.played} episodes" if stop.enough else ""
     return Scored(entry, result, note=note)
 
@@ -535,19 +614,17 @@ def _player(last: ExitStack, name: str, settings: AgentSettings, ray: str) -> Ag
 
 
 def _reference(
-    entry: Entry, name: str, store: EpisodeStore | None, seed: int, given: Arguments, progress: Progress
+    entry: Entry, tasks: Tasks, name: str, store: EpisodeStore | None, given: Arguments, progress: Progress
 ) -> EnvResult | None:
     """Play one reference agent of the normalised scale; None if the environment does not have it."""
+    if tasks.missing is not None:
+        return None
     try:
-        seeds = entry.seeds()
-        episodes = len(seeds) if seeds is not None else entry.episodes or 0
-        progress.begin(entry.label, name, episodes)
+        progress.begin(entry.label, name, len(tasks.seeds))
         return measured(
             local_agent(name),
             entry.task,
-            episodes=episodes,
-            seed=seed,
-            seeds=seeds,
+            seeds=tasks.seeds,
             limits=limits_of(entry.turns, entry.tokens),
             host=given.host,
             store=store,
@@ -587,8 +664,8 @@ def _model_of(agent: Agent | AgentByName) -> str | None:
     return model
 
 
-def _kept(last: ExitStack, agent: Agent) -> Agent:
-    """Return the agent, and close it at the end."""
+def _kept(last: ExitStack, agent: T) -> T:
+    """Return the agent or grader, and close it at the end."""
     close = getattr(agent, "close", None)
     if close is not None:
         last.callback(close)

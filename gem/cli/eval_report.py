@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from gem.evals import EnvResult, unfair
 from gem.evals.gates import Checked, Gate, check
 from gem.evals.reports import dollars, junit, markdown, passes_of, told
 from gem.evals.scorecard import Mean, Scorecard, Scored
-from gem.evals.suite import Suite
+from gem.evals.suite import Entry, Suite
 from gem.evals.usage import Budget, Prices, tokens_of, uncounted
 from gem.record import Episode
 from gem.rollout.episode import versions
@@ -38,13 +38,13 @@ class Report:
         prices: Prices | None,
         budget: Budget | None,
         command: Sequence[str],
+        total: int,
     ) -> None:
-        """Start an empty report; nothing is printed or written yet."""
+        """Start an empty report of `total` episodes; nothing is printed or written yet."""
         self.suite, self.out, self.gates = suite, out, gates
         self.prices, self.budget, self.command = prices, budget, list(command)
         self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
-        counts = [entry.episodes and entry.episodes * entry.samples for entry in suite.entries]
-        self.total = None if None in counts else len(agents) * sum(filter(None, counts))
+        self.total = total
         self.done = 0
         self.now = ""
         self.warnings: list[str] = []
@@ -114,10 +114,10 @@ class Report:
 
     def progress(self) -> str:
         """Return how much is stored, and how to continue."""
-        total = "" if self.total is None else f" of {self.total}"
+        ended = f"{self.done} of {self.total} episodes"
         if self.out is None:
-            return f"{self.done}{total} episodes had ended; none is stored; --out FOLDER stores them"
-        stored = f"{self.done}{total} episodes are stored in {self.out}"
+            return f"{ended} had ended; none is stored; --out FOLDER stores them"
+        stored = f"{ended} are stored in {self.out}"
         return f"{stored}; run the same command again to go on"
 
     # -- files
@@ -169,7 +169,7 @@ class Report:
             "suite": self.suite.name or None,
             "seed": self.suite.seed,
             "settings": settings,
-            "environments": [{**asdict(each), "kwargs": dict(each.kwargs)} for each in self.suite.entries],
+            "environments": [_settings_of(each) for each in self.suite.entries],
             "results": [row for part in parts for row in part["results"]],
             "agents": [{key: part[key] for key in ("agent", "overall", "categories")} for part in parts],
             "gates": [
@@ -303,6 +303,12 @@ def _verdicts(of: EnvResult | Mean) -> str:
         return said + unplayed
     cut = f", {of.cancelled} cut off" if of.cancelled else ""
     return f"{said}, none in {told(of.no_verdict)}{cut}{unplayed}"
+
+
+def _settings_of(entry: Entry) -> dict[str, Any]:
+    """Return an environment of a suite as JSON values; a grader of one's own as its name."""
+    kwargs = {name: getattr(value, "name", value) for name, value in entry.kwargs.items()}
+    return {**{each.name: getattr(entry, each.name) for each in fields(entry)}, "kwargs": kwargs}
 
 
 def _plain(value: Any) -> Any:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 import gem
 from gem import seeding
 from gem.cli.players import limits_of, local_agent, others_of
 from gem.cli.terms import FAILED, INTERRUPTED, MaybeInt, MaybeText, table
 from gem.content import printable, text_of
-from gem.errors import UnknownEnv, did_you_mean
+from gem.errors import BadArgument, UnknownEnv, did_you_mean
+from gem.evals.data_flags import DataFlags
 from gem.record import Episode, StopReason
-from gem.registry import spec_named
+from gem.registry import Maker, spec_named
 
 
 def list_ids(
@@ -36,18 +38,19 @@ def list_ids(
 
 
 def play(
-    env_id: Annotated[Positional[str], arg(metavar="ID")],
+    env_id: Annotated[Positional[str], arg(metavar="[ID]", help_behavior_hint="")] = "",
     agent: str = "human",
     seed: MaybeInt = None,
     turns: MaybeInt = None,
     seat: MaybeText = None,
     others: MaybeText = None,
+    own: Annotated[DataFlags, OmitArgPrefixes] = DataFlags(),  # noqa: B008 - frozen
 ) -> int:
     """Play an episode in the terminal, or watch an agent play it.
 
     Args:
         env_id: an environment, as game:Sudoku-v0-easy (`gem-gym list` shows all), or your own, as
-            path/file.py:Class or module:Class (docs/guides/naming.md).
+            path/file.py:Class or module:Class (docs/guides/naming.md); none with --data.
         agent: human (you), random (legal actions), solver (the environment's own expert),
             openai:MODEL[@BASE_URL] (a model behind a server), or the folder of a training run
             (FOLDER@best: its best weights, not the last).
@@ -55,6 +58,7 @@ def play(
         turns: stop after this many turns.
         seat: in a game of several seats, the seat of the agent; it plays all seats if left out.
         others: with --seat: who plays the other seats, an agent's name as above, except human.
+        own: your own data in place of an environment.
     """
     from gem.rollout import Job, rollout
     from gem.rollout.session import session
@@ -62,14 +66,21 @@ def play(
     seed = seeding.fresh() if seed is None else seeding.check(seed)
     limits = limits_of(turns)
     actor = None if agent == "human" else local_agent(agent, accepted="human")
+    brought = own.task()
+    if (brought is None) != bool(env_id):
+        raise BadArgument("name an environment, as game:Sudoku-v0-easy, or your own data: --data FILE.")
+    kwargs = {} if brought is None else brought.kwargs
+    if brought is not None:
+        env_id = brought.env
+        print(printable(brought.about), file=sys.stderr)
     env_id = spec_named(env_id).id
     rest = others_of(env_id, seat, others)
     print(f"{env_id}, seed {seed}\n")
     if actor is None:
-        episode = session(env_id, seed, limits=limits, others=rest)
+        episode = session(env_id, seed, limits=limits, others=rest, **kwargs)
     else:
         holders = {seat: actor, **rest} if seat else actor
-        (episode,) = rollout([Job(env_id, seed)], holders, limits=limits)
+        (episode,) = rollout([Job(Maker(env_id, kwargs), seed)], holders, limits=limits)
         show(episode)
     if episode.stop is StopReason.CANCELLED:
         return INTERRUPTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gem.envs.bridges.specs import FAMILIES
+from gem.envs.data.specs import FAMILY
 from gem.registry import ENV_REGISTRY, register_family
 
 ROWS = {
@@ -25,5 +26,5 @@ def register_all() -> None:
     """Register the whole catalogue; a second call is harmless."""
     for prefix, families in ROWS.items():
         ENV_REGISTRY.load_later(prefix, *(f"gem.envs.{family}.specs:SPECS" for family in families))
-    for family in FAMILIES:
+    for family in (*FAMILIES, FAMILY):
         register_family(family)

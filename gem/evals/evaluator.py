@@ -8,10 +8,9 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from gem import seeding
 from gem.agents.base import LoopThread, answers_one_by_one
 from gem.errors import BadArgument, NoVerdict
-from gem.evals.instances import Instances
+from gem.evals.instances import EPISODES, Count, Instances, find_seeds
 from gem.evals.stopping import Stopping
 from gem.evals.usage import Usage, spent_on
 from gem.hosts import Host
@@ -169,7 +168,7 @@ def evaluate(
     agent: Agent | Mapping[str, Agent] | Runner,
     env: str | TaskRef | Maker,
     *,
-    episodes: int = 200,
+    episodes: Count = None,
     samples: int = 1,
     seed: int = 0,
     seeds: Sequence[int] | None = None,
@@ -188,18 +187,20 @@ def evaluate(
 ) -> EnvResult:
     """Play episodes of an environment and return the figures; intervals are at 95%.
 
-    Each task has its own seed, and success has the Wilson interval. Several `samples` of a task start from
-    the same seed, and the intervals are clustered by task (`gem.statistics.rate_interval` and
-    `mean_interval`). If `instances` are given, they are played in turn, and the intervals are clustered by
-    instance, unless these are all instances. An agent that answers each ask separately, as an endpoint does,
-    plays each episode at its own pace, in another thread; other agents play in rounds.
+    Each task of a data set is played once, in the order of the rows; `episodes` of them are drawn without
+    repetition. Other environments make as many tasks as wanted, 200 if left out. Success has the Wilson
+    interval. Several `samples` of a task start from the same seed, and the intervals are clustered by task
+    (`gem.statistics.rate_interval` and `mean_interval`). If `instances` are given, they are played in turn,
+    and the intervals are clustered by instance, unless these are all instances. An agent that answers each
+    ask separately, as an endpoint does, plays each episode at its own pace, in another thread; other agents
+    play in rounds.
 
     Args:
         agent: the agent of every seat; a mapping from seats to agents; or a Runner, which has its own agent,
             host, limits, concurrency and store.
         env: the environment to play.
-        episodes: the number of tasks, with `samples` episodes each; with `instances`, rounded up to equally
-            many of each.
+        episodes: the number of tasks, with `samples` episodes each, or "all"; see `find_seeds`. With
+            `instances`, rounded up to equally many of each.
         samples: the number of episodes per task; not with `instances`.
         seed: the seed that all tasks are derived from.
         seeds: the seeds of the tasks, in place of `episodes` derived from `seed`: ``range(n)`` plays each of
@@ -227,7 +228,7 @@ def evaluate(
             environment has none. AgentUnavailable: when the agent can answer no request; ended episodes are
             in the store. SchemaMismatch: with `resume`, if the store has these episodes with other settings.
     """
-    if episodes < 1:
+    if isinstance(episodes, int) and episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     if samples < 1 or (samples > 1 and instances is not None):
         raise BadArgument(f"samples is {samples}; accepted: 1 or more, and 1 where instances are given.")
@@ -236,9 +237,12 @@ def evaluate(
             f"stop is for {stop.samples} samples of each task; accepted: as many as are played ({samples}), "
             "without instances."
         )
-    if seeds is None:
-        seeds = [seeding.derive(seed, "eval", i) for i in range(episodes)]
-    jobs = _jobs(env, episodes, samples, seeds, instances)
+    if instances is not None:
+        seeds = ()
+    elif seeds is None:
+        made = Maker(env) if isinstance(env, str | TaskRef) else env
+        seeds = find_seeds(made, episodes, seed)
+    jobs = _jobs(env, episodes if isinstance(episodes, int) else EPISODES, samples, seeds, instances)
     if isinstance(agent, Runner):
         given = limits, store, admit, on_episode
         if any(each is not None for each in given) or host != "auto" or resume:

@@ -1,11 +1,58 @@
-"""The distinct instances of an environment: find them, and the seeds that give each, if there are few."""
+"""The tasks that an evaluation plays: the rows of a data set, seeds, or the distinct instances if few."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from gem import seeding
-from gem.registry import Maker
+from gem.core import Env
+from gem.envs.kit.dataset import DatasetEnv
+from gem.errors import BadArgument
+from gem.registry import Maker, load
+from gem.tasks.order import Order
+from gem.tasks.procedural import ProceduralTasks
+
+EPISODES = 200
+"""Default number of tasks of an environment that makes any number of them."""
+
+Count = int | Literal["all"] | None
+"""A number of tasks; all of a data set; or None, which is all of a data set and else EPISODES."""
+
+
+def find_seeds(maker: Maker, count: Count, seed: int) -> Sequence[int]:
+    """Return the seeds of the tasks to play, each task of a data set at most once.
+
+    All tasks of a data set are in the order of its rows; fewer are drawn by `seed`, and a smaller number of
+    them is the beginning of a larger one. Where tasks are made by a program, seeds are derived from `seed`.
+
+    Raises:
+        BadArgument: for "all" of an environment without a data set. MissingData, MissingExtra: when the
+            environment cannot be made.
+    """
+    with_data = _with_data(maker)
+    if with_data is None:
+        if count == "all":
+            raise BadArgument(
+                f"n of {maker.spec.id} is all, and it has no data set; say how many, as -n 200."
+            )
+        return [seeding.derive(seed, "eval", i) for i in range(EPISODES if count is None else count)]
+    size = len(with_data.tasks)
+    every = count is None or count == "all" or count >= size
+    rows: Sequence[int] = range(size) if every else Order(size, seed)[:count]
+    return [with_data.seed_of(row) for row in rows]
+
+
+def _with_data(maker: Maker) -> DatasetEnv | None:
+    """Return the environment if its tasks are those of a data set, else None."""
+    entry = load(maker.spec.entry_point, maker.spec.extra)
+    if isinstance(entry, type) and issubclass(entry, Env) and not issubclass(entry, DatasetEnv):
+        return None  # it need not be made
+    with maker() as env:
+        inner = env.unwrapped
+        found = isinstance(inner, DatasetEnv) and not isinstance(inner.tasks, ProceduralTasks)
+        return inner if found and isinstance(inner, DatasetEnv) else None
+
 
 FEW = 64
 """An environment with at most this many distinct instances is enumerated."""

@@ -11,6 +11,7 @@ import msgspec
 
 from gem import codec
 from gem.content import printable
+from gem.envs.data.named import title_of
 from gem.errors import BadArgument, StoreError
 from gem.evals.evaluator import who
 from gem.record import Verdict
@@ -113,7 +114,8 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
 def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
     if not entry.id:
         raise StoreError("a damaged line")
-    task, success, reward = task_key(store.task(entry.number)), entry.success, entry.reward
+    made = store.task(entry.number)
+    task, success, reward = task_key(made), entry.success, entry.reward
     begun, instance = task, ""
     if b'"origin":' in store.line(entry.number) and (origin := store[entry.number].origin) is not None:
         begun, instance = f"{task} behind turn {origin.turns} of {origin.episode}", task
@@ -126,7 +128,8 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
                 f"{entry.spec} has no seat {seat!r}; it has {', '.join(map(repr, episode.ends)) or 'none'}."
             )
         success, reward = episode.succeeded(seat), episode.reward(seat)
-    return Outcome(entry.spec, begun, entry.sample, 0, success, reward, instance)
+    env = title_of(made.spec, made.kwargs) if made.spec.startswith("data:") else entry.spec
+    return Outcome(env, begun, entry.sample, 0, success, reward, instance)
 
 
 def _with_instances(found: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:

@@ -6,7 +6,7 @@
     about = "What it measures, and who chose it."
 
     [sampling]                    # defaults of every environment
-    n = 100                       # tasks; "all": each of a data set once
+    n = 100                       # tasks; left out: all of a data set once, else 200
     k = 4                         # samples of each
     seed = 0
     temperature = 0.7
@@ -34,15 +34,22 @@
     n = 50
     weight = 2
 
-Paths in it (an agent's folder, ``id = "relay.py:Relay"``) are relative to the file. Of code and servers, a
-suite names only what any file may name (`gem.trust`), unless it is trusted.
+    [[environments]]              # your own data, as `gem-gym eval --data`
+    data = "q.csv"
+    grader = "text"
+    columns = {question = "q", answer = "a"}
+    prompt = "Answer briefly: {question}"
+    few_shot = "examples.csv"
+
+Paths in it (an agent's folder, ``id = "relay.py:Relay"``, data) are relative to the file. Of code and
+servers, a suite names only what any file may name (`gem.trust`), unless it is trusted.
 """
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
@@ -51,23 +58,22 @@ from typing import Any
 
 from gem import registry
 from gem.agents.named import AgentSettings
+from gem.envs.data.named import data_task
 from gem.errors import BadArgument, MissingExtra, did_you_mean, reason
+from gem.evals.instances import Count, find_seeds
 from gem.evals.stopping import Stopping
 from gem.naming import fix_name, is_path
-from gem.specs import TaskRef, WrapperRef
+from gem.specs import Rebuildable, TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
-
-EPISODES = 200
-"""Default number of tasks per environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """An environment of a suite: its id, its tools and wrappers, and the number of tasks.
 
-    `episodes` tasks are played with `samples` each; None: every task of the data set once. `turns` and
-    `tokens` are limits on an episode. `weight` is its weight in the mean over the suite, `category` the
-    category that it belongs to.
+    `episodes` tasks are played with `samples` each; for "all" and None see `gem.evals.instances.Count`.
+    `turns` and `tokens` are limits on an episode. `weight` is its weight in the mean over the suite,
+    `category` the category that it belongs to, `title` its name in figures if that is not made of the id.
     """
 
     env: str
@@ -75,17 +81,20 @@ class Entry:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     tools: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
-    episodes: int | None = EPISODES
+    episodes: Count = None
     samples: int = 1
     turns: int | None = None
     tokens: int | None = None
     weight: float = 1.0
+    title: str = ""
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""
         for name in ("episodes", "samples", "turns", "tokens"):
             value = getattr(self, name)
-            if value is not None and not value >= 1:
+            if isinstance(value, str) and name == "episodes" and value != "all":
+                raise BadArgument(f"{name} is {value!r}; accepted: 1 or more, or all.")
+            if value is not None and not isinstance(value, str) and not value >= 1:
                 raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
         if not 0 < self.weight < math.inf:
             raise BadArgument(f"weight is {self.weight}; accepted: above 0.")
@@ -103,29 +112,26 @@ class Entry:
         return (*tool_wrappers(self.tools), *self.wrappers)
 
     @property
-    def task(self) -> str | TaskRef:
-        """The environment to play: the id, or a task if there are keywords, tools or wrappers."""
+    def task(self) -> str | TaskRef | registry.Maker:
+        """The environment to play: the id, or what makes it with keywords, tools and wrappers."""
         if not self._around and not self.kwargs:
             return self.env
+        if any(isinstance(value, Rebuildable) for value in self.kwargs.values()):
+            return registry.Maker(self.env, dict(self.kwargs), self._around)
         return TaskRef(self.env, dict(self.kwargs), tuple(map(WrapperRef, self._around)))
 
-    def seeds(self) -> range | None:
-        """Return the seeds that play each task of the data set once, if `episodes` is None; else None.
-
-        Raises:
-            BadArgument: when the environment has no data set whose tasks can be counted.
-        """
-        if self.episodes is not None:
-            return None
-        with registry.Maker(self.task)() as env:
-            tasks = getattr(env, "tasks", None)
-            if tasks is None:
-                raise BadArgument(f'n of {self.env} is "all"; it has no data set: say how many.')
-            return range(len(tasks))
+    def seeds(self, seed: int) -> Sequence[int]:
+        """Return the seeds of its tasks; see `gem.evals.instances.find_seeds`."""
+        made = self.task
+        return find_seeds(
+            made if isinstance(made, registry.Maker) else registry.Maker(made), self.episodes, seed
+        )
 
     @property
     def label(self) -> str:
         """The name in figures: the id, with keywords, tools and wrappers."""
+        if self.title:
+            return "+".join((self.title, *self.tools, *self.wrappers))
         given = [f"{name}={value!r}" for name, value in self.kwargs.items()]
         return "+".join((self.env + f"({', '.join(given)})" * bool(given), *self.tools, *self.wrappers))
 
@@ -197,7 +203,7 @@ def load_suite(name: str, *, trust: bool = False, **changes: Any) -> Suite:
         raise BadArgument(f"{name} is not valid TOML: {error}.") from error
     if not trust:
         registry.accept_settings(
-            values, name, prose=("about", "category"), folder=source.parent if source else ""
+            values, name, prose=("about", "category", "prompt"), folder=source.parent if source else ""
         )
     return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
 
@@ -209,7 +215,7 @@ def _folder() -> Any:
 def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
     sampling, limits, agent = top.table("sampling"), top.table("limits"), top.table("agent")
     usual = {
-        "n": sampling.count("n", EPISODES),
+        "n": sampling.count("n"),
         "k": sampling.get("k", int, 1),
         "turns": limits.get("turns", int),
         "tokens_per_episode": limits.get("tokens_per_episode", int),
@@ -235,7 +241,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
     agents = tuple(_place(each, source) for each in ((names[0],) if names[0] else names[1]))
     entries: list[Entry] = []
     for row in top.tables("environments"):
-        entries += _entries(row, usual, changes, "" if source is None else source.parent)
+        entries += _entries(row, usual, changes, source.parent if source is not None else Path())
     about, name = top.get("about", str, ""), top.get("name", str, source.stem if source else top.where)
     for table in (top, sampling, limits, agent):
         table.finish()
@@ -253,12 +259,23 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
     )
 
 
-def _entries(
-    row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], folder: str | Path
-) -> list[Entry]:
-    env, envs = row.get("id", str), row.strings("ids")
-    if (env is None) == (not envs):
-        raise BadArgument(f"{row.where} needs either id or ids.")
+def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], folder: Path) -> list[Entry]:
+    env, envs, kwargs = row.get("id", str), row.strings("ids"), row.get("kwargs", dict, {})
+    data = row.get("data", str)
+    if sum((env is not None, bool(envs), data is not None)) != 1:
+        raise BadArgument(f"{row.where} needs one of id, ids and data.")
+    title = ""
+    if data is not None:
+        brought = data_task(
+            data,
+            row.get("grader", str, ""),
+            row.get("columns", dict, {}),
+            row.get("split", str, ""),
+            row.get("prompt", str, ""),
+            row.get("few_shot", str, ""),
+            folder,
+        )
+        env, title, kwargs = brought.env, brought.title, {**brought.kwargs, **kwargs}
     own = {name: row.get(name, int) for name in usual if name != "n"} | {"n": row.count("n")}
     values = {name: changes.get(name, usual[name] if own[name] is None else own[name]) for name in usual}
     wrappers = [fix_name(each, "wrapper", folder) for each in row.strings("wrappers")]
@@ -266,11 +283,12 @@ def _entries(
         {
             "env": fix_name(each, "environment", folder),
             "category": row.get("category", str, ""),
-            "kwargs": row.get("kwargs", dict, {}),
+            "kwargs": kwargs,
+            "title": title,
             "tools": (*row.strings("tools"), *changes.get("tools", ())),
             "wrappers": (*wrappers, *changes.get("wrappers", ())),
             "weight": row.get("weight", float, 1.0),
-            "episodes": None if values["n"] == "all" else values["n"],
+            "episodes": values["n"],
             "samples": values["k"],
             "turns": values["turns"],
             "tokens": values["tokens_per_episode"],

@@ -6,7 +6,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -57,8 +57,8 @@ class TextGrader(Rebuildable):
         self.metric, self.official = metric, official
 
     def __call__(self, answer: str, reference: Any) -> Score:
-        """Score `answer` against `reference`: text, a number, or a sequence of them."""
-        golds = _golds(reference)
+        """Score `answer` against `reference`; see `references`."""
+        golds = references(reference)
         given = extracted(answer)
         right = any(exact_match(given, gold, self.official) for gold in golds)
         why = "exact match" if right else "different" if given else "no answer"
@@ -77,17 +77,43 @@ def extracted(reply: str) -> str:
     return _LABEL.sub("", reply, count=1).strip() if found is None else found
 
 
-def _golds(reference: Any) -> list[str]:
-    if isinstance(reference, str):
-        return [reference]
-    if isinstance(reference, int | float) and not isinstance(reference, bool):
-        return [str(reference)]
-    if hasattr(reference, "tolist"):
-        reference = reference.tolist()
-    if isinstance(reference, Sequence) and reference:
-        return [text for part in reference for text in _golds(part)]
-    raise BadArgument(
-        f"the reference is {reference!r:.80}; accepted: text, a number, or a non-empty sequence of them."
+def references(reference: Any) -> list[str]:
+    """Return the texts of a reference, any of which is accepted.
+
+    It is text, a number, or a sequence of them; a truth value, whose texts are yes and true, or no and false;
+    SQuAD's ``{"text": [...]}``; or TriviaQA's ``{"value": ..., "aliases": [...]}``.
+
+    Raises:
+        BadArgument: when it is anything else, or has no text.
+    """
+    texts = list(dict.fromkeys(_texts(reference, reference)))
+    if not texts:
+        raise _refused(reference)
+    return [text for text in texts if text.strip()] or texts
+
+
+def _texts(part: Any, whole: Any) -> list[str]:
+    part = part.tolist() if hasattr(part, "tolist") else part
+    if isinstance(part, str):
+        return [part]
+    if isinstance(part, bool):
+        return ["yes", "true"] if part else ["no", "false"]
+    if isinstance(part, int | float):
+        return [str(part)]
+    if isinstance(part, Mapping) and (known := [part[name] for name in _GIVEN if name in part]):
+        return [text for each in known for text in _texts(each, whole)]
+    if isinstance(part, Sequence):
+        return [text for each in part for text in _texts(each, whole)]
+    raise _refused(whole)
+
+
+_GIVEN = ("text", "value", "aliases", "target")  # SQuAD, TriviaQA, Search-R1
+
+
+def _refused(reference: Any) -> BadArgument:
+    return BadArgument(
+        f"the reference is {reference!r:.80}; accepted: text, a number, a truth value, a non-empty sequence "
+        "of them, or the answers of SQuAD and TriviaQA"
     )
 
 

@@ -61,6 +61,32 @@ class Order(Sequence[int]):
             if at < self._n:
                 return at
 
+    def index(self, value: int, start: int = 0, stop: int | None = None) -> int:
+        """Return the position of an entry; it is computed, not searched for.
+
+        Raises:
+            ValueError: when it is not there.
+        """
+        if not 0 <= value < self._n:
+            raise ValueError(f"{value} is not in an order of {self._n}")
+        at, half, low = value, self._half, (1 << self._half) - 1
+        while True:
+            left, right = at >> half, at & low
+            for key in reversed(self._keys):
+                left, right = right ^ (_mix(left, key) >> 32 & low), left
+            at = left << half | right
+            if at < self._n:
+                break
+        if not start <= at < (self._n if stop is None else stop):
+            raise ValueError(f"{value} is not in this part of an order of {self._n}")
+        return at
+
+
+def _mix(half: int, key: int) -> int:
+    """Return a hash of one half and a key; its upper 32 bits count."""
+    mixed = (half ^ key) * 0xBF58476D1CE4E5B9 & _MASK
+    return (mixed ^ mixed >> 29) * 0x94D049BB133111EB & _MASK
+
 
 def index_at(tasks: TaskSet, seed: int, position: int) -> int:
     """Return the index of the task at a position of the endless walk through the epochs of `tasks`."""

@@ -1,33 +1,37 @@
-"""Sources of tasks: rows in memory, files, folders, and data sets of the Hugging Face hub.
+"""Sources of tasks: rows in memory, data frames, files, folders, and data sets of the Hugging Face hub.
 
-`load` opens all of them. It returns a TaskSet over rows with any column names. This module reads files
-itself, Parquet with pyarrow, and the hub with `datasets`, which has its own cache and offline mode.
+`load` opens all of them. It returns a TaskSet over rows with any column names. `gem.tasks.files` reads files,
+and `datasets` the hub, with its own cache and offline mode.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import csv
-import gzip
 import io
-import json
 import math
 import os
-import re
 import socket
-import weakref
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from gem.content import Image, Obs, Part, Text
-from gem.errors import BadArgument, GemError, MissingData, did_you_mean, install_command, missing_extra
+from gem.errors import BadArgument, MissingData, did_you_mean, install_command
 from gem.tasks.base import Task, TaskSet
+from gem.tasks.files import (
+    SUFFIXES,
+    BadRow,
+    FileRows,
+    import_datasets,
+    is_data_file,
+    one_split,
+    open_once,
+    place_of,
+    scan,
+)
 from gem.tasks.order import Order
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -36,64 +40,96 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 Source: TypeAlias = str | Path | Rows | TaskSet | Mapping[str, Rows]
 """A source of tasks: the name of a data set, a path, rows, rows by split, or tasks."""
 
-SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
-"""The supported file types."""
-
 PROBE_S = 3.0
 """Seconds for the hub to accept a connection; without this limit its client tries for half a minute."""
+
+MOST_REASONS = 100
+"""The most different reasons in the message about bad rows."""
 
 PLACEHOLDER = "<image>"
 """The placeholder of a picture in a question's text."""
 
-_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
-_SAVED = ("dataset_dict.json", "dataset_info.json")  # in a folder that `datasets` wrote by save_to_disk
 _MIMES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 
 
 def load(
     source: Source,
     split: str | None = None,
-    question_key: str = "problem",
+    question_key: str | None = "problem",
     answer_key: str = "answer",
     images_key: str | None = None,
+    read: Read | None = None,
 ) -> TaskSet:
-    """Return the tasks of a source.
+    """Return the tasks of a source, whose rows are all checked.
 
     Args:
-        source: rows (a list of mappings, a `datasets.Dataset`), a TaskSet, the path of a file or folder, or
-            the name of a data set, which is searched in the folder GEM_DATA, then on the Hugging Face hub.
+        source: rows (a list of mappings, a data frame, a `datasets.Dataset`), a TaskSet, the path of a file
+            or folder, or the name of a data set, which is searched in the folder GEM_DATA, then on the
+            Hugging Face hub.
         split: the split; None if there is only one.
-        question_key: the column with the question for the agent.
+        question_key: the column with the question for the agent; None: ``question``, or else ``problem``.
         answer_key: the column with the reference for the grader.
         images_key: the column with a picture or a list of pictures.
+        read: makes a reference from the answer's cell and its row; it raises BadArgument for an answer that
+            the grader cannot read.
 
     Raises:
         MissingData: when the data set is neither local nor reachable.
-        BadArgument: for an empty source, an unknown split or column, a file that cannot be read.
+        BadArgument: for an empty source, an unknown split or column, a file that cannot be read, and for bad
+            rows: the message lists them all, with their places.
         MissingExtra: for Parquet, or the hub, without the extra `data`.
+    """
+    if isinstance(source, TaskSet) and hasattr(source, "order"):
+        return source
+    rows, name, folder = open_rows(source, split)
+    if question_key is None:
+        question_key = "question" if _has(rows, "question") else "problem"
+    tasks = RowTasks(name, rows, question_key, answer_key, images_key, folder, read)
+    tasks.check()
+    return tasks
+
+
+def open_rows(source: Any, split: str | None) -> tuple[Rows, str, Path | None]:
+    """Return the rows of a source, their name in messages, and the folder of their pictures.
+
+    Raises:
+        MissingData, BadArgument, MissingExtra: see `load`; rows are not checked.
     """
     if isinstance(source, str | Path):
         rows, name, folder = _open(str(source), split)
-    elif isinstance(source, TaskSet) and hasattr(source, "order"):
-        return source
     else:
-        rows, name, folder = _one_split(source, split, "dataset"), "dataset", None
+        rows, name, folder = one_split(source, split, "dataset"), "dataset", None
     if not len(rows):
         raise BadArgument(f"{name} has no rows; one or more are needed.")
-    _check_columns(rows[0], name, question_key, answer_key, images_key)
-    return RowTasks(name, rows, question_key, answer_key, images_key, folder)
+    return rows, name, folder
+
+
+Read: TypeAlias = Callable[[Any, Mapping[str, Any]], Any]
+"""A function that makes a reference from the answer's cell and its row."""
+
+
+def _has(rows: Rows, column: str) -> bool:
+    first = next(iter(scan(rows)))
+    return isinstance(first, Mapping) and column in first
 
 
 @dataclass(frozen=True, eq=False)
 class RowTasks:
-    """A TaskSet over rows: two columns are question and reference, the others go into the task's info."""
+    """A TaskSet over rows: two columns are question and reference, the others go into the task's info.
+
+    A column may be named with dots where a cell is a mapping: ``reward_model.ground_truth``. `context_key` is
+    a column that stands before the question. A task's id is its cell in `id_key`, or else the row's number.
+    """
 
     name: str
     rows: Rows
     question_key: str
-    answer_key: str
+    answer_key: str | None
     images_key: str | None = None
     folder: Path | None = None
+    read: Read | None = None
+    context_key: str | None = None
+    id_key: str | None = None
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -103,28 +139,191 @@ class RowTasks:
         """Return the task of one row.
 
         Raises:
-            BadArgument: when the row lacks a column or its value.
+            BadArgument: when the row lacks a column or its value, or its answer cannot be read.
         """
         row = self.rows[index]
-        keys = (self.question_key, self.answer_key, self.images_key)
-        _check_columns(row, f"{self.name}, row {index}", *keys)
-        asked = () if self.images_key is not None else (self.question_key,)
-        for key in (*asked, self.answer_key):
-            if _is_empty(row[key]):
-                raise BadArgument(f"{self.name}, row {index}: column {key!r} is empty. Leave such rows out.")
-        question: Obs = str(row[self.question_key])
+        try:
+            question, reference = self._parts(row)
+        except BadArgument as error:
+            raise BadArgument(f"{self.name}, {place_of(self.rows, index)}: {error}") from error
         if self.images_key is not None:
             question = _illustrated(str(question), _pictures(row[self.images_key], self.folder))
+        keys = (self.question_key, self.answer_key, self.images_key)
         info = {key: value for key, value in row.items() if key not in keys}
-        return Task(str(index), question, row[self.answer_key], info)
+        return Task(self.id_of(index, row), question, reference, info)
+
+    def id_of(self, index: int, row: Mapping[str, Any]) -> str:
+        """Return a task's id."""
+        given = None if self.id_key is None else cell(row, self.id_key)
+        return str(index) if _is_empty(given) else str(given)
 
     def reference(self, index: int) -> Any:
-        """Return the answer of one row without reading its pictures."""
-        return self.rows[index][self.answer_key]
+        """Return the reference of one row without reading its pictures."""
+        return self._parts(self.rows[index])[1]
+
+    def _parts(self, row: Any, pictured: bool = True) -> tuple[Obs, Any]:
+        """Return the question, without pictures, and the reference; the row may lack its pictures."""
+        if not isinstance(row, Mapping):
+            raise BadArgument(f"a row is {type(row).__name__} {row!r:.80}; accepted: mappings (dict).")
+        pictures = self.images_key if pictured else None
+        for key in (self.question_key, self.answer_key, pictures, self.context_key):
+            if key is not None and not has_cell(row, key):
+                raise BadArgument(
+                    f"no column {key!r}.{did_you_mean(key, map(str, row))} It has: "
+                    f"{', '.join(map(repr, row))}. Name them with question_key= and answer_key= (--columns)."
+                )
+        for key in (self.question_key if self.images_key is None else None, self.answer_key):
+            if key is not None and _is_empty(cell(row, key)):
+                raise BadArgument(f"column {key!r} is empty")
+        asked: Any = cell(row, self.question_key)
+        reference: Any = None if self.answer_key is None else cell(row, self.answer_key)
+        if is_chat(reference):  # the answer is a message of its own, or the last of the conversation
+            asked = reference[:-1] if self.answer_key == self.question_key else asked
+            reference = _content(reference[-1]["content"], str(self.answer_key))
+        question = as_text(asked, self.question_key)
+        if self.context_key is not None and not _is_empty(context := cell(row, self.context_key)):
+            question = f"{as_text(context, self.context_key)}\n\n{question}"
+        return question, reference if self.read is None else self.read(reference, row)
+
+    def check(self) -> None:
+        """Refuse bad rows; rows of a file are checked once per process.
+
+        Raises:
+            BadArgument: with all bad rows, with their places.
+        """
+        memory = getattr(self.rows, "checked", None)
+        key = (self.question_key, self.answer_key, self.images_key, self.context_key, self.read)
+        if memory is not None and key in memory:
+            return
+        bad = self.bad_rows()
+        if bad:
+            raise BadArgument(self.listed(bad))
+        if memory is not None:
+            memory.add(key)
+
+    def bad_rows(self) -> dict[str, list[int]]:
+        """Return the numbers of all bad rows, by what is wrong with them."""
+        found: dict[str, list[int]] = {}
+        for index, row in enumerate(
+            scan(self.rows, self.images_key)
+        ):  # pictures are read when they are shown
+            try:
+                if isinstance(row, BadRow):
+                    raise row
+                self._parts(row, pictured=False)
+            except BadArgument as error:
+                reason = error.reason if isinstance(error, BadRow) else str(error)
+                found.setdefault(reason, []).append(index)
+        return found
+
+    def listed(self, bad: Mapping[str, Sequence[int]], most: int = MOST_REASONS) -> str:
+        """Return the text about bad rows."""
+        total = sum(map(len, bad.values()))
+        if len(bad) == 1 and total == len(self):
+            whole = "every row" if total > 1 else place_of(self.rows, 0)
+            return f"{self.name}, {whole}: {next(iter(bad))}"
+        reasons = [f"  {self._places(numbers)}: {reason}" for reason, numbers in bad.items()]
+        if len(reasons) > most:
+            reasons[most:] = [
+                f"  ... and {len(reasons) - most} other reasons; `gem-gym audit --data` lists all."
+            ]
+        whole = f"{total} of {len(self)} rows cannot be used"
+        return "\n".join((f"{self.name}: {whole}. Mend them, or leave them out:", *reasons))
+
+    def _places(self, numbers: Sequence[int]) -> str:
+        """Return the places of rows, neighbours as a range: ``line 3, lines 7 to 9``."""
+        ranges: list[list[int]] = []
+        for number in numbers:
+            if ranges and ranges[-1][1] == number - 1 and self._file(number) == self._file(number - 1):
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+        texts = []
+        for first, last in ranges:
+            text = place_of(self.rows, first)
+            texts.append(text if first == last else _range(text, place_of(self.rows, last)))
+        return ", ".join(texts)
+
+    def _file(self, index: int) -> str:
+        return place_of(self.rows, index).rpartition(" ")[0]
 
     def order(self, seed: int, epoch: int = 0) -> Order:
         """Return a permutation of the indices: a pure function of its arguments."""
         return Order(len(self), seed, epoch)
+
+
+def _range(first: str, last: str) -> str:
+    """Return two places of one file as a range: ``lines 7 to 9``."""
+    where, _, number = first.rpartition(" ")
+    return f"{where}s {number} to {last.rpartition(' ')[2]}"
+
+
+def has_cell(row: Mapping[str, Any], key: str) -> bool:
+    """Return whether a row has a column; see `cell`."""
+    if key in row:
+        return True
+    home, dot, rest = key.partition(".")
+    return bool(dot) and isinstance(row.get(home), Mapping) and has_cell(row[home], rest)
+
+
+def cell(row: Mapping[str, Any], key: str) -> Any:
+    """Return a cell by its column, in which dots lead into mappings; None if there is none."""
+    if key not in row and "." in key:
+        home, _, rest = key.partition(".")
+        inner = row.get(home)
+        return cell(inner, rest) if isinstance(inner, Mapping) else None
+    value: Any = row.get(key)
+    return value.tolist() if hasattr(value, "tolist") else value  # of numpy
+
+
+def is_chat(value: Any) -> bool:
+    """Return whether a value is a list of chat messages: mappings with a role and content."""
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(each, Mapping) and "role" in each and "content" in each for each in value)
+    )
+
+
+def as_text(value: Any, column: str) -> str:
+    """Return a cell as text: text, a number, or chat messages, which are joined.
+
+    Of messages of a system and a user only the contents are kept; in a longer conversation each begins with
+    its role.
+
+    Raises:
+        BadArgument: for a cell of another kind.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return str(value)
+    if not is_chat(value):
+        raise BadArgument(
+            f"column {column!r} is {type(value).__name__} {value!r:.60}; accepted: text, or chat messages (a "
+            "list of mappings with role and content)."
+        )
+    told = [(str(each["role"]), _content(each["content"], column)) for each in value]
+    if all(role in ("system", "developer", "user") for role, _ in told):
+        return "\n\n".join(text for _, text in told if text.strip())
+    return "\n\n".join(f"{role.capitalize()}: {text}" for role, text in told)
+
+
+def _content(value: Any, column: str) -> str:
+    """Return the text of a message's content, which may be a list of parts."""
+    if isinstance(value, str):
+        return value
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    parts = value if isinstance(value, list | tuple) else []
+    texts = [
+        each["text"] for each in parts if isinstance(each, Mapping) and isinstance(each.get("text"), str)
+    ]
+    if not parts or len(texts) < len(parts):
+        raise BadArgument(
+            f"column {column!r} has a message whose content is {value!r:.60}; accepted: text, or text parts."
+        )
+    return "\n".join(texts)
 
 
 def _is_empty(value: object) -> bool:
@@ -136,40 +335,22 @@ def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _check_columns(row: object, name: str, *keys: str | None) -> None:
-    if not isinstance(row, Mapping):
-        raise BadArgument(f"{name}: a row is {type(row).__name__} {row!r:.80}; accepted: mappings (dict).")
-    for key in keys:
-        if key is not None and key not in row:
-            raise BadArgument(
-                f"{name} has no column {key!r}.{did_you_mean(key, map(str, row))} It has: "
-                f"{', '.join(map(repr, row))}. Name them with question_key= and answer_key=."
-            )
-
-
 # -- finding
-
-
-_OPENED: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
-_LOCK = Lock()
 
 
 def _open(name: str, split: str | None) -> tuple[Rows, str, Path | None]:
     """Return the rows of a name or path, their name in messages, and the folder of their pictures."""
     path = find(name)
-    if path is None and (name.endswith(SUFFIXES) or name.startswith((".", "/", "~"))):
-        raise MissingData(f"there is no file or folder {name!r}; the working folder is {os.getcwd()}.")
-    rows = _once(FileRows, path, split) if path else _once(HubRows, name, split)
+    if path is None:
+        there = Path(name).expanduser()
+        if there.is_file():
+            raise BadArgument(
+                f"{name!r} is a file of a type that is not read; accepted: names with {', '.join(SUFFIXES)}."
+            )
+        if name.lower().endswith(SUFFIXES) or name.startswith((".", "/", "~")):
+            raise MissingData(f"there is no file or folder {name!r}; the working folder is {os.getcwd()}.")
+    rows = open_once(FileRows, path, split) if path else open_once(HubRows, name, split)
     return rows, f"{name}, {split}" if split else name, rows.folder
-
-
-def _once(kind: type, source: str | Path, split: str | None) -> Any:
-    """Return the rows of a source, which is opened once per process for all environments."""
-    with _LOCK:
-        rows = _OPENED.get((kind, source, split))
-        if rows is None:
-            rows = _OPENED[kind, source, split] = kind(source, split)
-        return rows
 
 
 def find(name: str) -> Path | None:
@@ -181,7 +362,7 @@ def find(name: str) -> Path | None:
     for place in places:
         for suffix in ("", *SUFFIXES):
             path = Path(f"{place}{suffix}")
-            if path.is_dir() or (path.is_file() and path.name.endswith(SUFFIXES)):
+            if path.is_dir() or is_data_file(path):
                 return path.absolute()
     return None
 
@@ -209,151 +390,6 @@ def missing(name: str, split: str | None, why: str) -> MissingData:
     )
 
 
-# -- files
-
-
-class FileRows(Sequence[Mapping[str, Any]]):
-    """The rows of a file, or of one split of a folder. They are pickled as the path and opened again."""
-
-    def __init__(self, path: Path, split: str | None) -> None:
-        self.path = path
-        self.split = split
-        self.folder = path if path.is_dir() else path.parent
-        self._parts = [_read(file) for file in _files(path, split)]
-        if isinstance(self._parts[0], Mapping):
-            self._parts = [_one_split(self._parts[0], split, str(path))]
-        elif path.is_file() and split not in (None, "train"):
-            raise BadArgument(
-                f"{path} is one file without splits, and split is {split!r}. Drop split=, or make a folder "
-                f"of that name with a file {split}.jsonl in it."
-            )
-        self._ends = [sum(map(len, self._parts[: at + 1])) for at in range(len(self._parts))]
-
-    def __len__(self) -> int:
-        return self._ends[-1]
-
-    def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < len(self):
-            raise IndexError(f"row {index} of {len(self)}")
-        part = next(at for at, end in enumerate(self._ends) if index < end)
-        return self._parts[part][index - (self._ends[part - 1] if part else 0)]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _once, (FileRows, self.path, self.split)
-
-
-def _files(path: Path, split: str | None) -> list[Path]:
-    """Return the files of a split, in order: ``train.jsonl``, or ``train-00000-of-00002.parquet`` and on."""
-    if path.is_file() or any((path / name).is_file() for name in _SAVED):
-        return [path]
-    files = sorted(
-        file
-        for folder in (path, path / "data", *([path / split] if split else []))
-        for file in (folder.iterdir() if folder.is_dir() else ())
-        if file.is_file() and file.name.endswith(SUFFIXES)
-    )
-    splits = {file: _SHARD.sub("", file.name.partition(".")[0]) for file in files}
-    if split is not None:
-        found = [file for file in files if splits[file] == split or file.parent == path / split]
-    else:
-        found = files if len(set(splits.values())) == 1 else []
-    if not found:
-        known = sorted(set(splits.values()))
-        wanted = f"no split {split!r}" if split else "more than one split, and none was named"
-        listing = f"it has {', '.join(known)}" if known else f"it has no file of {', '.join(SUFFIXES)}"
-        raise BadArgument(f"{path}: {wanted}; {listing}. Name one with split=.")
-    return found
-
-
-def _read(path: Path) -> Any:
-    """Open one file and return its rows; a mapping of splits to rows where a JSON file holds one."""
-    try:
-        if path.is_dir():
-            return _datasets().load_from_disk(str(path))
-        if path.name.endswith(".parquet"):
-            return ParquetRows(path)
-        if path.name.endswith(".jsonl"):
-            return JsonLines(path)
-        if path.name.endswith(".jsonl.gz"):
-            with gzip.open(path) as packed:
-                return [json.loads(line) for line in packed if line.strip()]
-        if path.name.endswith(".json"):
-            return json.loads(path.read_bytes())
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _table(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True))
-    except GemError:
-        raise
-    except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are ValueErrors
-        raise BadArgument(f"{path} cannot be read: {error}") from error
-
-
-def _table(reader: csv.DictReader[str]) -> list[dict[str, str]]:
-    """Return the rows of a CSV file.
-
-    Raises:
-        ValueError: for two columns of one name, and for a row with more cells than columns.
-    """
-    names = [name for name in reader.fieldnames or () if name]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"the column {twice[0]!r} is there twice.")
-    rows = []
-    for number, row in enumerate(reader):
-        surplus = row.pop(None, ())  # where DictReader puts such cells
-        if any(cell.strip() for cell in surplus):
-            raise ValueError(
-                f"row {number} has more cells than there are columns; put double quotes around text with "
-                "commas."
-            )
-        rows.append(row)
-    return rows
-
-
-class JsonLines(Sequence[Mapping[str, Any]]):
-    """The rows of a JSON Lines file, read one by one from the file.
-
-    The file is not mapped into memory, because truncating a mapped file would kill the process.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._starts, self._lengths, at = array("Q"), array("Q"), 0
-        with path.open("rb") as file:
-            for line in file:
-                if line.strip():
-                    self._starts.append(at)
-                    self._lengths.append(len(line))
-                at += len(line)
-        self._file = os.open(path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._file)
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def __getitem__(self, index: Any) -> Any:
-        line = os.pread(self._file, self._lengths[index], self._starts[index])
-        try:
-            return json.loads(line)
-        except ValueError as error:
-            raise BadArgument(f"{self.path}, row {index} is not JSON: {error}") from error
-
-
-class ParquetRows(Sequence[Mapping[str, Any]]):
-    """The rows of a Parquet file."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            from pyarrow import parquet
-        except ImportError as error:
-            raise missing_extra("a Parquet file", "pyarrow", "data") from error
-        self._table = parquet.read_table(path)
-
-    def __len__(self) -> int:
-        return int(self._table.num_rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._table.slice(index, 1).to_pylist()[0]
-
-
 # -- the hub
 
 
@@ -365,7 +401,8 @@ class HubRows(Sequence[Mapping[str, Any]]):
     def __init__(self, name: str, split: str | None) -> None:
         self.name = name
         self.split = split
-        self._rows = _one_split(_from_hub(name, split), split, name)
+        self.checked: set[Any] = set()
+        self._rows = one_split(_from_hub(name, split), split, name)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -373,8 +410,12 @@ class HubRows(Sequence[Mapping[str, Any]]):
     def __getitem__(self, index: Any) -> Any:
         return self._rows[index]
 
+    def scan(self, without: str | None) -> Iterator[Mapping[str, Any] | BadRow]:
+        """See `gem.tasks.files.scan`."""
+        return scan(self._rows, without)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _once, (HubRows, self.name, self.split)
+        return open_once, (HubRows, self.name, self.split)
 
 
 def _from_hub(name: str, split: str | None) -> Any:
@@ -386,7 +427,7 @@ def _from_hub(name: str, split: str | None) -> Any:
     if not _cached(name) and (why := _unreachable()):
         raise missing(name, split, why)  # before the import of `datasets`, which takes seconds
     try:
-        return _datasets().load_dataset(name)
+        return import_datasets().load_dataset(name)
     except (OSError, ValueError, RuntimeError) as error:  # all that absence, networks and permissions raise
         raise missing(name, split, f"{type(error).__name__}: {str(error)[:200]}") from error
 
@@ -422,32 +463,6 @@ def _cached(name: str) -> bool:
         and "".join(filter(str.isalnum, each.name.removeprefix(start))).lower() == plain
         for each in known
     )
-
-
-def _datasets() -> Any:
-    try:
-        import datasets
-    except ImportError as error:
-        raise missing_extra("a data set of the hub", "datasets", "data") from error
-    return datasets
-
-
-def _one_split(dataset: Any, split: str | None, name: str) -> Any:
-    """Return the rows of the chosen split, if `dataset` is a mapping of splits to rows."""
-    if not isinstance(dataset, Mapping):
-        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__") or isinstance(dataset, str):
-            raise BadArgument(
-                f"{name} is {type(dataset).__name__} {dataset!r:.80}; accepted: a list of mappings, a "
-                "datasets.Dataset, a TaskSet, a path or a data set's name."
-            )
-        return dataset
-    known = [str(key) for key in dataset]
-    if split is None and len(known) == 1:
-        return dataset[known[0]]
-    if split not in dataset:
-        asked = "more than one split, and none was named" if split is None else f"no split {split!r}"
-        raise BadArgument(f"{name}: {asked}; it has {', '.join(known) or 'none'}. Name one with split=.")
-    return dataset[split]
 
 
 # -- pictures

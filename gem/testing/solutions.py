@@ -5,6 +5,7 @@ from __future__ import annotations
 from gem.envs.code.basics import PROBLEMS, CodeProblem
 from gem.graders.code_tests import read_tests
 from gem.tasks import sources
+from gem.tasks.files import FileRows
 from gem.testing.audit_code import Solution
 
 HUMANEVAL = ("openai/openai_humaneval", "humaneval")
@@ -26,7 +27,7 @@ def basics() -> list[Solution]:
 def humaneval() -> list[Solution]:
     """Return HumanEval's canonical solutions; empty if the data are not available."""
     path = next((path for name in HUMANEVAL if (path := sources.find(name))), None)
-    rows = sources.FileRows(path, None) if path else []
+    rows = FileRows(path, None) if path else []
     return [
         Solution(row["entry_point"], row["prompt"] + row["canonical_solution"], read_tests(row["test"], row))
         for row in rows

@@ -7,14 +7,16 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
+from gem.content import printable
 from gem.errors import BadArgument, GemError
+from gem.evals.data_flags import DataFlags
 from gem.train import check_torch
 from gem.train.config import TrainConfig
 from gem.train.config_file import read_configs, to_toml
@@ -32,6 +34,8 @@ class Arguments:
 
     config: Annotated[TrainConfig, tyro.conf.arg(name="")]
     """Settings of the run."""
+
+    own: Annotated[DataFlags, tyro.conf.arg(name="")] = field(default_factory=DataFlags)
 
     resume: bool = False
     """Resume the run in the folder --out from its last checkpoint."""
@@ -78,6 +82,10 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     if parsed.resume and parsed.overwrite:
         raise BadArgument("--resume continues a run and --overwrite replaces it; choose one.")
     config = parsed.config
+    brought = parsed.own.task()
+    if brought is not None:
+        sys.stderr.write(printable(brought.about) + "\n")
+        config = replace(config, env=brought.env, env_kwargs={**brought.written, **config.env_kwargs})
     if stored is not None:
         config = replace(config, dtype=stored.dtype if config.dtype == "auto" else config.dtype)
         if changed := config.differences(stored):

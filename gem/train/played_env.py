@@ -7,6 +7,7 @@ import functools
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.core import Env, EnvWrapper
+from gem.envs.data.named import named_kwargs
 from gem.envs.seats.seated_env import SeatedEnv
 from gem.errors import BadArgument, NoSolver
 from gem.evals import Instances, find_instances
@@ -33,7 +34,7 @@ class PlayedEnv:
         """
         self.name, self.config = part.name, config
         wrappers = (*tool_wrappers(part.tools or ()), *(part.wrappers or ()))
-        self.maker = Maker(part.id, part.kwargs, wrappers)
+        self.maker = Maker(part.id, named_kwargs(part.id, part.kwargs), wrappers)
         self.limits = Limits(turns=part.max_turns, turn_tokens=config.max_tokens)
 
     @property

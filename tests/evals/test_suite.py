@@ -8,7 +8,7 @@ import gem
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument, GemError, MissingData, MissingExtra, UnknownEnv
 from gem.evals import evaluate
-from gem.evals.suite import EPISODES, Entry, known_suites, load_suite
+from gem.evals.suite import Entry, known_suites, load_suite
 from gem.rollout import Job, rollout
 
 FILE = """
@@ -92,7 +92,7 @@ def test_flags_take_the_place_of_what_it_says(tmp_path):
         ("n = 7", "n = true", "n is True"),
         ("weight = 2", "weight = 0", "weight is 0"),
         ("largest = 30", "largest = 30}\nids = [", "TOML"),
-        ('id = "math:WordProblems-v0-hard"', "", "needs either id or ids"),
+        ('id = "math:WordProblems-v0-hard"', "", "needs one of id, ids and data"),
         ('tools = ["python"]', 'tools = ["pyton"]', "accepted: python, search"),
         ('tools = ["python"]', "tools = [3]", "a list of text"),
         ("game:Sudoku-v0", "game:Soduku-v0", "Did you mean"),
@@ -167,14 +167,19 @@ def test_all_of_a_data_set_is_each_task_once(tmp_path, monkeypatch):
     rows = [{"problem": f"{n} + 1?", "answer": str(n + 1)} for n in range(5)]
     (folder / "amc.jsonl").write_text("\n".join(map(json.dumps, rows)))
     monkeypatch.setenv("GEM_DATA", str(tmp_path))
-    entry = Entry("eval:AMC", episodes=None)
-    assert entry.seeds() == range(5)
     found = []
-    evaluate(RandomAgent(), entry.task, episodes=5, seeds=entry.seeds(), on_episode=found.append)
-    assert len({episode.initial_info["task"] for episode in found}) == 5
-    assert Entry("eval:AMC", episodes=EPISODES).seeds() is None
-    with pytest.raises(BadArgument, match="has no data set"):
-        Entry("game:Sudoku-v0-easy", episodes=None).seeds()
+    seeds = Entry("eval:AMC").seeds(0)
+    evaluate(RandomAgent(), "eval:AMC", on_episode=found.append)
+    assert [episode.initial_info["task"] for episode in found] == ["0", "1", "2", "3", "4"]
+    assert [episode.seed for episode in found] == seeds == Entry("eval:AMC", episodes="all").seeds(7)
+    for seed in (0, 1):  # some rows: the beginning of a permutation that the seed draws
+        some = [Entry("eval:AMC", episodes=n).seeds(seed) for n in range(1, 7)]
+        assert some[4] == seeds or sorted(some[4]) == sorted(seeds)
+        assert all(len({*some[n]}) == n + 1 and some[n][:n] == some[n - 1] for n in range(1, 4))
+        assert some[5] == seeds
+    with pytest.raises(BadArgument, match="no data set"):
+        Entry("game:Sudoku-v0-easy", episodes="all").seeds(0)
+    assert len(Entry("math:Arithmetic-v0-easy").seeds(0)) == 200
 
 
 def test_a_data_set_that_is_not_here_is_missing_data(tmp_path, monkeypatch):
@@ -182,4 +187,4 @@ def test_a_data_set_that_is_not_here_is_missing_data(tmp_path, monkeypatch):
     monkeypatch.setenv("GEM_DATA", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(MissingData):
-        load_suite("mathematics").entries[0].seeds()
+        load_suite("mathematics").entries[0].seeds(0)

@@ -99,7 +99,7 @@ def test_any_gold_answer_will_do_and_f1_takes_the_best():
     assert TextGrader()("Answer: December 1972", golds).correct
 
 
-@pytest.mark.parametrize("gold", [None, [], {}, True])
+@pytest.mark.parametrize("gold", [None, [], {}, {"text": []}, {"answer": "Oslo"}])
 def test_a_reference_that_is_no_text_is_refused(gold):
     with pytest.raises(BadArgument, match="accepted"):
         TextGrader()("x", gold)
@@ -223,3 +223,22 @@ def test_every_gold_answer_of_nq_open_matches_itself_and_not_the_next_one():
     for golds, others in pairwise(rows):
         assert all(grader(f"\\boxed{{{gold}}}", golds).correct for gold in golds if normalise(gold))
         assert not grader(others[0], golds).correct or set(golds) & set(others), (others, golds)
+
+
+@pytest.mark.parametrize(
+    ("gold", "right", "wrong"),
+    [
+        ({"text": ["Denver Broncos", "the Broncos"], "answer_start": [177, 177]}, "Broncos", "Panthers"),
+        (
+            {"value": "Sunset Blvd", "aliases": ["Sunset Boulevard"], "normalized_value": "sunset blvd"},
+            "Sunset Boulevard",
+            "177",
+        ),
+        ({"target": ["14 December 1972"]}, "December 14, 1972", "1973"),
+        (True, "Yes.", "no"),
+        (False, "false", "True"),
+    ],
+)
+def test_answers_are_read_in_the_forms_of_squad_triviaqa_and_as_truth_values(gold, right, wrong):
+    assert TextGrader()(right, gold).correct
+    assert not TextGrader()(wrong, gold).correct

@@ -264,7 +264,11 @@ def test_datasets_itself_reads_a_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("bad.jsonl", '{"problem": 1, "answer": 2}\n{"problem": ', "row 1 is not JSON"),
+        (
+            "bad.jsonl",
+            '{"problem": 1, "answer": 2}\n{"problem": ',
+            r"1 of 2 rows cannot be used.*\n  line 2: not JSON",
+        ),
         ("bad.json", "[", "cannot be read"),
         ("bad.parquet", "PAR", "cannot be read"),
         ("empty.jsonl", "", "has no rows"),
@@ -285,21 +289,21 @@ def test_a_file_that_is_cut_short_meanwhile_is_an_error_and_no_crash(tmp_path):
     path = write(tmp_path / "set.jsonl", ROWS * 10_000)
     tasks = load(path)
     path.write_text("")
-    with pytest.raises(BadArgument, match="row 29999 is not JSON"):
+    with pytest.raises(BadArgument, match="line 30000: not JSON"):
         tasks[29_999]
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "bad.csv").write_bytes(b"problem,answer\n\xff,1\n")
-    with pytest.raises(BadArgument, match="cannot be read"):
+    with pytest.raises(BadArgument, match=r"line 2: the byte 0xff is not UTF-8\. Save it as UTF-8"):
         load(tmp_path / "bad.csv")
 
 
 def test_a_missing_column_is_named_with_those_that_are_there():
     with pytest.raises(BadArgument, match=r"no column 'problem'.*It has: 'question', 'answer'"):
         load([{"question": "?", "answer": 1}])
-    with pytest.raises(BadArgument, match="dataset, row 1 has no column 'answer'"):
-        load([{"problem": "?", "answer": 1}, {"problem": "?"}])[1]
+    with pytest.raises(BadArgument, match=r"1 of 2 rows .*\n  row 1: no column 'answer'"):
+        load([{"problem": "?", "answer": 1}, {"problem": "?"}])
 
 
 @pytest.mark.parametrize(
@@ -310,12 +314,15 @@ def test_what_is_no_source_is_refused(source, said):
         load(source)
 
 
-def test_a_row_without_a_value_is_refused_when_it_is_drawn(tmp_path):
-    (tmp_path / "set.csv").write_text("problem,answer\n1 + 1,2\n2 + 2\n")
-    tasks = load(tmp_path / "set.csv")
-    assert tasks[0].reference == "2"
-    with pytest.raises(BadArgument, match="row 1: column 'answer' is empty"):
-        tasks[1]
+def test_all_rows_without_a_value_are_listed_before_one_is_drawn(tmp_path):
+    (tmp_path / "set.csv").write_text('problem,answer\n"1\n+ 1",2\n2 + 2\n,5\n3 + 3,\n4 + 4,\n')
+    with pytest.raises(BadArgument) as error:
+        load(tmp_path / "set.csv")
+    assert str(error.value).partition("set.csv: ")[2] == (
+        "4 of 5 rows cannot be used. Mend them, or leave them out:\n"
+        "  line 4, lines 6 to 7: column 'answer' is empty\n"
+        "  line 5: column 'problem' is empty"
+    )
 
 
 @pytest.mark.parametrize("answer", ["", "  ", None, math.nan, [], [" ", None]])
@@ -327,7 +334,7 @@ def test_an_answer_that_is_nothing_is_refused(answer):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("problem,answer\nWhat is 1,5 + 1?,2.5\n", "row 0 has more cells .*double quotes"),
+        ("problem,answer\nWhat is 1,5 + 1?,2.5\n", "line 2: more cells .*double quotes"),
         ("problem,problem,answer\n1,2,3\n", "column 'problem' is there twice"),
     ],
 )

@@ -130,7 +130,7 @@ class CodeEnv(DatasetEnv):
 
     def show(self, task: Task) -> Obs:
         """Return the problem and what an answer looks like."""
-        return join([task.question, f"{self._asked()} {self.answer_form}"], "\n\n")
+        return join([task.question, f"{what_to_write(self.tests)} {self.answer_form}"], "\n\n")
 
     def grade(self, action: str) -> Score:
         """Run the tests; see DatasetEnv.grade. Info leaves out what differs between runs, such as times."""
@@ -150,7 +150,7 @@ class CodeEnv(DatasetEnv):
     def guess(self) -> str:
         """Return the solution of a random problem, or a program that prints an empty line."""
         other = self.tasks[self.actor_rng.randrange(len(self.tasks))]
-        return fenced(_solution(other) or "print()")
+        return fenced(reference_solution(other) or "print()")
 
     def solve(self) -> str:
         """Return the reference solution, which the agent does not see (an oracle).
@@ -158,7 +158,7 @@ class CodeEnv(DatasetEnv):
         Raises:
             NoSolver: if the data set has none.
         """
-        solution = _solution(self.task)
+        solution = reference_solution(self.task)
         if solution is None:
             raise NoSolver(f"{self} has no solver: its data has no column solution or canonical_solution.")
         return fenced(solution)
@@ -166,14 +166,6 @@ class CodeEnv(DatasetEnv):
     def _check_correct(self, code: str) -> bool:
         """Return whether bare code passes the tests of the running episode; scripts of other gyms call it."""
         return self.grader(fenced(code), self.tests).correct
-
-    def _asked(self) -> str:
-        tests = self.tests
-        if tests.kind == "program":
-            return "Write a Python program that reads standard input and writes standard output."
-        if tests.kind == "function" or tests.name:
-            return f"Write the Python function `{tests.name}`."
-        return "Write it in Python."
 
 
 class CodeBasics(CodeEnv):
@@ -227,6 +219,15 @@ class CodeBasics(CodeEnv):
         )
 
 
+def what_to_write(tests: CodeTests) -> str:
+    """Return the sentence that says what a submission to these tests is."""
+    if tests.kind == "program":
+        return "Write a Python program that reads standard input and writes standard output."
+    if tests.kind == "function" or tests.name:
+        return f"Write the Python function `{tests.name}`."
+    return "Write it in Python."
+
+
 def fenced(code: str) -> str:
     """Return code as an answer, in a fence longer than any in the code."""
     ticks = "```"
@@ -235,7 +236,11 @@ def fenced(code: str) -> str:
     return f"{ticks}python\n{code}\n{ticks}"
 
 
-def _solution(task: Task) -> str | None:
+SOLUTIONS = ("canonical_solution", "solution")
+"""The columns that may hold a reference solution."""
+
+
+def reference_solution(task: Task) -> str | None:
     """Return the reference solution of a row, or None."""
     if isinstance(task.info.get("canonical_solution"), str):
         return f"{task.question}{task.info['canonical_solution']}"

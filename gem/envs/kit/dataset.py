@@ -19,7 +19,7 @@ from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
 from gem.tasks.order import Order, index_at
-from gem.tasks.sources import RowTasks, Source, load
+from gem.tasks.sources import Read, RowTasks, Source, load
 
 BOXED = "Give your final answer inside \\boxed{}."
 
@@ -180,6 +180,10 @@ class DatasetEnv(Env):
             info["stop"], obs = StopReason.FAILED.value, "Your answer is not right."
         return Step(obs, reward, True, False, info)
 
+    def seed_of(self, index: int) -> int:
+        """Return the seed from 0 to n - 1 that plays task `index`."""
+        return self.tasks.order(self.order_seed, 0).index(index)
+
     def sample_random_action(self) -> str:
         """Return a guess; see Env.sample_random_action."""
         return self.guess()
@@ -333,6 +337,7 @@ def tasks_of(
     question_key: str | None,
     answer_key: str,
     images_key: str | None = None,
+    read: Read | None = None,
 ) -> TaskSet:
     """Return the tasks of `dataset`, or without it those of the data set `dataset_name`.
 
@@ -343,17 +348,12 @@ def tasks_of(
         BadArgument: when neither is given; otherwise as `gem.tasks.sources.load` does.
     """
     source = dataset_name if dataset is None else dataset
-    if source is None or source == "":
+    if source is None or (isinstance(source, str) and not source):
         raise BadArgument(
             "got neither of dataset_name and dataset; accepted: the name of a data set, or your own rows or "
             "path."
         )
-    if question_key is None:
-        try:
-            return tasks_of(dataset_name, split, dataset, "question", answer_key, images_key)
-        except BadArgument:
-            question_key = "problem"
-    tasks = load(source, split, question_key, answer_key, images_key)
+    tasks = load(source, split, question_key, answer_key, images_key, read)
     if dataset is not None and dataset_name and isinstance(tasks, RowTasks):
         tasks = replace(tasks, name=dataset_name)
     return tasks

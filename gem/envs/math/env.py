@@ -2,7 +2,7 @@ r"""Mathematics: MathEnv over any data set, and two generated families that need
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gem.content import text_of
@@ -72,8 +72,10 @@ class MathEnv(DatasetEnv):
         Raises:
             BadArgument, MissingData: for data that is missing or cannot be read.
         """
+        plain = grader is None and type(self).check_correct is MathEnv.check_correct
+        read = read_answer if plain else None
         super().__init__(
-            tasks_of(dataset_name, split, dataset, question_key, answer_key, images_key),
+            tasks_of(dataset_name, split, dataset, question_key, answer_key, images_key, read),
             grader or MathGrader(),
             max_attempts=max_attempts,
             retry_discount=retry_discount,
@@ -90,15 +92,7 @@ class MathEnv(DatasetEnv):
             return Score(0.0, False, None, "no \\boxed{}")
         if self.check_correct is not MathEnv.check_correct:  # a subclass has its own check
             return verdict(self.check_correct(answer, self.answer), answer)
-        score = checked(super().grade(action))
-        if not score.correct:
-            return score
-        question = text_of(self.task.question)
-        if copied(action, self.answer, question):
-            return Score(0.0, False, score.parsed, "copied from the question")
-        if not formed(action, self.answer, question):
-            return Score(0.0, False, score.parsed, "not in the form that the question asks for")
-        return score
+        return as_asked(checked(super().grade(action)), action, self.answer, text_of(self.task.question))
 
     def written(self, reference: Any) -> str:
         """Return a reference as an answer in the required form."""
@@ -108,6 +102,23 @@ class MathEnv(DatasetEnv):
     def check_correct(answer: str, truth: Any) -> bool:
         """Return whether an answer means the same as the truth; each may be boxed or bare."""
         return check_correct(answer, truth)
+
+
+def read_answer(value: Any, row: Mapping[str, Any]) -> Any:
+    """Return a row's reference, which MathGrader can read; see `gem.graders.math.references`."""
+    references(value)
+    return value
+
+
+def as_asked(score: Score, reply: str, reference: Any, question: str) -> Score:
+    """Return a score, 0 where a right answer copies the question or lacks the form that it asks for."""
+    if not score.correct:
+        return score
+    if copied(reply, reference, question):
+        return Score(0.0, False, score.parsed, "copied from the question")
+    if not formed(reply, reference, question):
+        return Score(0.0, False, score.parsed, "not in the form that the question asks for")
+    return score
 
 
 class ArithmeticEnv(MathEnv):

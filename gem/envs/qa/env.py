@@ -2,13 +2,15 @@ r"""Questions with answers in words: QaEnv over any data set, and FactsEnv over 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from gem.content import Obs, join, text_of
 from gem.envs.kit.dataset import BOXED, DatasetEnv, tasks_of, verdict
 from gem.envs.qa.facts import FactTasks
+from gem.errors import BadArgument
 from gem.graders.base import Grader, Score, grade_with
-from gem.graders.text import TextGrader
+from gem.graders.text import TextGrader, references
 from gem.parsing import boxed, tagged
 from gem.tasks.base import Task
 from gem.tasks.procedural import Range, Split, interval
@@ -64,7 +66,8 @@ class QaEnv(DatasetEnv):
             split: which split of it; None where there is only one.
             dataset: your own rows, path or TaskSet instead.
             question_key: the column of the question; None: ``question``, or else ``problem``.
-            answer_key: the column of the right answer, or of a list of them.
+            answer_key: the column of the right answer, or of a list of them; SQuAD's and TriviaQA's answers
+                and truth values are read too.
             use_format_error_reward: whether an unreadable answer earns a penalty.
             seed: the seed of the question order.
             extract_boxed: where the answer must be: in a box (True), in tags (False), in either (None).
@@ -77,7 +80,9 @@ class QaEnv(DatasetEnv):
         Raises:
             BadArgument, MissingData: for data that is missing or cannot be read.
         """
-        tasks = tasks_of(dataset_name, split, dataset, question_key, answer_key)
+        plain = grader is None and type(self).check_correct is QaEnv.check_correct
+        read = read_answer if plain else None
+        tasks = tasks_of(dataset_name, split, dataset, question_key, answer_key, read=read)
         super().__init__(
             tasks,
             grader or TextGrader(metric),
@@ -135,9 +140,14 @@ class QaEnv(DatasetEnv):
 
 def golds(reference: Any) -> list[str]:
     """Return the right answers as a list, without boxes."""
-    several = reference.tolist() if hasattr(reference, "tolist") else reference
-    texts = map(str, several if isinstance(several, list | tuple) else [several])
-    return [text if (inside := boxed(text)) is None else inside for text in texts]
+    return [text if (inside := boxed(text)) is None else inside for text in references(reference)]
+
+
+def read_answer(value: Any, row: Mapping[str, Any]) -> Any:
+    """Return a row's reference, which TextGrader can read; see `gem.graders.text.references`."""
+    if not any(text.strip() for text in references(value)):
+        raise BadArgument(f"the reference is {value!r:.80}, which is empty")
+    return value
 
 
 class FactsEnv(QaEnv):

@@ -200,7 +200,7 @@ def test_without_solutions_there_is_no_solver_and_a_guess_all_the_same():
 
 
 def test_data_that_cannot_be_used_is_refused():
-    with pytest.raises(BadArgument, match="has no column 'tests'"):
+    with pytest.raises(BadArgument, match="no column 'tests'"):
         CodeEnv(dataset=[{"problem": "?"}])
     env = CodeEnv(dataset=[{"problem": "?", "tests": "none"}])
     with pytest.raises(BadArgument, match="accepted"):

@@ -1,0 +1,1 @@
+"""Tasks from a file of one's own."""

@@ -1,0 +1,268 @@
+r"""DataEnv: the rows of a file, a folder or a data frame as tasks, with a grader by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any, ClassVar, cast
+
+from gem.content import Obs, text_of
+from gem.envs.code.env import FENCE, SOLUTIONS, fenced, reference_solution, what_to_write
+from gem.envs.data.prompts import Prompt, read_examples, show_answer, show_question
+from gem.envs.data.reading import digest_of, first_row, options, read_tasks
+from gem.envs.kit.dataset import BOXED, DatasetEnv
+from gem.envs.math import env as maths
+from gem.envs.qa import env as qa
+from gem.errors import BadArgument, MissingData, NoSolver
+from gem.graders.base import Grader, Score, checked, grade_with
+from gem.graders.choice import ChoiceGrader, read_choices
+from gem.graders.code import CodeGrader
+from gem.graders.functions import FunctionGrader
+from gem.graders.math import MathGrader
+from gem.graders.math import references as math_references
+from gem.graders.number import NumberGrader, read_numbers
+from gem.graders.text import TextGrader
+from gem.parsing import boxed
+from gem.tasks.base import Task
+from gem.tasks.columns import parse_columns
+from gem.tasks.sources import Source
+
+ANSWER_FORMS = {
+    "text": BOXED,
+    "math": BOXED,
+    "number": "Give your final answer as a number inside \\boxed{}.",
+    "choice": "Give the letter of your answer inside \\boxed{}.",
+}
+"""What the agent is told about the form of its answer, by kind of grader; the others say nothing."""
+
+MEANINGS = {
+    "text": "the words of an answer, but for case, articles and punctuation",
+    "math": "what is mathematically equal to the answer",
+    "number": "the same number",
+    "choice": "the letter or the text of the right choice",
+    "code": "a program that passes the tests",
+}
+"""What is right, by kind of grader, for messages."""
+
+
+class DataEnv(DatasetEnv):
+    r"""Answer a question of your own data.
+
+    Task:
+        A row of a file, a folder or a data frame (`data`). The columns are found by their names, or named
+        (`columns`). A seed is a position in the walk through the rows: seeds 0 to n - 1 are the n rows, each
+        once. ``reset(idx=i)`` takes row `i`.
+    Action:
+        Any text. The graders text, math, number and choice read the content of the last ``\boxed{}``, or else
+        what the reply says is its answer. The grader code reads the last fenced code block. A judge and a
+        function get the whole reply.
+    Observation:
+        The question, its choices, and how to answer; or `prompt`, filled in. `few_shot` examples stand
+        before it.
+    Reward:
+        The grader's score from 0 to 1: 1 for a right answer.
+    End:
+        With the right answer, or when the attempts are used up: by default, after one.
+    Source:
+        The data's.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("prompt", "columns", "_row")
+
+    def __init__(
+        self,
+        name: str = "text",
+        data: Source | None = None,
+        grader: Any = None,
+        columns: Mapping[str, str] | str | None = None,
+        split: str | None = None,
+        prompt: str | None = None,
+        few_shot: Source | None = None,
+        digest: str | None = None,
+        seed: int = 0,
+        *,
+        max_attempts: int = 1,
+        retry_discount: float = 1.0,
+        use_format_error_reward: bool = False,
+    ) -> None:
+        """Set the data and how answers are graded.
+
+        Args:
+            name: the kind of grader: text, math, number, choice, code, judge or function.
+            data: a file, a folder, a data set's name, rows, or a data frame.
+            grader: the grader of the kind `judge` or `function`: a `JudgeByName`, any grader, or a function
+                of answer and reference.
+            columns: the columns that are not found by their names, as ``{"question": "q", "answer": "a"}``.
+            split: the split; None if there is only one.
+            prompt: a text in which ``{question}``, ``{choices}`` and any column in braces are filled in.
+            few_shot: examples with answers, in the same forms as `data`.
+            digest: of the data, as `digest_of` returns it; other data is refused. Rows with a digest were
+                checked when it was made, and are not checked again.
+            seed: the seed of the row order.
+            max_attempts: how often the agent may answer.
+            retry_discount: the factor on the reward for each attempt before a right one.
+            use_format_error_reward: whether an unreadable answer earns a penalty.
+
+        Raises:
+            MissingData: when there is no such data.
+            BadArgument: for columns that are not found, and for bad rows: all are listed.
+        """
+        if data is None:
+            raise MissingData(f"data:{name} needs your data: gem.make('data:{name}', data='FILE').")
+        if digest is not None and isinstance(data, str | Path) and digest != digest_of(data, few_shot):
+            raise BadArgument(
+                f"{data} has changed since its digest {digest} was taken. Restore it, or begin anew, with "
+                "another --out."
+            )
+        given = parse_columns(columns) if isinstance(columns, str) else dict(columns or {})
+        self.kind = name
+        tasks, self.columns = read_tasks(data, split, given, name)
+        if digest is None:
+            tasks.check()
+        super().__init__(
+            tasks,
+            _grader(name, grader),
+            max_attempts=max_attempts,
+            retry_discount=retry_discount,
+            use_format_error_reward=use_format_error_reward,
+            order_seed=seed,
+        )
+        hidden = (self.columns.answer or "", *(SOLUTIONS if name == "code" else ()))
+        self.prompt = Prompt(prompt, self.columns.question, tuple(filter(None, hidden)))
+        self._row = first_row(tasks.rows)
+        self.prompt.check(self._row)
+        if few_shot is not None:
+            self.prompt = replace(self.prompt, examples=self._examples(few_shot, given))
+        if self.columns.context in self.prompt.fields:
+            self._tasks = replace(tasks, context_key=None)
+
+    @property
+    def about(self) -> str:
+        """What was understood of the data, as a paragraph."""
+        right = MEANINGS.get(self.kind)
+        how = f"Grader {self.kind}: right is {right}" if right else f"Grader {_name(self.grader)}"
+        rows = f"{len(self.tasks)} row{'s' * (len(self.tasks) != 1)}"
+        understood = self.columns.described(self._row)
+        more = " The prompt is yours." if self.prompt.template is not None else ""
+        if self.prompt.examples:
+            more += f" {len(self.prompt.examples)} examples stand before each question."
+        return f"{self.tasks.name}: {rows}. {understood[0].upper()}{understood[1:]}. {how}.{more}"
+
+    def show(self, task: Task) -> Obs:
+        """Return the prompt of a row."""
+        return self.prompt.show(task, self._choices(task), self._form(task))
+
+    def grade(self, action: str) -> Score:
+        """Score the agent's reply; see DatasetEnv.grade."""
+        reference, question = self.answer, text_of(self.task.question)
+        if self.kind == "text":
+            reference = qa.golds(reference)
+        score = checked(grade_with(self.grader, action, reference, question))
+        if self.kind == "math":
+            return maths.as_asked(score, action, reference, question)
+        if self.kind == "code":  # info leaves out what differs between runs
+            return replace(score, info={key: value for key, value in score.info.items() if key != "spent"})
+        return score
+
+    def refusal(self) -> str:
+        """Return what the agent reads after an answer that could not be read."""
+        return f"Your answer could not be read. {self._form(self.task)}".strip()
+
+    def written(self, reference: Any) -> str:
+        """Return a reference as an answer in the required form."""
+        if self.kind == "choice":
+            return f"\\boxed{{{reference['answer']}}}"
+        if self.kind == "number":
+            return f"\\boxed{{{read_numbers(reference)[0]}}}"
+        if self.kind == "math":
+            return f"\\boxed{{{math_references(reference)[0]}}}"
+        if self.kind == "text":
+            text = qa.golds(reference)[0]
+            box = f"\\boxed{{{text}}}"
+            return box if boxed(box) == text.strip() else f"<answer>{text}</answer>"
+        return str(reference)
+
+    def guess(self) -> str:
+        """Return a guess: a letter, or the answer of another row."""
+        if self.kind == "choice":
+            letter = ascii_uppercase[self.actor_rng.randrange(len(self.answer["choices"]))]
+            return f"\\boxed{{{letter}}}"
+        other = self.tasks[self.actor_rng.randrange(len(self.tasks))]
+        if self.kind == "code":
+            return fenced(reference_solution(other) or "print()")
+        return self.written(other.reference)
+
+    def solve(self) -> str:
+        """Return the reference answer, which the agent does not see (an oracle).
+
+        Raises:
+            NoSolver: if the data has none.
+        """
+        if self.kind == "code":
+            if (solution := reference_solution(self.task)) is None:
+                raise NoSolver(f"{self} has no solver: its data has no column {' or '.join(SOLUTIONS)}.")
+            return fenced(solution)
+        if self.answer is None:
+            raise NoSolver(f"{self} has no solver: its data has no answers.")
+        return self.written(self.answer)
+
+    def _form(self, task: Task) -> str:
+        """Return the sentence about the form of an answer."""
+        if self.kind != "code":
+            return ANSWER_FORMS.get(self.kind, "")
+        return f"{what_to_write(task.reference)} {FENCE}"
+
+    def _choices(self, task: Task) -> Sequence[str]:
+        if self.kind == "choice":
+            return tuple(task.reference["choices"])
+        if self.columns.choices is None:
+            return ()
+        return tuple(read_choices(options(task.info, self.columns.choices))[0])
+
+    def _examples(self, few_shot: Source, given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        tasks, _ = read_tasks(few_shot, None, given, self.kind)
+        tasks.check()
+        raw = replace(tasks, read=None)
+
+        def pair(index: int) -> tuple[str, str]:
+            task = tasks[index]
+            choices = task.reference["choices"] if self.kind == "choice" else ()
+            if self.kind == "code":
+                answer = fenced(reference_solution(task) or "")
+            else:
+                answer = show_answer(raw.reference(index), self.written(task.reference))
+            return text_of(show_question(task, choices)), answer
+
+        return read_examples(len(tasks), pair, tasks.name)
+
+
+def _grader(kind: str, grader: Any) -> Grader:
+    """Return the grader of a kind.
+
+    A name is no code: a task of somebody else's file may hold any text.
+
+    Raises:
+        BadArgument: for an unknown kind, and a kind that needs a grader without one.
+    """
+    made = {"text": TextGrader, "math": MathGrader, "number": NumberGrader, "choice": ChoiceGrader}
+    made["code"] = CodeGrader
+    if kind not in (*made, *CARRIED):
+        raise BadArgument(f"data:{kind} is no kind of grader; accepted: {', '.join((*made, *CARRIED))}.")
+    if grader is None and kind in made:
+        return cast(Grader, made[kind]())
+    if isinstance(grader, str) or not callable(grader):
+        raise BadArgument(
+            f"the grader of data:{kind} is {grader!r:.80}; accepted: a function of answer and reference, a "
+            "gem.graders.functions.JudgeByName, or any grader."
+        )
+    return grader if hasattr(grader, "name") else FunctionGrader(grader)
+
+
+def _name(grader: Grader) -> str:
+    return str(getattr(grader, "name", type(grader).__name__))
+
+
+CARRIED = ("judge", "function")
+"""The kinds whose grader is an argument of its own."""

@@ -1,0 +1,142 @@
+"""Environments over data that a command line or a suite names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gem.envs.data.env import DataEnv
+from gem.envs.data.reading import digest_of, first_row, read_tasks
+from gem.envs.qa import env as qa
+from gem.errors import BadArgument, reason
+from gem.graders.functions import named_grader
+from gem.graders.number import find_numbers
+from gem.tasks.columns import find_columns, parse_columns
+from gem.tasks.sources import Source, open_rows
+
+
+class OwnData(NamedTuple):
+    """An environment over data: its id, its keywords, and what was understood of the data.
+
+    `written` are the keywords as JSON values, in which a grader has its name; see `named_kwargs`.
+    """
+
+    env: str
+    kwargs: dict[str, Any]
+    written: dict[str, Any]
+    about: str
+
+    @property
+    def title(self) -> str:
+        """Its name in figures: ``q.csv:text``."""
+        return title_of(self.env, self.kwargs)
+
+
+def data_task(
+    data: str,
+    grader: str = "",
+    columns: str | Mapping[str, str] = "",
+    split: str = "",
+    prompt: str = "",
+    few_shot: str = "",
+    folder: str | Path = "",
+) -> OwnData:
+    """Return an environment over data that a command line or a suite names; its rows are checked.
+
+    A path is relative to `folder`, and is kept relative to the working folder. Without a grader, its kind
+    follows from the data; see `guess_kind`. A prompt that ends in ``.txt`` is the file that holds it.
+
+    Raises:
+        MissingData, BadArgument: see DataEnv and `gem.graders.functions.named_grader`.
+    """
+    kwargs: dict[str, Any] = {"data": _relative(data, folder)}
+    given = parse_columns(columns) if isinstance(columns, str) else dict(columns)
+    if given:
+        kwargs["columns"] = given
+    if split:
+        kwargs["split"] = split
+    if prompt:
+        kwargs["prompt"] = _text_in(prompt, folder) if prompt.endswith(".txt") else prompt
+    if few_shot:
+        kwargs["few_shot"] = _relative(few_shot, folder)
+    kind, carried = named_grader(grader, str(folder)) if grader else ("", None)
+    kind = kind or guess_kind(kwargs["data"], split or None, given)
+    digest = digest_of(kwargs["data"], kwargs.get("few_shot"))
+    env = DataEnv(kind, grader=carried, **kwargs)  # all rows are checked here, before anything is asked
+    kwargs["digest"] = digest
+    if carried is None:
+        return OwnData(f"data:{kind}", kwargs, kwargs, env.about)
+    return OwnData(f"data:{kind}", {**kwargs, "grader": carried}, {**kwargs, "grader": grader}, env.about)
+
+
+def named_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the keywords of an environment, in which a grader's name over data becomes the grader.
+
+    Only keywords that this user gave may come here; see `gem.graders.functions.named_grader`.
+    """
+    if not env_id.startswith("data:") or not isinstance(kwargs.get("grader"), str):
+        return kwargs
+    return {**kwargs, "grader": named_grader(kwargs["grader"])[1]}
+
+
+def title_of(env_id: str, kwargs: Mapping[str, Any]) -> str:
+    """Return the name of an environment over data in figures: ``q.csv:text``."""
+    split = f"[{kwargs['split']}]" if "split" in kwargs else ""
+    grader = getattr(kwargs.get("grader"), "name", env_id.partition(":")[2])
+    return f"{Path(str(kwargs.get('data'))).name}{split}:{grader.removeprefix('function:')}"
+
+
+def _relative(name: str, folder: str | Path) -> str:
+    """Return a path as it is seen from the working folder; a name that is no path there is unchanged."""
+    place = Path(folder, Path(name).expanduser())
+    if not place.exists():
+        return name
+    return os.path.relpath(place)
+
+
+def _text_in(name: str, folder: str | Path) -> str:
+    try:
+        return Path(folder, Path(name).expanduser()).read_text(encoding="utf-8").strip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadArgument(f"the prompt's file {name!r} cannot be read: {reason(error)}.") from error
+
+
+def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str:
+    """Return the kind of grader that data suggests: choice, code, math for numbers and formulas, else text.
+
+    Raises:
+        MissingData, BadArgument: see `read_tasks`.
+    """
+    rows, name, _ = open_rows(data, split)
+    row = first_row(rows)
+    with suppress(BadArgument):
+        if find_columns(row, given, "choice", name).choices is not None:
+            return "choice"
+    with_tests = any(each in row for each in ("test", "tests", "test_list", "test_cases"))
+    if "answer" not in given and (with_tests or {"inputs", "outputs"} <= set(row)):
+        return "code"
+    tasks, _ = read_tasks(data, split, given, "text")
+    kinds = set()
+    for index in range(min(len(tasks), 200)):
+        with suppress(BadArgument):
+            kinds |= {_looks_like(text) for text in qa.golds(tasks.reference(index))}
+    if kinds and kinds <= {"math"}:
+        return "math"
+    return "number" if kinds and kinds <= {"math", "number"} else "text"
+
+
+def _looks_like(text: str) -> str:
+    """Return the kind of grader that an answer looks like."""
+    if "####" in text or "\\boxed" in text or _FORMULA.fullmatch(text.strip()):
+        return "math"
+    return "number" if _NUMBER.match(text) and len(find_numbers(text)) == 1 else "text"
+
+
+_FORMULA = re.compile(
+    r"[-+]?[\d.,/]*\d[\d.,/%]*|.*(?:\$|\\[a-z]+).*|[-+*/^()=\da-z\s]*[\^=][-+*/^()=\da-z\s]*", re.DOTALL
+)
+_NUMBER = re.compile(r"\s*[-+$€£]?\d")

@@ -1,0 +1,172 @@
+r"""ChoiceGrader: compares a chosen option with the right one; a letter or the option's text is accepted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
+from typing import Any
+
+from gem.errors import BadArgument
+from gem.graders.base import Score
+from gem.graders.text import exact_match
+from gem.parsing import boxed, tagged
+from gem.specs import Rebuildable
+
+LONGEST = 20_000  # characters at the end of a reply in which an answer is looked for
+_STYLE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}|\*\*|[$`]")
+_LETTER = re.compile(
+    r"(?:(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)\s*(?:is|:)?\s*)*\(?([A-Za-z])\)?"
+    r"(?:\s*[.:)]\s*(.*)|\s*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_ANCHOR = re.compile(
+    r"(?:answer|choice|option)\s*(?:is|:)\s*:?\s*(?:option\s+|choice\s+)?\(?([A-Z])\)?(?![\w'])",
+    re.IGNORECASE,
+)
+
+
+class ChoiceGrader(Rebuildable):
+    r"""A grader that compares the chosen option with the right one.
+
+    The answer is the content of the last ``\boxed{}`` or ``<answer>``, or else the reply itself, what stands
+    after "the answer is", or the last line. It is a letter (``B``, ``(b)``, ``B. text``) or an option's text.
+    The reference is ``{"choices": [...], "answer": "B"}``; see `read_choice`.
+    """
+
+    name = "choice/1"
+
+    def __call__(self, answer: str, reference: Any) -> Score:
+        """Score `answer` against `reference`.
+
+        Raises:
+            BadArgument: for a reference of another form.
+        """
+        if not isinstance(reference, Mapping) or not {"choices", "answer"} <= set(reference):
+            raise BadArgument(
+                f"the reference is {reference!r:.80}; accepted by the choice grader: a mapping with choices "
+                "and answer"
+            )
+        chosen = read_letter(answer, reference["choices"])
+        if chosen is None:
+            return Score(0.0, False, None, "no choice")
+        right = chosen == reference["answer"]
+        return Score(float(right), right, chosen, "the right choice" if right else "another choice")
+
+
+def read_letter(reply: str, choices: Sequence[str]) -> str | None:
+    """Return the letter of the option that a reply chooses, None if it chooses none."""
+    reply = reply[-LONGEST:]
+    inside = boxed(reply)
+    if inside is None:
+        inside = tagged(reply, "answer")
+    if inside is not None:
+        return _choose(inside, choices)
+    lines = [line for line in reply.splitlines() if line.strip()]
+    if not lines:
+        return None
+    if len(lines) == 1 and (chosen := _choose(lines[0], choices)) is not None:
+        return chosen
+    anchors = _ANCHOR.findall(_STYLE.sub(_content, reply))
+    if anchors and anchors[-1].upper() in ascii_uppercase[: len(choices)]:
+        return str(anchors[-1].upper())
+    return _choose(lines[-1], choices)
+
+
+def _content(match: re.Match[str]) -> str:
+    return match[1] or ""
+
+
+def _choose(text: str, choices: Sequence[str]) -> str | None:
+    plain = _STYLE.sub(_content, text[:2000]).strip()
+    named = [ascii_uppercase[at] for at, each in enumerate(choices) if exact_match(plain, each)]
+    if len(named) == 1:
+        return named[0]
+    match = _LETTER.fullmatch(plain.strip(" ."))
+    if match is None or (letter := match[1].upper()) not in ascii_uppercase[: len(choices)]:
+        return None
+    behind = (match[2] or "").strip()
+    others = [at for at, each in enumerate(choices) if behind and exact_match(behind, each)]
+    return None if others and ascii_uppercase.index(letter) not in others else letter
+
+
+def read_choices(value: Any) -> tuple[list[str], list[str]]:
+    """Return the texts and the labels of options: a list, its JSON, or ``{"text": [...], "label": [...]}``.
+
+    Raises:
+        BadArgument: for less than two options, more than 26, and anything else.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise BadArgument(
+                f"the choices are {value!r:.80}; accepted: a list of texts, or its JSON"
+            ) from None
+    labels: Any = None
+    if isinstance(value, Mapping) and "text" in value:
+        value, labels = value["text"], value.get("label")
+    elif isinstance(value, Mapping):
+        value, labels = list(value.values()), list(value)
+    texts = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(texts, list | tuple) or not 2 <= len(texts) <= len(ascii_uppercase):
+        raise BadArgument(f"the choices are {value!r:.80}; accepted: a list of 2 to 26 texts")
+    if any(not isinstance(each, str | int | float) or not str(each).strip() for each in texts):
+        raise BadArgument(f"the choices are {value!r:.80}; one of them is empty or no text")
+    labels = labels.tolist() if hasattr(labels, "tolist") else labels
+    if labels is None or len(labels) != len(texts):
+        labels = ascii_uppercase[: len(texts)]
+    return [str(each).strip() for each in texts], [str(each).strip() for each in labels]
+
+
+def read_choice(answer: Any, choices: Any, numbered: int | None = None) -> dict[str, Any]:
+    """Return the reference of a ChoiceGrader.
+
+    Args:
+        answer: the right option: its label, its text, or its number.
+        choices: the options; see `read_choices`.
+        numbered: the number of the first option, where a text of digits is a number of an option; a whole
+            number that is no text always is.
+
+    Raises:
+        BadArgument: when the answer is not among the choices.
+    """
+    texts, labels = read_choices(choices)
+    text = str(answer).strip()
+    bare = text.strip("().").casefold()
+    places = [at for at, label in enumerate(labels) if label.casefold() == bare]
+    if not places and (numbered is not None or isinstance(answer, int)) and text.isdecimal():
+        at = int(text) - (numbered or 0)
+        places = [at] if 0 <= at < len(texts) else []
+    elif not places:
+        places = [at for at, each in enumerate(texts) if each == text]
+        places = places or [at for at, each in enumerate(texts) if exact_match(text, each)]
+    if len(places) != 1:
+        raise BadArgument(
+            f"the answer is {answer!r:.80}, which is {'more than one' if places else 'none'} of the choices "
+            f"{', '.join(map(repr, texts))[:200]}; accepted: a letter, a text, or a number from "
+            f"{numbered or 0}"
+        )
+    return {"choices": texts, "answer": ascii_uppercase[places[0]]}
+
+
+def first_number(answers: Sequence[Any], choices: Sequence[Any]) -> int | None:
+    """Return the number of the first option where all answers of a data set are numbers of options.
+
+    Otherwise return None. They are numbers if all are digits and not all of them are texts of options. They
+    begin at 1 if one is the number of options and none is 0.
+    """
+    texts = [str(each).strip() for each in answers]
+    if not texts or not all(text.isdecimal() for text in texts):
+        return None
+    options = [read_choices(each) for each in choices]
+    if all(text in labels for text, (_, labels) in zip(texts, options, strict=True)):
+        return None
+    if not isinstance(answers[0], int) and all(
+        text in each for text, (each, _) in zip(texts, options, strict=True)
+    ):
+        return None
+    numbers = [int(text) for text in texts]
+    past = any(number == len(each) for number, (each, _) in zip(numbers, options, strict=True))
+    return 1 if past and 0 not in numbers else 0

@@ -1,0 +1,161 @@
+"""Graders by name, for command lines and suites: gem's own, a judge, and functions of one's own."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+from gem.errors import BadArgument, GemError, NoVerdict, did_you_mean
+from gem.graders.base import Grader, Score, checked, grade_with, takes_question
+from gem.naming import load_named
+from gem.plugins import load
+from gem.specs import Rebuildable
+
+NAMES = ("text", "math", "number", "choice", "code")
+"""The graders that need no more than their name."""
+
+FORMS = (
+    "text, math, number, choice, code, judge:MODEL[@URL], package.module:function, or path/file.py:function"
+)
+"""The names of graders, for messages."""
+
+RUBRIC = (
+    "1: the ANSWER gives the same final answer as the REFERENCE; wording, detail and format make no "
+    "difference. Where there is no REFERENCE, the ANSWER is right and answers what was asked. 0: all else."
+)
+"""What a judge by name is told; a judge with another rubric is a `gem.graders.judge.JudgeGrader`."""
+
+
+def named_grader(name: Any, folder: str = "") -> tuple[str, Grader | None]:
+    """Return the kind of grader that a name means, and the grader where the kind alone does not say which.
+
+    Kinds are those of `NAMES`, ``judge`` and ``function``. Only a name that this user gave may come here: the
+    module of a function is executed.
+
+    Args:
+        name: a name as in `FORMS`, or a function ``(answer, reference)``, or a grader.
+        folder: the folder that a relative path of a file starts from.
+
+    Raises:
+        BadArgument: for an unknown name, and a function that does not take an answer and a reference.
+    """
+    if not isinstance(name, str):
+        return "function", name if isinstance(name, FunctionGrader | JudgeByName) else FunctionGrader(name)
+    if name in NAMES:
+        return name, None
+    if name.startswith("judge:"):
+        return "judge", JudgeByName(name.removeprefix("judge:"))
+    if ":" not in name:
+        raise BadArgument(f"grader is {name!r}.{did_you_mean(name, (*NAMES, 'judge:'))} Accepted: {FORMS}.")
+    return "function", FunctionGrader(load_named(name, "grader", folder=folder))
+
+
+class FunctionGrader(Rebuildable):
+    """A grader that calls a function ``(answer, reference)`` and makes its result a Score.
+
+    The function gets the agent's whole reply, and the question too if it has a parameter `question`. It
+    returns a Score, whether the answer is right, or a number from 0 to 1, of which 1 is right. A class is
+    made without arguments, and its object called. An exception in it is no verdict.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Set the function.
+
+        Raises:
+            BadArgument: when it cannot be called with an answer and a reference.
+        """
+        called = function() if isinstance(function, type) else function
+        if not callable(called):
+            raise BadArgument(
+                f"the grader is {function!r:.80}; accepted: {FORMS}, or a function of answer and reference."
+            )
+        self.function, self._call = function, called
+        self.asks_question = takes_question(called)
+        try:
+            extra = {"question": ""} if self.asks_question else {}
+            inspect.signature(called).bind("", None, **extra)
+        except TypeError as error:
+            name = getattr(function, "__name__", type(function).__name__)
+            raise BadArgument(
+                f"the grader {name} cannot be called with (answer, reference): {error}. It takes the agent's "
+                "reply and the row's answer, and, if it likes, question=."
+            ) from error
+        except ValueError:  # a function of C without a signature
+            pass
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return f"function:{getattr(self.function, '__qualname__', type(self.function).__name__)}"
+
+    def __call__(self, answer: str, reference: Any, question: str = "") -> Score:
+        """Score `answer`.
+
+        Raises:
+            NoVerdict: when the function raises, or returns something else.
+        """
+        extra = {"question": question} if self.asks_question else {}
+        try:
+            found = self._call(answer, reference, **extra)
+        except GemError:
+            raise
+        except Exception as error:  # the fault of the function, which gets any text, not of the answer
+            raise NoVerdict(f"the grader {self.name} raised {type(error).__name__}: {error}") from error
+        if isinstance(found, bool):
+            return Score(float(found), found, answer[:200])
+        if isinstance(found, Real):
+            return checked(Score(float(found), float(found) >= 1, answer[:200]))
+        return checked(found)
+
+
+class JudgeByName(Rebuildable):
+    """A JudgeGrader whose agent has a name: ``MODEL[@URL]``, an endpoint, or another of `gem.agents.named`.
+
+    The agent is made at the first answer, in the process that grades.
+    """
+
+    def __init__(self, model: str, rubric: str = RUBRIC) -> None:
+        """Set the judge.
+
+        Raises:
+            BadArgument: for an empty name.
+        """
+        if not model.strip("@ "):
+            raise BadArgument("the judge has no name; accepted: judge:MODEL[@URL], as judge:gpt-4o.")
+        self.model, self.rubric = model, rubric
+        self._judge: Grader | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The judge's model."""
+        return f"judge:{self.model}"
+
+    def __call__(self, answer: str, reference: Any, question: str = "") -> Score:
+        """Score `answer`; see JudgeGrader."""
+        with self._lock:
+            if self._judge is None:
+                self._judge = self._made()
+            judge = self._judge
+        return grade_with(judge, answer, reference, question or None)
+
+    def close(self) -> None:
+        """Close the judge's agent; a later answer makes another one."""
+        with self._lock:
+            judge, self._judge = self._judge, None
+        close = getattr(getattr(judge, "agent", None), "close", None)
+        if close is not None:
+            close()
+
+    def _made(self) -> Grader:
+        settings = load("gem.agents.named:AgentSettings")(temperature=0.0)  # agents are a layer above
+        named_agent = load("gem.agents.named:named_agent")
+        agent = named_agent(self.model, settings) or named_agent(f"openai:{self.model}", settings)
+        grader: Grader = load("gem.graders.judge:JudgeGrader")(agent, self.rubric)
+        return grader
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JudgeByName, (self.model, self.rubric)

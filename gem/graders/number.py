@@ -1,0 +1,117 @@
+r"""NumberGrader: compares one number in an answer with one number in a reference, exactly.
+
+Units, currency signs, words around the number and the way it is written (``1,234.50``, ``1234.5``,
+``\frac{1}{2}``, ``0.5``, ``eighteen``) make no difference. For formulas see `gem.graders.math`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from gem.errors import BadArgument
+from gem.graders import _words
+from gem.graders.base import Score
+from gem.parsing import boxed, tagged
+from gem.specs import Rebuildable
+
+LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
+DIGITS = 400  # of one number; a longer one is not read
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(\d+)\s*\}")
+_SPACES = re.compile(r"(?<=\d)(?:\{,\}|\\,|\\!|,)(?=\d{3}(?!\d))")
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+−]?\s?[$€£]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?(?:\s?/\s?[1-9]\d*(?![\d.]))?"
+)
+
+
+class NumberGrader(Rebuildable):
+    r"""A grader that compares a number with the number of a reference.
+
+    The answer's number is the only one in the last ``\boxed{}`` or ``<answer>``, or else the last one of the
+    reply. The reference is a number, a text with one number (``9 (apples)``), the end of a solution after
+    ``####``, or a list of these, any of which is accepted.
+    """
+
+    name = "number/1"
+
+    def __init__(self, tolerance: float = 0.0) -> None:
+        """Set the accepted relative error; 0: the numbers are exactly equal.
+
+        Raises:
+            BadArgument: for a tolerance outside 0 to 1.
+        """
+        if not 0 <= tolerance < 1:
+            raise BadArgument(f"tolerance is {tolerance!r}; accepted: 0 to 1, such as 0.001.")
+        self.tolerance = tolerance
+
+    def __call__(self, answer: str, reference: Any) -> Score:
+        """Score `answer` against `reference`."""
+        golds = read_numbers(reference)
+        given, text = answered_number(answer)
+        if given is None:
+            return Score(0.0, False, None, "no number" if text is None else f"not one number: {text[:100]}")
+        close = Fraction(self.tolerance)
+        right = any(abs(given - gold) <= close * abs(gold) for gold in golds)
+        return Score(float(right), right, (text or "")[:200], "equal" if right else "another number")
+
+
+def answered_number(reply: str) -> tuple[Fraction | None, str | None]:
+    """Return the number of a reply and the text that it was read from; None where there is none."""
+    reply = reply[-LONGEST:]
+    inside = boxed(reply)
+    if inside is None:
+        inside = tagged(reply, "answer")
+    if inside is not None:
+        found = find_numbers(inside)
+        return (found[0] if len(found) == 1 else None), inside
+    found = find_numbers(reply)
+    return (found[-1], str(found[-1])) if found else (None, None)
+
+
+def find_numbers(text: str) -> list[Fraction]:
+    """Return all numbers of a text, or the one that it is in words."""
+    plain = _SPACES.sub("", _FRACTION.sub(r"\1/\2", text[:LONGEST])).replace("\\$", "$")
+    found = [number for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
+    if not found and (word := _words.number(text.strip(" .!").casefold()[:100])) is not None:
+        return [Fraction(word)]
+    return found
+
+
+def _value(text: str) -> Fraction | None:
+    text = re.sub(r"[\s$€£]", "", text).replace("−", "-")
+    top, _, bottom = text.partition("/")
+    exponent = top.casefold().partition("e")[2].lstrip("+-0")
+    if len(text) > DIGITS or len(exponent) > 3:
+        return None
+    return Fraction(top) / (int(bottom) if bottom else 1)
+
+
+def read_numbers(reference: Any) -> list[Fraction]:
+    """Return the numbers of a reference, any of which is accepted.
+
+    Raises:
+        BadArgument: when it has none, or a text has more than one.
+    """
+    if isinstance(reference, int | float) and not isinstance(reference, bool):
+        try:
+            return [Fraction(str(reference))]
+        except ValueError:  # NaN and infinity
+            raise _refused(reference) from None
+    if isinstance(reference, str):
+        text = reference.rpartition("####")[2] if "####" in reference else reference
+        inside = boxed(text)
+        found = find_numbers(text if inside is None else inside)
+        if len(found) == 1:
+            return found
+    elif isinstance(reference, Sequence) and reference:
+        return [number for part in reference for number in read_numbers(part)]
+    raise _refused(reference)
+
+
+def _refused(reference: Any) -> BadArgument:
+    return BadArgument(
+        f"the reference is {reference!r:.80}; accepted by the number grader: a number, a text with one "
+        "number, or a list of these"
+    )

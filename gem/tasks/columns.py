@@ -1,0 +1,193 @@
+"""Find which columns of a data set are the question, the answer, the choices and the id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from gem.errors import BadArgument, did_you_mean
+from gem.tasks.sources import cell, has_cell, is_chat
+
+QUESTIONS = (
+    *("question", "problem", "prompt", "query", "instruction", "input", "messages", "text"),
+    *("task", "ctx", "sentence"),
+)
+ANSWERS = (
+    *("answer", "answers", "final_answer", "short_answer", "gold", "reference", "target", "ideal"),
+    *("ground_truth", "reward_model.ground_truth", "expected_answer", "expected", "correct_answer"),
+    *("answerkey", "answer_key", "label", "solution", "output", "completion", "response", "correct"),
+)
+TESTS = ("tests", "test", "test_list", "input_output", "test_cases", "inputs", "public_tests")
+CONTEXTS = ("context", "passage", "body", "article")
+CHOICES = ("choices", "options", "endings")
+LETTERED = ("{}", "option_{}", "option{}", "choice_{}", "choice{}", "ending{}")
+IDS = (
+    *("id", "task_id", "_id", "uid", "uuid", "qid", "question_id", "example_id", "unique_id", "sample_id"),
+    *("problem_id", "extra_info.index", "idx"),
+)
+IMAGES = ("images", "image")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a data set by what they are; dots lead into cells that are mappings.
+
+    `answer` is the reference, or the tests of a program. `context` stands before the question. `choices` is
+    a column of lists, or columns of one option each, joined with ``+``.
+    """
+
+    question: str
+    answer: str | None = None
+    context: str | None = None
+    choices: str | None = None
+    id: str | None = None
+    images: str | None = None
+
+    def described(self, row: Mapping[str, Any]) -> str:
+        """Return what was understood, as a sentence; `row` shows the form of its cells."""
+        texts = [f"question: column {self.question!r}{_form_of(cell(row, self.question))}"]
+        if self.context:
+            texts[0] += f", after {self.context!r}"
+        if self.answer is None:
+            texts.append("no answers")
+        elif self.answer == self.question:
+            texts.append("answer: the last message")
+        else:
+            texts.append(f"answer: {self.answer!r}{_form_of(cell(row, self.answer))}")
+        texts += [
+            f"{name}: {value!r}"
+            for name, value in (("choices", self.choices), ("pictures", self.images))
+            if value
+        ]
+        texts.append(f"ids: {self.id!r}" if self.id else "ids: the numbers of rows, from 0")
+        return "; ".join(texts)
+
+
+def _form_of(value: Any) -> str:
+    """Return the form of a cell in brackets, where it is not plain."""
+    if is_chat(value):
+        form = "chat messages"
+    elif isinstance(value, bool):
+        form = "truth values"
+    elif isinstance(value, Mapping):
+        form = "as in SQuAD" if "text" in value else "as in TriviaQA" if "value" in value else "mappings"
+    elif isinstance(value, list | tuple):
+        form = "lists"
+    elif isinstance(value, str) and "####" in value:
+        form = "solutions that end in ####"
+    else:
+        return ""
+    return f" ({form})"
+
+
+NAMES = tuple(each.name for each in fields(Columns))
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Return the columns that ``question=q,answer=a`` gives.
+
+    Raises:
+        BadArgument: for another form.
+    """
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if not all(equals and name.strip() and value.strip() for name, equals, value in pairs):
+        raise BadArgument(f"columns are {text!r}; accepted: question=COLUMN,answer=COLUMN.")
+    given = {name.strip(): value.strip() for name, _, value in pairs}
+    check_names(given)
+    return given
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Refuse what no column can be.
+
+    Raises:
+        BadArgument: with what is accepted.
+    """
+    for name in given:
+        if name not in NAMES:
+            raise BadArgument(
+                f"columns name {name!r}.{did_you_mean(name, NAMES)} Accepted: {', '.join(NAMES)}."
+            )
+
+
+def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, where: str) -> Columns:
+    """Return the columns of a data set, from its first row.
+
+    Args:
+        row: the row.
+        given: the columns that the user named; they are not looked for.
+        kind: the kind of grader: the answers of `code` are tests, and `choice` needs choices.
+        where: the data set's name, for messages.
+
+    Raises:
+        BadArgument: for a column that is not there, and when question or answer cannot be found.
+    """
+    check_names(given)
+    names = {str(name).casefold().replace(" ", "_").replace("-", "_"): str(name) for name in row}
+
+    def find(known: Iterable[str], taken: Iterable[str | None] = ()) -> str | None:
+        for name in known:
+            home, dot, rest = name.partition(".")
+            column = names.get(home)
+            if column is not None and (not dot or has_cell(row, f"{column}.{rest}")):
+                column = f"{column}.{rest}" if dot else column
+                if column not in taken:
+                    return column
+        return None
+
+    for name, column in given.items():
+        for each in column.split("+") if name == "choices" and column not in row else [column]:
+            if not has_cell(row, each):
+                raise BadArgument(
+                    f"{where} has no column {each!r}, which --columns gives as {name}."
+                    f"{did_you_mean(each, map(str, row))} It has: {', '.join(map(repr, row))}."
+                )
+    question = given.get("question") or find(QUESTIONS)
+    if question is None:
+        raise BadArgument(_not_found(where, "question", row))
+    context = given.get("context")
+    if context is None and "question" not in given:
+        before = ("input",) if names.get("instruction") == question else CONTEXTS
+        context = next(
+            (names[name] for name in before if isinstance(row.get(names.get(name, "")), str)), None
+        )
+    choices = given.get("choices")
+    if choices is None and kind == "choice":
+        choices = find(CHOICES) or _lettered(names)
+    taken = (question, context, choices)
+    answer = given.get("answer") or find(TESTS if kind == "code" else ANSWERS, taken)
+    if answer is None and is_chat(cell(row, question)) and cell(row, question)[-1]["role"] == "assistant":
+        answer = question  # the last message is the answer
+    if answer is None and kind not in ("judge", "function"):
+        raise BadArgument(_not_found(where, "tests" if kind == "code" else "answer", row))
+    return Columns(
+        question,
+        answer,
+        context,
+        choices,
+        given.get("id") or find(IDS, taken),
+        given.get("images") or find(IMAGES),
+    )
+
+
+def _lettered(names: Mapping[str, str]) -> str | None:
+    """Return columns of one option each, joined: A to D, option_a, choice1 and so on."""
+    for form in LETTERED:
+        for marks in ("abcdefghij", "0123456789", "123456789"):
+            columns: list[str] = []
+            for mark in marks:
+                if (column := names.get(form.format(mark))) is None:
+                    break
+                columns.append(column)
+            if len(columns) >= 2:
+                return "+".join(columns)
+    return None
+
+
+def _not_found(where: str, what: str, row: Mapping[str, Any]) -> str:
+    columns = ", ".join(map(repr, row))
+    return (
+        f"no column of {where} is evidently the {what}; it has: {columns}. Name it: --columns "
+        f"{'answer' if what == 'tests' else what}=COLUMN (in Python columns={{...}})."
+    )

@@ -1,0 +1,401 @@
+"""Read rows from files and folders: JSON Lines, JSON, CSV, TSV, Parquet, and what `datasets` saved.
+
+The rows of a file are a sequence of mappings from column names. `place_of` returns where a row is, such as
+``line 7``, for messages.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import weakref
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from gem.errors import BadArgument, GemError, missing_extra
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
+"""The supported file types."""
+
+_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
+_SAVED = ("dataset_dict.json", "dataset_info.json")  # in a folder that `datasets` wrote by save_to_disk
+_MARKS = {b"\xff\xfe\x00\x00": "UTF-32", b"\x00\x00\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16"}
+_MARKS |= {b"\xfe\xff": "UTF-16"}
+_UTF8_MARK = b"\xef\xbb\xbf"
+
+
+class BadRow(BadArgument):
+    """A row that cannot be read; `reason` says why, without the row's place."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.reason = reason
+
+
+def is_data_file(path: Path) -> bool:
+    """Return whether a file has a supported type, by its name in any case."""
+    return path.is_file() and path.name.lower().endswith(SUFFIXES)
+
+
+def place_of(rows: Any, index: int) -> str:
+    """Return where a row is in its file, as ``line 7``, or else its number, as ``row 6``."""
+    place: Callable[[int], str] | None = getattr(rows, "place", None)
+    return f"row {index}" if place is None else place(index)
+
+
+def scan(rows: Any, without: str | None = None) -> Iterator[Mapping[str, Any] | BadRow]:
+    """Yield every row, or the error of one that cannot be read; without this column where that is cheaper."""
+    if hasattr(rows, "scan"):
+        yield from rows.scan(without)
+        return
+    if without is not None and without in getattr(rows, "column_names", ()):  # a data set of `datasets`
+        rows = rows.remove_columns([without])
+    for index in range(len(rows)):
+        try:
+            yield rows[index]
+        except BadRow as error:
+            yield error
+
+
+# -- one process opens a source once
+
+_OPENED: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
+_LOCK = Lock()
+
+
+def open_once(kind: type, source: str | Path, split: str | None) -> Any:
+    """Return the rows of a source, which is opened once per process for all environments."""
+    with _LOCK:
+        state = _state(source) if isinstance(source, Path) else None
+        rows = _OPENED.get((kind, source, split, state))
+        if rows is None:
+            rows = _OPENED[kind, source, split, state] = kind(source, split)
+        return rows
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Return what changes when a file is written again."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+# -- a file or folder
+
+
+class FileRows(Sequence[Mapping[str, Any]]):
+    """The rows of a file, or of one split of a folder. They are pickled as the path and opened again."""
+
+    def __init__(self, path: Path, split: str | None) -> None:
+        self.path = path
+        self.split = split
+        self.folder = path if path.is_dir() else path.parent
+        files = _files(path, split)
+        self._parts = [_read(file) for file in files]
+        self._names = [file.name for file in files]
+        if isinstance(self._parts[0], Mapping):
+            self._parts = [one_split(self._parts[0], split, str(path))]
+        elif path.is_file() and split not in (None, "train"):
+            raise BadArgument(
+                f"{path} is one file without splits, and split is {split!r}. Drop split=, or make a folder "
+                f"of that name with a file {split}.jsonl in it."
+            )
+        self._ends = [sum(map(len, self._parts[: at + 1])) for at in range(len(self._parts))]
+        self.checked: set[Any] = set()
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    def __getitem__(self, index: Any) -> Any:
+        part, at = self._place(index)
+        return self._parts[part][at]
+
+    def _place(self, index: int) -> tuple[int, int]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        part = next(at for at, end in enumerate(self._ends) if index < end)
+        return part, index - (self._ends[part - 1] if part else 0)
+
+    def place(self, index: int) -> str:
+        """Return where a row is, with its file if there are several."""
+        part, at = self._place(index)
+        place = place_of(self._parts[part], at)
+        return place if len(self._parts) == 1 else f"{self._names[part]}, {place}"
+
+    def scan(self, without: str | None) -> Iterator[Mapping[str, Any] | BadRow]:
+        """See `scan`."""
+        for part in self._parts:
+            yield from scan(part, without)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_once, (FileRows, self.path, self.split)
+
+
+def _files(path: Path, split: str | None) -> list[Path]:
+    """Return the files of a split, in order: ``train.jsonl``, or ``train-00000-of-00002.parquet`` and on."""
+    if path.is_file() or any((path / name).is_file() for name in _SAVED):
+        return [path]
+    files = sorted(
+        file
+        for folder in (path, path / "data", *([path / split] if split else []))
+        for file in (folder.iterdir() if folder.is_dir() else ())
+        if is_data_file(file)
+    )
+    if not files:
+        raise BadArgument(f"the folder {path} has no file of data; accepted: {', '.join(SUFFIXES)}.")
+    splits = {file: _SHARD.sub("", file.name.partition(".")[0]) for file in files}
+    if split is not None:
+        chosen = [file for file in files if splits[file] == split or file.parent == path / split]
+    else:
+        chosen = files if len(set(splits.values())) == 1 else []
+    if not chosen:
+        wanted = f"no split {split!r}" if split else "more than one split, and none was named"
+        raise BadArgument(
+            f"{path}: {wanted}; it has {', '.join(sorted(set(splits.values())))}. Name one with split= "
+            "(--split)."
+        )
+    return chosen
+
+
+def _read(path: Path) -> Any:
+    """Open one file and return its rows; a mapping of splits to rows where a JSON file holds one."""
+    name = path.name.lower()
+    try:
+        if path.is_dir():
+            return import_datasets().load_from_disk(str(path))
+        if name.endswith(".parquet"):
+            return ParquetRows(path)
+        if name.endswith(".jsonl"):
+            return JsonLines(path)
+        if name.endswith(".jsonl.gz"):
+            with gzip.open(path) as packed:
+                return PackedLines(path, list(packed))
+        if name.endswith(".json"):
+            return json.loads(decode(path, path.read_bytes()))
+        return Table(path)
+    except GemError:
+        raise
+    except RecursionError:
+        raise BadArgument(f"{path} cannot be read: its values are nested too deeply.") from None
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        raise BadArgument(f"{path} cannot be read: {error}") from error
+
+
+def decode(path: Path, data: bytes) -> str:
+    """Return a file's text.
+
+    Raises:
+        BadArgument: when it is not UTF-8; the message names the line, and the encoding where it is evident.
+    """
+    _refuse_mark(path, data)
+    try:
+        return data.removeprefix(_UTF8_MARK).decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise BadArgument(
+            f"{path}, line {line}: the byte 0x{error.object[error.start]:02x} is not UTF-8. "
+            f"{_resave('WINDOWS-1252')}"
+        ) from error
+
+
+def _refuse_mark(path: Path, start: bytes) -> None:
+    for mark, encoding in _MARKS.items():
+        if start.startswith(mark):
+            raise BadArgument(f"{path} is {encoding}. {_resave(encoding)}")
+
+
+def _resave(encoding: str) -> str:
+    return f"Save it as UTF-8, for example: iconv -f {encoding} -t UTF-8 FILE > NEW."
+
+
+class Table(Sequence[Mapping[str, Any]]):
+    """The rows of a CSV or TSV file. A CSV file may have semicolons or tabs in place of commas."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file.
+
+        Raises:
+            BadArgument: for two columns of one name, and for a quote that is not closed.
+        """
+        self.path = path
+        text = decode(path, path.read_bytes())
+        head = text.partition("\n")[0]
+        comma = "\t" if path.name.lower().endswith(".tsv") else max(",;\t", key=head.count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)
+        self._cells: list[list[str]] = []
+        self._lines = array("Q")
+        line = 1
+        try:
+            self.names = [name.strip() for name in next(reader, [])]
+            line = reader.line_num + 1
+            for cells in reader:
+                if cells:
+                    self._cells.append(cells)
+                    self._lines.append(line)
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise BadArgument(
+                f"{path} cannot be read: {error}, in the row of line {line}. Is a double quote not closed?"
+            ) from error
+        named = [name for name in self.names if name]
+        if twice := sorted({name for name in named if named.count(name) > 1}):
+            raise BadArgument(f"{path} cannot be read: the column {twice[0]!r} is there twice.")
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __getitem__(self, index: Any) -> Any:
+        cells = self._cells[index]
+        if any(cell.strip() for cell in cells[len(self.names) :]):
+            raise BadRow(
+                f"{self.path}, {self.place(index)}",
+                "more cells than there are columns; put double quotes around text with commas",
+            )
+        filled: list[str | None] = [*cells, *[None] * (len(self.names) - len(cells))]
+        return {name: cell for name, cell in zip(self.names, filled, strict=False) if name}
+
+    def place(self, index: int) -> str:
+        """Return the line that a row begins at."""
+        return f"line {self._lines[index]}"
+
+
+class JsonLines(Sequence[Mapping[str, Any]]):
+    """The rows of a JSON Lines file, read one by one from the file.
+
+    The file is not mapped into memory, because truncating a mapped file would kill the process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._starts, self._lengths, at = array("Q"), array("Q"), 0
+        self._lines = array("Q")
+        with path.open("rb") as file:
+            start = file.read(4)
+            _refuse_mark(path, start)
+            at = len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0
+            file.seek(at)
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    self._starts.append(at)
+                    self._lengths.append(len(line))
+                    self._lines.append(number)
+                at += len(line)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: Any) -> Any:
+        line = os.pread(self._file, self._lengths[index], self._starts[index])
+        return _parsed(line, f"{self.path}, {self.place(index)}")
+
+    def place(self, index: int) -> str:
+        """Return the line of a row."""
+        return f"line {self._lines[index]}"
+
+
+class PackedLines(Sequence[Mapping[str, Any]]):
+    """The rows of a compressed JSON Lines file, in memory."""
+
+    def __init__(self, path: Path, lines: Sequence[bytes]) -> None:
+        self.path = path
+        self._lines = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _parsed(self._lines[index][1], f"{self.path}, {self.place(index)}")
+
+    def place(self, index: int) -> str:
+        """Return the line of a row."""
+        return f"line {self._lines[index][0]}"
+
+
+def _parsed(line: bytes, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except UnicodeDecodeError as error:
+        raise BadRow(where, f"not UTF-8. {_resave('WINDOWS-1252')}") from error
+    except json.JSONDecodeError as error:
+        raise BadRow(where, f"not JSON: {error.msg}, at character {error.pos + 1}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadRow(where, f"not JSON: {error}") from error
+
+
+class ParquetRows(Sequence[Mapping[str, Any]]):
+    """The rows of a Parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from pyarrow import parquet
+        except ImportError as error:
+            raise missing_extra("a Parquet file", "pyarrow", "data") from error
+        self._table = parquet.read_table(path)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._table.slice(index, 1).to_pylist()[0]
+
+    def scan(self, without: str | None) -> Iterator[Mapping[str, Any]]:
+        """See `scan`."""
+        table = self._table.select([name for name in self._table.column_names if name != without])
+        for batch in table.to_batches(max_chunksize=1000):
+            yield from batch.to_pylist()
+
+
+def import_datasets() -> Any:
+    """Import `datasets`.
+
+    Raises:
+        MissingExtra: when it is not installed.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise missing_extra("a data set of the hub", "datasets", "data") from error
+    return datasets
+
+
+def one_split(dataset: Any, split: str | None, name: str) -> Any:
+    """Return the rows of the chosen split, if `dataset` is a mapping of splits to rows."""
+    if not isinstance(dataset, Mapping):
+        dataset = _frame_rows(dataset)
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__") or isinstance(dataset, str):
+            raise BadArgument(
+                f"{name} is {type(dataset).__name__} {dataset!r:.80}; accepted: a list of mappings, a "
+                "data frame, a datasets.Dataset, a TaskSet, a path or a data set's name."
+            )
+        return dataset
+    known = [str(key) for key in dataset]
+    if split is None and len(known) == 1:
+        return _frame_rows(dataset[known[0]])
+    if split not in dataset:
+        asked = "more than one split, and none was named" if split is None else f"no split {split!r}"
+        raise BadArgument(
+            f"{name}: {asked}; it has {', '.join(known) or 'none'}. Name one with split= (--split)."
+        )
+    return _frame_rows(dataset[split])
+
+
+def _frame_rows(frame: Any) -> Any:
+    """Return the rows of a data frame of pandas or polars, or a table of pyarrow; all else unchanged."""
+    if hasattr(frame, "to_dicts"):  # polars
+        return frame.to_dicts()
+    if hasattr(frame, "to_pylist") and hasattr(frame, "column_names"):  # pyarrow
+        return frame.to_pylist()
+    if hasattr(frame, "iloc") and hasattr(frame, "to_dict"):  # pandas
+        return frame.to_dict("records")
+    return frame

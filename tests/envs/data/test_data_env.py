@@ -1,0 +1,233 @@
+import json
+
+import pytest
+
+import gem
+from gem.agents.solver import SolverAgent
+from gem.envs.data.env import DataEnv
+from gem.envs.data.named import data_task
+from gem.errors import BadArgument, MissingData
+from gem.registry import ENV_REGISTRY, register
+from gem.rollout import Job, rollout
+from gem.specs import EnvSpec
+from gem.testing import check_env
+
+PLAIN = [{"question": "Capital of Norway?", "answer": "Oslo"}, {"question": "Of France?", "answer": "Paris"}]
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch, tmp_path):
+    """Files are written to, and named from, an empty working folder."""
+    monkeypatch.delenv("GEM_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def write(name, rows):
+    with open(name, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return name
+
+
+def chat(*turns):
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+VERL = {
+    "data_source": "gsm8k",
+    "prompt": chat(("user", "What is 6 * 7?")),
+    "reward_model": {"style": "rule", "ground_truth": "42"},
+    "extra_info": {"index": 17},
+}
+EVALS = {"input": chat(("system", "Be brief."), ("user", "Capital of Norway?")), "ideal": ["Oslo", "oslo"]}
+TRL = {"prompt": chat(("user", "Sky?")), "completion": chat(("assistant", "blue"))}
+TALK = {"messages": chat(("user", "Sky?"), ("assistant", "Blue."), ("user", "Sure?"), ("assistant", "yes"))}
+SQUAD = {"id": "57", "context": "Denver won.", "question": "Who?", "answers": {"text": ["Denver"], "x": [0]}}
+TRIVIA = {"question_id": "t1", "question": "Who?", "answer": {"value": "Denver", "aliases": ["Broncos"]}}
+BOOLQ = {"question": "is it", "passage": "It is.", "answer": True}
+ARC = {
+    "id": "M",
+    "question": "?",
+    "choices": {"text": ["fire", "ice"], "label": ["1", "2"]},
+    "answerKey": "2",
+}
+MMLU = {"question": "?", "choices": ["3", "4", "5", "6"], "answer": 1}
+LETTERS = {"Question": "?", "A": "fire", "B": "ice", "Answer": "B"}
+PROGRAM = {"problem": "Add them.", "inputs": ["1 2\n"], "outputs": ["3\n"], "solution": "print(3)"}
+GSM = {"question": "6 * 7?", "answer": "6 * 7 is 42.\n#### 42"}
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "shown", "right", "wrong", "task"),
+    [
+        (PLAIN[0], "text", "Capital of Norway?", "\\boxed{oslo}", "\\boxed{Rome}", "0"),
+        (VERL, "math", "What is 6 * 7?", "\\boxed{42}", "\\boxed{41}", "17"),
+        (EVALS, "text", "Be brief.\n\nCapital of Norway?", "\\boxed{Oslo}", "\\boxed{Rome}", "0"),
+        (TRL, "text", "Sky?", "\\boxed{blue}", "\\boxed{assistant}", "0"),
+        (TALK, "text", "User: Sky?\n\nAssistant: Blue.\n\nUser: Sure?", "<answer>Yes</answer>", "no", "0"),
+        (SQUAD, "text", "Denver won.\n\nWho?", "\\boxed{Denver}", "\\boxed{0}", "57"),
+        (TRIVIA, "text", "Who?", "\\boxed{the Broncos}", "\\boxed{Boston}", "t1"),
+        (BOOLQ, "text", "It is.\n\nis it", "\\boxed{yes}", "\\boxed{no}", "0"),
+        (ARC, "choice", "?\n\nA. fire\nB. ice", "\\boxed{B}", "\\boxed{fire}", "M"),
+        (MMLU, "choice", "?\n\nA. 3\nB. 4\nC. 5\nD. 6", "\\boxed{4}", "\\boxed{A}", "0"),
+        (LETTERS, "choice", "?\n\nA. fire\nB. ice", "\\boxed{ice}", "\\boxed{A}", "0"),
+        (GSM, "math", "6 * 7?", "The answer is 42.", "\\boxed{6}", "0"),
+        ({"q": 1, "question": "?", "answer": "9 (apples)"}, "number", "?", "\\boxed{9}", "\\boxed{8}", "0"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_known_forms_are_recognised_shown_as_text_and_graded(row, kind, shown, right, wrong, task):
+    own = data_task(write("q.jsonl", [row]))
+    assert own.env == f"data:{kind}"
+    with gem.make(own.env, **own.kwargs) as env:
+        start = env.reset(seed=0)
+        assert start.obs.startswith(f"{shown}\n\n")
+        assert start.info["task"] == task
+        assert env.step(right).reward == 1
+        env.reset(seed=0)
+        assert env.step(wrong).reward == 0
+        env.reset(seed=0)
+        assert env.step(env.solve()).reward == 1
+
+
+def test_programs_run_their_tests():
+    own = data_task(write("q.jsonl", [PROGRAM]))
+    assert own.env == "data:code"
+    with gem.make(own.env, **own.kwargs) as env:
+        assert "reads standard input" in env.reset(seed=0).obs
+        assert env.step(env.solve()).reward == 1
+        env.reset(seed=0)
+        assert env.step("```python\nprint(4)\n```").reward == 0
+
+
+def test_a_data_frame_is_data():
+    pandas = pytest.importorskip("pandas")
+    env = gem.make("data:math", data=pandas.DataFrame({"question": ["1 + 1", "2 + 2"], "answer": [2, 4]}))
+    env.reset(idx=1)
+    assert env.step("\\boxed{4}").reward == 1
+
+
+def test_it_says_what_was_understood():
+    about = data_task(write("q.jsonl", [SQUAD]), "text").about
+    assert about == (
+        "q.jsonl: 1 row. Question: column 'question', after 'context'; answer: 'answers' (as in SQuAD); ids: "
+        "'id'. Grader text: right is the words of an answer, but for case, articles and punctuation."
+    )
+
+
+def test_all_bad_rows_are_listed_with_their_lines_before_a_row_is_asked():
+    with open("q.jsonl", "w") as file:
+        file.write('{"question": "a", "answer": 1}\n\n{"question": \n{"question": "b", "answer": true}\n')
+        file.write(
+            '{"question": "c", "answer": {"d": 1}}\n{"question": "", "answer": 1}\n{"question": "e"}\n'
+        )
+    with pytest.raises(BadArgument) as error:
+        gem.make("data:math", data="q.jsonl")
+    assert [line.split(":")[0] for line in str(error.value).splitlines()[1:]] == [
+        "  line 3",
+        "  line 4",
+        "  line 5",
+        "  line 6",
+        "  line 7",
+    ]
+    assert "q.jsonl: 5 of 6 rows cannot be used" in str(error.value)
+
+
+def test_choices_that_do_not_hold_the_answer_are_bad_rows():
+    write(
+        "q.jsonl", [LETTERS, {**LETTERS, "Answer": "C"}, {**LETTERS, "Answer": "water"}, {**LETTERS, "A": ""}]
+    )
+    with pytest.raises(BadArgument, match=r"3 of 4 rows .*\n  line 2: .*\n  line 3: .*'water'.*\n  line 4: "):
+        data_task("q.jsonl", "choice")
+
+
+def test_a_file_that_changed_is_refused_where_its_digest_is_known():
+    own = data_task(write("q.jsonl", PLAIN), "text")
+    (episode,) = rollout([Job(gem.registry.Maker(own.env, own.kwargs), 0)], SolverAgent())
+    assert episode.task.kwargs == {"name": "text", "data": "q.jsonl", "digest": own.kwargs["digest"]}
+    write("q.jsonl", [*PLAIN, PLAIN[0]])
+    with pytest.raises(BadArgument, match=r"q\.jsonl has changed"):
+        gem.make(episode.task)
+
+
+def test_a_path_is_kept_relative(tmp_path):
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data/q.jsonl", PLAIN)
+    assert data_task(str(tmp_path / "data/q.jsonl"), "text").kwargs["data"] == "data/q.jsonl"
+    assert data_task("q.jsonl", "text", folder=tmp_path / "data").kwargs["data"] == "data/q.jsonl"
+
+
+def test_a_prompt_is_filled_in_and_examples_stand_before_it():
+    rows = [{"q": "Capital of Norway?", "a": "Oslo", "level": 3}, {"q": "Of {x}?", "a": "Rome", "level": 4}]
+    given = {"question": "q", "answer": "a"}
+    few = [{"q": "Of Italy?", "a": "Rome"}, {"q": "Capital of Norway?", "a": "Oslo"}]
+    env = gem.make(
+        "data:text", data=rows, columns=given, few_shot=few, prompt="Level {level}, {{so}}: {question}"
+    )
+    assert env.reset(idx=0).obs == (
+        "Example 1\n\nOf Italy?\n\n\\boxed{Rome}\n\nNow your question\n\nLevel 3, {so}: Capital of Norway?"
+    )  # the second example is what is asked
+    assert env.reset(idx=1).obs.endswith("Level 4, {so}: Of {x}?")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("Go", "shows nothing of a row"),
+        ("{question} is {answer}", "would show the answer"),
+        ("{frage}", "is no column"),
+    ],
+)
+def test_a_prompt_that_hides_the_question_or_shows_the_answer_is_refused(prompt, said):
+    with pytest.raises(BadArgument, match=said):
+        gem.make("data:text", data=PLAIN, prompt=prompt)
+
+
+def test_too_many_examples_are_a_mistake():
+    with pytest.raises(BadArgument, match="has 101 examples"):
+        gem.make("data:text", data=PLAIN, few_shot=[PLAIN[0]] * 101)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("question=fragen,answer=a", "no column 'fragen'.*Did you mean 'frage'"),
+        ("quest=frage,answer=a", "Did you mean 'question'"),
+        ("frage", "accepted: question=COLUMN"),
+        ("question=frage", "no column of dataset is evidently the answer; it has: 'frage', 'a'"),
+        ("", "no column of dataset is evidently the question"),
+    ],
+)
+def test_columns_that_are_not_there_are_named(columns, said):
+    with pytest.raises(BadArgument, match=said):
+        gem.make("data:text", data=[{"frage": "?", "a": "1"}], columns=columns)
+
+
+def test_a_name_is_no_code():
+    for grader in ("os:system", "judge:gpt@http://example.org/v1"):
+        with pytest.raises(BadArgument, match="accepted: a function"):
+            gem.make("data:function", data=PLAIN, grader=grader)
+    with pytest.raises(BadArgument, match="is no kind of grader"):
+        DataEnv("os", data=PLAIN)
+
+
+def test_a_function_sees_the_whole_reply_and_the_question():
+    def score(answer, reference, question):
+        return answer == f"{question} {reference}"
+
+    env = gem.make("data:function", data=PLAIN, grader=score)
+    env.reset(idx=0)
+    assert env.step("Capital of Norway? Oslo").reward == 1
+
+
+def test_without_data_it_says_how_to_give_it():
+    with pytest.raises(MissingData, match=r"gem.make\('data:math', data='FILE'\)"):
+        gem.make("data:math")
+
+
+@pytest.mark.parametrize("kind", ["text", "choice"])
+def test_it_keeps_the_contract(kind, monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
+    rows = [{**LETTERS, "Question": f"{n}?", "Answer": "AB"[n % 2]} for n in range(20)]
+    kwargs = {"name": kind, "data": rows}
+    register(EnvSpec("t:Own-v0", DataEnv, kwargs, max_turns=1, solver="oracle"))
+    check_env("t:Own-v0", seeds=range(2)).raise_if_broken()

@@ -1,0 +1,81 @@
+import pytest
+
+from gem.errors import BadArgument
+from gem.graders.choice import ChoiceGrader, first_number, read_choice
+
+FRUIT = {"choices": ["car", "an apple", "stone"], "answer": "B"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\\boxed{B}",
+        "\\boxed{(b)}",
+        "\\boxed{\\text{B}}",
+        "\\boxed{B. an apple}",
+        "\\boxed{Apple}",
+        "<answer>Option B</answer>",
+        "B",
+        "**B**",
+        "The answer is (B).",
+        "Cars are no fruit.\nThe correct answer is **B**, of course.",
+        "It grows on a tree.\n\nB) an apple",
+    ],
+)
+def test_a_letter_or_the_text_of_the_right_choice_is_right(answer):
+    score = ChoiceGrader()(answer, FRUIT)
+    assert (score.correct, score.parsed) == (True, "B")
+
+
+@pytest.mark.parametrize(
+    ("answer", "parsed"),
+    [
+        ("\\boxed{A}", "A"),
+        ("\\boxed{car}", "A"),
+        ("\\boxed{D}", None),
+        ("\\boxed{B. car}", None),
+        ("\\boxed{A or B}", None),
+        ("I like fruit", None),
+        ("", None),
+    ],
+)
+def test_another_choice_is_wrong_and_a_contradiction_is_none(answer, parsed):
+    score = ChoiceGrader()(answer, FRUIT)
+    assert (score.correct, score.parsed) == (False, parsed)
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "numbered", "letter"),
+    [
+        ("B", ["x", "y"], None, "B"),
+        ("y", ["x", "y"], None, "B"),
+        (1, ["x", "y"], None, "B"),
+        (1, ["1", "2"], None, "B"),
+        ("1", ["1", "2"], None, "A"),
+        ("1", ["1", "2"], 0, "B"),
+        ("1", ["x", "y"], 1, "A"),
+        ("2", {"text": ["x", "y"], "label": ["1", "2"]}, None, "B"),
+        ("y", '["x", "y"]', None, "B"),
+    ],
+)
+def test_the_right_choice_is_read_as_a_label_a_text_or_a_number(answer, choices, numbered, letter):
+    assert read_choice(answer, choices, numbered)["answer"] == letter
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices"),
+    [("C", ["x", "y"]), ("z", ["x", "y"]), (2, ["x", "y"]), ("x", ["x", "x"]), ("A", ["x"]), ("A", "x, y")],
+)
+def test_an_answer_that_is_not_among_the_choices_is_refused(answer, choices):
+    with pytest.raises(BadArgument, match="choices"):
+        read_choice(answer, choices)
+
+
+def test_answers_of_a_whole_data_set_tell_where_numbers_begin():
+    two = [["x", "y"]] * 3
+    assert first_number(["0", "1", "1"], two) == 0
+    assert first_number(["1", "2", "1"], two) == 1
+    assert first_number(["1", "1", "1"], two) == 0
+    assert first_number(["A", "1", "1"], two) is None
+    assert first_number(["3", "4"], [["3", "4"], ["3", "4"]]) is None
+    assert first_number([0, 1], [["0", "1"], ["0", "1"]]) == 0

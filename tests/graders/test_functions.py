@@ -1,0 +1,77 @@
+import json
+import pickle
+
+import pytest
+
+from gem.errors import BadArgument, NoVerdict
+from gem.graders.base import Score
+from gem.graders.functions import FunctionGrader, JudgeByName, named_grader
+from gem.testing.stub_server import StubServer
+
+
+def says_it(answer, reference):
+    return reference in answer
+
+
+def share(answer, reference, question):
+    return len(question) / 10
+
+
+class Exact:
+    def __call__(self, answer, reference):
+        return Score(float(answer == reference), answer == reference, answer)
+
+
+def test_a_function_gives_a_truth_value_a_number_or_a_score():
+    assert FunctionGrader(says_it)("it is Oslo", "Oslo").correct
+    assert FunctionGrader(says_it)("Rome", "Oslo") == Score(0.0, False, "Rome")
+    assert FunctionGrader(share)("a", None, question="12345") == Score(0.5, False, "a")
+    assert FunctionGrader(share)("a", None, question="1234567890").correct
+    assert FunctionGrader(Exact)("a", "a").correct
+    assert pickle.loads(pickle.dumps(FunctionGrader(says_it)))("Oslo", "Oslo").correct
+
+
+@pytest.mark.parametrize("result", ["yes", None, float("nan"), 2, -1])
+def test_what_is_no_score_is_no_verdict(result):
+    with pytest.raises(NoVerdict):
+        FunctionGrader(lambda answer, reference: result)("a", "b")
+
+
+def test_an_exception_in_a_function_is_no_verdict():
+    with pytest.raises(NoVerdict, match="raised KeyError: 'x'"):
+        FunctionGrader(lambda answer, reference: {}["x"])("a", "b")
+
+
+@pytest.mark.parametrize("function", [lambda answer: 1, lambda: 1, 7])
+def test_a_function_that_takes_no_answer_and_reference_is_refused(function):
+    with pytest.raises(BadArgument, match="grader"):
+        FunctionGrader(function)
+
+
+def test_graders_have_names(tmp_path):
+    (tmp_path / "mine.py").write_text("def score(answer, reference):\n    return True\n")
+    assert named_grader("math") == ("math", None)
+    kind, grader = named_grader("mine.py:score", str(tmp_path))
+    assert (kind, grader("", "").correct, grader.name) == ("function", True, "function:score")
+    assert named_grader("judge:gpt@http://127.0.0.1:1/v1")[1].model == "gpt@http://127.0.0.1:1/v1"
+    for name, said in (("mth", "Did you mean 'math'"), ("judge:", "no name"), ("mine.py:score", "mine.py")):
+        with pytest.raises(BadArgument, match=said):
+            named_grader(name)
+
+
+def test_a_judge_by_name_asks_its_server():
+    seen = []
+
+    def verdict(body):
+        seen.append(body)
+        tag = body["messages"][0]["content"].partition("blocks tagged ")[2].partition(",")[0]
+        return json.dumps({"tag": tag, "score": 1, "why": "the same city"})
+
+    with StubServer(verdict) as server:
+        judge = JudgeByName(f"stub@{server.base_url}")
+        assert pickle.loads(pickle.dumps(judge)).model == judge.model
+        score = judge("Oslo, I think", "Oslo")
+        judge.close()
+    assert (score.correct, score.why) == (True, "the same city")
+    assert seen[0]["model"] == "stub"
+    assert seen[0]["temperature"] == 0

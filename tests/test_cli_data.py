@@ -1,0 +1,148 @@
+import json
+import re
+
+import pytest
+
+from gem import cli
+from gem.rollout.store import EpisodeStore
+from gem.testing.stub_server import StubServer
+
+ROWS = "id,question,answer\n" + "".join(f"r{n},Number {n}?,{n}\n" for n in range(7))
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch, tmp_path):
+    """Run commands in an empty folder that holds q.csv."""
+    monkeypatch.delenv("GEM_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.csv").write_text(ROWS)
+
+
+def run(*words):
+    return cli.main([str(word) for word in words])
+
+
+def ids(folder):
+    with EpisodeStore(f"{folder}/episodes.jsonl", read_only=True) as store:
+        return [episode.initial_info["task"] for episode in store]
+
+
+def test_a_file_of_ones_own_is_asked_row_by_row_in_order(capsys):
+    assert run("eval", "--data", "q.csv", "--grader", "text", "--agent", "solver", "--out", "run") == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines()[1].split()[0] == "q.csv:text"
+    assert told.out.splitlines()[1].split()[-1] == "7/7"
+    assert told.err.startswith("q.csv: 7 rows. Question: column 'question'; answer: 'answer'; ids: 'id'.")
+    assert ids("run") == [f"r{n}" for n in range(7)]
+
+
+def test_some_rows_are_each_asked_once_and_all_of_them_go_on(capsys):
+    assert run("eval", "--data", "q.csv", "--agent", "solver", "-n", 5, "--out", "run") == 0
+    assert len(ids("run")) == len({*ids("run")}) == 5
+    assert run("eval", "--out", "run", "--resume", "-n", 6) == 0
+    assert len(ids("run")) == len({*ids("run")}) == 6
+    capsys.readouterr()
+    assert run("eval", "--data", "q.csv", "--agent", "solver", "-n", 50) == 0
+    told = capsys.readouterr()
+    assert "7/7" in told.out
+    assert "it has 7 tasks, and each was played once" in told.out + told.err
+    assert run("eval", "--data", "q.csv", "--agent", "solver", "-n", "all", "-k", 2) == 0
+    assert "14/14" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--data", "q.csv", "-n", "0"), "episodes is '0'; accepted: 1 or more, or all"),
+        (("--data", "q.csv", "-n", "many"), "episodes is 'many'"),
+        (("game:Sudoku-v0-easy", "-n", "all"), "it has no data set"),
+        (("--grader", "text"), "--grader is for data of your own"),
+        (("--data", "q.csv", "--grader", "mth"), "Did you mean 'math'"),
+        (("--data", "nowhere.csv"), "there is no file or folder 'nowhere.csv'"),
+        (("--data", "q.txt"), "'q.txt' is a file of a type that is not read"),
+        (("--data", "folder"), "the folder .* has no file of data"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(words, said, capsys, tmp_path):
+    (tmp_path / "q.txt").write_text(ROWS)
+    (tmp_path / "folder").mkdir()
+    assert run("eval", *words) == cli.MISUSED
+    told = capsys.readouterr()
+    assert re.search(said, told.err)
+    assert not told.out
+
+
+def test_bad_rows_are_told_before_the_model_is_asked(capsys, tmp_path):
+    (tmp_path / "q.csv").write_text(ROWS + "r7,,7\nr8,Number?,\n")
+    with StubServer("\\boxed{1}") as server:
+        assert run("eval", "--data", "q.csv", "--agent", f"openai:m@{server.base_url}") == cli.MISUSED
+        assert server.requests == []
+    told = capsys.readouterr().err
+    assert "  line 9: column 'question' is empty\n  line 10: column 'answer' is empty" in told
+    assert run("audit", "--data", "q.csv") == cli.FAILED
+    assert (
+        "  line 9: column 'question' is empty\n  line 10: column 'answer' is empty" in capsys.readouterr().out
+    )
+
+
+def test_a_changed_file_is_told_and_asked_again(capsys, tmp_path):
+    assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "run") == 0
+    (tmp_path / "q.csv").write_text(ROWS + "r7,Number 7?,7\n")
+    capsys.readouterr()
+    assert run("eval", "--out", "run", "--resume") == 0
+    assert "q.csv has changed since the evaluation in run" in capsys.readouterr().err
+    assert len(ids("run")) == 7 + 8
+
+
+def test_a_grader_of_ones_own_comes_from_a_file(capsys, tmp_path):
+    (tmp_path / "g.py").write_text("def half(answer, reference, question):\n    return 0.5\n")
+    assert run("eval", "--data", "q.csv", "--grader", "g.py:half", "--agent", "solver", "--out", "run") == 0
+    row = json.loads((tmp_path / "run/result.json").read_text())["results"][0]
+    assert (row["reward"]["mean"], row["success"]["mean"]) == (0.5, 0)
+
+
+def test_a_judge_is_asked_for_every_row(capsys):
+    def verdict(body):
+        tag = body["messages"][0]["content"].partition("blocks tagged ")[2].partition(",")[0]
+        return json.dumps({"tag": tag, "score": 1, "why": "so it is"})
+
+    with StubServer(verdict) as judge, StubServer("a reply") as server:
+        grader = f"judge:stub@{judge.base_url}"
+        agent = f"openai:m@{server.base_url}"
+        assert run("eval", "--data", "q.csv", "--grader", grader, "--agent", agent, "-n", 3) == 0
+        assert len(judge.requests) == 3
+        assert {body["model"] for body in judge.requests} == {"stub"}
+    assert "3/3" in capsys.readouterr().out
+
+
+def test_a_suite_has_data_beside_it(capsys, tmp_path):
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites/d.csv").write_text(ROWS)
+    (tmp_path / "suites/s.toml").write_text(
+        '[[environments]]\ndata = "d.csv"\ngrader = "number"\nprompt = "{id}: {question}"\nn = 2\n'
+        '[[environments]]\ndata = "../q.csv"\ncolumns = {answer = "id"}\n'
+    )
+    assert run("eval", "suites/s.toml", "--agent", "solver", "--out", "run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["d.csv:number", "q.csv:text"]
+    assert [line.split()[-1] for line in lines[1:3]] == ["2/2", "7/7"]
+    run("compare", "run", "run")
+    assert "d.csv:number" in capsys.readouterr().out
+
+
+def test_a_row_is_played_in_the_terminal(capsys):
+    assert run("play", "--data", "q.csv", "--agent", "solver", "--seed", 0) == 0
+    assert "Number " in capsys.readouterr().out
+    assert run("play") == cli.MISUSED
+    assert "--data FILE" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_model_is_trained_on_data_of_ones_own(capsys, tmp_path):
+    pytest.importorskip("torch")
+    words = ("train", "--data", "q.csv", "--grader", "number", "--out", "run", "--episodes", 16, "--batch", 8)
+    words += ("--minibatch", 8, "--warmup-steps", 2, "--eval-episodes", 8, "--watch", 0)
+    assert run(*words) == 0
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["env"] == "data:number"
+    assert config["env_kwargs"]["data"] == "q.csv"
