@@ -177,12 +177,12 @@ def test_play_check_and_audit(capsys):
     assert cli.main(["play", "relay.py:Relay", "--agent", "agent.py:Repeats", "--seed", "1"]) == 0
     assert "return 3" in capsys.readouterr().out
     assert cli.main(["play", "relay:Relay", "--agent", "random", "--seed", "1"]) == 0
-    assert cli.main(["check", "relay.py:Relay"]) == cli.FAILED  # its docstring lacks the headings
-    assert capsys.readouterr().out.count("BROKEN") == 1
+    assert cli.main(["check", "relay.py:Relay"]) == 0
+    assert "BROKEN" not in capsys.readouterr().out
 
 
 def test_a_suite_names_what_is_beside_it(folder, capsys):
-    assert cli.main(["check", "relay.py:Relay"]) == cli.FAILED  # named once, so that the suite may
+    assert cli.main(["check", "relay.py:Relay"]) == 0  # named once, so that the suite may
     (folder / "mine" / "suite.toml").write_text('[[environments]]\nid = "relay.py:Relay"\nn = 2\n')
     code, out, err = command("eval", "../mine/suite.toml", cwd=folder / "elsewhere")
     assert (code, err) == (0, "")
