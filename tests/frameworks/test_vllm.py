@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from statistics import fmean
 
 import pytest
 
@@ -172,7 +173,8 @@ def test_twenty_iterations_with_an_adapter(base, server, tmp_path):
     train(settings(base, tmp_path, server, lora_rank=4, answer_prefix="\\boxed{", stop=("}",)))
     history = RunFolder(tmp_path).history()
     assert [metrics.iteration for metrics in history] == list(range(1, 21))
-    assert all(metrics.no_verdict == 0 and metrics.logprob_gap < 0.15 for metrics in history)
+    assert all(metrics.no_verdict == 0 and metrics.logprob_gap < 0.4 for metrics in history)
+    assert fmean(metrics.logprob_gap for metrics in history) < 0.1  # both in bfloat16: 0.06
     with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
         turns = [turn for episode in store for turn in episode.turns]
     assert {turn.policy_version for turn in turns} == set(range(20))

@@ -256,6 +256,7 @@ def test_what_cannot_be_exported_is_told(base, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # TRL's and transformers', of their own names
 def test_trl_trains_an_exported_model(base, tmp_path):
     trl = pytest.importorskip("trl", reason="needs TRL: pip install 'gem-gym[trl]'")
     datasets = pytest.importorskip("datasets")
