@@ -80,6 +80,7 @@ FAMILY_NAMES = {
     "game": "Games",
     "math": "Mathematics",
     "code": "Programs",
+    "data": "Your own data",
     "qa": "Questions",
     "logic": "Logic",
     "vision": "Pictures",

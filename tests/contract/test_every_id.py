@@ -20,8 +20,9 @@ OWN_IDS = [i for i in gem.ids() if i.partition(":")[0] not in (*FAMILIES, "termi
 EMBEDDED_IDS = [i for i in OWN_IDS if gem.spec(i).data is None and gem.spec(i).deterministic]
 """Those that need no data set. The others are tried on small files by tests/envs/test_data_ids.py."""
 
-FOREIGN_IDS = [i for i in gem.ids() if i.partition(":")[0] in FOREIGN and not i.startswith("ta:")]
-"""Without TextArena's 238, some of which take seconds to begin: tests/envs/bridges/ plays them."""
+FOREIGN_IDS = [i for i in gem.ids() if i.partition(":")[0] in FOREIGN and not i.startswith(("ta:", "data:"))]
+"""Without TextArena's 238, some of which take seconds to begin: tests/envs/bridges/ plays them. The family
+data: needs a file of one's own: tests/envs/data/ has one."""
 
 SAMPLE = [
     i
