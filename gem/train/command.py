@@ -40,6 +40,10 @@ class Arguments:
     resume: bool = False
     """Resume the run in the folder --out from its last checkpoint."""
 
+    phase: str = ""
+    """Name of the phase that --resume adds where it is given more --episodes: it goes on from the last
+    checkpoint with a --lr, --kl and schedules of its own (default: phase-2 and so on)."""
+
     overwrite: bool = False
     """Replace the run in the folder --out."""
 
@@ -69,9 +73,14 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     read = read_configs((Path(file) for file in _flags(args, "config") if file), trust)
     folder = RunFolder(Path(_flag(args, "out") or read.get("out", TrainConfig.out)))
     resume = "--resume" in args and "--help" not in args and "-h" not in args
+    run = folder
+    if resume:
+        folder = next(reversed(run.later_phases), run)
     stored = replace(folder.read_config(trust), out=folder.path) if resume else None
     if stored is None:
-        given = TrainConfig.fitting(**{**read, **_decisive(args)})
+        decisive = {**read, **_decisive(args)}
+        source = decisive.get("start_from")
+        given = TrainConfig.fitting(**{**(_settings_of(source) if source else {}), **decisive})
     else:
         given = {**{f.name: getattr(stored, f.name) for f in fields(stored)}, **read}
     # Not checked here: a flag may complete what a file leaves open. The combination is checked.
@@ -81,19 +90,33 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     )
     if parsed.resume and parsed.overwrite:
         raise BadArgument("--resume continues a run and --overwrite replaces it; choose one.")
-    config = parsed.config
+    config, phase_of = parsed.config, None
     brought = parsed.own.task()
     if brought is not None:
         sys.stderr.write(printable(brought.about) + "\n")
         config = replace(config, env=brought.env, env_kwargs={**brought.written, **config.env_kwargs})
+    if parsed.phase and stored is None:
+        raise BadArgument("--phase names a later phase of a run; give --resume and more --episodes too.")
+    if stored is not None and "episodes" in config.differences(stored):
+        from gem.train.phases import plan_phase  # here: it needs torch
+
+        config, phase_of = plan_phase(run, folder, config, parsed.phase), folder.path
+        stored, folder = None, RunFolder(config.out)
+    elif stored is not None and folder is not run and not folder.checkpoint.exists():
+        # A phase that was killed before its first checkpoint begins again.
+        phase_of = next((each.path for each in reversed(run.later_phases[:-1])), run.path)
+        config = replace(config, out=folder.path)
+    elif stored is not None:
+        config = replace(config, out=folder.path)
     if stored is not None:
         config = replace(config, dtype=stored.dtype if config.dtype == "auto" else config.dtype)
         if changed := config.differences(stored):
             name = changed[0]
             raise BadArgument(
                 f"the run in {folder.path} has {name}={getattr(stored, name)!r}, --resume was given "
-                f"{getattr(config, name)!r}; a resumed run keeps its settings. Leave it out of the "
-                "flags and configs, or start another run with another --out."
+                f"{getattr(config, name)!r}; a resumed run keeps its settings. Leave it out of the flags and "
+                "configs, add a phase with settings of its own (more --episodes), or start another run with "
+                "another --out."
             )
     if parsed.print_config:
         sys.stdout.write(to_toml(config))
@@ -102,7 +125,7 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
         folder.clear()
     elif not parsed.resume and _first():
         folder.check_free()
-    return _carry_out(config, folder, parsed.resume, report)
+    return _carry_out(config, folder, parsed.resume and phase_of is None, report, phase_of)
 
 
 def _decisive(args: list[str]) -> dict[str, Any]:
@@ -110,7 +133,15 @@ def _decisive(args: list[str]) -> dict[str, Any]:
     given: dict[str, Any] = {name: value for name in ("model", "algorithm") if (value := _flag(args, name))}
     if _flag(args, "staleness") == "1":
         given["staleness"] = 1
+    if source := _flag(args, "from") or _flag(args, "start-from"):
+        given["start_from"] = source
     return given
+
+
+def _settings_of(source: str) -> dict[str, Any]:
+    from gem.train.start import settings_of_source  # here: it needs torch
+
+    return settings_of_source(source)
 
 
 def _first() -> bool:
@@ -135,7 +166,11 @@ def _flags(args: list[str], name: str) -> list[str]:
 
 
 def _carry_out(
-    config: TrainConfig, folder: RunFolder, resume: bool, report: Callable[[Path], Path] | None
+    config: TrainConfig,
+    folder: RunFolder,
+    resume: bool,
+    report: Callable[[Path], Path] | None,
+    phase_of: Path | None = None,
 ) -> int:
     check_torch()
     from gem.train.trainer import train  # here: seconds, after all that can be refused at once
@@ -143,7 +178,7 @@ def _carry_out(
     console = Console(quiet=not _first())
     watcher = Terminal(console)
     try:
-        summary = train(config, resume=resume, watcher=watcher)
+        summary = train(config, resume=resume, phase_of=phase_of, watcher=watcher)
     except KeyboardInterrupt:
         watcher.close()
         if folder.checkpoint.exists():

@@ -129,6 +129,10 @@ class TrainConfig:
     """``tiny``, a name that `gem-gym models` lists, or the folder or hub name of a causal language model of
     Hugging Face."""
 
+    start_from: Annotated[str, tyro.conf.arg(metavar="RUN|FOLDER", aliases=["--from"])] = ""
+    """Start from the weights of an earlier run (RUN@best: its best), or of a folder in Hugging Face's form: a
+    model, or a LoRA adapter. The settings of the model are theirs, and there is no warm-up by default."""
+
     device: str = "cpu"
     """Device of a language model, such as cuda; the tiny model runs on the CPU only."""
 
@@ -457,6 +461,8 @@ class TrainConfig:
             algorithm = find_algorithm(algorithm)
         config_checks.check_defaults(algorithm, cls)
         found = {**({} if model == "tiny" else LANGUAGE_MODEL), **algorithm.defaults}
+        if given.get("start_from"):
+            found["warmup_steps"] = 0
         if given.get("staleness") and algorithm.loss is None:
             found["importance_cap"] = 2.0
         return {**found, **given}

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -160,7 +161,9 @@ def check_random_actor(config: TrainConfig, envs: Sequence[PlayedEnv]) -> None:
     Raises:
         NoSolver: with the names of the environments.
     """
-    usual = config.fitting(model=config.model).get("warmup_steps", type(config).warmup_steps)
+    usual = config.fitting(model=config.model, start_from=config.start_from).get(
+        "warmup_steps", type(config).warmup_steps
+    )
     asked = config.warmup_steps != usual or config.warmup_check
     cloned = config.warmup_steps and config.demos is None and config.warmup_by == "random"
     if cloned and asked and not any(env.has_random_actor for env in envs):
@@ -320,6 +323,10 @@ def _check_model(config: TrainConfig) -> None:
         for name in OF_LANGUAGE_MODELS:
             if _given(config, name):
                 raise BadArgument(f"{name} is a setting of language models; leave it out for the tiny model.")
+    elif (Path(config.model) / "checkpoint.pt").is_file():
+        raise BadArgument(
+            f"model is {config.model!r}, the folder of a run; --from {config.model} starts from its weights."
+        )
     elif config.lora_rank and config.train_layers is not None:
         raise BadArgument("lora_rank and train_layers both say what is trained; give one of them.")
 

@@ -98,11 +98,11 @@ class Log(Watcher):
     # -- what the run says
 
     def begun(self, folder: RunFolder, config: TrainConfig, history: Sequence[Metrics]) -> None:
-        """See Watcher.begun."""
+        """See Watcher.begun; a later phase of a run has a log of its own, from its first iteration on."""
         self.folder, self.config = folder, config
         self.figures: dict[str, EnvResult] = {}
         self._metrics = {metrics.iteration: metrics for metrics in history}
-        self._written = self.open()
+        self._written = max(self.open(), folder.first_iteration)
 
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured; `label` names one of several environments or opponents."""

@@ -46,8 +46,6 @@ class Trainer(Sampling):
     figures: dict[str, Any] = field(default_factory=dict)
     history: list[Metrics] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
-    begin: int = 0
-    """The iteration at which this phase of the run begins."""
     early_end: str | None = None
     """Why the run ends here although more iterations were planned; None: it goes on."""
     stopped: str | None = None
@@ -111,6 +109,11 @@ class Trainer(Sampling):
         return self.iteration >= self.config.iterations or self.early_end is not None
 
     @property
+    def begin(self) -> int:
+        """The iteration at which this phase of the run begins."""
+        return self.folder.first_iteration
+
+    @property
     def progress(self) -> Progress:
         """The finished and the planned iterations of the run."""
         return Progress(self.iteration, self.config.iterations, self.begin)
@@ -146,7 +149,8 @@ class Trainer(Sampling):
         do not replace others.
         """
         every = self.config.eval_every
-        if not every or (self.iteration % every and self.iteration != self.config.iterations):
+        ends = (self.begin, self.config.iterations)
+        if not every or (self.iteration % every and self.iteration not in ends):
             return
         with self.counted():
             self.wait_for_samples()
@@ -230,6 +234,7 @@ class Trainer(Sampling):
             environments=by_part,
             opponents=by_opponent,
             stage=self._stage_of(slots),
+            phase=self.folder.phase_name,
         )
 
     def _stage_of(self, slots: Sequence[Slot]) -> str:
@@ -301,7 +306,7 @@ class Trainer(Sampling):
     def _take_reference(self) -> None:
         if not self.config.kl or not self.config.iterations:
             return
-        if self.config.lora_rank and not self.config.warmup_steps:
+        if self.config.lora_rank and not (self.config.warmup_steps or self.config.start_from or self.begin):
             self.learner.reference = Base(self.policy)  # type: ignore[arg-type]
             return
         self.learner.reference = twin(self.policy)

@@ -16,6 +16,7 @@
     best.pt           the weights of the best of these evaluations; best.pt.next until the next checkpoint
     warmup.jsonl      a line per step of the warm-up
     report.html       the report of the run on one page (`gem-gym report`)
+    phases/           a folder like this one for each later phase, with phase.json: its first iteration
     tensorboard/      event files, with `--log tensorboard`
     wandb/            what W&B writes, with `--log wandb`; wandb.json has the run's id
 """
@@ -23,6 +24,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import math
 import os
@@ -64,7 +66,7 @@ class Metrics:
 
     With several environments, or opponents, `environments` and `opponents` have the figures of each, by name
     (`gem.train.schedule.figures_of`). With a curriculum `stage` is the name of the iteration's stage.
-    Otherwise the line has no such field.
+    In a later phase of the run `phase` is its name. Otherwise the line has no such field.
     """
 
     iteration: int
@@ -97,9 +99,10 @@ class Metrics:
     environments: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
     opponents: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
     stage: str = ""
+    phase: str = ""
 
 
-SOMETIMES = ("environments", "opponents", "stage")
+SOMETIMES = ("environments", "opponents", "stage", "phase")
 """Fields that a line has only where they are not empty."""
 
 
@@ -202,6 +205,33 @@ class RunFolder:
         self.best, self.next_best = path / "best.pt", path / "best.pt.next"
         self.warmup = path / "warmup.jsonl"
         self.report = path / "report.html"
+        self.phases, self.phase = path / "phases", path / "phase.json"
+
+    @functools.cached_property
+    def first_iteration(self) -> int:
+        """The number of iterations before this folder's phase of the run; 0 in the first."""
+        try:
+            return int(json.loads(self.phase.read_text(encoding="utf-8"))["after_iteration"])
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{self.phase} cannot be read: {error!r}") from error
+
+    @property
+    def phase_name(self) -> str:
+        """The name of this folder's phase of the run; empty in the first."""
+        return self.path.name if self.first_iteration else ""
+
+    @property
+    def later_phases(self) -> list[RunFolder]:
+        """The folders of the later phases of this run, in order."""
+        found = [RunFolder(file.parent) for file in self.phases.glob(f"*/{self.phase.name}")]
+        return sorted(found, key=lambda folder: folder.first_iteration)
+
+    @property
+    def newest_phase(self) -> RunFolder:
+        """The folder of the run's newest phase that has a checkpoint; this folder, if it has no later one."""
+        return next((each for each in reversed(self.later_phases) if each.checkpoint.exists()), self)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -273,7 +303,14 @@ class RunFolder:
         self._check_own()
         files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
         files += [self.curve, self.evaluations, self.best, self.next_best, self.warmup]
-        files += [self.report, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")]
+        for later in self.later_phases:
+            later.clear()
+        files += [
+            self.report,
+            self.phase,
+            self.path / "wandb.json",
+            *self.path.glob("tensorboard/*.tfevents.gem"),
+        ]
         with self.held():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index

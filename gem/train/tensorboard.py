@@ -49,7 +49,7 @@ class TensorBoard(Log):
         written, end = _progress(self.path)
         self._file = self.path.open("ab", buffering=0)
         self._file.truncate(end)
-        return written
+        return self.folder.first_iteration + written
 
     def write(self, moment: Moment) -> None:
         """See Log.write."""
@@ -57,7 +57,7 @@ class TensorBoard(Log):
         records = []
         by_episodes: dict[str, float] = {}
         by_iteration: dict[str, float] = {}
-        if not moment.iteration:
+        if moment.metrics is None:
             records += [_event(now, version="brain.Event:2"), _event(now, 0, *self._settings(now))]
             by_iteration |= measured_figures(self.figures)
         elif moment.metrics is not None:

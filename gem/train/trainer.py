@@ -30,12 +30,14 @@ from gem.train.figures import take_trained_figures, tell_figures
 from gem.train.learner import Critic, Learner, Settings, load_weights
 from gem.train.loggers import make_loggers
 from gem.train.loop import Trainer
+from gem.train.phases import begin_phase
 from gem.train.played_env import played_envs
 from gem.train.policy import Policy, make_policy, settled
 from gem.train.preparation import prepare
 from gem.train.rewards import find_reward
 from gem.train.run import Evaluation, RunFolder
 from gem.train.selection import best
+from gem.train.start import check_source, load_source
 from gem.train.warmup_cache import WarmUps
 from gem.train.watcher import Watcher, Watchers
 
@@ -44,6 +46,7 @@ def train(
     config: TrainConfig,
     *,
     resume: bool = False,
+    phase_of: Path | None = None,
     watcher: Watcher | None = None,
     warm_ups: WarmUps | None = None,
 ) -> dict[str, Any]:
@@ -51,7 +54,8 @@ def train(
 
     A new run measures random play and the solver, warms up, measures, trains, and measures again. With
     `resume` the run continues from its checkpoint, as if it had not been interrupted. With `warm_ups` it
-    shares its warm-up with other runs that have the same one.
+    shares its warm-up with other runs that have the same one. With `phase_of`, a run's folder, it is a later
+    phase of that run, in a folder of its own (see `gem.train.phases`).
 
     Raises:
         StoreError: when the folder holds a run already (or none, with `resume`), another trainer uses it, or
@@ -66,6 +70,8 @@ def train(
         raise BadArgument(
             f"the run in {config.out} has another {', '.join(changed)}; a resumed run keeps its settings."
         )
+    if config.start_from and not resume and phase_of is None:
+        check_source(config)
     callbacks = make_callbacks(config.callback)  # all before a model is loaded
     watchers = Watchers(watcher or Watcher(), make_loggers(config.log), callbacks)
     if config.reward:
@@ -85,6 +91,8 @@ def train(
                 told.warned(f"the file of {name} changed since this run began; it goes on with the new one.")
             for change in changed_files(config.names):
                 told.warned(change)
+        elif phase_of is not None:
+            begin_phase(trainer, config, RunFolder(phase_of))
         else:
             begin(trainer, config, warm_ups)
         try:
@@ -162,6 +170,11 @@ def begin(trainer: Trainer, config: TrainConfig, warm_ups: WarmUps | None = None
         folder.begin(config)
     trainer.watcher.begun(folder, config, [])
     parallel.wait()
+    if config.start_from:
+        own = trainer.learner.critic and trainer.learner.critic.own
+        for policy in (trainer.policy, own) if own else (trainer.policy,):
+            load_source(policy, config)
+        trainer.learner.take_over()
     prepare(trainer, warm_ups)
     trainer.hold_reference()
     if config.pool:
@@ -245,7 +258,7 @@ def load_policy(
     Raises:
         StoreError, SchemaMismatch: see trained_agent().
     """
-    folder = RunFolder(path)
+    folder = RunFolder(path).newest_phase
     config = folder.read_config(trust=True)  # of it, only the model is made
     file = folder.checkpoint if weights == "last" else folder.best
     if weights == "best" and not file.exists():

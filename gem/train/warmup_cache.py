@@ -40,7 +40,7 @@ SETTINGS = (
         "checkpointing",
         "pack",
     ),
-    *("width", "layers", "heads"),
+    *("width", "layers", "heads", "start_from"),
 )
 """The settings that a warm-up depends on."""
 
