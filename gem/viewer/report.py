@@ -37,6 +37,7 @@ from gem.viewer.sources import Source, open_sources
 from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.watched import Watched, watched
 
+METRICS, PHASE = "metrics.jsonl", "phase.json"
 SUMMARY, EVALUATIONS, MACHINE, CHECKPOINT = (
     "summary.json",
     "evaluations.jsonl",
@@ -136,13 +137,29 @@ class Run:
 
     @cached_property
     def lines(self) -> list[dict[str, Any]]:
-        """The figures of the iterations."""
-        return self.source.history
+        """The figures of the iterations, of all phases of the run."""
+        lines = self.source.history
+        for phase in self.phases:
+            first = _first(phase)
+            lines = [each for each in lines if _number(each.get("iteration")) <= first]
+            lines += _lines(phase / METRICS)
+        return lines
+
+    @cached_property
+    def phases(self) -> list[Path]:
+        """The folders of the run's later phases, in order."""
+        found = [file.parent for file in (self.source.folder / "phases").glob(f"*/{PHASE}")]
+        return sorted(found, key=_first)
+
+    @property
+    def newest(self) -> Path:
+        """The folder of the newest phase that has figures."""
+        return next((each for each in reversed(self.phases) if _lines(each / METRICS)), self.source.folder)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The final summary; empty if the run has not ended."""
-        return _json(self.source.folder / SUMMARY)
+        return _json(self.newest / SUMMARY)
 
     @cached_property
     def machine(self) -> dict[str, Any]:
@@ -178,10 +195,9 @@ class Run:
     def heldout(self) -> list[Told]:
         """The evaluations on held-out instances."""
         found = []
-        with suppress(OSError):
-            for line in (self.source.folder / EVALUATIONS).read_bytes().splitlines():
+        for at in (self.source.folder, *self.phases):
+            for values in _lines(at / EVALUATIONS):
                 with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                    values = json.loads(line)
                     result = EnvResult.from_json(values["result"])
                     score = result.success or result.reward
                     if score is not None and _is_figure(score.mean):
@@ -223,7 +239,7 @@ class Run:
     @property
     def planned(self) -> int:
         """The planned number of episodes."""
-        episodes = self.config.get("episodes")
+        episodes = (_json(self.newest / "config.json") or self.config).get("episodes")
         return -(-episodes // self.batch) * self.batch if type(episodes) is int and episodes > 0 else 0
 
     @property
@@ -363,8 +379,9 @@ class Run:
 
     @property
     def marks(self) -> list[Mark]:
-        """The marks on the axis: alarms, and the starts of curriculum stages."""
-        found = [
+        """The marks on the axis: the starts of later phases, and alarms."""
+        found = [Mark(float(_first(each) * self.batch), "P", _of_phase(each)) for each in self.phases]
+        found += [
             Mark(float(each["iteration"] * self.batch), "!", f"iteration {each['iteration']}: {each['text']}")
             for each in self.alarms
         ]
@@ -466,6 +483,8 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
     sources = open_sources(paths, wanted="training run; accepted: folders that `gem-gym train --out` wrote")
     try:
         found = [Run(source, sources) for source in sources if source.training]
+        shown = {phase for run in found for phase in run.phases}  # on the page of their run
+        found = [run for run in found if run.source.folder not in shown]
         if not found:
             raise BadArgument(
                 f"{', '.join(map(str, paths))}: no training run found; accepted: folders that "
@@ -652,6 +671,32 @@ def _results(values: Any) -> dict[str, EnvResult]:
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             found[who] = EnvResult.from_json(_dict(values)[who])
     return found
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics file that can be read."""
+    found = []
+    with suppress(OSError):
+        for line in path.read_bytes().splitlines():
+            with suppress(ValueError, RecursionError):
+                found.append(dict(_dict(json.loads(line))))
+    return found
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int and value >= 0 else 0
+
+
+def _first(phase: Path) -> int:
+    """Return the number of iterations before a phase."""
+    return _number(_json(phase / PHASE).get("after_iteration"))
+
+
+def _of_phase(phase: Path) -> str:
+    """Return what a phase is, in words: its name, and its own step size and divergence."""
+    config = _json(phase / "config.json")
+    told = [f"{name} {config[name]}" for name in ("lr", "lr_schedule", "kl", "kl_schedule") if name in config]
+    return f"phase {phase.name} begins: {', '.join(told)}"
 
 
 def _goal(result: EnvResult | None, what: str) -> Interval | None:

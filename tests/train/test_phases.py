@@ -17,6 +17,7 @@ from gem.train.config import TrainConfig
 from gem.train.phases import plan_phase
 from gem.train.run import RunFolder
 from gem.train.trainer import load_policy, train
+from gem.viewer.report import write_report
 
 SHORT = replace(QUICK, episodes=32, eval_every=1, held_out=8)
 
@@ -67,6 +68,9 @@ def test_a_phase_leaves_the_files_of_the_first_as_they_are(first, tmp_path):
     )  # the start of the phase
     stored = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     assert all("phase" not in line for line in stored)
+    page = write_report([run.path], tmp_path / "page.html").read_text()
+    assert "phase phase-2 begins: lr 0.005" in page
+    assert "Iterations</dt><dd>4<" in page
     policy = load_policy(run.path)  # the run's agent is that of its newest phase
     assert same_weights(dict(policy.model.named_parameters()), weights(phase.path))
 
