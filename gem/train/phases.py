@@ -15,7 +15,7 @@ from dataclasses import replace
 from gem.errors import BadArgument
 from gem.train import checkpoint, parallel
 from gem.train.config import TrainConfig
-from gem.train.figures import take_figures
+from gem.train.figures import take_figures, tell_figures
 from gem.train.loop import Trainer
 from gem.train.run import RunFolder
 
@@ -110,6 +110,7 @@ def begin_phase(trainer: Trainer, config: TrainConfig, before: RunFolder) -> Non
             for label, each in figures["environments"].items()
         }
     trainer.watcher.begun(folder, config, [])
+    tell_figures(trainer)
     trainer.watcher.stage(f"phase {folder.phase_name}, after iteration {trainer.iteration}")
     with trainer.counted():
         take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)

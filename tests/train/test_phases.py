@@ -111,7 +111,8 @@ def test_the_command_adds_phases(first, tmp_path, capsys):
     assert [phase.phase_name for phase in run.later_phases] == ["harder", "phase-3"]
     assert run.newest_phase.read_config().lr == 0.002
     assert contents(run) == before
-    capsys.readouterr()
+    (solver,) = [line for line in capsys.readouterr().out.splitlines() if "│ solver" in line][-1:]
+    assert "100.0%" in solver  # measured in the first phase
     assert command([*words, "--episodes=64"], "gem-gym train") == 0  # it has ended, and is measured again
     with pytest.raises(BadArgument, match=r"lr=0.002, --resume was given 0.5; .* add a phase"):
         command([*words, "--lr=0.5"], "gem-gym train")
