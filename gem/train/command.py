@@ -41,8 +41,8 @@ class Arguments:
     """Resume the run in the folder --out from its last checkpoint."""
 
     phase: str = ""
-    """Name of the phase that --resume adds where it is given more --episodes: it goes on from the last
-    checkpoint with a --lr, --kl and schedules of its own (default: phase-2 and so on)."""
+    """Name of the phase that --resume adds where it is given this, or more --episodes: it goes on from the
+    last checkpoint with a --lr, --kl and schedules of its own (default: phase-2 and so on)."""
 
     overwrite: bool = False
     """Replace the run in the folder --out."""
@@ -96,8 +96,9 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
         sys.stderr.write(printable(brought.about) + "\n")
         config = replace(config, env=brought.env, env_kwargs={**brought.written, **config.env_kwargs})
     if parsed.phase and stored is None:
-        raise BadArgument("--phase names a later phase of a run; give --resume and more --episodes too.")
-    if stored is not None and "episodes" in config.differences(stored):
+        raise BadArgument("--phase names a later phase of a run; give --resume too.")
+    named = parsed.phase not in ("", "" if folder is run else folder.path.name)
+    if stored is not None and (named or "episodes" in config.differences(stored)):
         from gem.train.phases import plan_phase  # here: it needs torch
 
         config, phase_of = plan_phase(run, folder, config, parsed.phase), folder.path

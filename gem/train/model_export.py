@@ -7,6 +7,7 @@
     tokenizer.json, ...         the tokenizer, with its chat template
     README.md                   the model card: origin, licence, figures, how it was trained
     training.toml               the settings, for `gem-gym train --config`
+    training-NAME.toml          those of a later phase of the run
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -52,8 +53,13 @@ def export_model(
         StoreError: when there is no run, it has no such weights, or the folder cannot be written.
         MissingExtra: without the packages that the model needs.
     """
-    folder = RunFolder(run)
-    config = folder.read_config(trust=True)  # of it, only the model is made
+    whole = RunFolder(run)
+    folder = whole.newest_phase
+    phases = [whole] if folder is whole else [whole, *whole.later_phases]
+    phases = phases[: [each.path for each in phases].index(folder.path) + 1]
+    names = [SETTINGS, *(f"training-{each.phase_name}.toml" for each in phases[1:])]
+    configs = {name: each.read_config(trust=True) for name, each in zip(names, phases, strict=True)}
+    config = list(configs.values())[-1]  # of it, only the model is made
     if config.model == "tiny":
         raise BadArgument(
             f"{run} trained the tiny model, whose architecture and tokenizer are gem's own: no other program "
@@ -73,10 +79,12 @@ def export_model(
     try:
         partial.mkdir(parents=True)
         _write(partial, policy, config, merge)
-        card = _card(folder, config, weights, adapter=bool(config.lora_rank) and not merge)
+        trained = _how_trained(phases, configs, weights)
+        card = _card(folder, config, trained, adapter=bool(config.lora_rank) and not merge)
         (partial / CARD).write_text(card, encoding="utf-8")
-        plain = replace(config, **{name: getattr(TrainConfig, name) for name in OF_THE_MACHINE})
-        (partial / SETTINGS).write_text(to_toml(plain), encoding="utf-8")
+        for name, each in configs.items():
+            plain = replace(each, **{name: getattr(TrainConfig, name) for name in OF_THE_MACHINE})
+            (partial / name).write_text(to_toml(plain), encoding="utf-8")
         partial.replace(out)
     except OSError as error:
         raise StoreError(f"{out} cannot be written: {error}; choose another --out.") from error
@@ -111,7 +119,7 @@ def _write(folder: Path, policy: CausalPolicy, config: TrainConfig, merge: bool)
 # -- the model card
 
 
-def _card(folder: RunFolder, config: TrainConfig, weights: str, *, adapter: bool) -> str:
+def _card(folder: RunFolder, config: TrainConfig, trained: str, *, adapter: bool) -> str:
     """Return the model card."""
     known = KNOWN.get(config.model)
     origin, hub, licence = config.model, "", ""
@@ -136,7 +144,7 @@ def _card(folder: RunFolder, config: TrainConfig, weights: str, *, adapter: bool
         f"A {'LoRA adapter' if adapter else 'causal language model'} that `gem-gym` trained with "
         f"reinforcement learning. The base model is {origin}; its licence ({licence or 'see its page'}) "
         "holds for this one too.",
-        _how_trained(config, weights),
+        trained,
         _figures_of(folder),
         _how_used(config, adapter=adapter, known=known is not None),
     ]
@@ -151,14 +159,25 @@ def _licence_of(model: Path) -> str:
     return ""
 
 
-def _how_trained(config: TrainConfig, weights: str) -> str:
+def _how_trained(phases: Sequence[RunFolder], configs: Mapping[str, TrainConfig], weights: str) -> str:
     chosen = {"last": "the last ones", "best": "those of the best held-out evaluation"}[weights]
-    rank = f" with LoRA adapters of rank {config.lora_rank}" if config.lora_rank else ""
+    (_, first), *later = configs.items()
+    rank = f" with LoRA adapters of rank {first.lora_rank}" if first.lora_rank else ""
+    text = (
+        f"## Training\n\nAlgorithm {first.algorithm}{rank}, {first.episodes} episodes, batches of "
+        f"{first.batch}, learning rate {first.lr:g}, seed {first.seed}, in {first.dtype}."
+    )
+    commands = [f"gem-gym train --config {SETTINGS} --out runs/again"]
+    for phase, (name, config) in zip(phases[1:], later, strict=True):
+        text += (
+            f" Then phase {phase.phase_name} from iteration {phase.first_iteration} on, to {config.episodes} "
+            f"episodes in all, learning rate {config.lr:g}."
+        )
+        commands.append(f"gem-gym train --config {name} --resume --phase {phase.phase_name} --out runs/again")
+    files = " and ".join(f"`{name}`" for name in configs)
     return (
-        f"## Training\n\nAlgorithm {config.algorithm}{rank}, {config.episodes} episodes, batches of "
-        f"{config.batch}, learning rate {config.lr:g}, seed {config.seed}, in {config.dtype}. The weights "
-        f"are {chosen}. All settings are in `{SETTINGS}`; this trains the model again:\n\n"
-        f"```sh\ngem-gym train --config {SETTINGS} --out runs/again\n```"
+        f"{text} The weights are {chosen}. All settings are in {files}; this trains the model again:\n\n"
+        "```sh\n" + "\n".join(commands) + "\n```"
     )
 
 

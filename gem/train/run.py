@@ -220,7 +220,7 @@ class RunFolder:
     @property
     def phase_name(self) -> str:
         """The name of this folder's phase of the run; empty in the first."""
-        return self.path.name if self.first_iteration else ""
+        return self.path.name if self.phase.exists() else ""
 
     @property
     def later_phases(self) -> list[RunFolder]:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tomllib
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from model_folders import write_folder
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from gem.agents.model_folder import merged_state
+from gem.agents.named import named_agent
 from gem.agents.random import RandomAgent
 from gem.cli import main
 from gem.content import Message
@@ -203,6 +205,35 @@ def test_the_settings_train_it_again(base, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert 'algorithm = "grpo"' in printed
     assert "group = 4" in printed
+
+
+def test_the_card_of_a_run_with_a_later_phase_is_about_all_of_it(base, tmp_path):
+    make_run(base, tmp_path / "run", episodes=64, lr=1e-3)
+    run = RunFolder(tmp_path / "run")
+    run.write(run.summary, {"after": evaluate(RandomAgent(), Maker(ENV), episodes=4).to_json()})
+    phase = tmp_path / "run" / "phases" / "polish"
+    make_run(base, phase, episodes=640, lr=2e-4)
+    run.write(RunFolder(phase).phase, {"after_iteration": 1})
+    solved = evaluate(named_agent("solver"), Maker(ENV), episodes=4)
+    run.write(RunFolder(phase).summary, {"after": solved.to_json()})
+    export_model(tmp_path / "run", tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "640 episodes" in card
+    assert "0.0002" in card
+    assert "0.001" in card
+    assert re.search(
+        r"\| trained, sampled \| 100.0% \|", card
+    )  # the figures are those of the exported weights
+    again = [line for line in card.splitlines() if line.startswith("gem-gym train")]
+    assert again == [
+        "gem-gym train --config training.toml --out runs/again",
+        "gem-gym train --config training-polish.toml --resume --phase polish --out runs/again",
+    ]
+    settings = [
+        tomllib.loads((tmp_path / "out" / name).read_text())
+        for name in ("training.toml", "training-polish.toml")
+    ]
+    assert [(each["episodes"], each["lr"]) for each in settings] == [(64, 1e-3), (640, 2e-4)]
 
 
 def test_the_best_weights_can_be_exported(base, tmp_path, capsys):

@@ -12,6 +12,7 @@ from runs import QUICK, Log, figures, same_weights, weights
 
 from gem.errors import BadArgument
 from gem.train import checkpoint
+from gem.train.callbacks import Callback
 from gem.train.command import command
 from gem.train.config import TrainConfig
 from gem.train.phases import plan_phase
@@ -140,6 +141,43 @@ def test_a_phase_that_was_killed_before_its_first_checkpoint_begins_again(first,
     assert run.newest_phase.path == run.path
     assert command([f"--out={run.path}", "--resume"], "gem-gym train") == 0
     assert [m.iteration for m in run.later_phases[0].history()] == [3]
+
+
+class StopAt(Callback):
+    """Ends a run after an iteration."""
+
+    def __init__(self, iteration):
+        self.iteration = iteration
+
+    def on_iteration(self, metrics):
+        return "enough" if metrics.iteration == self.iteration else None
+
+
+def test_a_phase_goes_on_where_a_callback_ended_the_run(tmp_path):
+    run = RunFolder(tmp_path / "run")
+    summary = train(replace(SHORT, out=run.path, callback=(StopAt(1),)))
+    assert summary["stopped_early"].startswith("enough")
+    summary = go_on(run, episodes=48, callback=())
+    assert (summary["episodes"], summary["stopped_early"]) == (48, None)
+    (phase,) = run.later_phases
+    assert checkpoint.load(phase.checkpoint)["stopped"] is None
+    assert train(phase.read_config(), resume=True)["stopped_early"] is None
+    summary = go_on(run, episodes=96, callback=(StopAt(4),))  # and may be ended again
+    assert (summary["episodes"], summary["stopped_early"][:6]) == (64, "enough")
+
+
+def test_a_run_that_ended_early_goes_on_to_its_planned_end(tmp_path):
+    """The episodes are those that were planned, so only the phase's name says that there is one."""
+    run = RunFolder(tmp_path / "run")
+    train(replace(SHORT, out=run.path, target=0.0, patience=1))
+    words = [f"--out={run.path}", "--resume", "--phase=rest"]
+    assert command([*words, "--target=none", "--patience=0"], "gem-gym train") == 0
+    (phase,) = run.later_phases
+    assert (phase.phase_name, [m.iteration for m in phase.history()]) == ("rest", [1, 2])
+    assert command(words, "gem-gym train") == 0  # it resumes this phase, and begins no other
+    assert run.later_phases[1:] == []
+    with pytest.raises(BadArgument, match=r"episodes is 32, and the run in .* has played 32"):
+        command([*words[:2], "--phase=more"], "gem-gym train")
 
 
 @pytest.mark.slow
