@@ -69,3 +69,59 @@ def test_what_the_study_does_not_have_is_refused(study, capsys, words, said):
 def test_a_file_that_is_not_there_is_named(study, capsys):
     assert main(["baseline", "yours.toml"]) == 2
     assert "yours.toml cannot be read" in capsys.readouterr().err
+
+
+OWN = """
+from dataclasses import replace
+from gem.estimators.algorithms import ALGORITHMS
+OWN = replace(ALGORITHMS["reinforce"], name="own")
+"""
+
+RELAY = """
+import gem
+
+class Relay(gem.Env):
+    def reset(self, seed=None):
+        super().reset(seed=seed)
+        return gem.Start("Say a.", {})
+
+    def step(self, action):
+        return gem.Step("over", float(action == "a"), True, False, {})
+
+    def sample_random_action(self):
+        return self.actor_rng.choice("ab")
+"""
+
+
+@pytest.mark.slow
+def test_a_study_names_files_and_notices_that_one_was_edited(study, monkeypatch, capsys):
+    monkeypatch.setenv("GEM_CACHE", str(study.parent / "cache"))
+    (study.parent / "own.py").write_text(OWN)
+    (study.parent / "relay.py").write_text(RELAY)
+    study.write_text("""
+title = "Mine?"
+seeds = [1]
+settings = {episodes = 16, batch = 16, warmup_steps = 0, eval_episodes = 2, watch = 0}
+environments = [{id = "relay.py:Relay", name = "relay"}]
+variants = [{name = "own", algorithm = "own.py:OWN"}]
+""")
+    assert main(["baseline", "mine.toml"]) == 2
+    assert "add --trust" in capsys.readouterr().err
+    assert main(["baseline", "mine.toml", "--trust"]) == 0
+    assert "finished: relay, own, seed 1" in capsys.readouterr().out
+    assert main(["baseline", "mine.toml", "--dry-run"]) == 0
+    assert capsys.readouterr().out.split()[-1] == "finished"
+    for name in ("own.py", "relay.py"):
+        (study.parent / name).write_text((study.parent / name).read_text() + "# edited\n")
+    assert main(["baseline", "mine.toml", "--trust", "--dry-run"]) == 0
+    assert "changed  env, algorithm" in capsys.readouterr().out
+
+
+def test_the_oracle_judges_an_algorithm_in_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GEM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN)
+    assert main(["oracle", "--algorithm", "own.py:OWN", "--env", "bandit", "--batch", "2"]) == 0
+    assert "own.py:OWN" in capsys.readouterr().out
+    assert main(["oracle", "--algorithm", "own.py:OWNER", "--env", "bandit"]) == 2
+    assert "Did you mean 'OWN'?" in capsys.readouterr().err

@@ -50,6 +50,7 @@ import msgspec
 
 from gem import registry
 from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean, reason
+from gem.naming import fix_name
 from gem.train import config_file
 from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig
@@ -162,6 +163,8 @@ class Study:
             name: value for settings in parts for name, value in settings.get("env_kwargs", {}).items()
         }
         try:
+            for name in sorted({"algorithm", "reward"} & given.keys()):  # an edited file is another setting
+                given[name] = fix_name(given[name], name)
             return TrainConfig.fit(**given)
         except BadArgument as error:
             raise BadArgument(f"{cell.name}: {error}") from None
