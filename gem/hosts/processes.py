@@ -160,8 +160,13 @@ class Processes(Host):
             message = worker.pipe.recv_bytes() if worker.pipe.poll() else None
         if message is None:
             worker.process.join(CLOSE_S)
-            code = worker.process.exitcode
-            self._replace(worker, WorkerDied(f"the worker of this environment died (exit code {code})."))
+            code = f"(exit code {worker.process.exitcode})"
+            why = f"the worker of this environment died {code}."
+            if worker.heard == _NEVER:
+                why = (
+                    f"this environment's worker ended before it could run {code}; its error output says why."
+                )
+            self._replace(worker, WorkerDied(why))
             return
         try:
             outcomes = [Outcome(i, value, received(error)) for i, value, error in pickle.loads(message)]
@@ -177,7 +182,11 @@ class Processes(Host):
         self._lost |= worker.envs & self._made - worker.in_flight
         self._made -= worker.envs
         self._done += [Outcome(index, None, error) for index in sorted(worker.in_flight)]
-        worker.start()
+        try:
+            worker.start()
+        except WorkerDied:
+            self._workers.remove(worker)  # nothing is left of it
+            raise
 
     def _close(self) -> None:
         _end(self._workers)
@@ -192,6 +201,20 @@ class _Worker:
         self.start()
 
     def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            WorkerDied: when the system cannot start one.
+        """
+        try:
+            self._start()
+        except Exception as error:  # no memory, no file descriptor; or a warning of multiprocessing as error
+            raise WorkerDied(
+                f"a worker process cannot start ({text_of_error(error)}). Use fewer workers, or raise the "
+                "limits of processes, memory and open files (ulimit -a)."
+            ) from error
+
+    def _start(self) -> None:
         self.pipe, theirs = _SPAWN.Pipe()
         safe = os.environ.get(SAFE_PATH)
         self.process = _SPAWN.Process(target=_serve, args=(theirs, safe), name="gem-env", daemon=True)
@@ -203,7 +226,7 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             if safe is None:
                 del os.environ[SAFE_PATH]
-        theirs.close()
+            theirs.close()
         self.in_flight: set[int] = set()
         # when its calls in flight started, or it last sent outcomes; its first message says that it runs
         self.heard = _NEVER

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -306,6 +308,32 @@ def test_a_reset_after_a_death_just_begins_anew() -> None:
         host.submit(0, "step", ("die",))
         assert isinstance(host.ready()[0].error, WorkerDied)
         assert call(host, 1, "reset", (5,)).obs == Scripted().reset(5).obs
+
+
+def test_a_worker_that_cannot_be_started_is_one_sentence_and_the_host_closes() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with filled(Processes(workers=1), [Scripted]) as host:
+        host.submit(0, "reset", (1,))
+        collect(host, 1)
+        os.kill(host.pids[0], signal.SIGKILL)
+        host.submit(0, "step", ("go",))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # no more files than are open
+        try:
+            with pytest.raises(WorkerDied, match=r"a worker process cannot start \(.*Too many open files"):
+                host.ready()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_worker_whose_interpreter_fails_says_that_it_never_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    with filled(Processes(workers=1), [Scripted]) as host:
+        call(host, 0, "reset", (1,))
+        monkeypatch.setattr("multiprocessing.spawn._python_exe", os.fsencode(shutil.which("false") or ""))
+        os.kill(host.pids[0], signal.SIGKILL)
+        host.submit(0, "step", ("go",))
+        assert "the worker of this environment died" in str(host.ready()[0].error)
+        host.submit(0, "reset", (1,))
+        assert "ended before it could run (exit code 1)" in str(host.ready()[0].error)
 
 
 def test_a_result_that_cannot_be_pickled_is_that_calls_error() -> None:
