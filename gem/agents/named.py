@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gem import models
 from gem.errors import BadArgument, text_of_error
-from gem.naming import is_fixed, is_path, load_named
+from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.record import Agent, AgentInfo
 
 NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
@@ -76,8 +76,11 @@ class AgentByName:
 
     def __post_init__(self) -> None:
         """Refuse a name that no agent has."""
-        if not _NAMED.fullmatch(self.name) and self.name not in models.KNOWN:
-            raise BadArgument(f"agent is {self.name!r}; accepted: {', '.join((NAMES, *models.KNOWN))}.")
+        accepted = _NAMED.fullmatch(self.name) or _MODULE.fullmatch(self.name) or self.name in models.KNOWN
+        if not accepted:
+            raise BadArgument(
+                f"agent is {self.name!r}; accepted: {', '.join((NAMES, *models.KNOWN, FORMS))}."
+            )
 
     @property
     def info(self) -> AgentInfo:

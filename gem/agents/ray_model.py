@@ -10,7 +10,7 @@ from typing import Any
 from gem.agents.base import Answer, BaseAgent, settle
 from gem.agents.named import AgentByName
 from gem.errors import AgentUnavailable, BadArgument
-from gem.hosts.ray_cluster import own_error, ray_module
+from gem.hosts.ray_cluster import added_folders, look_last_in, own_error, ray_module
 from gem.record import Agent, AgentInfo, Ask, Reply
 from gem.source_files import with_sources
 
@@ -96,7 +96,7 @@ class ModelActor(RemoteModel):
             raise BadArgument(f"the agent cannot be sent to an actor: {error!r:.300}") from error
         actor = ray.remote(_Model).options(num_cpus=cores, num_gpus=gpus, max_restarts=0).remote()
         super().__init__(actor, AgentInfo())
-        self._info = self._got(actor.begin.remote(packed))
+        self._info = self._got(actor.begin.remote(packed, added_folders()))
 
     def publish(self, version: int, weights: Any = None) -> None:
         """Set the policy version of all later replies, and load `weights` if given."""
@@ -116,7 +116,8 @@ class _Model:
 
     _agent: Any = None
 
-    async def begin(self, packed: bytes) -> AgentInfo:
+    async def begin(self, packed: bytes, last: tuple[str, ...]) -> AgentInfo:
+        look_last_in(last)
         given = pickle.loads(packed)
         self._agent = given.made() if isinstance(given, AgentByName) else given
         info: AgentInfo | None = getattr(self._agent, "info", None)

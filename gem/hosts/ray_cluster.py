@@ -7,8 +7,10 @@ switched off: the owner of an actor decides.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
@@ -239,6 +241,22 @@ def reserves(needs: Needs, environments: int) -> dict[str, float]:
 def _times(reserves: Mapping[str, float], there: Mapping[str, float]) -> int:
     """Return how many times `reserves` fits into `there`; 1 if nothing is reserved."""
     return max(0, min((int(there.get(name, 0.0) / amount) for name, amount in reserves.items()), default=1))
+
+
+def added_folders() -> tuple[str, ...]:
+    """Return the folders that Ray puts ahead of Python's path on the nodes, but that are not on it here."""
+    here = {os.path.abspath(each) for each in sys.path}
+    config = ray_module().get_runtime_context().worker.core_worker.get_job_config()
+    return tuple(each for each in config.py_driver_sys_path if each not in here)
+
+
+def look_last_in(folders: Iterable[str]) -> None:
+    """Make Python look for modules in these folders last, on a node.
+
+    Ray has the driver's current folder first, where a ``random.py`` of the user's hides the standard library.
+    """
+    moved = [each for each in folders if each in sys.path]
+    sys.path[:] = [each for each in sys.path if each not in moved] + moved
 
 
 def ray_module() -> Any:

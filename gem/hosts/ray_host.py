@@ -21,7 +21,7 @@ from typing import Any
 from gem.errors import BadArgument, WorkerDied
 from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
 from gem.hosts.processes import packed, received
-from gem.hosts.ray_cluster import Cluster, Node, Nodes, reserves
+from gem.hosts.ray_cluster import Cluster, Node, Nodes, added_folders, look_last_in, reserves
 from gem.registry import Maker
 from gem.source_files import with_sources
 from gem.specs import Needs
@@ -264,7 +264,7 @@ class _Worker:
         self.node = node
         # A separate worker for a single environment must not wait for a free core.
         takes = reserves(Needs(cores=0.0) if self.alone else self.needs, 1)
-        self.actor = self.cluster.actor(Worker, node.id, reserves=takes)
+        self.actor = self.cluster.actor(Worker, node.id, added_folders(), reserves=takes)
         self.in_flight: set[int] = set()
         self.later: list[tuple[Any, ...]] = []  # commands for the next message
         self.calls: list[Any] = []
@@ -293,8 +293,9 @@ class _Worker:
 class Worker:
     """The class of the actor: a thread runs the calls, and each answer returns all finished outcomes."""
 
-    def __init__(self) -> None:
-        """Start without environments."""
+    def __init__(self, last: tuple[str, ...]) -> None:
+        """Start without environments; folders in `last` go to the end of Python's path."""
+        look_last_in(last)
         self._inbox: SimpleQueue[list[Any] | None] = SimpleQueue()
         self._changed = Condition()
         self._outbox: list[Outcome] = []

@@ -28,7 +28,7 @@ from gem.agents.base import answers_one_by_one
 from gem.agents.named import AgentByName
 from gem.core import Env
 from gem.errors import BadArgument, StoreError
-from gem.hosts.ray_cluster import ray_module
+from gem.hosts.ray_cluster import look_last_in, ray_module
 from gem.record import Agent, AgentInfo, Episode, Limits
 from gem.rollout.episode import versions
 from gem.rollout.places import Recipe, maker
@@ -43,7 +43,10 @@ flight, so that the player does not run out of jobs."""
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """The settings that a player gets when it starts."""
+    """The settings that a player gets when it starts.
+
+    `last`: folders of Python's path on the node that are to be at its end.
+    """
 
     host: str
     limits: Limits
@@ -52,6 +55,7 @@ class Orders:
     secrets: tuple[str, ...] = ()
     spool: str | None = None
     sandbox: bool = False
+    last: tuple[str, ...] = ()
 
 
 class Parcel(NamedTuple):
@@ -101,6 +105,7 @@ class Player:
             SandboxFailed: when the node needs an isolating sandbox and has none. GemError: when it lacks
                 packages of the agent, an environment variable, or the driver's version of gem.
         """
+        look_last_in(self._orders.last)
         orders, here = self._orders, versions()
         if here != orders.versions:
             raise BadArgument(

@@ -33,7 +33,7 @@ from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, DuplicateEpisode, GemError, WorkerDied
 from gem.history import HistoryPolicy
 from gem.hosts import auto_kind
-from gem.hosts.ray_cluster import CPU, Cluster, Node, Nodes, own_error, reserves
+from gem.hosts.ray_cluster import CPU, Cluster, Node, Nodes, added_folders, own_error, reserves
 from gem.record import SEAT, Agent, AgentInfo, Episode, Failure, Limits, RunInfo
 from gem.rollout.episode import NO_LIMITS, versions
 from gem.rollout.places import Recipe, expected, maker, pool_key
@@ -262,7 +262,8 @@ class RayRunner(Runner):
     def orders(self, host: str, concurrency: int, node: Node, needs: Needs) -> Orders:
         """Return the orders for a player on a node."""
         spool = None if self._spool is None else str(self._spool / f"{node.id}.jsonl")
-        return Orders(host, self.limits, concurrency, versions(), self._secrets, spool, needs.sandbox)
+        last = added_folders()
+        return Orders(host, self.limits, concurrency, versions(), self._secrets, spool, needs.sandbox, last)
 
     @functools.cached_property
     def packed_agents(self) -> Any:

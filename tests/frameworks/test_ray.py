@@ -27,6 +27,7 @@ from gem.errors import AgentUnavailable, BadArgument, StoreError, UnknownEnv
 from gem.evals import evaluate
 from gem.hosts.ray_cluster import Cluster as Connection
 from gem.hosts.ray_host import RayHost
+from gem.naming import fix_name
 from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, RayRunner, branches, rollout, rollout_async
@@ -507,4 +508,115 @@ def test_training_samples_on_ray_with_the_weights_of_each_iteration(cluster, tmp
             assert len(store) == 48
             assert all(turn.logprobs is not None for episode in store for turn in episode.turns)
     assert {version for version, _ in played["ray"]} == {0, 1, 2}
+    assert played["ray"] == played["here"]
+
+
+# -- what the user names in a file
+
+RELAY = """
+import gem
+import helpers
+
+class Relay(gem.Env):
+    def __init__(self, length: int = 3):
+        self.length = length
+
+    def reset(self, seed=None):
+        super().reset(seed=seed)
+        self.left = self.length
+        return gem.Start(self.rng.choice(helpers.LETTERS), {})
+
+    def step(self, action):
+        self.left -= 1
+        return gem.Step(self.rng.choice(helpers.LETTERS), float(len(action)), not self.left, False, {})
+
+    def sample_random_action(self):
+        return self.actor_rng.choice(helpers.LETTERS)
+
+class Doubled(gem.EnvWrapper):
+    def on_step(self, step):
+        return step._replace(reward=2 * step.reward)
+"""
+
+AGENT = """
+from gem.agents import BaseAgent
+from gem.record import Reply
+
+class Repeats(BaseAgent):
+    def __call__(self, asks):
+        return [Reply(ask.messages[-1].content) for ask in asks]
+"""
+
+
+@pytest.fixture
+def named(tmp_path, monkeypatch):
+    """A folder elsewhere, the files of a user named from there, and a cache that the nodes do not have."""
+    texts = {"relay.py": RELAY, "agent.py": AGENT, "helpers.py": f"LETTERS = 'ab{tmp_path.name}'\n"}
+    for name, text in texts.items():
+        (tmp_path / "mine").mkdir(exist_ok=True)
+        (tmp_path / "mine" / name).write_text(text)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "random.py").write_text("raise RuntimeError('a neighbour was imported')\n")
+    monkeypatch.setenv("GEM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return "../mine/relay.py:Relay"
+
+
+@pytest.mark.parametrize("host", ["serial", "process"])
+def test_what_a_file_holds_is_sent_to_the_nodes(play_on, named, tmp_path, host):
+    env = fix_name(named, "environment")
+    jobs = [Job(Maker(env, {"length": 4}, wrappers=("../mine/relay.py:Doubled",)), seed) for seed in range(6)]
+    for path in (tmp_path / "mine").iterdir():
+        path.unlink()
+    with play_on(host=host) as runner:
+        played = runner.play(jobs)
+    assert [episode.error for episode in played] == [None] * 6
+    assert hashes(played) == hashes(rollout(jobs, RandomAgent()))
+
+
+def test_a_host_on_ray_steps_what_a_file_holds(cluster, named):
+    jobs = [Job(fix_name(named, "environment"), seed) for seed in range(6)]
+    serial = rollout(jobs, RandomAgent())
+    with RayHost(address=cluster.address) as made:
+        played = rollout(jobs, RandomAgent(), host=made, concurrency=4)
+    assert [episode.error for episode in played] == [None] * 6
+    assert hashes(played) == hashes(serial)
+
+
+@pytest.mark.parametrize("host", ["serial", "process"])
+def test_an_evaluation_of_files_is_the_same_on_ray(cluster, named, tmp_path, host):
+    words = [named, "-n", 4, "--agent", "../mine/agent.py:Repeats", "--wrappers", "../mine/relay.py:Doubled"]
+    assert evaluated(*words, "--ray", cluster.address, "--host", host, "--out", tmp_path / "ray") == 0
+    assert evaluated(*words, "--out", tmp_path / "here") == 0
+    stored = []
+    for name in ("ray", "here"):
+        with EpisodeStore(tmp_path / name / "episodes.jsonl", read_only=True) as store:
+            stored.append({episode.seed: episode.transcript_hash() for episode in store})
+    assert stored[0] == stored[1]
+    assert len(stored[0]) == 4
+
+
+def test_an_agent_of_a_module_in_the_current_folder_plays_on_ray(cluster, named, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "elsewhere" / "own_agent_for_ray.py").write_text(AGENT)
+    words = [GAMES[0], "-n", 2, "--turns", 2, "--agent", "own_agent_for_ray:Repeats"]
+    assert evaluated(*words, "--ray", cluster.address) == 0
+
+
+def test_training_on_ray_samples_what_a_file_holds(cluster, named, tmp_path):
+    pytest.importorskip("torch")
+    from gem.train.config import TrainConfig
+    from gem.train.trainer import train
+
+    config = {
+        **{"env": named, "wrappers": ("../mine/relay.py:Doubled",), "width": 16, "layers": 1, "heads": 2},
+        **{"episodes": 32, "batch": 16, "minibatch": 8, "group": 4, "warmup_steps": 0},
+        **{"eval_episodes": 4, "watch": 0, "store": "tokens"},
+    }
+    played = {}
+    for name, address in (("here", ""), ("ray", cluster.address)):
+        train(TrainConfig(**config, out=tmp_path / name, ray=address))
+        with EpisodeStore(tmp_path / name / "episodes.jsonl", read_only=True) as store:
+            played[name] = {(e.policy_version, e.job): e.transcript_hash() for e in store}
+    assert len(played["ray"]) == 32
     assert played["ray"] == played["here"]
