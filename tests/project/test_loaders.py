@@ -111,7 +111,7 @@ for (_path, _names), _reason in {
     ("gem/rollout/demos.py", ("spec_named",)): GIVEN,
     ("gem/rollout/runner.py", ("spec_named",)): GIVEN,
     ("gem/serve/environments/app.py", ("spec_named",)): GIVEN,
-    ("gem/train/baselines/study.py", ("spec_named",)): CHECKED,
+    ("gem/train/baselines/study.py", ("fix_name", "spec_named")): CHECKED,
     ("gem/train/config.py", ("fix_name",)): ASKED,
     ("gem/train/loggers.py", ("load_named",)): ASKED,
     ("gem/train/mixture.py", ("fix_name",)): ASKED,
