@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -104,15 +105,24 @@ def test_a_grader_of_ones_own_comes_from_a_file(capsys, tmp_path):
 def test_a_judge_is_asked_for_every_row(capsys):
     def verdict(body):
         tag = body["messages"][0]["content"].partition("blocks tagged ")[2].partition(",")[0]
-        return json.dumps({"tag": tag, "score": 1, "why": "so it is"})
+        return json.dumps({"tag": tag, "score": 0, "why": "so it is"})
 
     with StubServer(verdict) as judge, StubServer("a reply") as server:
         grader = f"judge:stub@{judge.base_url}"
         agent = f"openai:m@{server.base_url}"
-        assert run("eval", "--data", "q.csv", "--grader", grader, "--agent", agent, "-n", 3) == 0
+        assert run("eval", "--data", "q.csv", "--grader", grader, "--agent", agent, "-n", 3, "--out", "run") == 0
         assert len(judge.requests) == 3
         assert {body["model"] for body in judge.requests} == {"stub"}
     assert "3/3" in capsys.readouterr().out
+    assert run("show", "run/episodes.jsonl", 0) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert f"task: {ids('run')[0]}" in shown
+    assert "reward 0: so it is" in shown
+    assert "failed after 1 turn, return 0" in shown
+    assert run("view", "run", "--export", "run.html") == 0
+    page = Path("run.html").read_text()
+    assert f"<dt>task</dt><dd>{ids('run')[0]}</dd>" in page
+    assert "so it is" in page
 
 
 def test_a_suite_has_data_beside_it(capsys, tmp_path):

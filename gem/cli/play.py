@@ -94,7 +94,8 @@ def show(episode: Episode, rewards: bool = False) -> None:
         heard = f"[{turn.seat}]\n" if episode.several else ""
         lines.append(f"{heard}{text_of(turn.observation)}\n\n{turn.seat}> {turn.action or ''}\n")
         if rewards and turn.reward is not None:
-            lines.append(f"reward {turn.reward:g}\n")
+            why = turn.info.get("why")
+            lines.append(f"reward {turn.reward:g}{f': {why}' if why else ''}\n")
     for seat, end in episode.ends.items():
         heard = f"[{seat}]\n" if episode.several else ""
         lines.append(f"{heard}{text_of(end.observation)}\n")

@@ -57,7 +57,7 @@ def proxy(
         context: the most tokens of prompt and answer together.
         sessions: how many episodes may be open at a time.
         idle: seconds without a call after which an episode ends without a verdict.
-        grader: math, text, code, or module:Name; scores episodes that were opened with a reference.
+        grader: text, math, number, choice, code, judge:MODEL[@URL], package.module:fn or file.py:fn; scores episodes that were opened with a reference.
         task: the task name stored in the episodes.
         seed: the seed for sampling from a local model.
         api_key_env: the environment variable that holds the server's key.
@@ -141,6 +141,6 @@ def _agent(
 def _grader(name: str | None) -> Grader | None:
     if name is None:
         return None
-    from gem.rollout.regrade import named_grader
+    from gem.graders.functions import make_grader
 
-    return named_grader(name)
+    return make_grader(name)

@@ -26,7 +26,8 @@ def regrade(
 
     Args:
         store: a file of episodes, as episodes.jsonl in the folder of a run.
-        grader: math, text, code, or module:Name of a grader that takes no arguments.
+        grader: text, math, number, choice, code, judge:MODEL[@URL], or a function of answer and reference, as
+            package.module:fn or file.py:fn.
         cache: an SQLite file of verdicts, keyed by content, so that nothing is graded twice.
         out: write each verdict to this file, one JSON object a line.
         trust: make what the records name, even if a file may not name it; docs/guides/trust.md has the rule.
@@ -36,14 +37,19 @@ def regrade(
     import msgspec
 
     from gem.graders.cache import CachedGrader
-    from gem.rollout.regrade import named_grader
+    from gem.graders.functions import FunctionGrader, make_grader
+    from gem.naming import fix_name
     from gem.rollout.regrade import regrade as regraded
     from gem.rollout.store import EpisodeStore
 
-    judge = named_grader(grader)
+    judge = make_grader(grader)
     with contextlib.ExitStack() as stack:
-        if cache is not None:
-            judge = stack.enter_context(CachedGrader(judge, cache, name=getattr(judge, "name", grader)))
+        if hasattr(judge, "close"):
+            stack.callback(judge.close)
+        if cache is not None:  # verdicts of a function belong to its source
+            own = isinstance(judge, FunctionGrader)
+            key = fix_name(grader, "grader") if own else getattr(judge, "name", grader)
+            judge = stack.enter_context(CachedGrader(judge, cache, name=key))
         episodes = stack.enter_context(EpisodeStore(store, read_only=True, trust=trust))
         found = list(regraded(episodes, judge))
         left_out = len(episodes) - len(found)

@@ -118,6 +118,7 @@ def cat(
         "keywords": ", ".join(f"{name}={value!r}" for name, value in found.kwargs.items()),
         "wrappers": ", ".join(wrapper.name for wrapper in found.task.wrappers),
         "agent": ", ".join(filter(None, settings)),
+        "task": str(found.initial_info.get("task", "")),
     }
     for name, value in about.items():
         if value:

@@ -14,7 +14,14 @@ from gem.naming import load_named
 from gem.plugins import load
 from gem.specs import Rebuildable
 
-NAMES = ("text", "math", "number", "choice", "code")
+MADE = {
+    "text": "gem.graders.text:TextGrader",
+    "math": "gem.graders.math:MathGrader",
+    "number": "gem.graders.number:NumberGrader",
+    "choice": "gem.graders.choice:ChoiceGrader",
+    "code": "gem.graders.code:CodeGrader",
+}
+NAMES = tuple(MADE)
 """The graders that need no more than their name."""
 
 FORMS = (
@@ -51,6 +58,17 @@ def named_grader(name: Any, folder: str = "") -> tuple[str, Grader | None]:
     if ":" not in name:
         raise BadArgument(f"grader is {name!r}.{did_you_mean(name, (*NAMES, 'judge:'))} Accepted: {FORMS}.")
     return "function", FunctionGrader(load_named(name, "grader", folder=folder))
+
+
+def make_grader(name: str) -> Grader:
+    """Return the grader of a name that this user gave; see `named_grader`.
+
+    Raises:
+        BadArgument: as `named_grader`.
+    """
+    kind, grader = named_grader(name)
+    made: Grader = load(MADE[kind])() if grader is None else grader
+    return made
 
 
 class FunctionGrader(Rebuildable):
@@ -100,6 +118,8 @@ class FunctionGrader(Rebuildable):
         extra = {"question": question} if self.asks_question else {}
         try:
             found = self._call(answer, reference, **extra)
+            if not isinstance(found, Score | Real) and hasattr(found, "item"):
+                found = found.item()  # a truth value of numpy, or a tensor of one
         except GemError:
             raise
         except Exception as error:  # the fault of the function, which gets any text, not of the answer
@@ -108,6 +128,11 @@ class FunctionGrader(Rebuildable):
             return Score(float(found), found, answer[:200])
         if isinstance(found, Real):
             return checked(Score(float(found), float(found) >= 1, answer[:200]))
+        if not isinstance(found, Score):
+            raise NoVerdict(
+                f"the grader {self.name} returned {found!r:.80}; accepted: True or False, a number from 0 to 1, "
+                "or a Score."
+            )
         return checked(found)
 
 

@@ -7,16 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gem.content import text_of
-from gem.errors import BadArgument, NoVerdict, did_you_mean
+from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Grader, Score, grade_with
 from gem.record import Episode, StopReason
-from gem.registry import load, make
-
-GRADERS = {
-    "math": "gem.graders.math:MathGrader",
-    "text": "gem.graders.text:TextGrader",
-    "code": "gem.graders.code:CodeGrader",
-}
+from gem.registry import make
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +107,3 @@ def _solved(episode: Episode) -> bool | None:
     if "correct" in episode.final_info:
         return bool(episode.final_info["correct"])
     return episode.stop is StopReason.SOLVED if episode.success is not None else None
-
-
-def named_grader(name: str) -> Grader:
-    """Return the grader with this name, or the one that ``module:name`` returns when called.
-
-    Raises:
-        BadArgument: when there is none.
-    """
-    if name not in GRADERS and ":" not in name:
-        raise BadArgument(
-            f"no grader {name!r}.{did_you_mean(name, GRADERS)} Accepted: {', '.join(GRADERS)}, or "
-            "module:Name of a class without arguments."
-        )
-    grader: Grader = load(GRADERS.get(name, name))()
-    if not callable(grader):
-        raise BadArgument(f"{name} makes a {type(grader).__name__}, which is no grader: it cannot be called.")
-    return grader

@@ -1,6 +1,7 @@
 import json
 import pickle
 
+import numpy as np
 import pytest
 
 from gem.errors import BadArgument, NoVerdict
@@ -28,13 +29,20 @@ def test_a_function_gives_a_truth_value_a_number_or_a_score():
     assert FunctionGrader(share)("a", None, question="12345") == Score(0.5, False, "a")
     assert FunctionGrader(share)("a", None, question="1234567890").correct
     assert FunctionGrader(Exact)("a", "a").correct
+    assert FunctionGrader(lambda answer, reference: np.bool_(True))("a", "a").correct
+    assert FunctionGrader(lambda answer, reference: np.array(0.5))("a", "a").value == 0.5
     assert pickle.loads(pickle.dumps(FunctionGrader(says_it)))("Oslo", "Oslo").correct
 
 
-@pytest.mark.parametrize("result", ["yes", None, float("nan"), 2, -1])
+@pytest.mark.parametrize("result", ["yes", None, float("nan"), 2, -1, np.ones(2)])
 def test_what_is_no_score_is_no_verdict(result):
     with pytest.raises(NoVerdict):
         FunctionGrader(lambda answer, reference: result)("a", "b")
+
+
+def test_what_a_function_may_return_is_said():
+    with pytest.raises(NoVerdict, match=r"returned 'yes'; accepted: True or False, a number from 0 to 1"):
+        FunctionGrader(lambda answer, reference: "yes")("a", "b")
 
 
 def test_an_exception_in_a_function_is_no_verdict():

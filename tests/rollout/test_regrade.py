@@ -6,9 +6,10 @@ from gem.agents.scripted import ScriptedAgent
 from gem.cli import main
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
+from gem.graders.functions import make_grader
 from gem.record import Verdict
 from gem.rollout import Job, rollout
-from gem.rollout.regrade import named_grader, regrade
+from gem.rollout.regrade import regrade
 from gem.rollout.store import EpisodeStore
 
 ENV = "math:Arithmetic-v0-easy"
@@ -49,7 +50,7 @@ def test_no_verdict_is_no_verdict_and_broken_episodes_are_left_out(episodes):
 
 def test_a_reference_in_the_info_counts_first(episodes):
     episodes[0].final_info["reference"] = "-12345"
-    rows = list(regrade(episodes, named_grader("math")))
+    rows = list(regrade(episodes, make_grader("math")))
     assert [row.after for row in rows] == [True, False, False]
 
 
@@ -59,11 +60,11 @@ def test_an_environment_without_references_says_so():
         list(regrade(played, lenient))
 
 
-@pytest.mark.parametrize(("name", "message"), [("mathh", "Did you mean 'math'"), ("os:getcwd", "no grader")])
+@pytest.mark.parametrize(("name", "message"), [("mathh", "Did you mean 'math'"), ("os:getcwd", "cannot be called with")])
 def test_a_grader_is_named_or_refused(name, message):
     with pytest.raises(BadArgument, match=message):
-        named_grader(name)
-    assert named_grader("text").name == "text/1"
+        make_grader(name)
+    assert make_grader("text").name == "text/1"
 
 
 def test_the_command(episodes, tmp_path, capsys):
@@ -79,3 +80,17 @@ def test_the_command(episodes, tmp_path, capsys):
     assert "cannot open the episode store" in capsys.readouterr().err
     assert main(["audit", "--grader", "text"]) == 0
     assert "mutants refused" in capsys.readouterr().out
+
+
+def test_the_command_names_graders_as_all_commands_do(episodes, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with EpisodeStore("episodes.jsonl") as store:
+        for episode in episodes:
+            store.append(episode)
+    for verdict, right in (("True", 3), ("False", 0)):  # an edited function does not get the stored verdicts
+        (tmp_path / "mine.py").write_text(f"def score(answer, reference):\n    return {verdict}\n")
+        assert main(["regrade", "episodes.jsonl", "--grader", "mine.py:score", "--cache", "v.db"]) == 0
+        assert capsys.readouterr().out.splitlines()[1].split()[3] == str(right)
+    assert main(["regrade", "episodes.jsonl", "--grader", "number"]) == 0
+    assert main(["regrade", "episodes.jsonl", "--grader", "none.py:score"]) == 2
+    assert "there is no file none.py" in capsys.readouterr().err
