@@ -39,7 +39,8 @@ MADE = frozenset(
     {
         *("builtins:float", "builtins:int", "pathlib:Path"),
         *("gem.graders.cascade:CascadeGrader", "gem.graders.code:CodeGrader"),
-        *("gem.graders.math:MathGrader", "gem.graders.text:TextGrader"),
+        *("gem.graders.functions:FunctionGrader", "gem.graders.math:MathGrader"),
+        *("gem.graders.text:TextGrader",),
         *("gem.tools.python_code_tool:PythonCodeTool", "gem.tools.shell_tool:ShellTool"),
         *("gem.graders.code_tests:CodeTests", "gem.history:HistoryPolicy", "gem.sandbox.base:Budget"),
         *("gem.record:Limits", "gem.record:StopReason", "gem.record:Verdict"),

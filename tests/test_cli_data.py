@@ -60,6 +60,8 @@ def test_some_rows_are_each_asked_once_and_all_of_them_go_on(capsys):
         (("--grader", "text"), "--grader is for data of your own"),
         (("--data", "q.csv", "--grader", "mth"), "Did you mean 'math'"),
         (("--data", "nowhere.csv"), "there is no file or folder 'nowhere.csv'"),
+        (("--data", "no/folder/"), "there is no file or folder 'no/folder/?'"),
+        (("--data", "https://example.com/q.csv"), "is an address; download the file"),
         (("--data", "q.txt"), "'q.txt' is a file of a type that is not read"),
         (("--data", "folder"), "the folder .* has no file of data"),
     ],
@@ -86,6 +88,18 @@ def test_bad_rows_are_told_before_the_model_is_asked(capsys, tmp_path):
     )
 
 
+def test_the_rows_of_a_file_are_audited_for_any_grader(capsys, tmp_path):
+    (tmp_path / "g.py").write_text("def half(answer, reference):\n    return 0.5\n")
+    for grader in ("text", "number", "g.py:half", "judge:m@http://127.0.0.1:9/v1"):
+        assert run("audit", "--data", "q.csv", "--grader", grader) == 0
+        assert capsys.readouterr().out == "q.csv: all 7 rows can be used.\n"
+    (tmp_path / "odd.csv").write_text("q,a\nCapital of Norway?,Oslo\n")
+    assert run("audit", "--data", "odd.csv", "--grader", "text") == cli.MISUSED
+    assert "no column of odd.csv is evidently the question" in capsys.readouterr().err
+    assert run("audit", "--data", "odd.csv", "--grader", "text", "--columns", "question=q,answer=a") == 0
+    assert "all 1 row can be used" in capsys.readouterr().out
+
+
 def test_a_changed_file_is_told_and_asked_again(capsys, tmp_path):
     assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "run") == 0
     (tmp_path / "q.csv").write_text(ROWS + "r7,Number 7?,7\n")
@@ -100,6 +114,8 @@ def test_a_grader_of_ones_own_comes_from_a_file(capsys, tmp_path):
     assert run("eval", "--data", "q.csv", "--grader", "g.py:half", "--agent", "solver", "--out", "run") == 0
     row = json.loads((tmp_path / "run/result.json").read_text())["results"][0]
     assert (row["reward"]["mean"], row["success"]["mean"]) == (0.5, 0)
+    assert run("replay", "run/episodes.jsonl", "all") == 0  # a function that this user named
+    assert run("regrade", "run/episodes.jsonl", "--grader", "g.py:half") == 0
 
 
 def test_a_judge_is_asked_for_every_row(capsys):
@@ -110,7 +126,9 @@ def test_a_judge_is_asked_for_every_row(capsys):
     with StubServer(verdict) as judge, StubServer("a reply") as server:
         grader = f"judge:stub@{judge.base_url}"
         agent = f"openai:m@{server.base_url}"
-        assert run("eval", "--data", "q.csv", "--grader", grader, "--agent", agent, "-n", 3, "--out", "run") == 0
+        assert (
+            run("eval", "--data", "q.csv", "--grader", grader, "--agent", agent, "-n", 3, "--out", "run") == 0
+        )
         assert len(judge.requests) == 3
         assert {body["model"] for body in judge.requests} == {"stub"}
     assert "3/3" in capsys.readouterr().out
@@ -133,8 +151,11 @@ def test_a_suite_has_data_beside_it(capsys, tmp_path):
         '[[environments]]\ndata = "../q.csv"\ncolumns = {answer = "id"}\n'
     )
     assert run("eval", "suites/s.toml", "--agent", "solver", "--out", "run") == 0
-    lines = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
     assert [line.split()[0] for line in lines[1:3]] == ["d.csv:number", "q.csv:text"]
+    assert "suites/d.csv: 7 rows. Question: column 'question'; answer: 'answer'" in told.err
+    assert "q.csv: 7 rows. Question: column 'question'; answer: 'id'" in told.err
     assert [line.split()[-1] for line in lines[1:3]] == ["2/2", "7/7"]
     run("compare", "run", "run")
     assert "d.csv:number" in capsys.readouterr().out

@@ -93,6 +93,7 @@ def audit(
     json: MaybePath = None,
     grader: MaybeText = None,
     data: MaybePath = None,
+    columns: str = "",
     answer_key: str = "answer",
 ) -> int:
     """Audit environments: can the full reward be reached, what do ignorant policies earn, do answers leak?
@@ -109,12 +110,13 @@ def audit(
             mutants must not. With --data: the grader that is to read the answers, math if left out.
         data: list instead all rows of this file that cannot be used, and the references that the mathematics
             grader can read only in part.
+        columns: the columns of that file, as question=COLUMN,answer=COLUMN; see `gem-gym eval --help`.
         answer_key: the column of the reference in that file.
     """
     if data is not None:
         if targets or json is not None:
             raise BadArgument("--data audits a file alone; leave out environments and --json.")
-        return _audit_data(data, answer_key, grader or "math")
+        return _audit_data(data, columns, answer_key, grader or "math")
     if grader is not None:
         if targets or json is not None:
             raise BadArgument("--grader audits a grader alone; leave out environments and --json.")
@@ -197,26 +199,32 @@ def _audit_code() -> int:
     return code
 
 
-def _audit_data(path: Path, answer_key: str, kind: str) -> int:
+def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     from gem.envs.data.reading import first_row, read_tasks
-    from gem.graders.functions import NAMES
-    from gem.tasks.columns import find_columns
+    from gem.graders.functions import named_grader
+    from gem.tasks.columns import find_columns, parse_columns
     from gem.tasks.files import place_of
     from gem.tasks.sources import has_cell, open_rows
     from gem.testing.audit_grader import unread_references
 
-    if kind not in NAMES:
-        raise BadArgument(f"grader is {kind!r}; accepted with --data: {', '.join(NAMES)}.")
+    kind, _ = named_grader(grader)
     rows, name, _ = open_rows(path, None)
-    given = {"answer": answer_key} if has_cell(first_row(rows), answer_key) or answer_key != "answer" else {}
+    given = parse_columns(columns)
+    there = has_cell(first_row(rows), answer_key)
+    if there or answer_key != "answer":
+        given.setdefault("answer", answer_key)
     try:
         find_columns(first_row(rows), given, kind, name)
-    except BadArgument:  # a file of references alone
-        given = {"question": answer_key, "answer": answer_key}
+    except BadArgument:
+        if not there or columns:
+            raise
+        given = {"question": answer_key, "answer": answer_key}  # a file of references alone
     tasks, _ = read_tasks(path, None, given, kind)
     bad = tasks.bad_rows()
     if bad:
         print(printable(tasks.listed(bad, most=len(bad))))
+    elif kind != "math":
+        print(f"{path}: all {len(tasks)} row{'s' * (len(tasks) != 1)} can be used.")
     if kind != "math":
         return FAILED if bad else 0
     left_out = {number for numbers in bad.values() for number in numbers}

@@ -417,7 +417,7 @@ def _suite(given: Arguments) -> Suite:
     if suites and (len(named) > 1 or own is not None):
         raise BadArgument(f"{suites[0]} is a suite, and a suite is played alone; leave the others out.")
     if suites:
-        return load_suite(
+        suite = load_suite(
             suites[0],
             trust=given.trust,
             n=count,
@@ -431,6 +431,9 @@ def _suite(given: Arguments) -> Suite:
             stop_at_width=given.limits.stop_at_width,
             **settings,
         )
+        for about in filter(None, (entry.about for entry in suite.entries)):
+            print(printable(about), file=sys.stderr)
+        return suite
     if not named and own is None:
         raise BadArgument(
             "no environment was named; `gem-gym list` shows all, `gem-gym eval --suites` the suites, and "
@@ -438,14 +441,15 @@ def _suite(given: Arguments) -> Suite:
         )
     if len({*named}) < len(named):
         raise BadArgument("an environment was named twice; once is enough.")
-    played: list[tuple[str, dict[str, Any], str]] = [(name, {}, "") for name in named]
+    played: list[tuple[str, dict[str, Any], str, str]] = [(name, {}, "", "") for name in named]
     if own is not None:
-        played.append((own.env, own.kwargs, own.title))
+        played.append((own.env, own.kwargs, own.title, own.about))
     entries = [
         Entry(
             name,
             kwargs=kwargs,
             title=title,
+            about=about,
             tools=tools,
             wrappers=wrappers,
             episodes=count,
@@ -453,7 +457,7 @@ def _suite(given: Arguments) -> Suite:
             turns=given.limits.turns,
             tokens=given.limits.tokens_per_episode,
         )
-        for name, kwargs, title in played
+        for name, kwargs, title, about in played
     ]
     return Suite(
         "",

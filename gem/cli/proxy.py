@@ -57,7 +57,8 @@ def proxy(
         context: the most tokens of prompt and answer together.
         sessions: how many episodes may be open at a time.
         idle: seconds without a call after which an episode ends without a verdict.
-        grader: text, math, number, choice, code, judge:MODEL[@URL], package.module:fn or file.py:fn; scores episodes that were opened with a reference.
+        grader: text, math, number, choice, code, judge:MODEL[@URL], package.module:fn or file.py:fn; scores
+            episodes that were opened with a reference.
         task: the task name stored in the episodes.
         seed: the seed for sampling from a local model.
         api_key_env: the environment variable that holds the server's key.

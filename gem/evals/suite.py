@@ -73,7 +73,8 @@ class Entry:
 
     `episodes` tasks are played with `samples` each; for "all" and None see `gem.evals.instances.Count`.
     `turns` and `tokens` are limits on an episode. `weight` is its weight in the mean over the suite,
-    `category` the category that it belongs to, `title` its name in figures if that is not made of the id.
+    `category` the category that it belongs to, `title` its name in figures if that is not made of the id,
+    `about` what was understood of its data.
     """
 
     env: str
@@ -87,6 +88,7 @@ class Entry:
     tokens: int | None = None
     weight: float = 1.0
     title: str = ""
+    about: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""
@@ -264,7 +266,7 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
     data = row.get("data", str)
     if sum((env is not None, bool(envs), data is not None)) != 1:
         raise BadArgument(f"{row.where} needs one of id, ids and data.")
-    title = ""
+    title = about = ""
     if data is not None:
         brought = data_task(
             data,
@@ -275,7 +277,8 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
             row.get("few_shot", str, ""),
             folder,
         )
-        env, title, kwargs = brought.env, brought.title, {**brought.kwargs, **kwargs}
+        env, title, about = brought.env, brought.title, brought.about
+        kwargs = {**brought.kwargs, **kwargs}
     own = {name: row.get(name, int) for name in usual if name != "n"} | {"n": row.count("n")}
     values = {name: changes.get(name, usual[name] if own[name] is None else own[name]) for name in usual}
     wrappers = [fix_name(each, "wrapper", folder) for each in row.strings("wrappers")]
@@ -285,6 +288,7 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
             "category": row.get("category", str, ""),
             "kwargs": kwargs,
             "title": title,
+            "about": about,
             "tools": (*row.strings("tools"), *changes.get("tools", ())),
             "wrappers": (*wrappers, *changes.get("wrappers", ())),
             "weight": row.get("weight", float, 1.0),

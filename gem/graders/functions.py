@@ -130,8 +130,8 @@ class FunctionGrader(Rebuildable):
             return checked(Score(float(found), float(found) >= 1, answer[:200]))
         if not isinstance(found, Score):
             raise NoVerdict(
-                f"the grader {self.name} returned {found!r:.80}; accepted: True or False, a number from 0 to 1, "
-                "or a Score."
+                f"the grader {self.name} returned {found!r:.80}; accepted: True or False, a number from "
+                "0 to 1, or a Score."
             )
         return checked(found)
 

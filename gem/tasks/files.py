@@ -248,7 +248,7 @@ class Table(Sequence[Mapping[str, Any]]):
             ) from error
         named = [name for name in self.names if name]
         if twice := sorted({name for name in named if named.count(name) > 1}):
-            raise BadArgument(f"{path} cannot be read: the column {twice[0]!r} is there twice.")
+            raise BadArgument(f"{path} cannot be read: the column {twice[0]!r} is there twice; rename one.")
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -379,7 +379,7 @@ def one_split(dataset: Any, split: str | None, name: str) -> Any:
                 "data frame, a datasets.Dataset, a TaskSet, a path or a data set's name."
             )
         return dataset
-    known = [str(key) for key in dataset]
+    known = [str(key) for key, rows in dataset.items() if not isinstance(rows, str | float | int | None)]
     if split is None and len(known) == 1:
         return _frame_rows(dataset[known[0]])
     if split not in dataset:

@@ -347,10 +347,17 @@ def _open(name: str, split: str | None) -> tuple[Rows, str, Path | None]:
             raise BadArgument(
                 f"{name!r} is a file of a type that is not read; accepted: names with {', '.join(SUFFIXES)}."
             )
-        if name.lower().endswith(SUFFIXES) or name.startswith((".", "/", "~")):
+        if "://" in name:
+            raise BadArgument(f"{name!r} is an address; download the file, and name it here.")
+        if is_place(name):
             raise MissingData(f"there is no file or folder {name!r}; the working folder is {os.getcwd()}.")
     rows = open_once(FileRows, path, split) if path else open_once(HubRows, name, split)
     return rows, f"{name}, {split}" if split else name, rows.folder
+
+
+def is_place(name: str) -> bool:
+    """Return whether a name is evidently a path, not a data set of the hub."""
+    return name.lower().endswith((*SUFFIXES, "/")) or name.startswith((".", "/", "~"))
 
 
 def find(name: str) -> Path | None:

@@ -107,6 +107,7 @@ for (_path, _names), _reason in {
     ("gem/cli/check.py", ("spec_named",)): GIVEN,
     ("gem/cli/eval.py", ("fix_name",)): GIVEN,
     ("gem/cli/play.py", ("spec_named",)): GIVEN,
+    ("gem/cli/regrade.py", ("fix_name",)): GIVEN,
     ("gem/evals/suite.py", ("fix_name", "spec_named")): CHECKED,
     ("gem/rollout/demos.py", ("spec_named",)): GIVEN,
     ("gem/rollout/runner.py", ("spec_named",)): GIVEN,

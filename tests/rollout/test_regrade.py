@@ -60,7 +60,9 @@ def test_an_environment_without_references_says_so():
         list(regrade(played, lenient))
 
 
-@pytest.mark.parametrize(("name", "message"), [("mathh", "Did you mean 'math'"), ("os:getcwd", "cannot be called with")])
+@pytest.mark.parametrize(
+    ("name", "message"), [("mathh", "Did you mean 'math'"), ("os:getcwd", "cannot be called with")]
+)
 def test_a_grader_is_named_or_refused(name, message):
     with pytest.raises(BadArgument, match=message):
         make_grader(name)

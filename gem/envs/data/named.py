@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from gem.errors import BadArgument, reason
 from gem.graders.functions import named_grader
 from gem.graders.number import find_numbers
 from gem.tasks.columns import find_columns, parse_columns
-from gem.tasks.sources import Source, open_rows
+from gem.tasks.sources import Source, is_place, open_rows
 
 
 class OwnData(NamedTuple):
@@ -93,9 +94,9 @@ def title_of(env_id: str, kwargs: Mapping[str, Any]) -> str:
 def _relative(name: str, folder: str | Path) -> str:
     """Return a path as it is seen from the working folder; a name that is no path there is unchanged."""
     place = Path(folder, Path(name).expanduser())
-    if not place.exists():
-        return name
-    return os.path.relpath(place)
+    if place.exists():
+        return os.path.relpath(place)
+    return os.path.join(os.path.relpath(folder), name) if folder and is_place(name) else name
 
 
 def _text_in(name: str, folder: str | Path) -> str:
@@ -107,6 +108,9 @@ def _text_in(name: str, folder: str | Path) -> str:
 
 def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str:
     """Return the kind of grader that data suggests: choice, code, math for numbers and formulas, else text.
+
+    A few answers in words among numbers do not make it text: the math grader compares them word for word, but
+    the text grader would refuse "9" for "9 (apples)".
 
     Raises:
         MissingData, BadArgument: see `read_tasks`.
@@ -120,13 +124,13 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
     if "answer" not in given and (with_tests or {"inputs", "outputs"} <= set(row)):
         return "code"
     tasks, _ = read_tasks(data, split, given, "text")
-    kinds = set()
+    kinds: Counter[str] = Counter()
     for index in range(min(len(tasks), 200)):
         with suppress(BadArgument):
-            kinds |= {_looks_like(text) for text in qa.golds(tasks.reference(index))}
-    if kinds and kinds <= {"math"}:
-        return "math"
-    return "number" if kinds and kinds <= {"math", "number"} else "text"
+            kinds.update(map(_looks_like, qa.golds(tasks.reference(index))))
+    if kinds["text"] * 4 > kinds.total() or not kinds:
+        return "text"
+    return "number" if kinds["number"] and not kinds["text"] else "math"
 
 
 def _looks_like(text: str) -> str:

@@ -149,11 +149,34 @@ def test_a_file_that_changed_is_refused_where_its_digest_is_known():
         gem.make(episode.task)
 
 
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        (["9 (apples)", "15 (balls)", "3 (cm)", "Mrs. Hilt"], "math"),  # as in ASDiv
+        (["$\\frac{1}{2}$", "0.5", "7", "1,2", "none"], "math"),
+        (["9 (apples)", "15 (balls)"], "number"),
+        (["1912", "7", "Oslo", "Paris"], "text"),
+        ([["1912"], ["Oslo", "Kristiania"]], "text"),
+    ],
+)
+def test_the_grader_follows_from_most_answers(answers, kind):
+    rows = [{"question": f"Number {number}?", "answer": answer} for number, answer in enumerate(answers)]
+    assert data_task(write("q.jsonl", rows)).env == f"data:{kind}"
+
+
+def test_what_stands_beside_the_rows_of_a_json_file_is_no_split():
+    with open("q.json", "w", encoding="utf-8") as file:
+        json.dump({"version": "1.1", "data": PLAIN, "count": 2}, file)
+    assert data_task("q.json").about.startswith("q.json: 2 rows.")
+
+
 def test_a_path_is_kept_relative(tmp_path):
     (tmp_path / "data").mkdir()
     write(tmp_path / "data/q.jsonl", PLAIN)
     assert data_task(str(tmp_path / "data/q.jsonl"), "text").kwargs["data"] == "data/q.jsonl"
     assert data_task("q.jsonl", "text", folder=tmp_path / "data").kwargs["data"] == "data/q.jsonl"
+    with pytest.raises(MissingData, match=r"no file or folder 'data/p\.jsonl'"):
+        data_task("p.jsonl", folder=tmp_path / "data")
 
 
 def test_a_prompt_is_filled_in_and_examples_stand_before_it():
