@@ -178,8 +178,8 @@ def audit(
         if json is not None:
             write_cards(cards, json)
     if len(wanted) > 1:
-        columns = ("solver", "random", "knowing nothing", "distinct", "tokens", "open")
-        table("env", *columns, rows=rows)
+        heads = ("solver", "random", "knowing nothing", "distinct", "tokens", "open")
+        table("env", *heads, rows=rows)
     return code
 
 
