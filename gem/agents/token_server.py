@@ -255,6 +255,8 @@ class TokenServerAgent(OpenAIAgent):
                     await self._tokens.load(self._post, folder, str(version))
             except NoVerdict as error:
                 self._doubt = f"{self._root} did not load version {version}: {error}. Publish again."
+                if isinstance(error.__cause__, httpx.ConnectError):
+                    self._doubt = f"no server answers at {self._root}; start it there, or name another."
                 raise AgentUnavailable(self._doubt) from error
             self._doubt = ""
             self.policy_version = version

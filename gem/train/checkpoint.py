@@ -53,7 +53,10 @@ def load(path: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise StoreError(f"no checkpoint at {path}; a run writes one after each iteration.") from None
+        raise StoreError(
+            f"no checkpoint at {path}; a run writes one after each iteration, the first before training. "
+            "Begin one that was stopped earlier again: the same command without --resume."
+        ) from None
     except Exception as error:  # a torn file may break the unpickling anywhere
         first = (str(error) or type(error).__name__).splitlines()[0]
         raise StoreError(

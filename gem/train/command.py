@@ -112,12 +112,14 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     if stored is not None:
         config = replace(config, dtype=stored.dtype if config.dtype == "auto" else config.dtype)
         if changed := config.differences(stored):
+            from gem.train.phases import MAY_CHANGE
+
             name = changed[0]
+            phase = "add a phase with settings of its own (more --episodes), " if name in MAY_CHANGE else ""
             raise BadArgument(
                 f"the run in {folder.path} has {name}={getattr(stored, name)!r}, --resume was given "
                 f"{getattr(config, name)!r}; a resumed run keeps its settings. Leave it out of the flags and "
-                "configs, add a phase with settings of its own (more --episodes), or start another run with "
-                "another --out."
+                f"configs, {phase}or start another run with another --out (--from takes this one's weights)."
             )
     if parsed.print_config:
         sys.stdout.write(to_toml(config))

@@ -33,10 +33,10 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     """Measure random play and the solver, warm the model up, and measure it before any RL."""
     config, watcher = trainer.config, trainer.watcher
     with trainer.counted():
+        trainer.learner.publish(0)  # first: a server that is not there is said at once
         watcher.stage("measuring random play and the solver")
         take_figures(trainer, "random", RandomAgent(), config.eval_episodes)
         take_figures(trainer, "optimum", SolverAgent(), 0)
-        trainer.learner.publish(0)
         if not config.iterations:
             watcher.stage("measuring before cloning")
             take_figures(trainer, "untrained", trainer.policy.agent, config.eval_episodes)

@@ -29,7 +29,9 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 
 def test_no_checkpoint(tmp_path):
-    with pytest.raises(StoreError, match=r"no checkpoint at .*a run writes one after each iteration"):
+    with pytest.raises(
+        StoreError, match=r"no checkpoint at .*a run writes one .* the same command without --resume"
+    ):
         checkpoint.load(tmp_path / "checkpoint.pt")
 
 

@@ -117,6 +117,8 @@ def test_the_command_adds_phases(first, tmp_path, capsys):
     assert command([*words, "--episodes=64"], "gem-gym train") == 0  # it has ended, and is measured again
     with pytest.raises(BadArgument, match=r"lr=0.002, --resume was given 0.5; .* add a phase"):
         command([*words, "--lr=0.5"], "gem-gym train")
+    with pytest.raises(BadArgument, match=r"Leave it out of the flags and configs, or start another run"):
+        command([*words, "--algorithm=grpo"], "gem-gym train")
     with pytest.raises(BadArgument, match=r"episodes is 10, and the run in .* has played 64"):
         command([*words, "--episodes=10"], "gem-gym train")
     with pytest.raises(BadArgument, match=r"batch is 8, and the run in .* has 16; a later phase may change"):

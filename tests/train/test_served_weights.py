@@ -1,5 +1,7 @@
 """A server that confirms new weights and does not use them is found out."""
 
+import socket
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,6 +15,8 @@ from transformers import AutoModelForCausalLM
 from gem.errors import AgentUnavailable
 from gem.train.config import TrainConfig
 from gem.train.policy import make_policy
+from gem.train.trainer import train
+from gem.train.watcher import Watcher
 
 both = pytest.mark.parametrize("protocol", ["vllm", "sglang"])
 
@@ -40,6 +44,21 @@ def make(folder, out, server):
     sampler = f"{server.protocol}:{server.url}"
     config = TrainConfig(model=str(folder), out=out, dtype="float32", sampler=sampler, threads=0)
     return make_policy(config)
+
+
+def test_a_server_that_is_not_there_is_said_before_anything_is_measured(folder, tmp_path):
+    with socket.socket() as bound:  # nobody listens there
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        config = TrainConfig(
+            model=str(folder), out=tmp_path, dtype="float32", sampler=f"vllm:{url}", threads=0
+        )
+        stages = []
+        watcher = Watcher()
+        watcher.stage = stages.append
+        with pytest.raises(AgentUnavailable, match=f"^no server answers at {url}; start it there"):
+            train(config, watcher=watcher)
+        assert stages == []
 
 
 def move(policy, by=0.01):
