@@ -4,25 +4,24 @@ import re
 
 from gem import Env
 
-NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eve", "Finn")
+WORDS = ["apple", "bread", "chair", "dance", "eagle", "flower", "green", "house", "island", "juice", "king", "lemon"]
 
 
 class Relay(Env):
-    """Pass the baton to the runner who is next in the order, four times; a right pass earns 0.25."""
+    """Pass on the word that you are handed, as it is, three times; each right pass earns a third."""
 
     def reset(self, seed=None):
         super().reset(seed)
-        self.order = self.rng.sample(NAMES, 4)
-        self.holder, self.passes, self.right = self.rng.randrange(4), 0, 0
-        order = ", ".join([*self.order, self.order[0]])
-        return f"The order: {order}. Answer with the next name alone. {self.ask()}", {}
+        self.words = self.rng.sample(WORDS, 3)
+        self.passes = self.right = 0
+        return f"Pass on each word that you are handed. {self.hand_over()}", {}
 
-    def ask(self):
-        return f"Who is after {self.order[self.holder]}?"
+    def hand_over(self):
+        return f"The word: {self.words[self.passes]}."
 
     def step(self, action):
-        self.holder = (self.holder + 1) % 4
-        hit = re.findall("|".join(NAMES), action)[:1] == [self.order[self.holder]]
+        hit = re.findall("[a-z]+", action.lower())[:1] == [self.words[self.passes]]
         self.passes, self.right = self.passes + 1, self.right + hit
-        over = self.passes == 4
-        return self.ask(), 0.25 * hit, over, False, {"success": self.right == 4} if over else {}
+        if self.passes == 3:
+            return "The race is over.", hit / 3, True, False, {"success": self.right == 3}
+        return self.hand_over(), hit / 3, False, False, {}
