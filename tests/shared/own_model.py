@@ -1,4 +1,4 @@
-"""The commands of docs/start/street.md, run as they stand there."""
+"""The commands of docs/start/own_model.md, run as they stand there."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/start/street.md"
+PAGE = ROOT / "docs/start/own_model.md"
 BLOCK = re.compile(r"^```(\w+)(?: title=(\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 

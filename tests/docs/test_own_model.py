@@ -1,4 +1,4 @@
-"""docs/start/street.md: an environment in a file is checked, played, trained on, and its model taken out.
+"""docs/start/own_model.md: an environment in a file is checked, played, trained on, and its model taken out.
 
 The part with a real vLLM is in tests/frameworks/test_vllm.py.
 """
@@ -6,7 +6,7 @@ The part with a real vLLM is in tests/frameworks/test_vllm.py.
 import json
 
 import pytest
-from street import ROOT, commands, gem_gym, write_environment
+from own_model import ROOT, commands, gem_gym, write_environment
 
 
 def test_the_page_shows_the_file_of_the_examples(tmp_path):
