@@ -4,7 +4,20 @@ import re
 
 from gem import Env
 
-WORDS = ["apple", "bread", "chair", "dance", "eagle", "flower", "green", "house", "island", "juice", "king", "lemon"]
+WORDS = [
+    "apple",
+    "bread",
+    "chair",
+    "dance",
+    "eagle",
+    "flower",
+    "green",
+    "house",
+    "island",
+    "juice",
+    "king",
+    "lemon",
+]
 
 
 class Relay(Env):

@@ -27,11 +27,13 @@ from gem.errors import AgentUnavailable, GemError
 from gem.models import load_causal
 from gem.record import Ask
 from gem.rollout import EpisodeStore
+from gem.statistics import mean_interval
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.train.config import TrainConfig
 from gem.train.policy import make_policy
 from gem.train.run import RunFolder
 from gem.train.trainer import train
+from tests.shared.own_model import commands, gem_gym, write_environment
 
 pytestmark = [
     pytest.mark.framework,
@@ -60,14 +62,14 @@ ASKS = [
 
 
 @contextmanager
-def serve(folder, log):
+def serve(folder, log, name=NAME):
     """Serve a model's folder; yield the address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # The module, not the program `vllm`, which looks for its own name among the installed packages.
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    command += ["--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port)]
     command += ["--dtype", "bfloat16", "--enforce-eager", "--max-model-len", "2048", "--max-num-seqs", "16"]
     command += ["--logprobs-mode", "processed_logprobs"]
     url = f"http://127.0.0.1:{port}"
@@ -218,3 +220,24 @@ def test_an_exported_model_is_served(base, tmp_path, capsys):
         assert [episode.scored for episode in episodes] == [True] * 4
     capsys.readouterr()
     shutil.rmtree(out)
+
+
+def test_an_environment_in_a_file_is_measured_where_its_model_is_served(tmp_path):
+    """The commands of docs/start/own_model.md: the served model scores as the local one."""
+    write_environment(tmp_path)
+    served, local = commands("eval", "served")
+    (compare,) = commands("compare", "served")
+    for words in (commands("train")[0], *commands("export")):
+        gem_gym(tmp_path, words)
+    with serve(tmp_path / "relay-model", tmp_path / "vllm.log", "relay") as url:
+        gem_gym(tmp_path, [word.replace("http://127.0.0.1:8000", url) for word in served])
+    gem_gym(tmp_path, local)
+    rewards = []
+    for name in ("local", "served"):
+        with EpisodeStore(tmp_path / f"runs/{name}/episodes.jsonl", read_only=True) as store:
+            rewards.append({episode.seed: episode.reward() for episode in store if episode.scored})
+    assert len(rewards[0]) == 200
+    assert rewards[0].keys() == rewards[1].keys()
+    interval = mean_interval(list(rewards[0].values()))
+    assert interval.low <= sum(rewards[1].values()) / 200 <= interval.high
+    assert "relay.py" in gem_gym(tmp_path, compare)
