@@ -197,7 +197,10 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
         BadArgument: when there is no such model, or the device cannot load it.
         StoreError: when the cache cannot be written.
     """
-    folder = str(_folder(name))
+    try:
+        folder = str(_folder(name))
+    except ValueError as error:  # what is no GGUF file
+        raise (error if isinstance(error, GemError) else _unloadable(name, device, error)) from error
     try:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -211,9 +214,13 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
     except (BadArgument, StoreError):
         raise
     except (OSError, ValueError, RuntimeError, AssertionError) as error:  # torch asserts that CUDA is there
-        hint = "" if name in KNOWN else did_you_mean(name, KNOWN)
-        why = str(error).rstrip(".")
-        raise BadArgument(f"model {name!r} cannot be loaded on {device!r}: {why}.{hint}") from error
+        raise _unloadable(name, device, error) from error
+
+
+def _unloadable(name: str, device: str, error: Exception) -> BadArgument:
+    hint = "" if name in KNOWN else did_you_mean(name, KNOWN)
+    why = str(error).rstrip(".")
+    return BadArgument(f"model {name!r} cannot be loaded on {device!r}: {why}.{hint}")
 
 
 @contextmanager

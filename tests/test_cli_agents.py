@@ -30,7 +30,7 @@ def test_eval_prints_a_row_per_environment(capsys):
         (["eval"], "no environment was named"),
         (["eval", "game:GuessTheNumber-v0-esy"], "Did you mean"),
         (["eval", "game:GuessTheNumber-v0-easy", "--agent", "no/such/run"], "accepted: random, solver"),
-        (["eval", "game:GuessTheNumber-v0-easy", "--episodes", "0"], "episodes is 0"),
+        (["eval", "game:GuessTheNumber-v0-easy", "--episodes", "0"], "episodes is '0'"),
     ],
 )
 def test_wrong_input_is_told_in_one_line(args, said, capsys):

@@ -198,6 +198,8 @@ class RowTasks:
         bad = self.bad_rows()
         if bad:
             raise BadArgument(self.listed(bad))
+        if self.images_key is not None and len(self.rows):
+            self._parts(self.rows[0])  # the scan leaves pictures out, and so their column
         if memory is not None:
             memory.add(key)
 

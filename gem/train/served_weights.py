@@ -8,6 +8,7 @@ N: tokens of the fixed answer.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import torch
@@ -42,10 +43,18 @@ class ServedWeights:
 
     def __init__(self, renderer: Renderer) -> None:
         """Check with a fixed answer in the ids of `renderer`."""
-        prompt = renderer.prompt((Message("user", QUESTION),))
-        self.ids = (*prompt, *renderer.answer(ANSWER))
-        self.start = len(prompt)
+        self.renderer = renderer
         self._known: tuple[int, Tensor, Tensor] | None = None  # the last publish that was clearly loaded
+
+    @functools.cached_property
+    def prompt(self) -> tuple[int, ...]:
+        """The ids of the question before the fixed answer."""
+        return self.renderer.prompt((Message("user", QUESTION),))
+
+    @functools.cached_property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of question and answer."""
+        return (*self.prompt, *self.renderer.answer(ANSWER))
 
     def publish(self, policy: CausalPolicy, agent: TokenServerAgent, version: int) -> None:
         """Let the agent's server load the policy's weights, and check that it uses them.
@@ -65,7 +74,7 @@ class ServedWeights:
     def _check(self, policy: CausalPolicy, agent: TokenServerAgent, version: int) -> None:
         mine_N = self._logprobs(policy)
         try:
-            servers_N = torch.tensor(agent.logprobs(self.ids)[self.start - 1 :])
+            servers_N = torch.tensor(agent.logprobs(self.ids)[len(self.prompt) - 1 :])
         except NoVerdict as error:
             raise AgentUnavailable(
                 f"{agent.url} loaded version {version}, but it cannot be checked: {error}"
@@ -99,7 +108,7 @@ class ServedWeights:
     def _logprobs(self, policy: CausalPolicy) -> Tensor:
         """Return the policy's log probabilities of the fixed answer, (N,), at temperature 1."""
         count = len(self.ids)
-        mask = [int(at >= self.start) for at in range(count)]
+        mask = [int(at >= len(self.prompt)) for at in range(count)]
         row = Row(self.ids, mask, [0.0] * count, [at - 1 for at in mask])
         batch = collate([Weighted(row, {})], policy.pad, policy.capacity)
         with evaluating(policy.model):

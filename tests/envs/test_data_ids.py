@@ -80,7 +80,7 @@ def test_an_id_reads_its_columns_and_keeps_the_contract(spec, home):
 
 @pytest.mark.parametrize("spec", SPECS, ids=IDS)
 def test_without_its_data_an_id_says_how_to_supply_it(spec, home):
-    with pytest.raises(MissingData, match=f"{spec.data}.*GEM_DATA.*dataset=.*gem-gym"):
+    with pytest.raises(MissingData, match=f"{spec.data}.*GEM_DATA.*dataset=.*pip install"):
         gem.make(spec.id)
 
 

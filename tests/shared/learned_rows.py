@@ -15,7 +15,7 @@ from gem.train.batch import Target, Weighted, collate, weigh
 from gem.train.config import TrainConfig
 from gem.train.learner import Learner
 from gem.train.policy import CausalPolicy
-from gem.train.steps import make_objective
+from gem.train.steps import Progress, make_objective
 
 
 class Learned(NamedTuple):
@@ -55,7 +55,7 @@ def of_gem(model, renderer, episodes, kind="dr_grpo"):
             advantages[item.source][0],
         )
     config = TrainConfig.fit(algorithm=kind, normalise="token", kl=0.0)
-    loss, _ = make_objective(config, 1.0)(batch, outputs)
+    loss, _ = make_objective(config, Progress(0, 1), config.value_clip)(batch, outputs)
     model.zero_grad()
     (loss / sum(sum(item.row.mask) for item in weighted)).backward()
     return learned, {name: each.grad.clone() for name, each in model.named_parameters()}

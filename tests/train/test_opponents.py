@@ -274,7 +274,7 @@ def test_a_mixture_of_a_game_and_an_environment_of_one_seat(tmp_path):
         ({"pool": -1}, "pool is -1; accepted: 0 or more"),
         ({"pool_every": 0}, "pool_every is 0; accepted: 1 or more"),
         ({"pool_by": "best"}, "pool_by is 'best'; accepted: uniform, hard, even"),
-        ({"opponent": ("random",), "algorithm": "turn_grpo"}, "turn_grpo restarts games"),
+        ({"opponent": ("random",), "algorithm": "turn_grpo"}, "turn_grpo needs games of one seat"),
         ({"opponent": ("random",), "ray": "local"}, "opponents cannot be sampled on a Ray cluster"),
         ({"pool": 2, "model": "some", "sampler": "vllm:http://x"}, "holds one copy of the policy"),
     ],
@@ -290,7 +290,7 @@ def test_an_environment_without_seats_for_them_is_refused(tmp_path):
 
 
 def test_turn_grpo_is_refused_for_several_seats(tmp_path):
-    with pytest.raises(BadArgument, match="turn_grpo restarts games in the middle"):
+    with pytest.raises(BadArgument, match="turn_grpo needs games of one seat"):
         make_trainer(replace(QUICK, env=KUHN, env_kwargs={}, algorithm="turn_grpo", out=tmp_path))
 
 

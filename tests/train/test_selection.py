@@ -91,7 +91,7 @@ def test_the_table_has_the_last_and_the_best(whole):
     assert summary["best_greedy"]["success"]["exact"]
     played = summarise("test:X", [episode(*paid(1.0))] * 3)
     titles = list(table({"best": played, "after": played, "best_greedy": played}).columns[0].cells)
-    assert titles == ["trained, sampled", "best, sampled", "best, greedy"]
+    assert titles == ["random play", "trained, sampled", "best, sampled", "best, greedy", "solver"]
 
 
 def test_an_interrupted_run_keeps_the_same_best(whole, tmp_path):
