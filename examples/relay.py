@@ -5,18 +5,8 @@ import re
 from gem import Env
 
 WORDS = [
-    "apple",
-    "bread",
-    "chair",
-    "dance",
-    "eagle",
-    "flower",
-    "green",
-    "house",
-    "island",
-    "juice",
-    "king",
-    "lemon",
+    *("apple", "bread", "chair", "dance", "eagle", "flower"),
+    *("green", "house", "island", "juice", "king", "lemon"),
 ]
 
 

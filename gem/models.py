@@ -26,7 +26,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gem.errors import BadArgument, MissingData, MissingExtra, StoreError, did_you_mean, missing_extra, reason
+from gem.errors import (
+    BadArgument,
+    GemError,
+    MissingData,
+    MissingExtra,
+    StoreError,
+    did_you_mean,
+    missing_extra,
+    reason,
+)
 from gem.source_files import cache_folder
 
 if TYPE_CHECKING:

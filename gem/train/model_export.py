@@ -36,7 +36,7 @@ from gem.train.trainer import load_policy
 
 CARD = "README.md"
 SETTINGS = "training.toml"
-OF_THE_MACHINE = ("out", "device", "sampler", "ray", "log", "demos")
+OF_THE_MACHINE = ("out", "device", "sampler", "ray", "log", "demos", "start_from")
 """Settings that say where a run ran, not what it learnt; an export leaves them out."""
 LICENCE = re.compile(r"\A---\n(?:.*\n)*?license: *[\"']?([\w.-]+)")
 
