@@ -229,6 +229,8 @@ def family_page(family: Family) -> Page:
         names += [f"- `{spec.id}`" for spec in specs]
     first = transcript(specs[0])
     about = ["[What this bridge mends, and what it does not give](../guides/bridges.md).", ""]
+    if family.prefix in EXAMPLES:
+        about = ["[Files, columns and graders](../guides/data.md).", ""]
     told = card_section(specs, foreign=True)
     title = FAMILY_NAMES.get(family.prefix, family.prefix)
     lines = [
@@ -318,7 +320,7 @@ def paid(card: Card, policy: str) -> str:
 
 def picture(spec: EnvSpec, turns: int = 3) -> bytes:
     """Return a picture of seed 0 after some turns, or of the first observation; empty if there is none."""
-    with gem.make(spec) as env:
+    with make(spec) as env:
         obs, _ = env.reset(seed=0)
         own = next((part.data for part in obs if isinstance(part, Image)), b"")
         draw = getattr(env.unwrapped, "picture", None)
@@ -348,10 +350,20 @@ def parse(env_class: Any) -> tuple[str, list[str]]:
     return summary.strip(), lines
 
 
+EXAMPLES = {"data": [{"question": "What is the capital of Norway?", "answer": "Oslo"}]}
+"""Rows for the families that need data, by prefix."""
+
+
+def make(spec: EnvSpec) -> gem.Env:
+    """Make an environment, over example rows where it needs some."""
+    rows = EXAMPLES.get(spec.family)
+    return gem.make(spec) if rows is None else gem.make(spec, data=rows)
+
+
 def transcript(spec: EnvSpec, most: int = 6) -> list[str]:
     """Play seed 0, with the solver if there is one, and return the transcript as Markdown."""
     lines = ["## An episode", "", f"`{spec.id}`, seed 0:", ""]
-    with gem.make(spec) as env:
+    with make(spec) as env:
         obs, _ = env.reset(seed=0)
         for _ in range(most):
             try:
@@ -381,7 +393,7 @@ def said(who: str, obs: Any) -> str:
 
 def first_words(spec: EnvSpec) -> str:
     """Return the first observation of seed 0."""
-    with gem.make(spec) as env:
+    with make(spec) as env:
         obs, _ = env.reset(seed=0)
         return next(map(text_of, obs.values())) if isinstance(obs, dict) else text_of(obs)
 
