@@ -160,7 +160,7 @@ def _flag(args: list[str], name: str) -> str | None:
 def _flags(args: list[str], name: str) -> list[str]:
     """Return all that a flag is given, in order, before anything is parsed."""
     found = []
-    for word, following in zip(args, (*args[1:], ""), strict=True):
+    for word, following in zip(args, (*args[1:], ""), strict=False):  # none where args is empty
         if word == f"--{name}":
             found.append(following)
         elif word.startswith(f"--{name}="):
