@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Mapping
@@ -46,8 +47,14 @@ class Grader(Protocol):
 
 def takes_question(grader: Any) -> bool:
     """Return whether a grader has a parameter `question`."""
+    call = getattr(type(grader), "__call__", None)  # noqa: B004 - of its class, which is looked at once
+    return _declares_question(call if inspect.isfunction(call) else grader)
+
+
+@functools.lru_cache(maxsize=256)
+def _declares_question(callee: Any) -> bool:
     try:
-        return "question" in inspect.signature(grader).parameters
+        return "question" in inspect.signature(callee).parameters
     except (TypeError, ValueError):
         return False
 
