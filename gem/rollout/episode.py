@@ -27,18 +27,31 @@ from __future__ import annotations
 import math
 import platform
 from asyncio import CancelledError
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from time import perf_counter
 from typing import Any, TypeAlias
 
 from gem import seeding
-from gem.content import Obs, check_obs, tools_in
+from gem.content import check_obs, tools_in
 from gem.dialogue import Dialogue
 from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied, text_of_error
 from gem.history import CHAT, LAST, HistoryPolicy
-from gem.record import SEAT, Ask, Call, Episode, Failure, Limits, Origin, SeatEnd, StopReason, Turn, Verdict
+from gem.record import (
+    SEAT,
+    Ask,
+    Call,
+    Episode,
+    Failure,
+    Limits,
+    Origin,
+    Reply,
+    SeatEnd,
+    StopReason,
+    Turn,
+    Verdict,
+)
 from gem.registry import task_of
 from gem.tools import calls
 
@@ -87,6 +100,14 @@ class Branch:
                 "and the actions are replayed."
             )
 
+    def check_seed(self, seed: int) -> None:
+        """Refuse another seed than the episode's where its actions are replayed."""
+        if self.state is None and self.episode.seed != seed:
+            raise BadArgument(
+                f"the seed is {seed}, but the branch's episode has seed {self.episode.seed}; pass that seed, "
+                "as the recorded actions are replayed."
+            )
+
 
 def play(
     env: Any,
@@ -119,243 +140,313 @@ def play(
     Raises:
         BadArgument: for a branch with another seed. Every other error is stored in the record.
     """
-    if start is not None and start.state is None and start.episode.seed != seed:
-        raise BadArgument(
-            f"the seed is {seed}, but the branch's episode has seed {start.episode.seed}; pass that seed, as "
-            "the recorded actions are replayed."
-        )
-    if record is None:
-        record = Episode(replace(task_of(env), seed=seed))
-    turns, ends = record.turns, record.ends
-    dialogues: dict[str, Dialogue] = {}
-    verbs: dict[str, str] = {}  # of the seats that the environment's own actor plays
-    waiting: dict[str, tuple[Obs, dict[str, Any]]] = {}  # the seats that act next, and what each sees
-    generated = steps = 0
-    reset_s = policy_s = env_s = 0.0
-    began = perf_counter()
-    boundary = "env"
+    if start is not None:
+        start.check_seed(seed)
+    record = record or Episode(replace(task_of(env), seed=seed))
+    progress = _Progress(env, seed, limits, record, start)
     try:
-        obs, infos = yield Call(env, "reset", (seed,))
-        several = type(obs) is dict
-        if not several:
-            obs, infos = {SEAT: obs}, {SEAT: infos}
-        for seat, info in infos.items():
-            record.starts[seat] = _info(info)
-            ends[seat] = SeatEnd(info=_info(info))
-        for seat in ends:
-            if seat in obs:
-                ends[seat].observation = check_obs(obs[seat])
-                waiting[seat] = ends[seat].observation, record.starts[seat]
-        reset_s = perf_counter() - began
-        policy = history or (LAST if getattr(env, "assembles_history", False) else CHAT)
-        for seat in ends:
-            tools = tools_in(record.starts[seat])
-            dialogues[seat] = Dialogue(seat, record.id, seed, record.sample, policy, record.salt, tools)
-        if actor is not None:
-            held = actor if isinstance(actor, Mapping) else dict.fromkeys(ends, actor)
-            verbs = {seat: SEAT_VERBS[verb] if several else verb for seat, verb in held.items()}
+        progress.open((yield Call(env, "reset", (seed,))), history)
         if start is not None:
             record.origin = Origin(start.episode.id, start.turns)
             if start.state is not None:
                 yield Call(env, "set_state", (start.state,))
-                waiting, generated = _restored(record, dialogues[SEAT], start)
-                steps = len(turns)
-        if actor is not None and (record.sample or record.salt):
-            # Sample 0 is the same as in a plain loop over the environment. A restored state has the actor's
-            # stream of the earlier episode, so this comes after it.
-            salted = ("salt", record.salt) if record.salt else ()
-            yield Call(env, "seed_actor", (seeding.derive(seed, "sample", record.sample, *salted),))
-        while waiting:
-            if limits.turns is not None and steps >= limits.turns:
-                record.stop = StopReason.TURN_LIMIT
-                break
-            if limits.tokens is not None and generated >= limits.tokens:
-                record.stop = StopReason.TOKEN_LIMIT
-                break
-            boundary = "driver"
-            recorded = () if start is None else start.episode.turns[len(turns) : start.turns]
-            left = limits.tokens and max(1, (limits.tokens - generated) // len(waiting))
-            left_s = None if limits.policy_s is None else max(0.0, limits.policy_s - policy_s)
-            acting: dict[str, Turn] = {}
-            actions: dict[str, str] = {}
-            asks: list[Ask] = []
-            for seat, (last, info) in waiting.items():
-                dialogue = dialogues[seat]
-                turn = acting[seat] = dialogue.open(last, info)
-                turns.append(turn)
-                actions[seat] = ""  # keeps the order of the seats, in whatever order they answer
-                if recorded:
-                    again = _recorded(recorded, len(acting) - 1, seat)
-                    generated += dialogue.recall(again)
-                    actions[seat] = again.action or ""
-                elif seat not in verbs:
-                    asks.append(dialogue.ask(_least(limits.turn_tokens, left), limits.context, left_s))
-            if asks:
-                boundary = "agent"
-                before = perf_counter()
-                replies = yield tuple(asks)
-                took = (perf_counter() - before) / len(asks)
-                full = False
-                for ask, reply in zip(asks, replies, strict=True):
-                    seat = ask.seat
-                    generated += dialogues[seat].answer(reply)
-                    mine_s = took if reply.policy_s is None else reply.policy_s
-                    policy_s += mine_s
-                    acting[seat].timing["policy_s"] = mine_s
-                    text = reply.text
-                    if reply.tool_calls:
-                        text = calls.write(text, reply.tool_calls)
-                    # of a subclass, which may not pickle, the plain text
-                    actions[seat] = text if type(text) is str else str.__str__(text)
-                    full = full or reply.finish == "context"
-                if limits.policy_s is not None and policy_s > limits.policy_s:
-                    raise OutOfTime(f"the agent took {policy_s:.3g} s; its limit is {limits.policy_s:g} s.")
-                if full:
-                    record.stop = StopReason.CONTEXT_LIMIT
-                    break
-            boundary = "env"
-            if verbs and not recorded:
-                for seat in acting:
-                    if seat in verbs:
-                        actions[seat] = yield Call(env, verbs[seat], (seat,) if several else ())
-            for seat, turn in acting.items():
-                turn.action, turn.info = actions[seat], {}
-            before = perf_counter()
-            result = yield Call(env, "step", (actions if several else actions[SEAT],))
-            took = perf_counter() - before
-            env_s += took
-            steps += 1
-            waiting = {}
-            by_seat = _by_seat(result) if several else ((SEAT, *result),)
-            for seat, seen, reward, terminated, truncated, info in by_seat:
-                info, end = _info(info), ends[seat]
-                paid = finite_reward(reward)
-                if type(terminated) is not bool or type(truncated) is not bool:
-                    terminated, truncated = _truth(terminated), _truth(truncated)
-                lacking = seen is None and (several or not (terminated or truncated))  # raised below
-                shown = None if lacking else check_obs(seen)
-                if seat in acting:
-                    turn = acting[seat]
-                    turn.reward, turn.info = paid, info
-                    turn.timing["env_s"] = took
-                elif dialogues[seat].turns:  # a reward for the actions of others
-                    turn = dialogues[seat].turns[-1]
-                    turn.reward = (turn.reward or 0.0) + paid
-                    turn.info = {**turn.info, **info}
-                else:
-                    end.unearned += paid
-                    record.starts[seat].update(info)
-                if "rewards" in info and (mine := dialogues[seat].turns):
-                    mine[-1].rewards = _parts(mine[-1].rewards or {}, info["rewards"])
-                end.info = info
-                if shown is not None:
-                    end.observation = shown
-                if info.get("stop") == "error":
-                    raise NoVerdict(str(info.get("error") or "the environment said stop 'error'."))
-                if terminated:
-                    end.terminated, end.stop = True, end_of_task(info)
-                elif truncated:
-                    end.truncated, end.stop = True, cut_off(info)
-                elif shown is not None:
-                    waiting[seat] = shown, info
-        else:
-            going_on = [seat for seat, end in ends.items() if not end.terminated and not end.truncated]
-            if going_on or not ends:
-                raise ContractBroken(
-                    f"the environment gave no seat an observation, but did not end for {going_on or 'any'}."
-                )
-            stops = list(dict.fromkeys(end.stop for end in ends.values()))
-            cut = [stop for stop in stops if stop not in TASK_ENDS]
-            record.stop = cut[0] if cut else stops[0] if len(stops) == 1 else StopReason.ENDED
+                progress.restore(start)
+        if actor is not None:
+            progress.assign_actor(actor)
+            if record.sample or record.salt:  # sample 0 is the same as in a plain loop over the environment
+                yield progress.seed_actor()  # after set_state: a state has the actor's stream of its episode
+        while progress.waiting:
+            progress.check_limits()
+            if asks := progress.begin_turns():
+                progress.enter_replies(asks, (yield asks))
+            for seat, call in progress.actor_calls:
+                progress.actions[seat] = yield call
+            progress.enter_step((yield progress.step()))
+        progress.end()
+    except _LimitReached as limit:
+        record.stop = limit.args[0]
     except CancelledError:  # Ctrl-C is not one: it ends the whole rollout
         record.stop = StopReason.CANCELLED
     except Exception as error:
-        late = boundary == "agent" and isinstance(error, OutOfTime)
+        progress.fail(error)
+    return progress.close()
+
+
+class _LimitReached(Exception):
+    """A limit from outside ends the episode; the argument is its StopReason."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """An episode while it is played: `play` calls one method for each event, which writes the record.
+
+    `waiting` are the seats that act next. In a step, `turns` has the open turn and `actions` the action of
+    each seat that acts. `verbs` has the method of each seat that the environment's own actor plays, and
+    `actor_calls` those of this step. `boundary` is the part that is responsible for an error now.
+    """
+
+    env: Any
+    seed: int
+    limits: Limits
+    record: Episode
+    start: Branch | None
+    several: bool = False
+    dialogues: dict[str, Dialogue] = field(default_factory=dict)
+    verbs: dict[str, str] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    turns: dict[str, Turn] = field(default_factory=dict)
+    actions: dict[str, str] = field(default_factory=dict)
+    actor_calls: list[tuple[str, Call]] = field(default_factory=list)
+    boundary: str = "env"
+    tokens: int = 0
+    steps: int = 0
+    timing: dict[str, float] = field(default_factory=lambda: {"reset_s": 0.0, "policy_s": 0.0, "env_s": 0.0})
+    began: float = field(default_factory=perf_counter)
+    requested: float = 0.0
+
+    def open(self, result: Any, history: HistoryPolicy | None) -> None:
+        """Enter the result of reset, and begin the dialogue of each seat."""
+        obs, infos = result
+        self.several = type(obs) is dict
+        if not self.several:
+            obs, infos = {SEAT: obs}, {SEAT: infos}
+        record = self.record
+        for seat, info in infos.items():
+            record.starts[seat] = _copy_info(info)
+            record.ends[seat] = SeatEnd(info=_copy_info(info))
+        for seat, end in record.ends.items():
+            if seat in obs:
+                end.observation = check_obs(obs[seat])
+                self.waiting.append(seat)
+        self.timing["reset_s"] = perf_counter() - self.began
+        policy = history or (LAST if getattr(self.env, "assembles_history", False) else CHAT)
+        for seat, info in record.starts.items():
+            self.dialogues[seat] = Dialogue(
+                seat, record.id, self.seed, record.sample, policy, record.salt, tools_in(info)
+            )
+
+    def restore(self, start: Branch) -> None:
+        """Enter the recorded turns of a branch whose state was set."""
+        exchanges, dialogue, end = start.episode.exchanges(), self.dialogues[SEAT], self.record.ends[SEAT]
+        for exchange, recorded in zip(exchanges[: start.turns], start.episode.turns, strict=False):
+            turn = dialogue.open(exchange.observation, exchange.info)
+            self.tokens += dialogue.recall(recorded)
+            turn.action, turn.reward = recorded.action, recorded.reward
+            turn.info, turn.rewards = dict(recorded.info), recorded.rewards
+            self.record.turns.append(turn)
+        following = exchanges[start.turns]
+        end.observation, end.info = following.observation, dict(following.info)
+        self.waiting, self.steps = [SEAT], len(self.record.turns)
+
+    def assign_actor(self, actor: str | Mapping[str, str]) -> None:
+        """Let the environment's own actor play all seats, or the seats of a mapping."""
+        by_seat = actor if isinstance(actor, Mapping) else dict.fromkeys(self.record.ends, actor)
+        self.verbs = {seat: SEAT_VERBS[verb] if self.several else verb for seat, verb in by_seat.items()}
+
+    def seed_actor(self) -> Call:
+        """Return the call that gives the actor the random stream of this sample."""
+        record = self.record
+        salt = ("salt", record.salt) if record.salt else ()
+        return Call(self.env, "seed_actor", (seeding.derive(self.seed, "sample", record.sample, *salt),))
+
+    def check_limits(self) -> None:
+        """Raise _LimitReached when no step or no token is left."""
+        limits = self.limits
+        if limits.turns is not None and self.steps >= limits.turns:
+            raise _LimitReached(StopReason.TURN_LIMIT)
+        if limits.tokens is not None and self.tokens >= limits.tokens:
+            raise _LimitReached(StopReason.TOKEN_LIMIT)
+
+    def begin_turns(self) -> tuple[Ask, ...]:
+        """Begin a turn of each seat that acts now; return the asks of those that an agent plays."""
+        self.boundary = "driver"
+        self.turns, self.actions, self.actor_calls = {}, {}, []
+        limits, record, start = self.limits, self.record, self.start
+        recorded = [] if start is None else start.episode.turns[len(record.turns) : start.turns]
+        max_tokens = limits.turn_tokens
+        if limits.tokens is not None:  # the seats share the remaining ones
+            share = max(1, (limits.tokens - self.tokens) // len(self.waiting))
+            max_tokens = share if max_tokens is None else min(share, max_tokens)
+        left_s = None if limits.policy_s is None else max(0.0, limits.policy_s - self.timing["policy_s"])
+        asks: list[Ask] = []
+        for number, seat in enumerate(self.waiting):
+            dialogue, end = self.dialogues[seat], record.ends[seat]
+            turn = self.turns[seat] = dialogue.open(end.observation, end.info)
+            record.turns.append(turn)
+            self.actions[seat] = ""  # keeps the order of the seats, in whatever order they answer
+            if recorded:
+                past = _recorded_turn(recorded, number, seat)
+                self.tokens += dialogue.recall(past)
+                self.actions[seat] = past.action or ""
+            elif seat in self.verbs:
+                call = Call(self.env, self.verbs[seat], (seat,) if self.several else ())
+                self.actor_calls.append((seat, call))
+            else:
+                asks.append(dialogue.ask(max_tokens, limits.context, left_s))
+        self.boundary = "agent" if asks else "env"
+        self.requested = perf_counter()
+        return tuple(asks)
+
+    def enter_replies(self, asks: Sequence[Ask], replies: Iterable[Reply]) -> None:
+        """Enter the replies to this step's asks; raise OutOfTime or _LimitReached when one came too late."""
+        each_s = (perf_counter() - self.requested) / len(asks)
+        full = False
+        for ask, reply in zip(asks, replies, strict=True):
+            self.tokens += self.dialogues[ask.seat].answer(reply)
+            policy_s = each_s if reply.policy_s is None else reply.policy_s
+            self.timing["policy_s"] += policy_s
+            self.turns[ask.seat].timing["policy_s"] = policy_s
+            text = calls.write(reply.text, reply.tool_calls) if reply.tool_calls else reply.text
+            # of a subclass, which may not pickle, the plain text
+            self.actions[ask.seat] = text if type(text) is str else str.__str__(text)
+            full = full or reply.finish == "context"
+        limit_s, spent_s = self.limits.policy_s, self.timing["policy_s"]
+        if limit_s is not None and spent_s > limit_s:
+            raise OutOfTime(f"the agent took {spent_s:.3g} s; its limit is {limit_s:g} s.")
+        if full:
+            raise _LimitReached(StopReason.CONTEXT_LIMIT)
+        self.boundary = "env"
+
+    def step(self) -> Call:
+        """Enter the actions into their turns, and return the call of step."""
+        for seat, turn in self.turns.items():
+            turn.action, turn.info = self.actions[seat], {}
+        self.requested = perf_counter()
+        return Call(self.env, "step", (self.actions if self.several else self.actions[SEAT],))
+
+    def enter_step(self, result: Any) -> None:
+        """Enter the result of step: rewards, ends, and the seats that act next.
+
+        Raises:
+            ContractBroken, BadArgument: for a result of a wrong form. NoVerdict: when the environment broke.
+        """
+        step_s = perf_counter() - self.requested
+        self.timing["env_s"] += step_s
+        self.steps += 1
+        self.waiting = []
+        if not self.several:
+            result = ({SEAT: value} for value in result)
+        observations, rewards, terminations, truncations, infos = result
+        for seat, reward in rewards.items():
+            obs, ends = observations.get(seat), (terminations[seat], truncations[seat])
+            self._enter_result(seat, obs, reward, *ends, infos[seat], step_s)
+
+    def _enter_result(
+        self, seat: str, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any, step_s: float
+    ) -> None:
+        """Enter the result of one seat; in an environment of several, `obs` is None where it does not act."""
+        info, end = _copy_info(info), self.record.ends[seat]
+        reward = finite_reward(reward)
+        terminated, truncated = _check_flag(terminated), _check_flag(truncated)
+        if obs is not None or (not self.several and (terminated or truncated)):
+            obs = check_obs(obs)
+        self._enter_reward(seat, reward, info, step_s)
+        end.info = info
+        if obs is not None:
+            end.observation = obs
+        if info.get("stop") == "error":
+            raise NoVerdict(str(info.get("error") or "the environment said stop 'error'."))
+        if terminated:
+            end.terminated, end.stop = True, end_of_task(info)
+        elif truncated:
+            end.truncated, end.stop = True, cut_off(info)
+        elif obs is not None:
+            self.waiting.append(seat)
+
+    def _enter_reward(self, seat: str, reward: float, info: dict[str, Any], step_s: float) -> None:
+        """Enter the reward of a seat into its last turn, or into its end before its first turn."""
+        turns = self.dialogues[seat].turns
+        if seat in self.turns:
+            turn = self.turns[seat]
+            turn.reward, turn.info = reward, info
+            turn.timing["env_s"] = step_s
+        elif turns:  # a reward for the actions of others
+            turn = turns[-1]
+            turn.reward = (turn.reward or 0.0) + reward
+            turn.info = {**turn.info, **info}
+        else:
+            self.record.ends[seat].unearned += reward
+            self.record.starts[seat].update(info)
+        if "rewards" in info and turns:
+            turns[-1].rewards = _add_parts(turns[-1].rewards or {}, info["rewards"])
+
+    def end(self) -> None:
+        """Set how the episode ended, when no seat acts any more.
+
+        Raises:
+            ContractBroken: when a seat's task did not end.
+        """
+        ends = self.record.ends
+        if (seats := self._unended()) or not ends:
+            raise ContractBroken(
+                f"the environment gave no seat an observation, but did not end for {seats or 'any'}."
+            )
+        stops = list(dict.fromkeys(end.stop for end in ends.values()))
+        limits = [stop for stop in stops if stop not in TASK_ENDS]
+        self.record.stop = limits[0] if limits else stops[0] if len(stops) == 1 else StopReason.ENDED
+
+    def fail(self, error: Exception) -> None:
+        """Set how the episode ended, when an error broke it."""
+        late = self.boundary == "agent" and isinstance(error, OutOfTime)
         if late:
-            record.stop = StopReason.TIME_LIMIT
-        if not late or limits.on_time == "none":
-            if boundary == "env" and isinstance(error, WorkerDied):
-                boundary = "host"
-            record.error = Failure(boundary, type(error).__name__, text_of_error(error))
-    while turns and turns[-1].action is None:
-        turns.pop()  # shown but not answered
-    for seat, end in ends.items():  # those that were still playing
-        if not end.terminated and not end.truncated:
-            end.stop, end.truncated = record.stop, True
-            if seat in waiting:
-                end.observation = waiting[seat][0]
-    if record.error is None and (record.stop in TASK_ENDS or record.stop in LIMITS_FROM_OUTSIDE):
-        record.verdict = Verdict.SCORED
-    record.timing = {
-        "reset_s": reset_s,
-        "policy_s": policy_s,
-        "env_s": env_s,
-        "wall_s": perf_counter() - began,
-    }
-    return record
+            self.record.stop = StopReason.TIME_LIMIT
+        if not late or self.limits.on_time == "none":
+            died = self.boundary == "env" and isinstance(error, WorkerDied)
+            boundary = "host" if died else self.boundary
+            self.record.error = Failure(boundary, type(error).__name__, text_of_error(error))
+
+    def close(self) -> Episode:
+        """Complete the record: drop turns without action, end the other seats, set verdict and timing."""
+        record = self.record
+        while record.turns and record.turns[-1].action is None:
+            record.turns.pop()
+        for seat in self._unended():
+            record.ends[seat].stop, record.ends[seat].truncated = record.stop, True
+        if record.error is None and (record.stop in TASK_ENDS or record.stop in LIMITS_FROM_OUTSIDE):
+            record.verdict = Verdict.SCORED
+        record.timing = {**self.timing, "wall_s": perf_counter() - self.began}
+        return record
+
+    def _unended(self) -> list[str]:
+        """Return the seats that did not end."""
+        return [seat for seat, end in self.record.ends.items() if not (end.terminated or end.truncated)]
 
 
-def _by_seat(result: Any) -> Iterable[tuple[str, Any, Any, Any, Any, Any]]:
-    """Return a step's results by seat: observation (or None), reward, terminated, truncated, info."""
-    obs, rewards, terminations, truncations, infos = result
-    return [
-        (seat, obs.get(seat), reward, terminations[seat], truncations[seat], infos[seat])
-        for seat, reward in rewards.items()
-    ]
-
-
-def _recorded(turns: list[Turn], place: int, seat: str) -> Turn:
-    """Return the recorded turn of a seat among simultaneous turns."""
-    if place >= len(turns) or turns[place].seat != seat:
+def _recorded_turn(turns: Sequence[Turn], number: int, seat: str) -> Turn:
+    """Return a seat's turn among the recorded turns that follow; it must be the one with this number."""
+    recorded = turns[number].seat if number < len(turns) else "the end of the branch"
+    if recorded != seat:
         raise ContractBroken(
-            f"seat {seat!r} acts where the record has "
-            f"{turns[place].seat if place < len(turns) else 'the end of the branch'!r}; a branch begins "
+            f"seat {seat!r} acts where the record has {recorded!r}; a branch begins "
             "between two steps, and its environment must be determined by its seed."
         )
-    return turns[place]
+    return turns[number]
 
 
-def _restored(
-    record: Episode, dialogue: Dialogue, start: Branch
-) -> tuple[dict[str, tuple[Obs, dict[str, Any]]], int]:
-    """Enter the recorded turns of a branch; return the next observation by seat, and their token count."""
-    exchanges = start.episode.exchanges()
-    generated = 0
-    for turn, recorded in zip(exchanges[: start.turns], start.episode.turns, strict=False):
-        mine = dialogue.open(turn.observation, turn.info)
-        generated += dialogue.recall(recorded)
-        mine.action, mine.reward = recorded.action, recorded.reward
-        mine.info, mine.rewards = dict(recorded.info), recorded.rewards
-        record.turns.append(mine)
-    shown = exchanges[start.turns]
-    record.ends[SEAT].observation, record.ends[SEAT].info = shown.observation, dict(shown.info)
-    return {SEAT: (shown.observation, dict(shown.info))}, generated
-
-
-def _own(value: Any) -> Any:
+def _copy_nested(value: Any) -> Any:
     """Copy nested lists, dicts and sets: an environment may later change the objects that it returned."""
     if not value:
         return type(value)()
     kind = type(value)
     if kind is dict:
-        return {key: _own(each) if type(each) in _CHANGE else each for key, each in value.items()}
+        return {key: _copy_nested(each) if type(each) in _MUTABLE else each for key, each in value.items()}
     if kind is list:
-        return [_own(each) if type(each) in _CHANGE else each for each in value]
+        return [_copy_nested(each) if type(each) in _MUTABLE else each for each in value]
     return set(value)
 
 
-_CHANGE = frozenset((dict, list, set))
+_MUTABLE = frozenset((dict, list, set))
 
 
-def _info(info: Any) -> dict[str, Any]:
+def _copy_info(info: Any) -> dict[str, Any]:
     """Return a copy of an environment's info."""
     if type(info) is not dict and not isinstance(info, Mapping):
         raise ContractBroken(f"the environment's info is a {type(info).__name__}; it must be a dict.")
-    own: dict[str, Any] = _own(info if type(info) is dict else dict(info))
-    return own
+    copy: dict[str, Any] = _copy_nested(info if type(info) is dict else dict(info))
+    return copy
 
 
-def _truth(value: Any) -> bool:
+def _check_flag(value: Any) -> bool:
     """Return a flag of step as a bool; numpy's bool is accepted."""
     if not isinstance(value, bool) and str(getattr(value, "dtype", "")) != "bool":
         raise ContractBroken(f"terminated or truncated is {value!r:.40}; the environment must return a bool.")
@@ -376,7 +467,7 @@ def finite_reward(reward: Any) -> float:
     return number
 
 
-def _parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:
+def _add_parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:
     """Add the named reward parts of one more step to a turn's; ignore info of another form."""
     if isinstance(parts, Mapping) and all(isinstance(part, Real) for part in parts.values()):
         before = before | {name: before.get(name, 0.0) + float(part) for name, part in parts.items()}
@@ -385,7 +476,7 @@ def _parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:
 
 def end_of_task(info: Mapping[str, Any]) -> StopReason:
     """Return how a task ended, from the info of the last step."""
-    reason = _reason(info, TASK_ENDS)
+    reason = _stop_in(info, TASK_ENDS)
     if reason is not None:
         return reason
     for key in ("success", "correct"):
@@ -396,18 +487,12 @@ def end_of_task(info: Mapping[str, Any]) -> StopReason:
 
 def cut_off(info: Mapping[str, Any]) -> StopReason:
     """Return why an environment truncated its episode."""
-    return _reason(info, LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED}) or StopReason.TURN_LIMIT
+    return _stop_in(info, LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED}) or StopReason.TURN_LIMIT
 
 
-def _reason(info: Mapping[str, Any], accepted: frozenset[StopReason]) -> StopReason | None:
-    said = info.get("stop")
-    return next((reason for reason in accepted if reason.value == said), None)
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return min(one, other)
+def _stop_in(info: Mapping[str, Any], accepted: frozenset[StopReason]) -> StopReason | None:
+    """Return the accepted reason that an info names as its ``stop``, or None."""
+    return next((reason for reason in accepted if reason.value == info.get("stop")), None)
 
 
 def versions() -> dict[str, str]:
