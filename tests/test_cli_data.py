@@ -6,7 +6,7 @@ import pytest
 
 from gem import cli
 from gem.rollout.store import EpisodeStore
-from gem.testing.stub_server import StubServer
+from gem.testing.stub_server import RawAnswer, StubServer
 
 ROWS = "id,question,answer\n" + "".join(f"r{n},Number {n}?,{n}\n" for n in range(7))
 
@@ -129,7 +129,9 @@ def test_a_judge_is_asked_for_every_row(capsys):
         assert (
             run("eval", "--data", "q.csv", "--grader", grader, "--agent", agent, "-n", 3, "--out", "run") == 0
         )
-        assert len(judge.requests) == 3
+        assert len(judge.requests) == 1 + 3  # one plain question comes first
+        assert run("eval", "--out", "run", "--resume") == 0
+        assert len(judge.requests) == 4  # all is stored: nobody is asked
         assert {body["model"] for body in judge.requests} == {"stub"}
     assert "3/3" in capsys.readouterr().out
     assert run("show", "run/episodes.jsonl", 0) == 0
@@ -141,6 +143,26 @@ def test_a_judge_is_asked_for_every_row(capsys):
     page = Path("run.html").read_text()
     assert f"<dt>task</dt><dd>{ids('run')[0]}</dd>" in page
     assert "so it is" in page
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("eval", "--data", "q.csv", "--agent", "solver", "--out", "run"),
+        ("play", "--data", "q.csv", "--agent", "solver"),
+        ("regrade", "episodes.jsonl"),
+    ],
+)
+def test_a_judge_that_cannot_answer_is_told_before_anything_is_played(words, capsys):
+    EpisodeStore("episodes.jsonl").close()
+    with StubServer(RawAnswer.error(401, "no such key")) as judge:
+        assert run(*words, "--grader", f"judge:stub@{judge.base_url}") == cli.MISUSED
+    told = capsys.readouterr()
+    assert f"judge:stub@{judge.base_url} does not answer, so nothing would get a verdict" in told.err
+    assert "no such key" in told.err
+    assert "Start its server, set its key, or name another judge" in told.err
+    assert "turn" not in told.out
+    assert not Path("run/episodes.jsonl").exists() or not ids("run")
 
 
 def test_a_suite_has_data_beside_it(capsys, tmp_path):

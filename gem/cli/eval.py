@@ -40,6 +40,7 @@ from gem.evals.reports import file_name
 from gem.evals.scorecard import Scored
 from gem.evals.suite import Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Budget, Prices
+from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import Cluster
 from gem.naming import changed_files, fix_name
 from gem.record import Agent, Episode
@@ -340,6 +341,10 @@ def evaluate(given: Arguments) -> int:
         references = {
             name: _reference_store(last, out, name) for name in REFERENCES if given.output.normalise
         }
+        played = sum(len(store) for store in stores.values() if isinstance(store, EpisodeStore))
+        if not given.ray and (given.output.retry_failed or played < report.total):
+            for entry in suite.entries:
+                ping_judges(entry.kwargs)
         try:
             for entry in suite.entries:
                 scale = [

@@ -14,6 +14,7 @@ from gem.cli.terms import FAILED, INTERRUPTED, MaybeInt, MaybeText, table
 from gem.content import printable, text_of
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
 from gem.evals.data_flags import DataFlags
+from gem.graders.functions import ping_judges
 from gem.record import Episode, StopReason
 from gem.registry import Maker, spec_named
 
@@ -73,6 +74,7 @@ def play(
     if brought is not None:
         env_id = brought.env
         print(printable(brought.about), file=sys.stderr)
+        ping_judges(kwargs)
     env_id = spec_named(env_id).id
     rest = others_of(env_id, seat, others)
     print(f"{env_id}, seed {seed}\n")

@@ -37,7 +37,7 @@ def regrade(
     import msgspec
 
     from gem.graders.cache import CachedGrader
-    from gem.graders.functions import FunctionGrader, make_grader
+    from gem.graders.functions import FunctionGrader, make_grader, ping_judges
     from gem.naming import fix_name
     from gem.rollout.regrade import regrade as regraded
     from gem.rollout.store import EpisodeStore
@@ -46,6 +46,7 @@ def regrade(
     with contextlib.ExitStack() as stack:
         if hasattr(judge, "close"):
             stack.callback(judge.close)
+        ping_judges({"grader": judge})
         if cache is not None:  # verdicts of a function belong to its source
             own = isinstance(judge, FunctionGrader)
             key = fix_name(grader, "grader") if own else getattr(judge, "name", grader)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
 
-from gem.errors import BadArgument, GemError, NoVerdict, did_you_mean
+from gem.content import Message
+from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, did_you_mean
 from gem.graders.base import Grader, Score, checked, grade_with, takes_question
 from gem.naming import load_named
 from gem.plugins import load
+from gem.record import Ask
 from gem.specs import Rebuildable
 
 MADE = {
@@ -161,11 +163,26 @@ class JudgeByName(Rebuildable):
 
     def __call__(self, answer: str, reference: Any, question: str = "") -> Score:
         """Score `answer`; see JudgeGrader."""
-        with self._lock:
-            if self._judge is None:
-                self._judge = self._made()
-            judge = self._judge
-        return grade_with(judge, answer, reference, question or None)
+        return grade_with(self._made(), answer, reference, question or None)
+
+    def ping(self) -> None:
+        """Ask the judge one plain question.
+
+        Raises:
+            AgentUnavailable: when it does not answer; it would give no verdict on any answer.
+        """
+        agent = self._made().agent  # type: ignore[attr-defined]  # a JudgeGrader's
+        try:
+            agent([Ask("ping", "judge", 0, (Message("user", "Say yes."),), max_tokens=16)])
+        except Exception as error:  # whatever the judge's model or server did
+            self.close()
+            why = getattr(error, "answers", [error])[0]
+            raise AgentUnavailable(
+                f"{self.name} does not answer, so nothing would get a verdict: {why}. Start its server, set "
+                "its key, or name another judge: judge:MODEL[@URL]."
+            ) from error
+        finally:
+            agent.forget("ping")
 
     def close(self) -> None:
         """Close the judge's agent; a later answer makes another one."""
@@ -176,6 +193,12 @@ class JudgeByName(Rebuildable):
             close()
 
     def _made(self) -> Grader:
+        with self._lock:
+            if self._judge is None:
+                self._judge = self._make()
+            return self._judge
+
+    def _make(self) -> Grader:
         settings = load("gem.agents.named:AgentSettings")(temperature=0.0)  # agents are a layer above
         named_agent = load("gem.agents.named:named_agent")
         agent = named_agent(self.model, settings) or named_agent(f"openai:{self.model}", settings)
@@ -184,3 +207,14 @@ class JudgeByName(Rebuildable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JudgeByName, (self.model, self.rubric)
+
+
+def ping_judges(kwargs: Mapping[str, Any]) -> None:
+    """Ask each judge among an environment's keywords one plain question, before anything is played.
+
+    Raises:
+        AgentUnavailable: see `JudgeByName.ping`.
+    """
+    for value in kwargs.values():
+        if isinstance(value, JudgeByName):
+            value.ping()

@@ -18,6 +18,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.named import NAMES, named_agent
 from gem.errors import BadArgument, StoreError, did_you_mean
 from gem.evals.evaluator import bounds
+from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import ray_module
 from gem.naming import changed_files
 from gem.record import Agent
@@ -121,6 +122,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     envs = played_envs(config)
     for env in envs:  # what cannot be made is refused before a model is loaded
         env.maker().close()
+        ping_judges(env.maker.kwargs)
         if "solver" in config.opponent and len(env.seats) > 1 and not env.has_expert:
             raise BadArgument(f"{env.name} has no solver to play against; choose another opponent.")
         if "random" in config.opponent and len(env.seats) > 1 and not env.has_random_actor:

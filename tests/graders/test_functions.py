@@ -1,12 +1,14 @@
+import functools
 import json
 import pickle
 
 import numpy as np
 import pytest
 
-from gem.errors import BadArgument, NoVerdict
+from gem.agents.openai import OpenAIAgent
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict
 from gem.graders.base import Score
-from gem.graders.functions import FunctionGrader, JudgeByName, named_grader
+from gem.graders.functions import FunctionGrader, JudgeByName, named_grader, ping_judges
 from gem.testing.stub_server import StubServer
 
 
@@ -65,6 +67,19 @@ def test_graders_have_names(tmp_path):
     for name, said in (("mth", "Did you mean 'math'"), ("judge:", "no name"), ("mine.py:score", "mine.py")):
         with pytest.raises(BadArgument, match=said):
             named_grader(name)
+
+
+def test_a_judge_that_is_not_there_is_told_by_its_name(monkeypatch):
+    monkeypatch.setattr(OpenAIAgent, "__init__", functools.partialmethod(OpenAIAgent.__init__, grace_s=0.0))
+    judge = JudgeByName("stub@http://127.0.0.1:9/v1")
+    with pytest.raises(AgentUnavailable, match=r"judge:stub@http://127.0.0.1:9/v1 does not answer"):
+        ping_judges({"grader": judge, "data": "q.csv"})
+    judge.close()
+    with StubServer("yes") as server:
+        judge = JudgeByName(f"stub@{server.base_url}")
+        ping_judges({"grader": judge})
+        judge.close()
+        assert len(server.requests) == 1
 
 
 def test_a_judge_by_name_asks_its_server():
