@@ -567,7 +567,7 @@ class Maker:
         object.__setattr__(self, "wrappers", tuple(map(fix_wrapper, self.wrappers)))
         for wrapper in self.wrappers:
             if isinstance(wrapper, str | WrapperRef):
-                _wrapper_fn(wrapper)
+                find_wrapper(wrapper)
 
     def __call__(self, seed: int | None = None) -> Env:
         """Make the environment; `seed` is the seed of the first reset() that gets none.
@@ -593,7 +593,7 @@ class Maker:
             seed = task.seed if seed is None else seed
         env = _made(self.spec, kwargs, seed)
         for wrapper in wrappers:
-            env = _wrapper_fn(wrapper)(env)
+            env = find_wrapper(wrapper)(env)
         return env
 
 
@@ -631,7 +631,7 @@ def fix_wrapper(wrapper: Wrapper) -> Wrapper:
     return fixed
 
 
-def _wrapper_fn(wrapper: Wrapper) -> Callable[[Env], Env]:
+def find_wrapper(wrapper: Wrapper) -> Callable[[Env], Env]:
     """Return the function that puts a wrapper around an environment.
 
     Raises:

@@ -64,7 +64,7 @@ def serve(
         port: the port to listen on; 0 takes a free one.
         backend: where environments run: auto, serial (in the server's own thread), thread, process.
         keywords: names of the environments' keywords that clients may set.
-        wrappers: names of wrappers that clients may ask for.
+        wrappers: wrappers that clients may ask for: names, module:function, or file.py:function.
         origins: origins of web pages that may connect, as https://example.org.
         sessions: the most environments at a time, of all clients together.
         message_bytes: the most bytes of one message.
@@ -76,11 +76,7 @@ def serve(
     """
     from gem.serve.environments import ServeLimits
     from gem.serve.environments.server import EnvironmentServer
-    from gem.wrappers.wrapper_factory import wrapper_fn
 
-    for name in wrappers:
-        if ":" not in name:
-            wrapper_fn(name)  # refuses an unknown one
     limits = ServeLimits(
         sessions=sessions,
         message_bytes=message_bytes,

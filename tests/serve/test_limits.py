@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import gem
-from gem.errors import BadArgument
+from gem.errors import BadArgument, GemError
 from gem.hosts.remote import Remote
 from gem.registry import Maker
 
@@ -156,7 +156,7 @@ def test_every_verb_of_a_host_can_be_asked_for_and_no_other():
 
 
 def test_clients_name_no_code(serving):
-    server = serving(keywords=["length"], wrappers=["last"])
+    server = serving(keywords=["length"], wrappers=["concat"])
     from websockets.sync.client import connect
 
     hostile = [
@@ -164,7 +164,7 @@ def test_clients_name_no_code(serving):
         {"spec": "served:Obeying", "wrappers": [{"name": "os:system"}]},
         {
             "spec": "served:Obeying",
-            "wrappers": [{"name": "last", "kwargs": {"x": [{"$callable": "os:system"}]}}],
+            "wrappers": [{"name": "concat", "kwargs": {"x": [{"$callable": "os:system"}]}}],
         },
         {"spec": "os:system", "entry_point": "os:system"},
         {"spec": "game:GuessTheNumber-v0-easy", "entry_point": "gem.envs.games:GuessTheNumber"},
@@ -193,6 +193,56 @@ def test_clients_name_no_code(serving):
         with pytest.raises(ConnectionClosed):
             socket.recv(20)
     assert len(server.application.sessions) == 0
+
+
+WRAPPERS = """
+from gem.core import Env, EnvWrapper
+
+class Plain(EnvWrapper):
+    pass
+
+class Times(EnvWrapper):
+    def __init__(self, env, factor):
+        super().__init__(env)
+
+class Broken(EnvWrapper):
+    def __init__(self, env):
+        raise OSError("no such table")
+
+def nothing(env) -> Env:
+    pass
+
+def untyped(env):
+    return env
+"""
+
+
+def test_a_wrapper_that_cannot_be_had_is_told_when_the_server_starts(serving, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.py").write_text(WRAPPERS)
+    for name, told in {
+        "w.py:Broken": r"wrapper w\.py:Broken cannot be put around served:Obeying: OSError: no such table",
+        "w.py:nothing": r"w\.py:nothing cannot be put around served:Obeying: TypeError: it returned None",
+        "w.py:untyped": "annotated as returning one",
+        "w.py:Plane": "there is no 'Plane' in it. Did you mean 'Plain'",
+        "away.py:Plain": "away.py",
+        "no_such:Plain": "no module 'no_such'",
+        "concta": "Did you mean 'concat'",
+        "concat_chat": "cannot be put around served:Obeying",  # no client can send a tokenizer
+    }.items():
+        with pytest.raises(GemError, match=told):
+            serving(wrappers=[name])
+    serving(wrappers=["w.py:Plain", "w.py:Times"])  # its factor comes from clients
+    serving("served:Obeying", "multi:KuhnPoker-v0", wrappers=["concat"])  # the first takes it
+
+
+def test_a_client_asks_for_a_wrapper_by_its_file(serving, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.py").write_text(WRAPPERS)
+    server = serving(wrappers=["w.py:Plain"])
+    with Remote(address=server.url) as host:
+        host.add(Maker("served:Obeying", wrappers=("w.py:Plain",)))
+        assert host.map([0], "reset", [1])[1] == {}
 
 
 def test_a_server_that_is_to_end_lets_episodes_finish(serving, connected):

@@ -12,9 +12,11 @@ from urllib.parse import parse_qs
 
 import gem
 from gem import registry
-from gem.errors import BadArgument, UnknownArgument, missing_extra
+from gem.core import Env
+from gem.errors import BadArgument, UnknownArgument, missing_extra, text_of_error
 from gem.hosts import wire
 from gem.hosts.base import auto_kind, make_host
+from gem.naming import without_digest
 from gem.serve.environments import openenv
 from gem.serve.environments.carriers import Carrier, Inline, OnHost
 from gem.serve.environments.limits import ServeLimits
@@ -22,6 +24,7 @@ from gem.serve.environments.mcp import Tools
 from gem.serve.environments.metrics import Metrics
 from gem.serve.environments.native import Native
 from gem.serve.environments.sessions import Offer, Session, Sessions
+from gem.specs import parameters_of
 from gem.tasks.base import Task, TaskSet
 
 try:
@@ -63,7 +66,8 @@ class Application:
 
     Raises:
         UnknownEnv, MissingExtra, MissingData, BadArgument: for an id that cannot be made here.
-        UnknownArgument: for a keyword that none of the environments takes.
+        UnknownArgument: for a keyword that none of the environments takes. BadArgument: for a wrapper that
+            goes around none of them.
     """
 
     def __init__(
@@ -85,11 +89,14 @@ class Application:
         self._inline = Inline()
         self._hosts: dict[str, OnHost] = {}
         self.offers: dict[str, Offer] = {}
+        fixed = frozenset(str(registry.fix_wrapper(each)) for each in wrappers)
         for env_id in ids:
-            offer = self._offer(env_id, backend, frozenset(keywords), frozenset(wrappers))
+            offer = self._offer(env_id, backend, frozenset(keywords), fixed)
             self.offers[offer.id] = offer
         for keyword in keywords:
             self._check_taken(keyword)
+        for wrapper in fixed:
+            self._check_fits(wrapper)
         first = next(iter(self.offers.values()))
         self.app = Starlette(
             routes=[
@@ -131,6 +138,27 @@ class Application:
                 refusals.append(refusal)
         if len(refusals) == len(self.offers):
             raise refusals[0]
+
+    def _check_fits(self, wrapper: str) -> None:
+        """Refuse a wrapper that fits none of the environments; one that needs keywords is not tried."""
+        found = registry.find_wrapper(wrapper)
+        _, *keywords = parameters_of(getattr(found, "func", found)).values()
+        if any(each.default is each.empty and each.name not in ("args", "kwargs") for each in keywords):
+            return
+        errors = []
+        for offer in self.offers.values():
+            try:
+                env: object = registry.Maker(offer.spec, {}, (wrapper,))()
+                if not isinstance(env, Env):
+                    raise TypeError(f"it returned {env!r:.80}")
+                env.close()
+            except Exception as error:  # whatever a stranger's wrapper raises
+                errors.append(f"around {offer.id}: {type(error).__name__}: {text_of_error(error)}")
+        if len(errors) == len(self.offers):
+            raise BadArgument(
+                f"the wrapper {without_digest(wrapper)} cannot be put {errors[0]}. Accepted: a class or "
+                "function that is called with the environment and returns one."
+            )
 
     def _routes(self, offer: Offer) -> list[BaseRoute]:
         """Return the routes that OpenEnv's clients use."""
