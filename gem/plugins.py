@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,25 @@ def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Cal
         raise BadArgument(
             f"entry point {entry_point!r}: {module_name} has no {attribute!r}.{known}"
         ) from None
+
+
+def check_parameters(what: str, function: Callable[..., Any], names: Collection[str], *keywords: str) -> None:
+    """Refuse a function of somebody else that cannot be called with these arguments; `what` names it.
+
+    Raises:
+        BadArgument: with its own parameters, its file, and the parameters that it is to have.
+    """
+    try:
+        inspect.signature(function).bind(*names, **dict.fromkeys(keywords))
+    except ValueError:  # a function of C without a signature
+        return
+    except TypeError as error:
+        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+        at = f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code else ""
+        raise BadArgument(
+            f"{what} takes {inspect.signature(function)}{at}; accepted: a function that can be called with "
+            f"({', '.join((*names, *keywords))}): {error}."
+        ) from error
 
 
 def call_foreign(what: str, function: Callable[..., Any], *args: Any) -> Any:

@@ -17,7 +17,7 @@ from gem.errors import BadArgument, did_you_mean
 from gem.estimators.advantages import grpo, rebn, reinforce, rloo, turn_rebn, turn_rewards
 from gem.estimators.returns import discounted_returns, gae
 from gem.naming import FORMS, find_named, is_loaded, is_path, keep_value
-from gem.plugins import call_foreign
+from gem.plugins import call_foreign, check_parameters
 from gem.record import SEAT, Episode
 
 if TYPE_CHECKING:
@@ -72,6 +72,14 @@ token, (R, T), or for each row, (R,). The caller sums it over tokens or rows, an
 says, such as the number of episodes. A step may take several passes, so a loss cannot compare rows."""
 
 
+TAKES = {
+    **dict.fromkeys(("advantages", "select"), ("view",)),
+    "loss": ("logp", "old", "reference", "advantage", "mask"),
+    "scale": ("batch",),
+}
+"""The parameters of an algorithm's functions."""
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """A training algorithm.
@@ -118,6 +126,8 @@ class Algorithm:
             given = getattr(self, name)
             if not callable(given) and (given is not None or name in ("advantages", "scale")):
                 raise BadArgument(f"algorithm {self.name}: {name} is {given!r:.80}; accepted: a function.")
+            if given is not None:
+                check_parameters(f"algorithm {self.name}: {name}", given, TAKES[name])
         for name, accepted in (("group", ("none", "task", "turn")), ("seats", ("any", "one"))):
             if getattr(self, name) not in accepted:
                 raise BadArgument(

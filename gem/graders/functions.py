@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Mapping
 from numbers import Real
@@ -12,7 +11,7 @@ from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, did_you_mean
 from gem.graders.base import Grader, Score, checked, grade_with, takes_question
 from gem.naming import load_named
-from gem.plugins import load
+from gem.plugins import check_parameters, load
 from gem.record import Ask
 from gem.specs import Rebuildable
 
@@ -94,17 +93,9 @@ class FunctionGrader(Rebuildable):
             )
         self.function, self._call = function, called
         self.asks_question = takes_question(called)
-        try:
-            extra = {"question": ""} if self.asks_question else {}
-            inspect.signature(called).bind("", None, **extra)
-        except TypeError as error:
-            name = getattr(function, "__name__", type(function).__name__)
-            raise BadArgument(
-                f"the grader {name} cannot be called with (answer, reference): {error}. It takes the agent's "
-                "reply and the row's answer, and, if it likes, question=."
-            ) from error
-        except ValueError:  # a function of C without a signature
-            pass
+        name = getattr(function, "__name__", type(function).__name__)
+        extra = ("question",) if self.asks_question else ()
+        check_parameters(f"the grader {name}", called, ("answer", "reference"), *extra)
 
     @property
     def name(self) -> str:

@@ -79,7 +79,9 @@ def alarms(history: Sequence[Metrics], config: TrainConfig) -> list[Alarm]:
 def no_signal(history: Sequence[Metrics], config: TrainConfig) -> str | None:
     """Detect equal returns: `NO_SIGNAL` iterations in a row had a return and trained nothing."""
     last = history[-NO_SIGNAL:]
-    if len(last) < NO_SIGNAL or any(m.tokens_trained or math.isnan(m.reward) for m in last):
+    if len(last) < NO_SIGNAL or any(
+        m.tokens_trained or math.isnan(m.reward) or m.selected == 0 for m in last
+    ):
         return None
     if _level(last, "success") >= SOLVED:
         return (
@@ -90,6 +92,17 @@ def no_signal(history: Sequence[Metrics], config: TrainConfig) -> str | None:
         f"All returns were equal for {NO_SIGNAL} iterations (mean {last[-1].reward:.3g}), so nothing was "
         "trained. Usually the task is too hard for the policy, and every episode fails. Warm it up on "
         "demonstrations, begin with an easier environment, or play more episodes in a batch or group."
+    )
+
+
+def nothing_selected(history: Sequence[Metrics], config: TrainConfig) -> str | None:
+    """Detect that the `select` of the algorithm chose no turn."""
+    if not history or history[-1].selected != 0:
+        return None
+    return (
+        f"`select` of the algorithm {config.algorithm} chose no turn of the {config.batch} episodes of "
+        f"iteration {history[-1].iteration}, so nothing was trained. Let it choose at least the turns of "
+        "some episodes, or play more episodes in a batch or group, so that some are worth choosing."
     )
 
 
@@ -205,6 +218,7 @@ def not_learning(history: Sequence[Metrics], config: TrainConfig) -> str | None:
 
 CHECKS: dict[str, Callable[[Sequence[Metrics], TrainConfig], str | None]] = {
     "no_signal": no_signal,
+    "nothing_selected": nothing_selected,
     "entropy_collapsed": entropy_collapsed,
     "format_lost": format_lost,
     "verdicts_lost": verdicts_lost,

@@ -11,13 +11,15 @@ callback that decides by these metrics therefore decides the same. An end that i
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gem.errors import BadArgument
 from gem.naming import find_named
-from gem.plugins import call_foreign
+from gem.plugins import call_foreign, check_parameters
 from gem.record import Episode
+from gem.specs import parameters_of
 from gem.train.run import Evaluation, Metrics
 from gem.train.watcher import Watcher
 
@@ -53,6 +55,9 @@ def make_callbacks(names: Sequence[str]) -> dict[str, Callback]:
             raise BadArgument(
                 f"callback is {name!r}, {found!r:.80}; accepted: a subclass of {__name__}.Callback."
             )
+        for hook, wanted in inspect.getmembers(Callback, inspect.isfunction):
+            needed = [each.name for each in parameters_of(wanted).values() if each.default is each.empty]
+            check_parameters(f"--callback {name}: {hook}", getattr(found, hook), needed[1:])
         made[name] = found
     return made
 

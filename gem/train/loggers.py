@@ -146,7 +146,7 @@ def settings_of(config: TrainConfig) -> dict[str, Any]:
 GROUPS = {
     **dict.fromkeys(("success", "reward", "turns", "unreadable", "no_verdict"), "train"),
     **dict.fromkeys(("environments", "opponents"), "train"),
-    **dict.fromkeys(("reward_std", "flat_groups", "answer_tokens", "episode_tokens"), "train"),
+    **dict.fromkeys(("reward_std", "flat_groups", "answer_tokens", "episode_tokens", "selected"), "train"),
     **dict.fromkeys(("tokens_sampled", "tokens_trained", "sample_s", "update_s", "save_s", "cpu_s"), "cost"),
 }
 """The groups of figures in logs; all other figures are in the group ``steps``."""

@@ -231,6 +231,7 @@ class Trainer(Sampling):
             answer_tokens=tokens / turns if turns else NAN,
             episode_tokens=tokens / count,
             explained_variance=steps.explained_variance,
+            selected=steps.selected,
             environments=by_part,
             opponents=by_opponent,
             stage=self._stage_of(slots),

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import chain
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -45,6 +47,8 @@ def learn(
 ) -> Steps | None:
     """Take one iteration's steps on its episodes; None without verdicts, or where nothing can be learnt.
 
+    Where the algorithm has a `select`, statistics without a step say what it chose.
+
     Nothing can be learnt where all advantages are 0, a critic is right, and there is neither an entropy bonus
     nor a divergence; see `gem.train.steps.is_regularised`.
 
@@ -58,6 +62,7 @@ def learn(
     """
     algorithm = config.algorithm_value
     by_part: dict[int, list[Weighted]] = {}
+    selected: list[bool] = []
     for stratum in strata(episodes, slots, config.normalise_by):
         branches = find_branches(stratum.episodes) if algorithm.group == "turn" else {}
         mine, seat = [episode for episode in stratum.episodes if episode.scored], stratum.seat
@@ -81,15 +86,18 @@ def learn(
         )
         targets = make_targets(config, view)
         if (chosen := algorithm.select_turns(view)) is not None:
+            selected += chain.from_iterable(chosen)
             rows = [each for row in rows if (each := keep_turns(row, chosen[row.source])) is not None]
         kept = by_part.setdefault(stratum.part, [])
         kept += [replace(row, targets=targets[row.source]) for row in rows]
     whiten = algorithm.critic and config.whiten
     weighted = [row for kept in by_part.values() for row in (whitened(kept) if whiten else kept)]
     if not weighted or not (_has_signal(weighted) or is_regularised(learner, config, progress)):
-        return None
+        return Steps(selected=fmean(selected)) if selected else None
     scored = sum(episode.scored for episode in episodes)
-    return take_steps(learner, weighted, scored, config, progress)
+    steps = take_steps(learner, weighted, scored, config, progress)
+    steps.selected = fmean(selected) if selected else steps.selected
+    return steps
 
 
 def make_targets(config: TrainConfig, view: View) -> list[dict[int, Target]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from gem.errors import BadArgument
 from gem.estimators.algorithms import check_turns
 from gem.naming import find_named
-from gem.plugins import call_foreign
+from gem.plugins import call_foreign, check_parameters
 from gem.record import Episode, Turn
 
 Reward = Callable[[Episode, Sequence[Turn]], Sequence[float]]
@@ -29,6 +29,7 @@ def find_reward(name: str) -> Reward:
         raise BadArgument(
             f"reward is {name!r}, {found!r:.80}; accepted: a function of an episode and its turns."
         )
+    check_parameters(f"reward {name}", found, ("episode", "turns"))
     return found
 
 

@@ -59,7 +59,8 @@ class Metrics:
     standard deviation of the returns. `flat_groups`: the share of groups of samples whose returns are all
     equal, so that they teach nothing; for algorithms that compare samples. `answer_tokens`, `episode_tokens`:
     the sampled tokens of a turn and of an episode. `explained_variance`: the share of the variance of its
-    targets that a critic explains before the steps: 1 is perfect, 0 no better than a constant.
+    targets that a critic explains before the steps: 1 is perfect, 0 no better than a constant. `selected`:
+    the share of turns that the algorithm's `select` chose; NaN where it has none.
 
     `tokens_trained` counts every pass, and padding. Times are in seconds; `save_s` is that of the checkpoint
     before.
@@ -96,6 +97,7 @@ class Metrics:
     answer_tokens: float = math.nan
     episode_tokens: float = math.nan
     explained_variance: float = math.nan
+    selected: float = math.nan
     environments: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
     opponents: dict[str, dict[str, float | int | None]] = field(default_factory=dict)
     stage: str = ""

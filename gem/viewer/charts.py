@@ -27,6 +27,7 @@ KNOWN = (
     "grad_norm",
     "reward_std",
     "flat_groups",
+    "selected",
     "answer_tokens",
     "episode_tokens",
     "lr",
@@ -35,7 +36,7 @@ KNOWN = (
     "update_s",
 )
 """The metrics that can be drawn."""
-SHARES = ("success", "unreadable", "clipped", "flat_groups")
+SHARES = ("success", "unreadable", "clipped", "flat_groups", "selected")
 SMOOTHEST = 200
 MOST_POINTS = 1000
 LARGEST = 1e100

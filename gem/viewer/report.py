@@ -69,6 +69,7 @@ PANELS = {
     "reward": "return",
     "reward_std": "spread of returns",
     "flat_groups": "groups without variance",
+    "selected": "turns selected",
     "turns": "turns",
     "answer_tokens": "tokens per answer",
     "episode_tokens": "tokens per episode",
@@ -85,7 +86,7 @@ PANELS = {
     "value_error": "critic's error",
     "explained_variance": "variance explained by the critic",
 }
-SHARES = ("success", "unreadable", "clipped", "flat_groups", "share", "token_share")
+SHARES = ("success", "unreadable", "clipped", "flat_groups", "selected", "share", "token_share")
 OF_PLACE = ("out", "log", "ray")
 """Settings that do not affect the training."""
 

@@ -17,7 +17,7 @@ from gem.train.run import Metrics
 
 BATCH, ITERATIONS = 64, 100
 CONFIG = TrainConfig(batch=BATCH, episodes=BATCH * ITERATIONS)
-USUAL = {"turns": 3.0, "tokens_trained": 10_000, "lr": 1e-3}
+USUAL = {"turns": 3.0, "tokens_trained": 10_000, "lr": 1e-3, "selected": math.nan}
 
 
 def history(length=ITERATIONS, **figures):
@@ -76,6 +76,7 @@ def test_each_alarm_is_told_once_when_its_trouble_begins():
 
     troubles = {
         "no_signal": {"success": 0.0, "reward": 0.0, "tokens_trained": turned(10_000, 0)},
+        "nothing_selected": {"tokens_trained": turned(10_000, 0), "selected": turned(0.5, 0.0)},
         "entropy_collapsed": {"success": 0.4, "entropy": turned(0.5, 0.001)},
         "format_lost": {"unreadable": turned(0.05, 0.6)},
         "verdicts_lost": {"no_verdict": turned(1, 30)},
@@ -112,6 +113,16 @@ def test_returns_that_are_all_equal_because_all_succeed_are_told_so():
     (alarm,) = told(solved)
     assert alarm.name == "no_signal"
     assert "nothing is left to learn" in alarm.text
+
+
+def test_a_selection_of_nothing_is_told_at_once_and_is_no_equal_returns():
+    found = told(healthy(0, tokens_trained=lambda i: 100 * (i < 60), selected=lambda i: 0.5 * (i < 60)))
+    (alarm,) = found
+    assert (alarm.name, alarm.iteration) == ("nothing_selected", 61)
+    assert (
+        f"`select` of the algorithm {CONFIG.algorithm} chose no turn of the 64 episodes of iteration 61"
+        in alarm.text
+    )
 
 
 def test_episodes_that_all_broke_are_no_equal_returns():

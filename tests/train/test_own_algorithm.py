@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -205,7 +206,6 @@ def test_a_loss_gets_rows_of_tokens_in_order():
         (lambda logp, *others: 1.0, "returned 1.0; accepted"),
         (lambda logp, *others: logp.detach(), "a loss without gradient"),
         (lambda logp, *others: logp / 0, "returned -?inf; accepted: finite numbers where mask is 1"),
-        (lambda logp: logp, "raised TypeError: .* takes 1 positional argument but 5 were given"),
     ],
 )
 def test_a_loss_of_another_shape_is_refused(loss, message):
@@ -222,7 +222,32 @@ def test_only_selected_turns_are_learnt_and_the_divisor_keeps_the_others():
     whole, _ = learnt(replace(PLAIN, select=lambda view: [[True] * 2] * 3))
     plain, _ = learnt(PLAIN)
     assert all(torch.equal(a, b) for a, b in zip(whole.found, plain.found, strict=True))
-    assert learnt(replace(PLAIN, select=lambda view: [[False] * 2] * 3))[1] is None
+
+
+def test_a_selection_of_nothing_is_told(tmp_path):
+    nothing = replace(
+        PLAIN, name="nothing", select=lambda view: [[False] * len(each) for each in view.returns]
+    )
+    _, steps = learnt(nothing)
+    assert (steps.selected, steps.positions) == (0.0, 0)
+    log = Log()
+    train(quick(algorithm=nothing, out=tmp_path), watcher=log)
+    assert [metrics.selected for metrics in RunFolder(tmp_path).history()] == [0.0] * len(log.iterations)
+    (told,) = [text for text in log.warnings if "select" in text]
+    assert told.startswith(
+        "iteration 1: `select` of the algorithm value:nothing chose no turn of the 16 episodes"
+    )
+    assert "so nothing was trained. Let it choose" in told
+    assert not any("All returns were equal" in text for text in log.warnings)
+
+
+@pytest.mark.parametrize("field", ["advantages", "select", "loss", "scale"])
+def test_a_function_of_other_parameters_is_refused_with_its_own_and_its_file(field):
+    with pytest.raises(BadArgument) as told:
+        replace(PLAIN, **{field: lambda: 1.0})
+    wanted = {"loss": "logp, old, reference, advantage, mask", "scale": "batch"}.get(field, "view")
+    assert str(told.value).startswith(f"algorithm plain: {field} takes () (test_own_algorithm.py, line ")
+    assert f"accepted: a function that can be called with ({wanted}): too many positional" in str(told.value)
 
 
 def test_selected_turns_keep_the_notes_of_their_tokens():
@@ -296,6 +321,30 @@ def test_a_reward_of_ones_own_is_what_is_learnt_from_and_not_what_is_shown(own, 
 def test_a_reward_of_another_shape_is_refused(reward, message):
     with pytest.raises(BadArgument, match=f"reward value:<lambda>.*{message}"):
         learnt("reinforce", reward=reward)
+
+
+def test_a_reward_or_callback_of_other_parameters_is_refused_before_the_run(own, tmp_path, capsys):
+    (tmp_path / "odd.py").write_text(
+        "from gem.train.callbacks import Callback\n\ndef reward(episode):\n    return []\n\n"
+        "class Odd(Callback):\n    def on_episodes(self, episodes):\n        pass\n"
+    )
+    for flag, name, told in (
+        (
+            "--reward",
+            "reward",
+            r"reward odd.py:reward takes \(episode\) \(odd.py, line 3\); accepted: .*"
+            r"\(episode, turns\)",
+        ),
+        (
+            "--callback",
+            "Odd",
+            r"Odd: on_episodes takes \(episodes\) \(odd.py, line 7\); accepted: .*"
+            r"\(episodes, iteration\)",
+        ),
+    ):
+        assert cli.main(["train", flag, f"odd.py:{name}", "--out", "run"]) == cli.MISUSED
+        assert re.search(told, capsys.readouterr().err)
+        assert not (tmp_path / "run/metrics.jsonl").exists()
 
 
 class Seen(Callback):
