@@ -46,8 +46,8 @@ NAMES = {
         "intervals passes paired combining power sequential normalise trend fisher interquartile"
     ),
     "gem.evals": (
-        "evaluator suite comparison fairness outcomes power picture instances scorecard gates "
-        "stopping usage reports"
+        "evaluator results suite suite_result comparison fairness outcomes power picture instances "
+        "scorecard gates stopping usage reports"
     ),
     "gem.serve": "environments.server environments.limits proxy.server search",
     "gem.viewer": "report export",

@@ -563,7 +563,6 @@ def test_progress_is_a_line_now_and_then_where_nobody_looks(monkeypatch):
         for number in range(20):
             now[0] += 3
             progress.hear(episode(number % 2 == 0))
-        progress.end()
     told = "".join(lines).splitlines()
     assert len(told) == 2  # after 30 and 60 seconds
     assert told[0].startswith("\\x1b[2Jenv, me, 10/40, success 50.0% (")
@@ -575,7 +574,6 @@ def test_progress_is_silent_where_json_is_wanted():
     with Progress(quiet=True, stream=lines) as progress:
         progress.begin("env", "", 1)
         progress.hear(episode(True))
-        progress.end()
     assert lines == []
 
 
@@ -585,7 +583,6 @@ def test_progress_on_a_terminal_has_a_line_for_each_environment():
         for name in ("one", "[b]"):
             progress.begin(name, "", 1)
             progress.hear(episode(True))
-            progress.end()
     text = "".join(lines)
     assert "one" in text
     assert "[b]" in text  # no markup

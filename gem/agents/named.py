@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from gem import models
 from gem.errors import BadArgument, text_of_error
@@ -76,11 +76,8 @@ class AgentByName:
 
     def __post_init__(self) -> None:
         """Refuse a name that no agent has."""
-        accepted = _NAMED.fullmatch(self.name) or _MODULE.fullmatch(self.name) or self.name in models.KNOWN
-        if not accepted:
-            raise BadArgument(
-                f"agent is {self.name!r}; accepted: {', '.join((NAMES, *models.KNOWN, FORMS))}."
-            )
+        if not is_named(self.name):
+            _refuse(self.name)
 
     @property
     def info(self) -> AgentInfo:
@@ -94,10 +91,7 @@ class AgentByName:
         Raises:
             BadArgument, MissingExtra: see `named_agent`.
         """
-        agent = named_agent(self.name, self.settings)
-        if agent is None:  # the name is known in this process, but not there
-            raise BadArgument(f"no agent is called {self.name!r}.")
-        return agent
+        return make_agent(self.name, self.settings)
 
 
 _ENDPOINT = re.compile(r"openai:(.+?)(?:@((?i:https?)://[^/].*))?", re.DOTALL)
@@ -105,6 +99,33 @@ _MISWRITTEN = re.compile(r"@$|@[^@/]*:\d|@localhost\b|@\S+/v1/?$|:/|https?//", r
 """What a model's name has where the address behind it was not read as one."""
 _NAMED = re.compile(r"random|solver|(?:openai|hf):.+|[^@:]+\.py(@[0-9a-f]{12})?:.+", re.DOTALL)
 _MODULE = re.compile(r"[a-zA-Z_][\w.]*:[a-zA-Z_][\w.]*")
+
+
+HIDDEN = "***"
+"""The text that replaces a password."""
+
+
+def hide_password(name: str) -> str:
+    """Return an agent's name, or any text, with the passwords of its addresses hidden."""
+    return re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", name)
+
+
+def is_named(name: str) -> bool:
+    """Return whether a name has the form of one that `named_agent` knows."""
+    return bool(_NAMED.fullmatch(name) or _MODULE.fullmatch(name)) or name in models.KNOWN
+
+
+def make_agent(name: str, settings: AgentSettings | None = None) -> Agent:
+    """Make the agent with that name.
+
+    Raises:
+        BadArgument: for an unknown name; else see `named_agent`. MissingExtra: see `named_agent`.
+    """
+    return named_agent(name, settings) or _refuse(name)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise BadArgument(f"agent is {name!r}; accepted: {', '.join((NAMES, *models.KNOWN, FORMS))}.")
 
 
 def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from gem import registry
 from gem.agents.base import Answer, BaseAgent, batch_answers, settle
 from gem.errors import BadArgument
 from gem.record import Agent, Ask, Reply
@@ -74,3 +75,28 @@ class SeatAgents(BaseAgent):
         if ask.seat not in self.agents:
             raise BadArgument(f"seat {ask.seat!r} has no agent; there are agents for {sorted(self.agents)}.")
         return self.agents[ask.seat]
+
+
+def make_others(
+    env_id: str, seat: str | None, others: str | Agent | None, make: Callable[[str], Agent]
+) -> dict[str, Agent]:
+    """Return the agents of the seats other than `seat`: one for all of them; empty if no seat is named.
+
+    `others` is that agent, or its name for `make`; random if None.
+
+    Raises:
+        BadArgument: when the environment has one seat only, or not this one.
+    """
+    if seat is None and others is None:
+        return {}
+    seats = registry.spec(env_id).seats
+    if len(seats) == 1:
+        raise BadArgument(
+            f"{env_id} has one seat; --seat and --others are for games of several. Leave them out."
+        )
+    if seat is None:
+        raise BadArgument(f"others is {others!r} without a seat; give --seat: {', '.join(seats)}.")
+    if seat not in seats:
+        raise BadArgument(f"seat is {seat!r}; accepted in {env_id}: {', '.join(seats)}.")
+    player = make(others or "random") if others is None or isinstance(others, str) else others
+    return {other: player for other in seats if other != seat}

@@ -3,57 +3,32 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from gem import seeding
-from gem.agents.named import AgentByName, AgentSettings
-from gem.cli.eval_progress import Progress
-from gem.cli.eval_report import Report
-from gem.cli.players import limits_of, local_agent, others_of, trained
+from gem.agents.named import HIDDEN, AgentSettings, hide_password
+from gem.cli.eval_report import Terminal
+from gem.cli.players import local_agent
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import (
-    AgentUnavailable,
-    BadArgument,
-    GemError,
-    MissingData,
-    MissingExtra,
-    NoSolver,
-    StoreError,
-    reason,
-)
-from gem.evals import EnvResult, Stopping
-from gem.evals import evaluate as measured
+from gem.errors import AgentUnavailable, BadArgument, reason
 from gem.evals.data_flags import DataFlags
-from gem.evals.gates import Gate, refuse_unknown
-from gem.evals.instances import EPISODES, Count
-from gem.evals.reports import file_name
-from gem.evals.scorecard import Scored
+from gem.evals.evaluator import SuiteOptions, play_suite
+from gem.evals.instances import Count
 from gem.evals.suite import Entry, Suite, known_suites, load_suite
-from gem.evals.usage import Budget, Prices
-from gem.graders.functions import ping_judges
-from gem.hosts.ray_cluster import Cluster
+from gem.evals.usage import Prices
 from gem.naming import changed_files, fix_name
-from gem.record import Agent, Episode
 from gem.registry import accept_settings
-from gem.rollout import EpisodeStore, RayRunner
 from gem.source_files import named_before
-from gem.statistics import Interval, normalised
 from gem.trust import refuse
-
-EPISODES_AT_ONCE = 128
-"""Default of --concurrency."""
-
-T = TypeVar("T")
 
 Words = UseAppendAction[tuple[str, ...]]
 
@@ -216,8 +191,8 @@ def command(args: list[str], prog: str) -> int:
         gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
         given = replace(given, output=replace(given.output, gate=gates))
         named = (*given.targets, *given.env, *given.wrappers, *given.agent)
-        for told in changed_files(_split(named)):
-            print(printable(told), file=sys.stderr)
+        for change in changed_files(_split(named)):
+            print(printable(change), file=sys.stderr)
     return evaluate(given)
 
 
@@ -271,10 +246,10 @@ def _words(given: Any) -> list[str]:
         elif value is True:
             words.append(flag)
         elif isinstance(value, tuple):
-            words += [word for part in value for word in _said(flag, part)]
+            words += [word for part in value for word in _flag_words(flag, part)]
         elif value is not None and value is not False and value != "" and value != each.default:
-            words += _said(flag, str(value))
-    return [_without_password(word) for word in words]
+            words += _flag_words(flag, str(value))
+    return [hide_password(word) for word in words]
 
 
 def _fixed(given: Arguments) -> Arguments:
@@ -293,125 +268,47 @@ def _fixed(given: Arguments) -> Arguments:
     )
 
 
-def _said(flag: str, value: str) -> list[str]:
+def _flag_words(flag: str, value: str) -> list[str]:
     return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
 
 
 def evaluate(given: Arguments) -> int:
     """Play what the arguments ask for, print and write the results, and return the exit code."""
     given = _fixed(given)
-    suite = _suite(given)
-    gates = [Gate.parse(text) for text in given.output.gate]
-    names = given.agent or suite.agents or ("random",)
-    shown = [_without_password(name) for name in names]
-    _tell_changed_data(given.output.out, suite)
-    if len({*shown}) < len(shown):
-        raise BadArgument("an agent was named twice; once is enough.")
-    out, limits = given.output.out, given.limits
-    prices = None if limits.prices is None else Prices.read(limits.prices)
-    labels = [entry.label for entry in suite.entries]
-    samples = min(entry.samples for entry in suite.entries)
-    refuse_unknown(gates, labels, {entry.category for entry in suite.entries}, samples, prices is not None)
-    if given.output.retry_failed and out is None:
-        raise BadArgument("--retry-failed plays stored episodes again; name their folder by --out FOLDER.")
-    tasks = {entry.label: _tasks_of(entry, suite, bool(given.ray)) for entry in suite.entries}
+    limits, output = given.limits, given.output
     with ExitStack() as last:
-        if given.ray:
-            last.enter_context(Cluster(given.ray))
-        actors = {
-            called: _player(last, name, suite.settings, given.ray)
-            for called, name in zip(shown, names, strict=True)
-        }
-        for entry in suite.entries:
-            for value in entry.kwargs.values():
-                _kept(last, value)  # a judge has connections
-        if prices is not None:
-            prices.check(map(_model_of, actors.values()))
-        budget = None
-        if limits.budget_tokens is not None or limits.budget_usd is not None:
-            budget = Budget(limits.budget_tokens, limits.budget_usd, prices)
-        progress = last.enter_context(Progress(given.output.json, prices))
-        counts = [len(tasks[entry.label].seeds) * entry.samples for entry in suite.entries]
-        report = Report(suite, out, shown, gates, prices, budget, _words(given), sum(counts) * len(shown))
-        stores = {name: _store(last, out, name, len(names) == 1, budget) for name in shown}
-        if budget is not None:
-            for store in stores.values():
-                if isinstance(store, EpisodeStore):
-                    _count(store, budget)
-        references = {
-            name: _reference_store(last, out, name) for name in REFERENCES if given.output.normalise
-        }
-        played = sum(len(store) for store in stores.values() if isinstance(store, EpisodeStore))
-        if not given.ray and (given.output.retry_failed or played < report.total):
-            for entry in suite.entries:
-                ping_judges(entry.kwargs)
+        suite = last.enter_context(closing(_suite(given)))
+        options = SuiteOptions(
+            out=output.out,
+            retry_failed=output.retry_failed,
+            gates=output.gate,
+            prices=None if limits.prices is None else Prices.read(limits.prices),
+            budget_tokens=limits.budget_tokens,
+            budget_usd=limits.budget_usd,
+            normalise=output.normalise,
+            seat=given.seat,
+            others=given.others,
+            host=given.host,
+            ray=given.ray or None,
+            make_agent=local_agent,
+            command=_words(given),
+        )
+        terminal = last.enter_context(Terminal(output.json))
         try:
-            for entry in suite.entries:
-                scale = [
-                    _reference(entry, tasks[entry.label], name, store, given, progress)
-                    for name, store in references.items()
-                ]
-                for name, actor in actors.items():
-                    report.now = name
-                    rest = others_of(entry.env, given.seat, given.others)
-                    for other in rest.values():
-                        _kept(last, other)
-                        if prices is not None:
-                            prices.check([_model_of(other)])
-                    play: dict[str, Any] = {
-                        "agent": {given.seat: actor, **rest} if given.seat else actor,
-                        "store": stores[name],
-                        "host": given.host,
-                        "ray": bool(given.ray),
-                        "resume": out is not None,
-                        "retry_failed": given.output.retry_failed,
-                        "concurrency": suite.settings.concurrency or EPISODES_AT_ONCE,
-                    }
-                    row = _measured(entry, tasks[entry.label], suite, play, budget, progress, report)
-                    if row.result is not None and None in scale:
-                        lacking = [who for who, of in zip(REFERENCES, scale, strict=True) if of is None]
-                        note = f"no normalised return: it takes {' and '.join(REFERENCES)}, and "
-                        note += f"{' and '.join(lacking)} cannot play here"
-                        row = replace(row, note="; ".join(filter(None, (row.note, note))))
-                    report.add(name, replace(row, normalised=_normalised(row.result, scale)))
-                report.compare(entry.label)
-            report.end()
-        except AgentUnavailable as gone:
-            progress.close()
-            report.show(given.output.json)
-            said = f"agent {report.now} cannot answer: {gone}"
-            report.stop(said)
-            print(printable(f"{said}\n{report.progress()}"), file=sys.stderr)
+            result = play_suite(suite, given.agent, options, terminal)
+        except AgentUnavailable:
+            if not terminal.stopped:
+                raise
             return FAILED
-        except GemError as error:
-            progress.close()
-            if report.results:  # do not lose the results so far
-                report.show(given.output.json)
-            report.stop(f"{type(error).__name__}: {error}")
-            raise
-        except KeyboardInterrupt as stop:
-            progress.close()
-            report.stop("Ctrl-C")
-            stop.add_note(report.progress())
-            raise
-    report.show(given.output.json)
-    return report.code
+    terminal.show()
+    return 0 if result.passed else FAILED
 
 
 def _suite(given: Arguments) -> Suite:
     """Return the suite to play: the named one with the flags applied, or one of the named environments."""
     named = [*given.targets, *_split(given.env)]
-    tools, wrappers = _split(given.tools), _split(given.wrappers)
-    flags = given.model
-    settings = {
-        **{"temperature": _temperature(flags.temperature), "max_tokens": flags.max_tokens},
-        **{"api": flags.api or None, "template": flags.template, "api_key_env": flags.api_key_env},
-        **{"concurrency": flags.concurrency, "timeout_s": flags.timeout, "device": flags.device},
-        **{"tool_calls": flags.tool_calls or None, "send_reasoning": flags.send_reasoning or None},
-        **{"stream": flags.stream or None, "extra": _fields(flags.extra)},
-    }
+    settings = _settings(given.model)
     seed = None if given.seed is None else seeding.check(given.seed)
-    limits_of(given.limits.turns, given.limits.tokens_per_episode)
     count = _count_of(given.episodes)
     if given.samples is not None and given.samples < 1:
         raise BadArgument(f"samples is {given.samples}; accepted: 1 or more.")
@@ -422,23 +319,7 @@ def _suite(given: Arguments) -> Suite:
     if suites and (len(named) > 1 or own is not None):
         raise BadArgument(f"{suites[0]} is a suite, and a suite is played alone; leave the others out.")
     if suites:
-        suite = load_suite(
-            suites[0],
-            trust=given.trust,
-            n=count,
-            k=given.samples,
-            turns=given.limits.turns,
-            tokens_per_episode=given.limits.tokens_per_episode,
-            tools=tools or None,
-            wrappers=wrappers or None,
-            seed=seed,
-            min_coverage=given.output.min_coverage,
-            stop_at_width=given.limits.stop_at_width,
-            **settings,
-        )
-        for about in filter(None, (entry.about for entry in suite.entries)):
-            print(printable(about), file=sys.stderr)
-        return suite
+        return _changed_suite(suites[0], given, count, seed, settings)
     if not named and own is None:
         raise BadArgument(
             "no environment was named; `gem-gym list` shows all, `gem-gym eval --suites` the suites, and "
@@ -446,32 +327,56 @@ def _suite(given: Arguments) -> Suite:
         )
     if len({*named}) < len(named):
         raise BadArgument("an environment was named twice; once is enough.")
-    played: list[tuple[str, dict[str, Any], str, str]] = [(name, {}, "", "") for name in named]
+    played: list[dict[str, Any]] = [{"env": name} for name in named]
     if own is not None:
-        played.append((own.env, own.kwargs, own.title, own.about))
-    entries = [
-        Entry(
-            name,
-            kwargs=kwargs,
-            title=title,
-            about=about,
-            tools=tools,
-            wrappers=wrappers,
-            episodes=count,
-            samples=given.samples or 1,
-            turns=given.limits.turns,
-            tokens=given.limits.tokens_per_episode,
-        )
-        for name, kwargs, title, about in played
-    ]
+        played.append({"env": own.env, "kwargs": own.kwargs, "title": own.title, "about": own.about})
+    usual: dict[str, Any] = {
+        **{"tools": _split(given.tools), "wrappers": _split(given.wrappers)},
+        **{"episodes": count, "samples": given.samples or 1},
+        **{"turns": given.limits.turns, "tokens": given.limits.tokens_per_episode},
+    }
     return Suite(
         "",
-        tuple(entries),
-        settings=AgentSettings(**{k: v for k, v in settings.items() if v is not None}),  # type: ignore[arg-type]
+        tuple(Entry(**each, **usual) for each in played),
+        settings=AgentSettings(**{k: v for k, v in settings.items() if v is not None}),
         seed=seed or 0,
         min_coverage=given.output.min_coverage or 0.0,
         stop_at_width=given.limits.stop_at_width,
     )
+
+
+def _changed_suite(
+    name: str, given: Arguments, count: Count, seed: int | None, settings: dict[str, Any]
+) -> Suite:
+    """Return a suite by its name, with the flags in place of what it says."""
+    suite = load_suite(
+        name,
+        trust=given.trust,
+        n=count,
+        k=given.samples,
+        turns=given.limits.turns,
+        tokens_per_episode=given.limits.tokens_per_episode,
+        tools=_split(given.tools) or None,
+        wrappers=_split(given.wrappers) or None,
+        seed=seed,
+        min_coverage=given.output.min_coverage,
+        stop_at_width=given.limits.stop_at_width,
+        **settings,
+    )
+    for about in filter(None, (entry.about for entry in suite.entries)):
+        print(printable(about), file=sys.stderr)
+    return suite
+
+
+def _settings(flags: Model) -> dict[str, Any]:
+    """Return the fields of AgentSettings; None for flags that were left out."""
+    return {
+        **{"temperature": _temperature(flags.temperature), "max_tokens": flags.max_tokens},
+        **{"api": flags.api or None, "template": flags.template, "api_key_env": flags.api_key_env},
+        **{"concurrency": flags.concurrency, "timeout_s": flags.timeout, "device": flags.device},
+        **{"tool_calls": flags.tool_calls or None, "send_reasoning": flags.send_reasoning or None},
+        **{"stream": flags.stream or None, "extra": _fields(flags.extra)},
+    }
 
 
 def _count_of(word: str) -> Count:
@@ -487,19 +392,6 @@ def _count_of(word: str) -> Count:
     if not word.isascii() or not word.isdecimal() or int(word) < 1:
         raise BadArgument(f"episodes is {word!r}; accepted: 1 or more, or all.")
     return int(word)
-
-
-def _tell_changed_data(out: Path | None, suite: Suite) -> None:
-    """Say which data have changed since the evaluation in a folder; their rows are asked again."""
-    digests = {}
-    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # no evaluation is there
-        stored = json.loads((out / "result.json").read_bytes()) if out is not None else {}
-        digests = {each["kwargs"]["data"]: each["kwargs"]["digest"] for each in stored["environments"]}
-    for entry in suite.entries:
-        data, digest = entry.kwargs.get("data"), entry.kwargs.get("digest")
-        if isinstance(data, str) and digests.get(data, digest) != digest:
-            said = f"{data} has changed since the evaluation in {out}: all of its rows are asked again"
-            print(printable(said), file=sys.stderr)
 
 
 def _temperature(word: str) -> float | str | None:
@@ -523,223 +415,3 @@ def _fields(text: str) -> dict[str, Any] | None:
 
 def _split(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(part.strip() for word in words for part in word.split(",") if part.strip())
-
-
-@dataclass(frozen=True)
-class Tasks:
-    """The seeds of an environment's tasks, or why there are none here, and a remark on their number."""
-
-    seeds: Sequence[int] = ()
-    missing: GemError | None = None
-    note: str = ""
-
-
-def _tasks_of(entry: Entry, suite: Suite, elsewhere: bool) -> Tasks:
-    """Find the tasks of an environment, before anything is asked; with Ray, its data may be `elsewhere`.
-
-    Raises:
-        MissingData, MissingExtra: when the environment was named by its id and is not available here.
-        BadArgument: for bad rows, all of which are listed.
-    """
-    try:
-        seeds = entry.seeds(suite.seed)
-    except (MissingData, MissingExtra) as error:
-        if elsewhere:
-            count = entry.episodes if isinstance(entry.episodes, int) else EPISODES
-            return Tasks([seeding.derive(suite.seed, "eval", i) for i in range(count)])
-        if not suite.name:
-            raise
-        return Tasks(missing=error)
-    if isinstance(entry.episodes, int) and len(seeds) < entry.episodes:
-        return Tasks(seeds, note=f"it has {len(seeds)} tasks, and each was played once")
-    return Tasks(seeds)
-
-
-def _measured(
-    entry: Entry,
-    tasks: Tasks,
-    suite: Suite,
-    play: dict[str, Any],
-    budget: Budget | None,
-    progress: Progress,
-    report: Report,
-) -> Scored:
-    """Play an environment of the suite.
-
-    Raises:
-        MissingData, MissingExtra, NoSolver: when the environment was named by its id and is not available
-            here, or has no solver and the agent is `solver`. In a suite, it is reported as missing instead.
-    """
-    stop = None if suite.stop_at_width is None else Stopping(entry.samples, suite.stop_at_width)
-
-    def hear(episode: Episode) -> None:
-        report.hear(episode)
-        progress.hear(episode)
-
-    if tasks.missing is not None:
-        return Scored(entry, missing=str(tasks.missing))
-    try:
-        episodes = len(tasks.seeds)
-        progress.begin(entry.label, report.now if report.several else "", episodes * entry.samples)
-        if budget is not None:
-            budget.begin(entry.env)
-        asked: dict[str, Any] = {
-            "env": entry.task,
-            "samples": entry.samples,
-            "seeds": tasks.seeds,
-            "stop": stop,
-        }
-        play["limits"] = limits_of(entry.turns, entry.tokens)
-        play["admit"] = None if budget is None else budget.admit
-        play["on_episode"] = hear
-        result = _measured_on_ray(asked, play) if play.pop("ray") else measured(**asked, **play)
-    except (MissingData, MissingExtra, NoSolver) as missing:
-        if not suite.name:
-            raise
-        return Scored(entry, missing=str(missing))
-    finally:
-        progress.end()
-    result, note = replace(result, env=entry.label), tasks.note
-    if stop is not None and stop.interval is not None:
-        note = f"{note}; " if note else ""
-        note += "the interval of success holds however often one looks"
-        note += f"; it is narrow enough after {result.played} episodes" if stop.enough else ""
-    return Scored(entry, result, note=note)
-
-
-def _measured_on_ray(asked: dict[str, Any], play: dict[str, Any]) -> EnvResult:
-    """Play on the Ray cluster that this process is connected to."""
-    if asked["stop"] is not None:
-        play["admit"], play["on_episode"] = asked["stop"].beside(play["admit"], play["on_episode"])
-    with RayRunner(**play) as runner:
-        return measured(runner, **asked)
-
-
-def _player(last: ExitStack, name: str, settings: AgentSettings, ray: str) -> Agent | AgentByName:
-    """Return the agent of that name; with Ray, one that is made on the nodes, unless it is a training run."""
-    if ray and trained(name) is None:
-        return AgentByName(name, settings)
-    return _kept(last, local_agent(name, settings))
-
-
-def _reference(
-    entry: Entry, tasks: Tasks, name: str, store: EpisodeStore | None, given: Arguments, progress: Progress
-) -> EnvResult | None:
-    """Play one reference agent of the normalised scale; None if the environment does not have it."""
-    if tasks.missing is not None:
-        return None
-    try:
-        progress.begin(entry.label, name, len(tasks.seeds))
-        return measured(
-            local_agent(name),
-            entry.task,
-            seeds=tasks.seeds,
-            limits=limits_of(entry.turns, entry.tokens),
-            host=given.host,
-            store=store,
-            resume=store is not None,
-            on_episode=progress.hear,
-        )
-    except (MissingData, MissingExtra, NoSolver):  # reported when the agent itself plays
-        return None
-    finally:
-        progress.end()
-
-
-def _normalised(result: EnvResult | None, scale: Sequence[EnvResult | None]) -> Interval | None:
-    """Return the return on a scale from random play to the solver; None if one of the three is missing."""
-    ends = [each.reward for each in scale if each is not None and each.reward is not None]
-    if len(ends) < len(REFERENCES) or result is None or result.reward is None:
-        return None
-    return normalised(result.reward, *ends)
-
-
-REFERENCES = ("random", "solver")
-"""The agents whose returns are 0 and 1 on the normalised scale."""
-
-HIDDEN = "***"
-"""The text that replaces a password."""
-
-EPISODES_FILE = "episodes.jsonl"
-
-
-def _without_password(word: str) -> str:
-    """Return a command argument with the password of an address hidden."""
-    return re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", word)
-
-
-def _model_of(agent: Agent | AgentByName) -> str | None:
-    model: str | None = getattr(getattr(agent, "info", None), "model", None)
-    return model
-
-
-def _kept(last: ExitStack, agent: T) -> T:
-    """Return the agent or grader, and close it at the end."""
-    close = getattr(agent, "close", None)
-    if close is not None:
-        last.callback(close)
-    return agent
-
-
-class _CountedStore(EpisodeStore):
-    """An episode store that also reports each episode to a budget."""
-
-    budget: Budget | None = None
-
-    def append(self, episode: Episode) -> None:
-        """See EpisodeStore.append."""
-        super().append(episode)
-        if self.budget is not None:
-            self.budget.append(episode)
-
-
-def _store(
-    last: ExitStack, out: Path | None, name: str, alone: bool, budget: Budget | None
-) -> EpisodeStore | Budget | None:
-    """Return the store of an agent's episodes; each agent has its own, as a store has one agent's settings.
-
-    Raises:
-        StoreError: when the folder cannot be made, is a training run's, or another evaluation writes there.
-    """
-    if out is None:
-        return budget
-    if any((out / name).exists() for name in ("checkpoint.pt", "metrics.jsonl")):
-        raise StoreError(
-            f"{out} holds a training run, and an evaluation cannot write there; choose another --out."
-        )
-    folder = out / file_name(name)
-    if alone and not (folder / EPISODES_FILE).exists():
-        folder = out
-    elif (out / EPISODES_FILE).exists():
-        raise StoreError(
-            f"{out} holds the episodes of a single agent; for several agents choose another --out."
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be made: {reason(error)}; choose another --out.") from error
-    store = last.enter_context(_CountedStore(folder / EPISODES_FILE))
-    store.claim()  # at the start: another evaluation may be playing the same episodes
-    store.budget = budget
-    return store
-
-
-def _count(store: EpisodeStore, budget: Budget) -> None:
-    """Add stored episodes to the budget; damaged lines cannot be counted, and are played again."""
-    damaged = 0
-    for number in range(len(store)):
-        try:
-            budget.append(store[number])
-        except StoreError:
-            damaged += 1
-    if damaged:
-        said = f"{store.path}: the budget does not count {damaged} damaged line{'s' * (damaged != 1)}"
-        print(printable(said), file=sys.stderr)
-
-
-def _reference_store(last: ExitStack, out: Path | None, name: str) -> EpisodeStore | None:
-    """Return the store of a reference agent, separate from that of an evaluated agent of the same name."""
-    if out is None:
-        return None
-    store = _store(last, out / "references" / name, name, True, None)
-    return store if isinstance(store, EpisodeStore) else None

@@ -102,8 +102,11 @@ class Progress:
             live.stop()
 
     def begin(self, label: str, agent: str, total: int) -> None:
-        """Start the line of an environment."""
-        self._lines.append(Line(label, agent, total, perf_counter()))
+        """Start the line of an environment; that of the one before ends."""
+        now = perf_counter()
+        if self._lines:
+            self._lines[-1].ended = now
+        self._lines.append(Line(label, agent, total, now))
 
     def hear(self, episode: Episode) -> None:
         """Add an episode that has ended, and print a line if one is due."""
@@ -113,11 +116,6 @@ class Progress:
             self._told = now
             told_of = ", ".join(filter(None, line.cells(now, self._prices)))
             print(printable(told_of), file=self._stream, flush=True)
-
-    def end(self) -> None:
-        """End the line of the environment, finished or not."""
-        if self._lines:
-            self._lines[-1].ended = perf_counter()
 
     def _table(self) -> Any:
         from rich.table import Table

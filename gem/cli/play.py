@@ -9,7 +9,8 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 import gem
 from gem import seeding
-from gem.cli.players import limits_of, local_agent, others_of
+from gem.agents.seats import make_others
+from gem.cli.players import limits_of, local_agent
 from gem.cli.terms import FAILED, INTERRUPTED, MaybeInt, MaybeText, table
 from gem.content import printable, text_of
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
@@ -76,7 +77,7 @@ def play(
         print(printable(brought.about), file=sys.stderr)
         ping_judges(kwargs)
     env_id = spec_named(env_id).id
-    rest = others_of(env_id, seat, others)
+    rest = make_others(env_id, seat, others, local_agent)
     print(f"{env_id}, seed {seed}\n")
     if actor is None:
         episode = session(env_id, seed, limits=limits, others=rest, **kwargs)

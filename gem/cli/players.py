@@ -54,23 +54,6 @@ def trained(name: str) -> tuple[Path, Literal["last", "best"]] | None:
     return (Path(folder), "best") if weights == "best" and os.path.isdir(folder) else None
 
 
-def others_of(env_id: str, seat: str | None, others: str | None) -> dict[str, Agent]:
-    """Return the agents of the seats other than `seat`; empty if no seat is named."""
-    seats = gem.spec(env_id).seats
-    if len(seats) == 1 and (seat or others) is not None:
-        raise BadArgument(
-            f"{env_id} has one seat; --seat and --others are for games of several. Leave them out."
-        )
-    if seat is None:
-        if others is not None:
-            raise BadArgument(f"others is {others!r} without a seat; give --seat: {', '.join(seats)}.")
-        return {}
-    if seat not in seats:
-        raise BadArgument(f"seat is {seat!r}; accepted in {env_id}: {', '.join(seats)}.")
-    player = local_agent(others or "random")
-    return {other: player for other in seats if other != seat}
-
-
 def limits_of(turns: int | None, tokens: int | None = None) -> gem.Limits:
     """Return the episode limits for these flags."""
     for name, value in (("turns", turns), ("tokens per episode", tokens)):

@@ -9,9 +9,9 @@ from statistics import NormalDist
 from typing import Any, Literal
 
 from gem.errors import BadArgument
-from gem.evals.evaluator import EnvResult
 from gem.evals.fairness import unfair
 from gem.evals.outcomes import METRICS, Metric, Outcome
+from gem.evals.results import EnvResult
 from gem.statistics import (
     Interval,
     combined,

@@ -1,167 +1,48 @@
-"""Evaluate an agent on an environment: success, return, turns, and the share of episodes with a verdict."""
+"""Evaluate agents: on one environment, or on those of a suite, with stores, a budget, gates and a scale."""
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
+from gem import seeding
 from gem.agents.base import LoopThread, answers_one_by_one
-from gem.errors import BadArgument, NoVerdict
+from gem.agents.named import AgentByName, AgentSettings, hide_password, is_named, make_agent
+from gem.agents.seats import make_others
+from gem.errors import AgentUnavailable, BadArgument, GemError, MissingData, MissingExtra, NoSolver
+from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.instances import EPISODES, Count, Instances, find_seeds
+from gem.evals.results import EnvResult, summarise
+from gem.evals.scorecard import Scored
 from gem.evals.stopping import Stopping
-from gem.evals.usage import Usage, spent_on
+from gem.evals.suite import Entry, Suite, load_suite
+from gem.evals.suite_result import SuiteResult
+from gem.evals.suite_stores import CountedStore, open_store
+from gem.evals.usage import Budget, Prices
+from gem.graders.functions import ping_judges
 from gem.hosts import Host
-from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo
+from gem.hosts.ray_cluster import Cluster
+from gem.record import Agent, Episode, Limits
 from gem.registry import Maker
-from gem.rollout import Job, Runner, rollout, rollout_async
+from gem.rollout import Job, RayRunner, Runner, rollout, rollout_async
 from gem.rollout.runner import Store, check_actor
 from gem.specs import TaskRef
-from gem.statistics import (
-    Interval,
-    exact,
-    mean_interval,
-    pass_at_k,
-    pass_hat_k,
-    rate_interval,
-)
+from gem.statistics import Interval, normalised
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class SeatResult:
-    """The figures of one seat of a game, as in EnvResult; `turns` counts only this seat's turns."""
+Players: TypeAlias = "str | Agent | Sequence[str] | Mapping[str, str | Agent | AgentByName]"
+"""Agents to measure: names, or a mapping from labels to agents or names."""
 
-    success: Interval | None
-    reward: Interval
-    turns: float
+CONCURRENCY = 128
+"""Default of the most episodes in flight."""
 
-
-@dataclass(frozen=True, slots=True)
-class EnvResult:
-    """An agent's figures on one environment.
-
-    `episodes` is the number of requested jobs, each counted once. `scored` of them have a verdict,
-    `cancelled` were cancelled, and infrastructure broke the others. Episodes without verdict are left out of
-    all figures except three, which show their possible effect: `no_verdict` is their rate, `at_least` the
-    rate of success if all of them are counted as lost, `at_most` if all are counted as won. The true rate is
-    between these two.
-
-    `success` is None if the environment does not report success.
-    `turns_to_success`: turns until success, where a lost episode counts as one turn more than its limit.
-    `errors` counts the failures by boundary and type; `first_error` is the message of the first one. `seats`
-    has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
-    `agent` is the name of the agent, from the episodes.
-
-    `unplayed` jobs were not started, because the budget was used up; the figures are from the others, and the
-    coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
-    samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed), over the tasks with a verdict for all
-    samples. `usage` is the token usage of the episodes, by model.
-    """
-
-    env: str
-    episodes: int
-    scored: int
-    success: Interval | None
-    at_least: float | None
-    reward: Interval | None
-    turns: float | None
-    turns_to_success: Interval | None = None
-    cancelled: int = 0
-    errors: dict[str, int] = field(default_factory=dict)
-    first_error: str | None = None
-    seats: dict[str, SeatResult] = field(default_factory=dict)
-    at_most: float | None = None
-    no_verdict: Interval | None = None
-    agent: str = ""
-    unplayed: int = 0
-    samples: int = 1
-    passes: dict[str, Interval] = field(default_factory=dict)
-    usage: dict[str, Usage] = field(default_factory=dict)
-
-    @property
-    def coverage(self) -> float:
-        """The share of requested jobs that have a verdict; NaN if there were none."""
-        return self.scored / self.episodes if self.episodes else float("nan")
-
-    @property
-    def played(self) -> int:
-        """The number of jobs that were played."""
-        return self.episodes - self.unplayed
-
-    @property
-    def unscored(self) -> int:
-        """The number of jobs that were played and have no verdict."""
-        return self.played - self.scored
-
-    @property
-    def boundaries(self) -> dict[str, int]:
-        """The numbers of episodes without verdict by cause: env, host, agent, driver, or cancelled."""
-        found: dict[str, int] = {}
-        for what, count in self.errors.items():
-            boundary = what.partition(":")[0]
-            found[boundary] = found.get(boundary, 0) + count
-        return {**found, "cancelled": self.cancelled} if self.cancelled else found
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; an infinite or NaN bound becomes None."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in INTERVALS:
-            plain[name] = bounds(plain[name])
-        seats = {}
-        for name, seat in self.seats.items():
-            seats[name] = asdict(seat)
-            seats[name]["success"] = bounds(seat.success)
-            seats[name]["reward"] = bounds(seat.reward)
-        plain["passes"] = {name: bounds(each) for name, each in self.passes.items()}
-        plain["usage"] = {model: asdict(usage) for model, usage in self.usage.items()}
-        coverage = self.coverage if self.episodes else None
-        return {**plain, "seats": seats, "coverage": coverage, "boundaries": self.boundaries}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> EnvResult:
-        """Restore a result from to_json(); fields that an earlier version did not write get their default."""
-        plain = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        for name in INTERVALS:
-            plain[name] = _interval(plain.get(name))
-        seats = {
-            name: SeatResult(_interval(seat["success"]), _known(_interval(seat["reward"])), seat["turns"])
-            for name, seat in values["seats"].items()
-        }
-        plain["passes"] = {name: _known(_interval(each)) for name, each in plain.get("passes", {}).items()}
-        plain["usage"] = {model: Usage(**usage) for model, usage in plain.get("usage", {}).items()}
-        return cls(**{**plain, "seats": seats})
-
-
-INTERVALS = ("success", "reward", "turns_to_success", "no_verdict")
-"""The fields of an EnvResult that are intervals."""
-
-
-def bounds(interval: Interval | None) -> dict[str, Any] | None:
-    """Return an interval as JSON values; an infinite or NaN bound becomes None."""
-    if interval is None:
-        return None
-    plain = interval._asdict()
-    return {name: value if math.isfinite(value) else None for name, value in plain.items()}
-
-
-def _interval(values: Mapping[str, Any] | None) -> Interval | None:
-    if values is None:
-        return None
-    mean, low, high = (values[name] for name in ("mean", "low", "high"))
-    return Interval(
-        math.nan if mean is None else mean,
-        -math.inf if low is None else low,
-        math.inf if high is None else high,
-        values["n"],
-        values["clusters"],
-        values.get("exact", False),
-    )
-
-
-def _known(interval: Interval | None) -> Interval:
-    return interval or Interval(math.nan, math.nan, math.nan, 0, 0)
+REFERENCES = ("random", "solver")
+"""The agents whose returns are 0 and 1 on the normalised scale."""
 
 
 def evaluate(
@@ -308,132 +189,368 @@ def _name(env: str | TaskRef | Maker) -> str:
     return env.spec if isinstance(env, TaskRef) else env.spec.id
 
 
-def summarise(
-    name: str,
-    episodes: Sequence[Episode],
-    *,
-    clustered: bool = False,
-    exactly: bool = False,
-    budget: int | None = None,
-    unplayed: int = 0,
-    samples: int = 1,
-) -> EnvResult:
-    """Return the figures of played episodes, one per requested job.
+# -- suites
 
-    `clustered`: episodes of one `group` are samples of one task or instance, and not independent. For
-    `exactly`, `budget` and `samples` see evaluate; if an episode has no verdict, nothing is exact.
-    `unplayed`: the number of requested jobs that were not played.
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteOptions:
+    """How `play_suite` plays, what it stores and what it checks. What is played is in the `Suite`.
+
+    `out`: the folder for episodes, result.json, report.md and junit.xml. Episodes that are stored there are
+    not played again. None: nothing is stored.
+    `retry_failed`: play stored episodes that have no verdict again; needs `out`.
+    `gates`: conditions, as ``success>=0.8``; see `gem.evals.gates.Gate`.
+    `prices`: the prices of tokens, by model; then the figures have costs.
+    `budget_tokens`, `budget_usd`: start no episode that is expected to exceed this total; see `Budget`.
+    `normalise`: also play random and solver once on each task, for the return on a scale where random is 0
+    and the solver is 1.
+    `seat`: in a game of several seats, the seat of the measured agent; it plays all seats if None.
+    `others`: with `seat`, who plays the other seats: an agent or its name; random if None.
+    `host`: where environments run; see `gem.rollout.Runner`.
+    `ray`: the address of a Ray cluster to play on; see `gem.hosts.ray_cluster.Cluster`. Named agents are made
+    on its nodes.
+    `make_agent`: makes the agents that are given by name.
+    `command`: the words after ``gem-gym eval`` that repeat the evaluation, for the files.
     """
-    scored = [episode for episode in episodes if episode.scored]
-    exactly = exactly and not unplayed and len(scored) == len(episodes)
-    told = [episode for episode in scored if episode.success is not None]
-    if len(told) < len(scored) and any(episode.several for episode in scored):
-        told = []  # if seats have different results, success is defined only by seat
-    won = [float(bool(episode.success)) for episode in told]
-    cancelled = 0
-    errors: dict[str, int] = {}
-    for episode in episodes:
-        if episode.error is not None:
-            broke = f"{episode.error.boundary}: {episode.error.type}"
-            errors[broke] = errors.get(broke, 0) + 1
-        elif not episode.scored:
-            cancelled += 1
-    needed = [
-        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in told
-    ]
 
-    def groups(of: Sequence[Episode]) -> list[str] | None:
-        return [each.group for each in of] if clustered else None
-
-    def mean(values: Sequence[float], of: Sequence[Episode]) -> Interval:
-        return exact(values) if exactly else mean_interval(values, groups(of))
-
-    def rate(values: Sequence[float], of: Sequence[Episode]) -> Interval:
-        return exact(values) if exactly else rate_interval(values, groups(of))
-
-    def fared(seat: str) -> SeatResult:
-        told = [each for each in scored if each.succeeded(seat) is not None]
-        return SeatResult(
-            success=rate([float(bool(each.succeeded(seat))) for each in told], told) if told else None,
-            reward=mean([each.reward(seat) for each in scored], scored),
-            turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
-        )
-
-    unscored = len(episodes) - len(scored)
-    return EnvResult(
-        env=name,
-        episodes=len(episodes) + unplayed,
-        scored=len(scored),
-        success=rate(won, told) if told else None,
-        at_least=sum(won) / (len(won) + unscored) if told else None,
-        reward=mean([episode.reward() for episode in scored], scored) if scored else None,
-        turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
-        turns_to_success=mean(needed, told) if told else None,
-        cancelled=cancelled,
-        errors=errors,
-        first_error=next((episode.error.message for episode in episodes if episode.error is not None), None),
-        seats={seat: fared(seat) for seat in _seats(scored)},
-        at_most=(sum(won) + unscored) / (len(won) + unscored) if told else None,
-        no_verdict=rate_interval([float(not each.scored) for each in episodes], groups(episodes))
-        if episodes
-        else None,
-        agent=_agent(episodes),
-        unplayed=unplayed,
-        samples=samples,
-        passes=_passes(told, samples),
-        usage=spent_on(episodes),
-    )
+    out: str | Path | None = None
+    retry_failed: bool = False
+    gates: Sequence[str] = ()
+    prices: Prices | None = None
+    budget_tokens: int | None = None
+    budget_usd: float | None = None
+    normalise: bool = False
+    seat: str | None = None
+    others: str | Agent | None = None
+    host: str = "auto"
+    ray: str | None = None
+    make_agent: Callable[[str, AgentSettings], Agent] = make_agent
+    command: Sequence[str] = ()
 
 
-def _passes(told: Sequence[Episode], samples: int) -> dict[str, Interval]:
-    """Return pass@1 to pass@k and pass^1 to pass^k, over the tasks that have all their samples."""
-    if samples == 1:
-        return {}
-    tasks: dict[str, list[bool]] = {}
-    for episode in told:
-        tasks.setdefault(episode.group, []).append(bool(episode.success))
-    whole = [won for won in tasks.values() if len(won) == samples]
-    if not whole:
-        return {}
-    kinds = (("pass@", pass_at_k), ("pass^", pass_hat_k))
-    return {f"{name}{k}": rate(whole, k) for name, rate in kinds for k in range(1, samples + 1)}
+class SuiteEvents:
+    """What happens while a suite is played; override the methods that you need, which do nothing here."""
+
+    def on_begin(self, result: SuiteResult) -> None:
+        """The evaluation begins; `result` gets its figures while it is played."""
+
+    def on_play(self, label: str, agent: str, episodes: int) -> None:
+        """An agent begins to play an environment; `agent` is empty if only one is measured."""
+
+    def on_episode(self, episode: Episode) -> None:
+        """An episode has ended, or was read from the store."""
+
+    def on_row(self, agent: str, row: Scored) -> None:
+        """The figures of an agent on an environment are in the result."""
+
+    def on_message(self, text: str) -> None:
+        """There is something to know that is in no figure."""
+
+    def on_stop(self, error: BaseException, why: str) -> None:
+        """An error ends the evaluation early; `why` is the reason that the files will have."""
 
 
-def _agent(episodes: Sequence[Episode]) -> str:
-    """Return the agent and its model as text, by seat if they differ."""
-    names = dict.fromkeys(who(episode.run) for episode in episodes)
-    return ", ".join(name for name in names if name)
+def play_suite(
+    suite: Suite | str | Path,
+    agents: Players = (),
+    options: SuiteOptions | None = None,
+    events: SuiteEvents | None = None,
+) -> SuiteResult:
+    """Evaluate agents on the environments of a suite, each with the same seeds; see also `evaluate`.
 
+    Agents that are made here, from names, are closed at the end.
 
-def who(run: RunInfo) -> str:
-    """Return the agent of a run and its model as text, by seat if they differ."""
-    if run.seats:
-        return " ".join(f"{seat}={_named(info)}" for seat, info in run.seats.items())
-    return _named(run)
-
-
-def _named(info: RunInfo | AgentInfo) -> str:
-    return f"{info.agent} {info.model}" if info.model else info.agent
-
-
-def _seats(episodes: Sequence[Episode]) -> list[str]:
-    return list(dict.fromkeys(seat for episode in episodes if episode.several for seat in episode.ends))
-
-
-def success_rate(episodes: Sequence[Episode]) -> float:
-    """Return the share of successes among the episodes that report success or failure; NaN if none does."""
-    told = [episode.success for episode in episodes if episode.success is not None]
-    return sum(told) / len(told) if told else float("nan")
-
-
-def required(result: EnvResult) -> EnvResult:
-    """Return `result` if at least one episode has a verdict.
+    Args:
+        suite: a Suite, a TOML file, or the name of a suite that comes with gem.
+        agents: an agent or its name, several names, or a mapping from labels to agents or names; by default
+            the agents of the suite, or else random.
+        options: how it is played and stored.
+        events: gets what happens meanwhile.
 
     Raises:
-        NoVerdict: when no episode has a verdict.
+        BadArgument: for options that do not fit the suite or exclude one another.
+        MissingData, MissingExtra, NoSolver: when an environment cannot be played here, if the suite has no
+            name; that of a named suite is reported in its row.
+        StoreError: when `out` cannot be written, or another evaluation writes there.
+        AgentUnavailable: when an agent can answer no request. What has ended is stored.
     """
-    if not result.scored:
-        broke = ", ".join(f"{count} times {what}" for what, count in result.errors.items())
-        why = f"{broke}; the first said: {result.first_error}" if broke else "all were cancelled."
-        raise NoVerdict(f"none of {result.episodes} episodes of {result.env} has a verdict: {why}")
-    return result
+    with ExitStack() as last:
+        if not isinstance(suite, Suite):
+            suite = last.enter_context(closing(load_suite(str(suite))))
+        run = _SuiteRun(suite, agents, options or SuiteOptions(), events or SuiteEvents(), last)
+        run.play()
+        return run.result
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """The seeds of an environment's tasks, or why there are none here, and a remark on their number."""
+
+    entry: Entry
+    label: str
+    seeds: Sequence[int] = ()
+    missing: GemError | None = None
+    note: str = ""
+
+
+class _SuiteRun:
+    """One evaluation: what it plays with, and its result."""
+
+    def __init__(
+        self, suite: Suite, agents: Players, options: SuiteOptions, events: SuiteEvents, last: ExitStack
+    ) -> None:
+        """Check everything, make the agents and open the stores; nothing is played yet."""
+        self.suite, self.options, self.events, self.last = suite, options, events, last
+        self.out = out = None if options.out is None else Path(options.out)
+        gates = [Gate.parse(text) for text in options.gates]
+        players = _label(agents or suite.agents or "random")
+        self._report_changed_data()
+        labels = [entry.label for entry in suite.entries]
+        samples = min(entry.samples for entry in suite.entries)
+        categories = {entry.category for entry in suite.entries}
+        refuse_unknown(gates, labels, categories, samples, options.prices is not None)
+        if options.retry_failed and out is None:
+            raise BadArgument(
+                "--retry-failed plays stored episodes again; name their folder by --out FOLDER."
+            )
+        self.tasks = [self._find_tasks(*each) for each in zip(suite.entries, labels, strict=True)]
+        if options.ray is not None:
+            last.enter_context(Cluster(options.ray))
+        self.agents = {label: self._make(agent) for label, agent in players.items()}
+        self._check_prices(*self.agents.values())
+        self.budget = None
+        if options.budget_tokens is not None or options.budget_usd is not None:
+            self.budget = Budget(options.budget_tokens, options.budget_usd, options.prices)
+        episodes = sum(len(tasks.seeds) * tasks.entry.samples for tasks in self.tasks)
+        self.result = SuiteResult(
+            suite,
+            players,
+            episodes * len(players),
+            gates=gates,
+            prices=options.prices,
+            budget=self.budget,
+            out=out,
+            command=options.command,
+        )
+        events.on_begin(self.result)
+        self.stores = {name: self._open_store(name) for name in self.agents}
+        self.references = {name: self._open_reference(name) for name in REFERENCES if options.normalise}
+        stored = sum(len(store) for store in self.stores.values() if isinstance(store, CountedStore))
+        if options.ray is None and (options.retry_failed or stored < self.result.total):
+            for entry in suite.entries:
+                ping_judges(entry.kwargs)
+
+    # -- before it is played
+
+    def _report_changed_data(self) -> None:
+        """Report which data have changed since the evaluation in the folder; their rows are asked again."""
+        digests = {}
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # no evaluation is there
+            stored = json.loads((self.out / "result.json").read_bytes()) if self.out is not None else {}
+            digests = {each["kwargs"]["data"]: each["kwargs"]["digest"] for each in stored["environments"]}
+        for entry in self.suite.entries:
+            data, digest = entry.kwargs.get("data"), entry.kwargs.get("digest")
+            if isinstance(data, str) and digests.get(data, digest) != digest:
+                self.events.on_message(
+                    f"{data} has changed since the evaluation in {self.out}: all of its rows are asked again"
+                )
+
+    def _find_tasks(self, entry: Entry, label: str) -> _Tasks:
+        """Find the tasks of an environment before anything is asked; with Ray, its data may be elsewhere.
+
+        Raises:
+            MissingData, MissingExtra: when the environment was named by its id and is not available here.
+            BadArgument: for bad rows, all of which are listed.
+        """
+        try:
+            seeds = entry.seeds(self.suite.seed)
+        except (MissingData, MissingExtra) as error:
+            if self.options.ray is not None:
+                count = entry.episodes if isinstance(entry.episodes, int) else EPISODES
+                return _Tasks(
+                    entry, label, [seeding.derive(self.suite.seed, "eval", i) for i in range(count)]
+                )
+            if not self.suite.name:
+                raise
+            return _Tasks(entry, label, missing=error)
+        if isinstance(entry.episodes, int) and len(seeds) < entry.episodes:
+            return _Tasks(entry, label, seeds, note=f"it has {len(seeds)} tasks, and each was played once")
+        return _Tasks(entry, label, seeds)
+
+    def _make(self, agent: str | Agent | AgentByName) -> Agent | AgentByName:
+        """Return the agent of a name; with Ray, one that is made on the nodes, where they know the name."""
+        if not isinstance(agent, str):
+            return agent
+        if self.options.ray is not None and is_named(agent):
+            return AgentByName(agent, self.suite.settings)
+        return self._kept(self.options.make_agent(agent, self.suite.settings))
+
+    def _kept(self, agent: T) -> T:
+        """Return an agent that was made here, and close it at the end."""
+        if (close := getattr(agent, "close", None)) is not None:
+            self.last.callback(close)
+        return agent
+
+    def _check_prices(self, *agents: Agent | AgentByName) -> None:
+        if self.options.prices is not None:
+            self.options.prices.check(getattr(getattr(each, "info", None), "model", None) for each in agents)
+
+    def _open_store(self, name: str) -> CountedStore | Budget | None:
+        """Return the store of an agent's episodes; without a folder, the budget alone counts them."""
+        if self.out is None:
+            return self.budget
+        store = open_store(self.last, self.out, name, len(self.agents) == 1)
+        store.budget = self.budget
+        if self.budget is not None and (damaged := store.count_stored(self.budget)):
+            lines = f"{damaged} damaged line{'s' * (damaged != 1)}"
+            self.events.on_message(f"{store.path}: the budget does not count {lines}")
+        return store
+
+    def _open_reference(self, name: str) -> CountedStore | None:
+        """Return the store of a reference agent, apart from that of a measured agent of this name."""
+        if self.out is None:
+            return None
+        return open_store(self.last, self.out / "references" / name, name, alone=True)
+
+    # -- playing
+
+    def play(self) -> None:
+        """Play every environment with every agent, and write the result.
+
+        Raises:
+            GemError: what ends the evaluation early, after the files have the reason.
+        """
+        now = ""
+        try:
+            for tasks in self.tasks:
+                scale = {name: self._play_reference(tasks, name) for name in self.references}
+                for now in self.agents:
+                    row = self._play_tasks(tasks, now, scale)
+                    self.result.add(now, row)
+                    self.events.on_row(now, row)
+                self.result.compare(tasks.label)
+            self.result.end()
+        except AgentUnavailable as gone:
+            self._stop(gone, f"agent {now} cannot answer: {gone}")
+            raise
+        except GemError as error:
+            self._stop(error, f"{type(error).__name__}: {error}")
+            raise
+        except KeyboardInterrupt as error:
+            self._stop(error, "Ctrl-C")
+            raise
+
+    def _stop(self, error: BaseException, why: str) -> None:
+        self.events.on_stop(error, why)
+        self.result.stop(why)
+
+    def _play_tasks(self, tasks: _Tasks, name: str, scale: Mapping[str, EnvResult | None]) -> Scored:
+        """Play an environment of the suite with an agent, and return its row.
+
+        Raises:
+            MissingData, MissingExtra, NoSolver: when the environment was named by its id and is not available
+                here, or has no solver and the agent is `solver`. In a suite, it is reported as missing.
+        """
+        entry = tasks.entry
+        if tasks.missing is not None:
+            return Scored(entry, missing=str(tasks.missing))
+        stop = None
+        if self.suite.stop_at_width is not None:
+            stop = Stopping(entry.samples, self.suite.stop_at_width)
+        try:
+            result = self._evaluate(tasks, name, stop)
+        except (MissingData, MissingExtra, NoSolver) as missing:
+            if not self.suite.name:
+                raise
+            return Scored(entry, missing=str(missing))
+        notes = [tasks.note] * bool(tasks.note)
+        if stop is not None and stop.interval is not None:
+            notes.append("the interval of success holds however often one looks")
+            if stop.enough:
+                notes.append(f"it is narrow enough after {result.played} episodes")
+        if lacking := [name for name, result in scale.items() if result is None]:
+            takes = f"it takes {' and '.join(REFERENCES)}, and {' and '.join(lacking)} cannot play here"
+            notes.append(f"no normalised return: {takes}")
+        result = replace(result, env=tasks.label)
+        return Scored(entry, result, note="; ".join(notes), normalised=_normalise(result, [*scale.values()]))
+
+    def _evaluate(self, tasks: _Tasks, name: str, stop: Stopping | None) -> EnvResult:
+        """Play an environment with an agent, here or on the Ray cluster."""
+        entry, options, agent = tasks.entry, self.options, self.agents[name]
+        others = make_others(entry.env, options.seat, options.others, self._make_other)
+        self._check_prices(*others.values())
+        several = self.result.several
+        self.events.on_play(tasks.label, name if several else "", len(tasks.seeds) * entry.samples)
+        if self.budget is not None:
+            self.budget.begin(entry.env)
+        asked: dict[str, Any] = {"env": entry.task, "samples": entry.samples, "seeds": tasks.seeds}
+        asked["stop"] = stop
+        play: dict[str, Any] = {
+            "agent": {options.seat: agent, **others} if options.seat else agent,
+            "store": self.stores[name],
+            "host": options.host,
+            "resume": self.out is not None,
+            "retry_failed": options.retry_failed,
+            "concurrency": self.suite.settings.concurrency or CONCURRENCY,
+            "limits": Limits(turns=entry.turns, tokens=entry.tokens),
+            "admit": None if self.budget is None else self.budget.admit,
+            "on_episode": self._count_episode,
+        }
+        if options.ray is None:
+            return evaluate(**asked, **play)
+        if stop is not None:
+            play["admit"], play["on_episode"] = stop.beside(play["admit"], play["on_episode"])
+        with RayRunner(**play) as runner:
+            return evaluate(runner, **asked)
+
+    def _make_other(self, name: str) -> Agent:
+        return self._kept(self.options.make_agent(name, AgentSettings()))
+
+    def _count_episode(self, episode: Episode) -> None:
+        self.result.count()
+        self.events.on_episode(episode)
+
+    def _play_reference(self, tasks: _Tasks, name: str) -> EnvResult | None:
+        """Play a reference agent of the normalised scale; None if the environment does not have it."""
+        entry, store = tasks.entry, self.references[name]
+        if tasks.missing is not None:
+            return None
+        self.events.on_play(tasks.label, name, len(tasks.seeds))
+        try:
+            return evaluate(
+                self.options.make_agent(name, AgentSettings()),
+                entry.task,
+                seeds=tasks.seeds,
+                limits=Limits(turns=entry.turns, tokens=entry.tokens),
+                host=self.options.host,
+                store=store,
+                resume=store is not None,
+                on_episode=self.events.on_episode,
+            )
+        except (MissingData, MissingExtra, NoSolver):  # reported when the measured agent plays
+            return None
+
+
+def _label(agents: Players) -> dict[str, str | Agent | AgentByName]:
+    """Return the agents by the labels that they have in figures, which contain no password.
+
+    Raises:
+        BadArgument: for an agent that is named twice.
+    """
+    if isinstance(agents, Mapping):
+        return dict(agents)
+    if isinstance(agents, Agent):
+        return {getattr(getattr(agents, "info", None), "agent", type(agents).__name__): agents}
+    names = [agents] if isinstance(agents, str) else list(agents)
+    labels = [hide_password(name) for name in names]
+    if len({*labels}) < len(labels):
+        raise BadArgument("an agent was named twice; once is enough.")
+    return dict(zip(labels, names, strict=True))
+
+
+def _normalise(result: EnvResult, scale: Sequence[EnvResult | None]) -> Interval | None:
+    """Return the return on a scale from random play to the solver; None if one of the three is missing."""
+    ends = [each.reward for each in scale if each is not None and each.reward is not None]
+    if len(ends) < len(REFERENCES) or result.reward is None:
+        return None
+    return normalised(result.reward, *ends)

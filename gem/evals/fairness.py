@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from gem.errors import BadArgument
-from gem.evals.evaluator import EnvResult
+from gem.evals.results import EnvResult
 from gem.statistics import fisher_exact
 
 LEVEL = 0.01

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gem.errors import BadArgument, did_you_mean
-from gem.evals.evaluator import EnvResult
+from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard
 from gem.evals.usage import tokens_of, uncounted
 from gem.statistics import Interval

@@ -13,7 +13,7 @@ from gem import codec
 from gem.content import printable
 from gem.envs.data.named import title_of
 from gem.errors import BadArgument, StoreError
-from gem.evals.evaluator import who
+from gem.evals.results import who
 from gem.record import Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry

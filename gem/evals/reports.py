@@ -8,8 +8,8 @@ from hashlib import blake2b
 from xml.etree import ElementTree
 
 from gem.content import printable
-from gem.evals.evaluator import EnvResult
 from gem.evals.gates import Checked
+from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.usage import tokens_of
 from gem.statistics import Interval

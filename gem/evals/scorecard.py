@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gem.evals.evaluator import EnvResult, bounds
+from gem.evals.results import EnvResult, bounds
 from gem.evals.suite import Entry
 from gem.evals.usage import Prices, Usage, together, tokens_of, uncounted
 from gem.statistics import Interval, combined

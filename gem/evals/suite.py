@@ -97,7 +97,8 @@ class Entry:
             if isinstance(value, str) and name == "episodes" and value != "all":
                 raise BadArgument(f"{name} is {value!r}; accepted: 1 or more, or all.")
             if value is not None and not isinstance(value, str) and not value >= 1:
-                raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
+                of = "tokens per episode" if name == "tokens" else name
+                raise BadArgument(f"{of} is {value}; accepted: 1 or more.")
         if not 0 < self.weight < math.inf:
             raise BadArgument(f"weight is {self.weight}; accepted: above 0.")
         spec = registry.spec_named(self.env)
@@ -163,6 +164,13 @@ class Suite:
         labels = [entry.label for entry in self.entries]
         if twice := next((label for label in labels if labels.count(label) > 1), None):
             raise BadArgument(f"{twice} is named twice; name it once.")
+
+    def close(self) -> None:
+        """Close what its environments were given, as a judge has connections."""
+        for entry in self.entries:
+            for value in entry.kwargs.values():
+                if (close := getattr(value, "close", None)) is not None:
+                    close()
 
 
 def known_suites() -> dict[str, str]:

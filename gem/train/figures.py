@@ -12,7 +12,7 @@ from itertools import cycle
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument
 from gem.evals import EnvResult, evaluate, required, summarise
-from gem.evals.evaluator import SeatResult
+from gem.evals.results import SeatResult
 from gem.record import Agent, Episode
 from gem.rollout import Job, rollout
 from gem.statistics import mean_interval, rate_interval

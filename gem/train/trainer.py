@@ -17,7 +17,7 @@ from gem import models
 from gem.agents.base import BaseAgent
 from gem.agents.named import NAMES, named_agent
 from gem.errors import BadArgument, StoreError, did_you_mean
-from gem.evals.evaluator import bounds
+from gem.evals.results import bounds
 from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import ray_module
 from gem.naming import changed_files

@@ -1,0 +1,279 @@
+"""The figures of played episodes: success, return, turns, and the share of episodes with a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from gem.errors import NoVerdict
+from gem.evals.usage import Usage, spent_on
+from gem.record import AgentInfo, Episode, RunInfo
+from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
+
+
+@dataclass(frozen=True, slots=True)
+class SeatResult:
+    """The figures of one seat of a game, as in EnvResult; `turns` counts only this seat's turns."""
+
+    success: Interval | None
+    reward: Interval
+    turns: float
+
+
+@dataclass(frozen=True, slots=True)
+class EnvResult:
+    """An agent's figures on one environment.
+
+    `episodes` is the number of requested jobs, each counted once. `scored` of them have a verdict,
+    `cancelled` were cancelled, and infrastructure broke the others. Episodes without verdict are left out of
+    all figures except three, which show their possible effect: `no_verdict` is their rate, `at_least` the
+    rate of success if all of them are counted as lost, `at_most` if all are counted as won. The true rate is
+    between these two.
+
+    `success` is None if the environment does not report success.
+    `turns_to_success`: turns until success, where a lost episode counts as one turn more than its limit.
+    `errors` counts the failures by boundary and type; `first_error` is the message of the first one. `seats`
+    has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
+    `agent` is the name of the agent, from the episodes.
+
+    `unplayed` jobs were not started, because the budget was used up; the figures are from the others, and the
+    coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
+    samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed), over the tasks with a verdict for all
+    samples. `usage` is the token usage of the episodes, by model.
+    """
+
+    env: str
+    episodes: int
+    scored: int
+    success: Interval | None
+    at_least: float | None
+    reward: Interval | None
+    turns: float | None
+    turns_to_success: Interval | None = None
+    cancelled: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    first_error: str | None = None
+    seats: dict[str, SeatResult] = field(default_factory=dict)
+    at_most: float | None = None
+    no_verdict: Interval | None = None
+    agent: str = ""
+    unplayed: int = 0
+    samples: int = 1
+    passes: dict[str, Interval] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+    @property
+    def coverage(self) -> float:
+        """The share of requested jobs that have a verdict; NaN if there were none."""
+        return self.scored / self.episodes if self.episodes else float("nan")
+
+    @property
+    def played(self) -> int:
+        """The number of jobs that were played."""
+        return self.episodes - self.unplayed
+
+    @property
+    def unscored(self) -> int:
+        """The number of jobs that were played and have no verdict."""
+        return self.played - self.scored
+
+    @property
+    def boundaries(self) -> dict[str, int]:
+        """The numbers of episodes without verdict by cause: env, host, agent, driver, or cancelled."""
+        found: dict[str, int] = {}
+        for what, count in self.errors.items():
+            boundary = what.partition(":")[0]
+            found[boundary] = found.get(boundary, 0) + count
+        return {**found, "cancelled": self.cancelled} if self.cancelled else found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; an infinite or NaN bound becomes None."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in INTERVALS:
+            plain[name] = bounds(plain[name])
+        seats = {}
+        for name, seat in self.seats.items():
+            seats[name] = asdict(seat)
+            seats[name]["success"] = bounds(seat.success)
+            seats[name]["reward"] = bounds(seat.reward)
+        plain["passes"] = {name: bounds(each) for name, each in self.passes.items()}
+        plain["usage"] = {model: asdict(usage) for model, usage in self.usage.items()}
+        coverage = self.coverage if self.episodes else None
+        return {**plain, "seats": seats, "coverage": coverage, "boundaries": self.boundaries}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> EnvResult:
+        """Restore a result from to_json(); fields that an earlier version did not write get their default."""
+        plain = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        for name in INTERVALS:
+            plain[name] = _interval(plain.get(name))
+        seats = {
+            name: SeatResult(_interval(seat["success"]), _known(_interval(seat["reward"])), seat["turns"])
+            for name, seat in values["seats"].items()
+        }
+        plain["passes"] = {name: _known(_interval(each)) for name, each in plain.get("passes", {}).items()}
+        plain["usage"] = {model: Usage(**usage) for model, usage in plain.get("usage", {}).items()}
+        return cls(**{**plain, "seats": seats})
+
+
+INTERVALS = ("success", "reward", "turns_to_success", "no_verdict")
+"""The fields of an EnvResult that are intervals."""
+
+
+def bounds(interval: Interval | None) -> dict[str, Any] | None:
+    """Return an interval as JSON values; an infinite or NaN bound becomes None."""
+    if interval is None:
+        return None
+    plain = interval._asdict()
+    return {name: value if math.isfinite(value) else None for name, value in plain.items()}
+
+
+def _interval(values: Mapping[str, Any] | None) -> Interval | None:
+    if values is None:
+        return None
+    mean, low, high = (values[name] for name in ("mean", "low", "high"))
+    return Interval(
+        math.nan if mean is None else mean,
+        -math.inf if low is None else low,
+        math.inf if high is None else high,
+        values["n"],
+        values["clusters"],
+        values.get("exact", False),
+    )
+
+
+def _known(interval: Interval | None) -> Interval:
+    return interval or Interval(math.nan, math.nan, math.nan, 0, 0)
+
+
+def summarise(
+    name: str,
+    episodes: Sequence[Episode],
+    *,
+    clustered: bool = False,
+    exactly: bool = False,
+    budget: int | None = None,
+    unplayed: int = 0,
+    samples: int = 1,
+) -> EnvResult:
+    """Return the figures of played episodes, one per requested job.
+
+    `clustered`: episodes of one `group` are samples of one task or instance, and not independent. For
+    `exactly`, `budget` and `samples` see evaluate; if an episode has no verdict, nothing is exact.
+    `unplayed`: the number of requested jobs that were not played.
+    """
+    scored = [episode for episode in episodes if episode.scored]
+    exactly = exactly and not unplayed and len(scored) == len(episodes)
+    told = [episode for episode in scored if episode.success is not None]
+    if len(told) < len(scored) and any(episode.several for episode in scored):
+        told = []  # if seats have different results, success is defined only by seat
+    won = [float(bool(episode.success)) for episode in told]
+    cancelled = 0
+    errors: dict[str, int] = {}
+    for episode in episodes:
+        if episode.error is not None:
+            broke = f"{episode.error.boundary}: {episode.error.type}"
+            errors[broke] = errors.get(broke, 0) + 1
+        elif not episode.scored:
+            cancelled += 1
+    needed = [
+        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in told
+    ]
+
+    def groups(of: Sequence[Episode]) -> list[str] | None:
+        return [each.group for each in of] if clustered else None
+
+    def mean(values: Sequence[float], of: Sequence[Episode]) -> Interval:
+        return exact(values) if exactly else mean_interval(values, groups(of))
+
+    def rate(values: Sequence[float], of: Sequence[Episode]) -> Interval:
+        return exact(values) if exactly else rate_interval(values, groups(of))
+
+    def fared(seat: str) -> SeatResult:
+        told = [each for each in scored if each.succeeded(seat) is not None]
+        return SeatResult(
+            success=rate([float(bool(each.succeeded(seat))) for each in told], told) if told else None,
+            reward=mean([each.reward(seat) for each in scored], scored),
+            turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
+        )
+
+    unscored = len(episodes) - len(scored)
+    return EnvResult(
+        env=name,
+        episodes=len(episodes) + unplayed,
+        scored=len(scored),
+        success=rate(won, told) if told else None,
+        at_least=sum(won) / (len(won) + unscored) if told else None,
+        reward=mean([episode.reward() for episode in scored], scored) if scored else None,
+        turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
+        turns_to_success=mean(needed, told) if told else None,
+        cancelled=cancelled,
+        errors=errors,
+        first_error=next((episode.error.message for episode in episodes if episode.error is not None), None),
+        seats={seat: fared(seat) for seat in _seats(scored)},
+        at_most=(sum(won) + unscored) / (len(won) + unscored) if told else None,
+        no_verdict=rate_interval([float(not each.scored) for each in episodes], groups(episodes))
+        if episodes
+        else None,
+        agent=_agent(episodes),
+        unplayed=unplayed,
+        samples=samples,
+        passes=_passes(told, samples),
+        usage=spent_on(episodes),
+    )
+
+
+def _passes(told: Sequence[Episode], samples: int) -> dict[str, Interval]:
+    """Return pass@1 to pass@k and pass^1 to pass^k, over the tasks that have all their samples."""
+    if samples == 1:
+        return {}
+    tasks: dict[str, list[bool]] = {}
+    for episode in told:
+        tasks.setdefault(episode.group, []).append(bool(episode.success))
+    whole = [won for won in tasks.values() if len(won) == samples]
+    if not whole:
+        return {}
+    kinds = (("pass@", pass_at_k), ("pass^", pass_hat_k))
+    return {f"{name}{k}": rate(whole, k) for name, rate in kinds for k in range(1, samples + 1)}
+
+
+def _agent(episodes: Sequence[Episode]) -> str:
+    """Return the agent and its model as text, by seat if they differ."""
+    names = dict.fromkeys(who(episode.run) for episode in episodes)
+    return ", ".join(name for name in names if name)
+
+
+def who(run: RunInfo) -> str:
+    """Return the agent of a run and its model as text, by seat if they differ."""
+    if run.seats:
+        return " ".join(f"{seat}={_named(info)}" for seat, info in run.seats.items())
+    return _named(run)
+
+
+def _named(info: RunInfo | AgentInfo) -> str:
+    return f"{info.agent} {info.model}" if info.model else info.agent
+
+
+def _seats(episodes: Sequence[Episode]) -> list[str]:
+    return list(dict.fromkeys(seat for episode in episodes if episode.several for seat in episode.ends))
+
+
+def success_rate(episodes: Sequence[Episode]) -> float:
+    """Return the share of successes among the episodes that report success or failure; NaN if none does."""
+    told = [episode.success for episode in episodes if episode.success is not None]
+    return sum(told) / len(told) if told else float("nan")
+
+
+def required(result: EnvResult) -> EnvResult:
+    """Return `result` if at least one episode has a verdict.
+
+    Raises:
+        NoVerdict: when no episode has a verdict.
+    """
+    if not result.scored:
+        broke = ", ".join(f"{count} times {what}" for what, count in result.errors.items())
+        why = f"{broke}; the first said: {result.first_error}" if broke else "all were cancelled."
+        raise NoVerdict(f"none of {result.episodes} episodes of {result.env} has a verdict: {why}")
+    return result

@@ -1,0 +1,258 @@
+"""The result of a suite: figures of each agent, warnings, gates, and the files with them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, fields
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+from gem.errors import StoreError
+from gem.evals.fairness import unfair
+from gem.evals.gates import Checked, Gate, check
+from gem.evals.reports import junit, markdown
+from gem.evals.results import EnvResult
+from gem.evals.scorecard import Mean, Scorecard, Scored
+from gem.evals.suite import Entry, Suite
+from gem.evals.usage import Budget, Prices, uncounted
+from gem.rollout.episode import versions
+from gem.source_files import remember_name
+
+
+class SuiteResult:
+    """The figures of agents on the environments of a suite, complete when `stopped` is empty.
+
+    `cards` has a `Scorecard` for each agent, `out` is the folder of the files, if any. `ended` of `total`
+    episodes have ended. `warnings` say why agents cannot be compared. `stopped` is the reason why figures are
+    missing.
+    """
+
+    def __init__(
+        self,
+        suite: Suite,
+        agents: Iterable[str],
+        total: int,
+        *,
+        gates: Sequence[Gate] = (),
+        prices: Prices | None = None,
+        budget: Budget | None = None,
+        out: Path | None = None,
+        command: Sequence[str] = (),
+    ) -> None:
+        """Begin without figures; nothing is written yet."""
+        self.suite, self.out, self.gates = suite, out, gates
+        self.prices, self.budget, self.command = prices, budget, list(command)
+        self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
+        self.total, self.ended = total, 0
+        self.warnings: list[str] = []
+        self.stopped = "the evaluation has not finished"
+
+    @property
+    def several(self) -> bool:
+        """Whether several agents are measured."""
+        return len(self.cards) > 1
+
+    @property
+    def results(self) -> list[EnvResult]:
+        """The figures of all agents."""
+        return [result for card in self.cards.values() for result in card.results]
+
+    @property
+    def unplayed(self) -> int:
+        """The number of episodes that were not started because the budget was used up."""
+        return sum(result.unplayed for result in self.results)
+
+    @property
+    def checked(self) -> list[Checked]:
+        """The results of the gates."""
+        return [each for card in self.cards.values() for each in check(self.gates, card)]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every environment that is here has a verdict, every gate holds and the budget sufficed."""
+        scored = bool(self.results) and all(result.scored for result in self.results)
+        return scored and not self.unplayed and all(each.passed for each in self.checked)
+
+    @property
+    def rows(self) -> list[tuple[str, str, EnvResult | Mean, Scorecard]]:
+        """Agent, label, figures and card of each row: environments, then categories, then all together."""
+        cards = list(self.cards.items())
+        rows: list[tuple[str, str, EnvResult | Mean, Scorecard]] = [
+            (name, entry.label, row.result, card)
+            for entry in self.suite.entries
+            for name, card in cards
+            for row in card.rows
+            if row.entry is entry and row.result is not None
+        ]
+        if len(self.suite.entries) > 1:
+            means = zip_longest(*([(name, each, card) for each in card.categories] for name, card in cards))
+            rows += [
+                (name, mean.name, mean, card)
+                for name, mean, card in filter(None, chain.from_iterable(means))
+                if mean.environments
+            ]
+            rows += [(name, "overall", card.overall, card) for name, card in cards if len(card.results) > 1]
+        return rows
+
+    @property
+    def notes(self) -> list[str]:
+        """The warnings and remarks on the figures."""
+        notes = [f"warning: {warning}" for warning in self.warnings]
+        for name, card in self.cards.items():
+            of = f", {name}" if self.several else ""
+            notes += [
+                f"{result.env}{of}: no headline: {why}"
+                for result in card.results
+                if (why := card.withheld(result))
+            ]
+            notes += [f"{row.entry.label}{of}: {row.note}" for row in card.rows if row.note]
+            if left_out := sum(row.result is None for row in card.rows):
+                notes.append(
+                    f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure{of}"
+                )
+        for name, card in self.cards.items():
+            if turns := uncounted(card.overall.usage):
+                whom = f" of {name}" if self.several else ""
+                kept = " or in the budget" if self.budget else ""
+                notes.append(f"the tokens of {turns} turns{whom} are not known, and not in any figure{kept}")
+        if self.unplayed:
+            way = f"; the others are stored in {self.out}; to continue, raise the budget" if self.out else ""
+            notes.append(
+                f"the budget is used up: {self.budget}; {self.unplayed} episodes were not played{way}"
+            )
+        return notes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values: all figures, with the command and settings that reproduce them."""
+        parts = [card.to_json() for card in self.cards.values()]
+        settings = {**asdict(self.suite.settings), "extra": dict(self.suite.settings.extra)}
+        values = {
+            "gem": versions()["gem"],
+            "versions": versions(),
+            "command": self.command,
+            "suite": self.suite.name or None,
+            "seed": self.suite.seed,
+            "settings": settings,
+            "environments": [_entry_to_json(each) for each in self.suite.entries],
+            "results": [row for part in parts for row in part["results"]],
+            "agents": [{key: part[key] for key in ("agent", "overall", "categories")} for part in parts],
+            "gates": [
+                {"gate": e.gate.text, "agent": e.agent, "passed": e.passed, "said": e.said}
+                for e in self.checked
+            ],
+            "budget": None if self.budget is None else str(self.budget),
+            "unplayed": self.unplayed,
+            "stopped": self.stopped or None,
+            "warnings": self.warnings,
+        }
+        plain: dict[str, Any] = _to_json(values)
+        return plain
+
+    def to_markdown(self) -> str:
+        """Return the figures as a page."""
+        return markdown(
+            list(self.cards.values()),
+            self.checked,
+            title=self.suite.name or "Evaluation",
+            about=self.suite.about,
+            notes=[*self.notes, *[f"incomplete: {self.stopped}"] * bool(self.stopped)],
+            command=shlex.join(["gem-gym", "eval", *self.command]) if self.command else "",
+        )
+
+    # -- while it is played
+
+    def count(self) -> None:
+        """Count an episode that has ended; with the first one, the files say what is being played."""
+        if not self.ended and self.out is not None:
+            self._write_command()  # not before: a command that the store refuses must not replace another
+            with suppress(StoreError):  # reported later, together with the figures
+                self.write()  # replaces the results of an earlier run, in case this one is killed
+        self.ended += 1
+
+    def add(self, name: str, row: Scored) -> None:
+        """Add an agent's figures on an environment, and write the files."""
+        self.cards[name].rows.append(row)
+        self.write()
+
+    def compare(self, label: str) -> None:
+        """Add a warning if agents lost verdicts at different rates on an environment."""
+        found = unfair(
+            {
+                name: row.result
+                for name, card in self.cards.items()
+                for row in card.rows
+                if row.entry.label == label and row.result is not None
+            }
+        )
+        self.warnings += [f"{label}: {each}" for each in found]
+        if found:
+            self.write()
+
+    def end(self) -> None:
+        """Write that the evaluation is complete."""
+        self.stopped = ""
+        self.write()
+
+    def stop(self, why: str) -> None:
+        """Write that the evaluation stopped early, unless that would replace the files of another one."""
+        self.stopped = why
+        if self.out is not None and (self.ended or not (self.out / "result.json").exists()):
+            with suppress(StoreError):  # it would hide the reason
+                self.write()
+
+    def write(self) -> None:
+        """Write the figures so far, so that a crash leaves the old files or the new ones.
+
+        Raises:
+            StoreError: when a file cannot be written.
+        """
+        if self.out is None:
+            return
+        _write(self.out / "result.json", self.text().encode() + b"\n")
+        _write(self.out / "report.md", self.to_markdown().encode("utf-8", "backslashreplace"))
+        _write(self.out / "junit.xml", junit(list(self.cards.values()), self.checked, self.stopped))
+
+    def text(self) -> str:
+        """Return the JSON text of `to_json`."""
+        return json.dumps(self.to_json(), indent=2, allow_nan=False)
+
+    def _write_command(self) -> None:
+        """Write the command that --resume reads."""
+        if self.out is not None and self.command:
+            text = json.dumps(self.command) + "\n"
+            _write(self.out / "command.json", text.encode())
+            remember_name("command", text)
+
+
+def _entry_to_json(entry: Entry) -> dict[str, Any]:
+    """Return an environment of a suite as JSON values; a grader of one's own as its name."""
+    kwargs = {name: getattr(value, "name", value) for name, value in entry.kwargs.items()}
+    return {**{each.name: getattr(entry, each.name) for each in fields(entry)}, "kwargs": kwargs}
+
+
+def _to_json(value: Any) -> Any:
+    """Return JSON values; what is not finite becomes null, as JSON has no NaN."""
+    if isinstance(value, dict):
+        return {name: _to_json(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    partial = file.with_name(file.name + ".partial")
+    try:
+        partial.write_bytes(data)
+        partial.replace(file)
+    except OSError as error:
+        raise StoreError(f"{file} cannot be written: {error}") from error

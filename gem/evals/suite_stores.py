@@ -1,0 +1,65 @@
+"""The stores of an evaluation: one per agent, in its folder."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from gem.errors import StoreError, reason
+from gem.evals.reports import file_name
+from gem.evals.usage import Budget
+from gem.record import Episode
+from gem.rollout import EpisodeStore
+
+EPISODES_FILE = "episodes.jsonl"
+
+
+class CountedStore(EpisodeStore):
+    """An episode store that also reports each new episode to a budget."""
+
+    budget: Budget | None = None
+
+    def append(self, episode: Episode) -> None:
+        """See EpisodeStore.append."""
+        super().append(episode)
+        if self.budget is not None:
+            self.budget.append(episode)
+
+    def count_stored(self, budget: Budget) -> int:
+        """Add the stored episodes to a budget, and return how many lines are damaged and played again."""
+        damaged = 0
+        for number in range(len(self)):
+            try:
+                budget.append(self[number])
+            except StoreError:
+                damaged += 1
+        return damaged
+
+
+def open_store(last: ExitStack, out: Path, name: str, alone: bool) -> CountedStore:
+    """Open and claim the store of an agent's episodes, which `last` closes.
+
+    Each agent has its own, as a store has one agent's settings: in `out` if the agent is `alone`, else in a
+    folder of its name.
+
+    Raises:
+        StoreError: when the folder cannot be made, is a training run's, or another evaluation writes there.
+    """
+    if any((out / file).exists() for file in ("checkpoint.pt", "metrics.jsonl")):
+        raise StoreError(
+            f"{out} holds a training run, and an evaluation cannot write there; choose another --out."
+        )
+    folder = out / file_name(name)
+    if alone and not (folder / EPISODES_FILE).exists():
+        folder = out
+    elif (out / EPISODES_FILE).exists():
+        raise StoreError(
+            f"{out} holds the episodes of a single agent; for several agents choose another --out."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be made: {reason(error)}; choose another --out.") from error
+    store = last.enter_context(CountedStore(folder / EPISODES_FILE))
+    store.claim()  # at the start: another evaluation may be playing the same episodes
+    return store

@@ -1,0 +1,163 @@
+"""Suites as a library call: what `play_suite` plays, stores, reports and refuses."""
+
+import json
+
+import pytest
+
+from gem.agents.base import BaseAgent
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
+from gem.errors import AgentUnavailable, BadArgument, MissingData, UnknownEnv
+from gem.evals import Entry, Suite, SuiteEvents, SuiteOptions, evaluate, play_suite
+from gem.record import Reply
+from gem.rollout import EpisodeStore
+
+EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
+
+
+def suite(*ids, name="", **fields):
+    return Suite(name, tuple(Entry(each, episodes=4) for each in ids or (EASY,)), **fields)
+
+
+class Recorded(SuiteEvents):
+    def __init__(self):
+        self.calls = []
+
+    def on_begin(self, result):
+        self.result = result
+        self.calls.append(("begin", result.total, result.stopped))
+
+    def on_play(self, label, agent, episodes):
+        self.calls.append(("play", label, agent, episodes))
+
+    def on_episode(self, episode):
+        self.calls.append(("episode", episode.spec))
+
+    def on_row(self, agent, row):
+        self.calls.append(("row", agent, row.entry.label, row.result.scored))
+
+    def on_message(self, text):
+        self.calls.append(("message", text))
+
+    def on_stop(self, error, why):
+        self.calls.append(("stop", type(error).__name__, why))
+
+
+class Guesses(BaseAgent):
+    """Guesses 5; after `left` answers its server is gone."""
+
+    closed = 0
+
+    def __init__(self, left=10**9):
+        self.left = left
+
+    def __call__(self, asks):
+        self.left -= len(asks)
+        if self.left < 0:
+            raise AgentUnavailable("the server is gone")
+        return [Reply(r"\boxed{5}") for _ in asks]
+
+    def close(self):
+        self.closed += 1
+
+
+def test_its_figures_are_those_of_evaluate():
+    found = play_suite(suite(EASY, HARD, seed=3), {"me": SolverAgent(), "chance": "random"})
+    assert [(name, label) for name, label, *_ in found.rows] == [
+        *[("me", EASY), ("chance", EASY), ("me", HARD), ("chance", HARD)],
+        *[("me", "overall"), ("chance", "overall")],
+    ]
+    assert found.cards["me"].results[1] == evaluate(SolverAgent(), HARD, episodes=4, seed=3)
+    assert found.cards["chance"].results[0] == evaluate(RandomAgent(), EASY, episodes=4, seed=3)
+    assert (found.passed, found.stopped, found.ended, found.total) == (True, "", 16, 16)
+
+
+def test_events_say_what_happens_in_its_order():
+    events = Recorded()
+    found = play_suite(suite(), ["solver", "random"], events=events)
+    episodes = [("episode", EASY)] * 4
+    assert events.calls == [
+        ("begin", 8, "the evaluation has not finished"),
+        *[("play", EASY, "solver", 4), *episodes, ("row", "solver", EASY, 4)],
+        *[("play", EASY, "random", 4), *episodes, ("row", "random", EASY, 4)],
+    ]
+    assert events.result is found
+
+
+def test_files_have_the_figures_and_what_is_stored_is_not_played_again(tmp_path):
+    options = SuiteOptions(out=tmp_path, gates=["success>=1", "turns<=0"])
+    found = play_suite(suite(), "solver", options)
+    assert [(each.gate.text, each.passed) for each in found.checked] == [
+        ("success>=1", True),
+        ("turns<=0", False),
+    ]
+    assert not found.passed
+    assert json.loads((tmp_path / "result.json").read_text()) == found.to_json() == json.loads(found.text())
+    assert found.to_markdown() == (tmp_path / "report.md").read_text()
+    assert "Repeat it" not in found.to_markdown()
+    assert not (tmp_path / "command.json").exists()  # there was no command
+    before = (tmp_path / "episodes.jsonl").read_bytes()
+    assert play_suite(suite(), "solver", options).to_json() == found.to_json()
+    assert (tmp_path / "episodes.jsonl").read_bytes() == before
+
+
+def test_an_agent_that_is_gone_stops_it_and_the_rest_is_played_later(tmp_path):
+    events, options = Recorded(), SuiteOptions(out=tmp_path)
+    with pytest.raises(AgentUnavailable):
+        play_suite(suite(EASY, HARD), {"me": Guesses(30)}, options, events)
+    why = "agent me cannot answer: the server is gone"
+    assert events.calls[-1] == ("stop", "AgentUnavailable", why)
+    assert events.result.stopped == json.loads((tmp_path / "result.json").read_text())["stopped"] == why
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        assert 4 <= len(store) == events.result.ended < 8
+    found = play_suite(suite(EASY, HARD), {"me": Guesses()}, options)
+    assert found.cards["me"].results == play_suite(suite(EASY, HARD), {"me": Guesses()}).cards["me"].results
+
+
+def test_only_agents_that_it_made_are_closed():
+    made, given = Guesses(), Guesses()
+    options = SuiteOptions(make_agent=lambda name, settings: made)
+    play_suite(suite(), {"named": "mine", "given": given}, options)
+    assert (made.closed, given.closed) == (1, 0)
+
+
+def test_a_seat_is_played_against_an_agent_or_its_name():
+    game = suite("multi:KuhnPoker-v0")
+    by_name = play_suite(game, "solver", SuiteOptions(seat="player_0", others="random"))
+    by_value = play_suite(game, SolverAgent(), SuiteOptions(seat="player_0", others=RandomAgent()))
+    assert set(by_value.cards) == {"SolverAgent"}
+    assert by_name.results == by_value.results
+
+
+def test_a_budget_leaves_episodes_out():
+    found = play_suite(suite(), Guesses(), SuiteOptions(budget_tokens=0))
+    assert (found.unplayed, found.passed, found.cards["Guesses"].results[0].played) == (4, False, 0)
+    assert "the budget is used up: 0 of 0 tokens; 4 episodes were not played" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("play", "error", "why"),
+    [
+        (lambda: play_suite("no.toml"), BadArgument, "can be read"),
+        (lambda: play_suite(suite(), ["solver", "solver"]), BadArgument, "named twice"),
+        (lambda: play_suite(suite(), "nobody"), BadArgument, "agent is 'nobody'; accepted: random, solver"),
+        (lambda: play_suite(suite(), (), SuiteOptions(retry_failed=True)), BadArgument, "name their folder"),
+        (lambda: play_suite(suite(), (), SuiteOptions(gates=["cost<1"])), BadArgument, "is about money"),
+        (lambda: play_suite(suite(), (), SuiteOptions(seat="white")), BadArgument, "has one seat"),
+        (lambda: suite("no:Such-v0"), UnknownEnv, "no environment"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(play, error, why):
+    with pytest.raises(error, match=why):
+        play()
+
+
+def test_missing_data_is_a_row_of_a_named_suite_and_an_error_elsewhere(tmp_path, monkeypatch):
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    found = play_suite(suite(EASY, "eval:AIME24", name="two"), "solver")
+    assert [row.result is None for row in found.cards["solver"].rows] == [False, True]
+    assert "1 of 2 environments are not here and in no figure" in found.notes
+    with pytest.raises(MissingData):
+        play_suite(suite(EASY, "eval:AIME24"), "solver")
