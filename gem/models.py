@@ -19,10 +19,11 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from hashlib import blake2b, file_digest
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -302,28 +303,35 @@ def _converted(path: Path, ready: Path) -> Path:
         return ready
     if find_spec("gguf") is None:
         raise missing_extra(f"reading {path.name}", "gguf", "llm")
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     with _prepared(ready) as partial:
         if ready.is_dir():  # another process was faster
             return ready
-        place = {"gguf_file": path.name}
-        tokenizer = AutoTokenizer.from_pretrained(path.parent, **place)
-        _mend(tokenizer, path)
-        # A model read from a GGUF file counts as quantised and refuses to be saved, so its weights are copied
-        # to a model without quantisation.
-        read = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **place)
-        del read.config.quantization_config
-        with torch.device("meta"):
-            model = type(read)(read.config)
-        model.load_state_dict(read.state_dict(), assign=True)
-        model.tie_weights()
-        model.generation_config = read.generation_config
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
+        sys.stderr.write(f"converting {path.name}, once: later loads read {ready}\n")
+        with no_progress_bar(), redirect_stderr(StringIO()):  # the bar of reading a GGUF file has no switch
+            _convert(path, partial)
         partial.replace(ready)
     return ready
+
+
+def _convert(path: Path, folder: Path) -> None:
+    """Write the model and the tokenizer of a GGUF file to a folder."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    place = {"gguf_file": path.name}
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, **place)
+    _mend(tokenizer, path)
+    # A model read from a GGUF file counts as quantised and refuses to be saved, so its weights are copied
+    # to a model without quantisation.
+    read = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **place)
+    del read.config.quantization_config
+    with torch.device("meta"):
+        model = type(read)(read.config)
+    model.load_state_dict(read.state_dict(), assign=True)
+    model.tie_weights()
+    model.generation_config = read.generation_config
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def _mend(tokenizer: Any, path: Path) -> None:

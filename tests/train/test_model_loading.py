@@ -143,7 +143,8 @@ def same(model, other):
         return torch.allclose(model(IDS).logits, other(IDS).logits, atol=1e-5)
 
 
-def test_a_gguf_file_is_the_model_that_it_was_made_of(made, gguf_file, cache, monkeypatch):
+def test_a_gguf_file_is_the_model_that_it_was_made_of(made, gguf_file, cache, monkeypatch, capfd):
+    capfd.readouterr()
     model, tokenizer = models.load_causal(str(gguf_file))
     assert same(model, made[0])
     assert not model.training
@@ -152,11 +153,15 @@ def test_a_gguf_file_is_the_model_that_it_was_made_of(made, gguf_file, cache, mo
     assert tokenizer.eos_token == "<|im_end|>"
     for text in [*TEXTS[:2], "a \n\n 7  8", "<|im_start|>x<|im_end|>"]:
         assert tokenizer.encode(text, add_special_tokens=False) == made[1].encode(text)
+    (ready,) = [path for path in cache.iterdir() if path.is_dir()]
+    assert (
+        capfd.readouterr().err == f"converting {gguf_file.name}, once: later loads read {ready}\n"
+    )  # no bar
     monkeypatch.setattr(models, "find_spec", lambda name: None)  # what was converted needs no gguf
     again, tokenizer = models.load_causal(str(gguf_file), dtype=torch.bfloat16)
     assert again.dtype == torch.bfloat16
     assert tokenizer.encode("\n\n7") == made[1].encode("\n\n7")
-    assert len([path for path in cache.iterdir() if path.is_dir()]) == 1
+    assert capfd.readouterr().err == ""
 
 
 def test_without_the_gguf_package_the_pip_line_is_told(tmp_path, monkeypatch):
