@@ -363,7 +363,10 @@ def test_alarms_of_a_training_run_stand_with_its_curves(pages, tmp_path):
     folder = training(tmp_path / "run")
     (folder / "config.json").write_text(json.dumps(TrainConfig(out=str(folder)).to_json()))
     names = Metrics.__dataclass_fields__
-    lines = [asdict(Metrics(**{**dict.fromkeys(names, 0.0), "iteration": i + 1})) for i in range(4)]
+    lines = [
+        asdict(Metrics(**{**dict.fromkeys(names, 0.0), "iteration": i + 1, "selected": None}))
+        for i in range(4)
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     shown = pages(folder)
     (alarm,) = shown.get("curves").json()["alarms"]

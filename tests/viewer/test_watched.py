@@ -55,7 +55,10 @@ def test_alarms_stand_on_the_axis(pages, tmp_path):
     folder = watch(training(tmp_path / "run"))
     (folder / "config.json").write_text(json.dumps(TrainConfig(out=str(folder)).to_json()))
     names = Metrics.__dataclass_fields__
-    lines = [asdict(Metrics(**{**dict.fromkeys(names, 0.0), "iteration": i + 1})) for i in range(4)]
+    lines = [
+        asdict(Metrics(**{**dict.fromkeys(names, 0.0), "iteration": i + 1, "selected": None}))
+        for i in range(4)
+    ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     page = pages(folder).get("run/0/through").text
     axis = re.search(r">alarms</th>.*?</tr>", page, re.DOTALL)[0]
