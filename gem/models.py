@@ -10,8 +10,10 @@ This module is light: torch and transformers are imported when a model is loaded
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b, file_digest
 from importlib.util import find_spec
 from io import StringIO
@@ -37,6 +39,7 @@ from gem.errors import (
     missing_extra,
     reason,
 )
+from gem.record import RunInfo
 from gem.source_files import cache_folder
 
 if TYPE_CHECKING:
@@ -267,6 +270,27 @@ def _known(name: str) -> KnownModel:
     if name not in KNOWN:
         raise BadArgument(f"no model {name!r}.{did_you_mean(name, KNOWN)} There are: {', '.join(KNOWN)}.")
     return KNOWN[name]
+
+
+def name_of(model: str | None) -> str | None:
+    """Return the name of a model whose folder in somebody's cache this is; any other text as it is."""
+    kept = _KEPT.fullmatch(model or "")
+    return kept[1] if kept else model
+
+
+def name_models(run: RunInfo) -> RunInfo:
+    """Return a run whose models have names, where an earlier version stored their folders in the cache."""
+    seats = {seat: replace(each, model=name_of(each.model)) for seat, each in run.seats.items()}
+    return replace(run, model=name_of(run.model), seats=seats)
+
+
+def find_kept(model: str) -> list[Path]:
+    """Return the folders in the cache of a model with this name."""
+    return sorted(cache_folder().glob(f"{glob.escape(model)}-????????????-{FORMAT}"))
+
+
+_KEPT = re.compile(r"/(?:.*/)?([^/]+)-[0-9a-f]{12}-\d+/?", re.DOTALL)
+"""A folder in the cache: the model's name, a digest, and FORMAT."""
 
 
 def _folder(name: str) -> Path | str:

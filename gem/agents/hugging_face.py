@@ -18,6 +18,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.sampling import sample, sample_with_entropy, uniforms
 from gem.content import ToolCall
 from gem.errors import BadArgument
+from gem.models import name_of
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import taken
@@ -100,7 +101,7 @@ class HuggingFaceAgent(BaseAgent):
     @property
     def info(self) -> AgentInfo:
         """See BaseAgent.info."""
-        name = getattr(self.model.config, "name_or_path", "") or type(self.model).__name__
+        name = name_of(getattr(self.model.config, "name_or_path", "")) or type(self.model).__name__
         settings: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         if self.tools == "native":
             settings["tools"] = self.tools

@@ -37,6 +37,7 @@ from gem.errors import (
     did_you_mean,
     reason,
 )
+from gem.models import name_models
 from gem.record import Episode, RunInfo, Turn, Verdict
 from gem.rollout.index import Entry, Index, Mark, Place, Span, Tally, TaskTally, damaged, matches
 from gem.schema_1 import SCHEMA_1_RUN
@@ -477,7 +478,7 @@ class EpisodeStore(Sequence[Episode]):
             if span is None:
                 return RunInfo(run)
             with suppress(ValueError):
-                found = codec.decode_run(os.pread(self._fd, span[1] - span[0], span[0]))
+                found = name_models(codec.decode_run(os.pread(self._fd, span[1] - span[0], span[0])))
                 if found.id == run:
                     self._runs[run] = found
                     break

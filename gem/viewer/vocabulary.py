@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gem.models import find_kept
 from gem.record import RunInfo
 from gem.source_files import cache_folder
 from gem.tokens.tiny import SPECIAL, TinyRenderer
@@ -110,7 +111,7 @@ def _kept_here(model: str) -> Path | None:
         return None
     hub = os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
     homes = [cache_folder(), Path(hub).expanduser()]
-    folders = [Path(model)] if os.path.isabs(model) else []
+    folders = [Path(model)] if os.path.isabs(model) else find_kept(model)
     if "/" in model and not os.path.isabs(model):
         folders += sorted(homes[1].glob(f"models--{model.replace('/', '--')}/snapshots/*"))
     # The glob pattern may come from a store, so its results must lie in the caches like any other path.

@@ -320,3 +320,20 @@ def test_two_runs_at_once_do_not_go_on_with_one_store(tmp_path):
         with pytest.raises(StoreError, match="another run resumes from"):
             rollout(jobs, agent, store=other, resume=True)
         assert (len(agent.asked), len(one)) == (asked, 4)
+
+
+@pytest.mark.parametrize("folder", ["/root/.cache/gem-gym", "/data/c a c h e"])
+def test_a_model_whose_folder_was_stored_is_read_by_its_name_and_goes_on(tmp_path, folder):
+    before, after = (Guesses(model=model) for model in (f"{folder}/smollm2-b179c9523d0e-1", "smollm2"))
+    jobs = [Job(EASY, seed) for seed in range(3)]
+    with EpisodeStore(tmp_path / "e.jsonl") as store:
+        rollout(jobs[:2], before, store=store)
+    with EpisodeStore(tmp_path / "e.jsonl") as store:
+        (run,) = store.runs
+        assert run.model == "smollm2"
+        assert len(rollout(jobs, after, store=store, resume=True)) == 3
+    assert len({*after.asked}) == 1
+    with EpisodeStore(tmp_path / "others.jsonl") as store:
+        for model in ("/models/my-model", "org/name-b179c9523d0e-1", None):
+            rollout(jobs[:1], Guesses(model=model), store=store)
+        assert [run.model for run in store.runs] == ["/models/my-model", "org/name-b179c9523d0e-1", None]

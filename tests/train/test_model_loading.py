@@ -12,8 +12,12 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 
 from gem import cli, models
+from gem.agents.hugging_face import HuggingFaceAgent
 from gem.errors import BadArgument, MissingExtra
 from gem.models import KnownModel
+from gem.record import RunInfo
+from gem.tokens.chat_template import ChatTemplateRenderer
+from gem.viewer.vocabulary import vocabulary_of
 
 TEXTS = ["The secret is 42.\n\n7 is too low, 12 too high.", "Guess  9 or 10?\n\n11"] * 5
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -237,7 +241,12 @@ def test_a_known_model_that_is_not_here_says_how_to_get_it(known):
 def test_a_known_model_is_read_from_the_cache(known, made, cache):
     (cache / "little_model").mkdir(parents=True)
     write_gguf(cache / known.file, *made)
-    assert same(models.load_causal("little")[0], made[0])
+    model, tokenizer = models.load_causal("little")
+    assert same(model, made[0])
+    agent = HuggingFaceAgent(model, ChatTemplateRenderer(tokenizer))
+    assert agent.info.model == "little"  # and not where the cache is
+    for name in ("little", model.config.name_or_path):  # the viewer finds its tokenizer by either
+        assert vocabulary_of(RunInfo(model=name, vocabulary="0" * 16)).known
 
 
 def test_a_file_that_is_no_model(tmp_path):
