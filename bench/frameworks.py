@@ -34,11 +34,11 @@ from gem.record import Episode
 from gem.rollout import Job, Runner
 from gem.statistics import mean_interval
 from gem.tokens.chat_template import ChatTemplateRenderer
-from gem.train import policy_gradient
 from gem.train.config import TrainConfig
-from gem.train.learner import Learner, Settings
-from gem.train.policy import CausalPolicy
-from gem.train.steps import Progress
+from gem.train.learn import policy_gradient
+from gem.train.learn.learner import Learner, Settings
+from gem.train.learn.policy import CausalPolicy
+from gem.train.learn.steps import Progress
 
 GROUPS, SAMPLES, LR, MAX_TOKENS = 16, 8, 1e-3, 12
 PICTURE = Path("docs/images/frameworks.png")

@@ -22,10 +22,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.common import table, write_json
 from gem.tokens.rows import Row
-from gem.train import learner as module
-from gem.train.batch import Target, Weighted
-from gem.train.learner import Learner, Settings
-from gem.train.policy import CausalPolicy
+from gem.train.learn import learner as module
+from gem.train.learn.batch import Target, Weighted
+from gem.train.learn.learner import Learner, Settings
+from gem.train.learn.policy import CausalPolicy
 
 SHAPES = ((1_000, 2_048), (32_000, 2_048), (150_000, 2_048), (150_000, 8_192))
 """Vocabulary, and sampled tokens of a step."""

@@ -32,8 +32,8 @@ from gem.record import Episode
 from gem.registry import EnvSpec, register
 from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
-from gem.train.run import RunFolder
-from gem.train.trainer import train
+from gem.train.learn.training import train
+from gem.train.report.run_folder import RunFolder
 
 Strategy = Counter[tuple[Spot, str]]
 """How often each digit was said at each spot."""

@@ -27,7 +27,7 @@ from gem.parsing import boxed
 from gem.record import Episode
 from gem.registry import EnvSpec, register
 from gem.train.config import TrainConfig
-from gem.train.loop import Trainer
+from gem.train.learn.trainer import Trainer
 
 TERSE = "bench:TerseKuhn-v0"
 DIGITS = ("0", "1")

@@ -22,8 +22,8 @@ import gem
 from bench.common import table, write_json
 from gem.statistics import mean_interval
 from gem.train.config import TrainConfig
-from gem.train.run import RunFolder
-from gem.train.trainer import train
+from gem.train.learn.training import train
+from gem.train.report.run_folder import RunFolder
 
 WAYS: dict[str, dict[str, Any]] = {"in turn": {}, "overlapped": {"staleness": 1}}
 STEPS = {"at once": "", "wait 1 ms": "bench.staleness:Waiting"}

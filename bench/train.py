@@ -23,10 +23,10 @@ from bench.common import table, write_json
 from gem.agents.tiny import TinyLM
 from gem.record import Episode
 from gem.train.config import TrainConfig
-from gem.train.loop import Trainer
-from gem.train.preparation import warm
-from gem.train.trainer import make_trainer
-from gem.train.watcher import Watcher
+from gem.train.learn.preparation import warm
+from gem.train.learn.trainer import Trainer
+from gem.train.learn.training import make_trainer
+from gem.train.report.watcher import Watcher
 
 
 def main() -> None:

@@ -20,11 +20,11 @@ from smolagents.agents import EMPTY_PROMPT_TEMPLATES
 
 from gem.record import Episode
 from gem.serve.proxy.server import Server
-from gem.train import policy_gradient
 from gem.train.config import TrainConfig
-from gem.train.learner import Learner, Settings
-from gem.train.policy import make_policy, settled
-from gem.train.steps import Progress
+from gem.train.learn import policy_gradient
+from gem.train.learn.learner import Learner, Settings
+from gem.train.learn.policy import make_policy, settled
+from gem.train.learn.steps import Progress
 
 # -- the program
 

@@ -14,6 +14,7 @@ The core names are here. Everything else is in a package: `gem.hosts`, `gem.vect
 
 import typing as _typing
 
+from gem import _upstream
 from gem.content import Image, Message, Text
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.envs import catalog as _catalog
@@ -26,6 +27,7 @@ if _typing.TYPE_CHECKING:
     from gem.vector import make_vec
 
 _catalog.register_all()
+_upstream.serve()
 
 __version__ = "0.2.0"
 

@@ -36,11 +36,14 @@ NAMES = {
     "gem.tokens": "renderer rows chat_template demonstration tiny",
     "gem.estimators": "algorithms returns advantages",
     "gem.train": (
-        "config config_types config_file trainer loop sampling preparation figures played_env run "
-        "policy_gradient steps losses batch learner policy warmup warmup_cache demonstrations "
-        "held_out selection mixture schedule curriculum opponents loggers progress alarms watcher "
-        "callbacks rewards "
-        "baselines.study baselines.summary oracle.cases oracle.envs oracle.exact oracle.report"
+        "config.train_config config.run_settings config.env_part config.value_types "
+        "config.toml_file tasks.played_env tasks.demonstrations tasks.held_out tasks.mixture "
+        "tasks.schedule tasks.curriculum tasks.opponents learn.training learn.trainer "
+        "learn.sampling learn.preparation learn.policy_gradient learn.steps learn.losses "
+        "learn.batch learn.learner learn.policy learn.warmup learn.warmup_cache learn.rewards "
+        "report.figures report.run_folder report.selection report.loggers report.progress "
+        "report.alarms report.watcher report.callbacks baselines.study baselines.summary "
+        "oracle.cases oracle.envs oracle.exact oracle.report"
     ),
     "gem.statistics": (
         "intervals passes paired combining power sequential normalise trend fisher interquartile"

@@ -207,7 +207,7 @@ def test_a_suite_may_not_name_a_file_that_nobody_named(folder):
         (["play", "gone.py:Relay"], "there is no file gone.py."),
         (["train", "--env", "gone.py:Relay"], "there is no file gone.py."),
         (["train", "--env", "relay.py:NoEnv"], "accepted: a subclass of gem.Env"),
-        (["train", "--log", "relay.py:NoEnv"], "accepted: a subclass of gem.train.watcher.Watcher"),
+        (["train", "--log", "relay.py:NoEnv"], "accepted: a subclass of gem.train.Watcher"),
         (["train", "--opponent", "gone.py:X"], "there is no file gone.py."),
         (["serve", "relay.py:Rely"], "Did you mean 'Relay'?"),
         (["demos", "relay.py:Relay", "--out", "d"], "has no solver"),
@@ -241,7 +241,7 @@ def test_a_run_keeps_the_content_of_its_files(folder, capsys):
         "--watch",
         "0",
     ]
-    log = "from gem.train.watcher import Watcher\nclass Log(Watcher): ...\n"
+    log = "from gem.train import Watcher\nclass Log(Watcher): ...\n"
     (folder / "mine" / "log.py").write_text(log)
     args = ["train", "--env", "relay.py:Relay", "--wrappers", "wrap.py:Doubled", "--log", "log.py:Log"]
     assert cli.main([*args, *flags, "--out", "run"]) == 0

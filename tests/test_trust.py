@@ -27,8 +27,8 @@ from gem.specs import TaskRef, WrapperRef, name_of
 from gem.testing import EchoEnv
 from gem.train.baselines.study import read_study
 from gem.train.config import TrainConfig
-from gem.train.config_file import read_config
-from gem.train.run import RunFolder
+from gem.train.config.toml_file import read_config
+from gem.train.report.run_folder import RunFolder
 from gem.viewer.whatif import what_if
 from gem.wrappers import TransformAction
 

@@ -75,7 +75,7 @@ def export(
 
 
 def _export_model(run: str, out: Path, *, merge: bool) -> int:
-    from gem.train.model_export import export_model
+    from gem.train.learn.model_export import export_model
 
     if (found := trained(run)) is None:
         raise BadArgument(

@@ -30,11 +30,11 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
         return agent
     if (found := trained(name)) is not None:
         from gem.train import check_torch
-        from gem.train.run import RunFolder
+        from gem.train.report.run_folder import RunFolder
 
         RunFolder(found[0]).read_config()  # refuses what is no run, before a package is asked for
         check_torch(f"the agent {name!r}")
-        from gem.train.trainer import trained_agent
+        from gem.train.learn.training import trained_agent
 
         temperature = 1.0 if settings.temperature == "none" else settings.temperature
         return trained_agent(found[0], temperature, found[1])

@@ -19,9 +19,9 @@ from gem.errors import BadArgument, GemError
 from gem.evals.data_flags import DataFlags
 from gem.train import check_torch
 from gem.train.config import TrainConfig
-from gem.train.config_file import read_configs, to_toml
-from gem.train.progress import Terminal, about_best, draw, sketch, table
-from gem.train.run import RunFolder
+from gem.train.config.toml_file import read_configs, to_toml
+from gem.train.report.progress import Terminal, about_best, draw, sketch, table
+from gem.train.report.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
         raise BadArgument("--phase names a later phase of a run; give --resume too.")
     named = parsed.phase not in ("", "" if folder is run else folder.path.name)
     if stored is not None and (named or "episodes" in config.differences(stored)):
-        from gem.train.phases import plan_phase  # here: it needs torch
+        from gem.train.learn.phases import plan_phase  # here: it needs torch
 
         config, phase_of = plan_phase(run, folder, config, parsed.phase), folder.path
         stored, folder = None, RunFolder(config.out)
@@ -112,7 +112,7 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     if stored is not None:
         config = replace(config, dtype=stored.dtype if config.dtype == "auto" else config.dtype)
         if changed := config.differences(stored):
-            from gem.train.phases import MAY_CHANGE
+            from gem.train.learn.phases import MAY_CHANGE
 
             name = changed[0]
             phase = "add a phase with settings of its own (more --episodes), " if name in MAY_CHANGE else ""
@@ -142,7 +142,7 @@ def _decisive(args: list[str]) -> dict[str, Any]:
 
 
 def _settings_of(source: str) -> dict[str, Any]:
-    from gem.train.start import settings_of_source  # here: it needs torch
+    from gem.train.learn.start_weights import settings_of_source  # here: it needs torch
 
     return settings_of_source(source)
 
@@ -176,7 +176,7 @@ def _carry_out(
     phase_of: Path | None = None,
 ) -> int:
     check_torch()
-    from gem.train.trainer import train  # here: seconds, after all that can be refused at once
+    from gem.train.learn.training import train  # here: seconds, after all that can be refused at once
 
     console = Console(quiet=not _first())
     watcher = Terminal(console)

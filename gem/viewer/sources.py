@@ -208,9 +208,9 @@ class Source:
             if len(history) < self._alarmed:  # begun anew
                 self._alarms, self._alarmed = [], 0
             try:
-                from gem.train.alarms import alarms
                 from gem.train.config import TrainConfig
-                from gem.train.run import Metrics
+                from gem.train.report.alarms import alarms
+                from gem.train.report.run_folder import Metrics
 
                 config = TrainConfig.from_json(dict(self.config))
                 known = []

@@ -493,7 +493,7 @@ def test_an_evaluation_on_ray_has_the_same_figures(cluster, tmp_path, capsys):
 def test_training_samples_on_ray_with_the_weights_of_each_iteration(cluster, tmp_path):
     pytest.importorskip("torch")
     from gem.train.config import TrainConfig
-    from gem.train.trainer import train
+    from gem.train.learn.training import train
 
     config = {
         **{"env_kwargs": {"max_number": 4, "max_turns": 3}, "width": 16, "layers": 1, "heads": 2},
@@ -606,7 +606,7 @@ def test_an_agent_of_a_module_in_the_current_folder_plays_on_ray(cluster, named,
 def test_training_on_ray_samples_what_a_file_holds(cluster, named, tmp_path):
     pytest.importorskip("torch")
     from gem.train.config import TrainConfig
-    from gem.train.trainer import train
+    from gem.train.learn.training import train
 
     config = {
         **{"env": named, "wrappers": ("../mine/relay.py:Doubled",), "width": 16, "layers": 1, "heads": 2},

@@ -26,7 +26,7 @@ from gem.history import HistoryPolicy
 from gem.record import Limits
 from gem.specs import TaskRef, WrapperRef
 from gem.tokens.chat_template import ChatTemplateRenderer
-from gem.train.policy import freeze_below
+from gem.train.learn.policy import freeze_below
 
 pytestmark = [
     pytest.mark.framework,

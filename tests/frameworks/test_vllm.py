@@ -30,9 +30,9 @@ from gem.rollout import EpisodeStore
 from gem.statistics import mean_interval
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.train.config import TrainConfig
-from gem.train.policy import make_policy
-from gem.train.run import RunFolder
-from gem.train.trainer import train
+from gem.train.learn.policy import make_policy
+from gem.train.learn.training import train
+from gem.train.report.run_folder import RunFolder
 from tests.shared.own_model import commands, gem_gym, write_environment
 
 pytestmark = [

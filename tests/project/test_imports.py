@@ -15,6 +15,7 @@ KERNEL = {
     *("gem", "gem.content", "gem.core", "gem.envs", "gem.envs.catalog", "gem.errors", "gem.history"),
     *("gem.envs.bridges", "gem.envs.bridges.specs", "gem.envs.data", "gem.envs.data.specs"),
     *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.specs", "gem.trust"),
+    "gem._upstream",
     "gem.naming",
     "gem.source_files",
 }

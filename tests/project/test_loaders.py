@@ -37,6 +37,7 @@ SENT = "a process of this program sent it"
 PLAIN = "plain values or weights: nothing in it is executed"
 
 LOADERS = {
+    "gem/_upstream/__init__.py": {"__import__": OWN},
     "gem/adapters/atif.py": {"TaskRef": MARKED},
     "gem/adapters/carried.py": {"codec.decode": MARKED},
     "gem/adapters/openenv_traces.py": {"TaskRef": MARKED},
@@ -87,15 +88,16 @@ LOADERS = {
     "gem/tasks/sources.py": {"load_dataset": PLAIN},
     "gem/testing/rules.py": {"pickle.loads": SENT},
     "gem/tools/__init__.py": {"import_module": OWN},
+    "gem/train/__init__.py": {"import_module": OWN},
     "gem/train/baselines/study.py": {"tomllib.loads": CHECKED, "load": REGISTERED},
     "gem/train/baselines/rows.py": {"TrainConfig.from_json": PLAIN},
     "gem/train/baselines/worker.py": {"TrainConfig.from_json": SENT},
-    "gem/train/callbacks.py": {"find_named": ASKED},
-    "gem/train/checkpoint.py": {"torch.load": PLAIN},
-    "gem/train/config_file.py": {"tomllib.loads": CHECKED},
-    "gem/train/loggers.py": {"load": ASKED},
-    "gem/train/rewards.py": {"find_named": ASKED},
-    "gem/train/run.py": {"TrainConfig.from_json": CHECKED, "fix_name": GIVEN},
+    "gem/train/report/callbacks.py": {"find_named": ASKED},
+    "gem/train/learn/checkpoint.py": {"torch.load": PLAIN},
+    "gem/train/config/toml_file.py": {"tomllib.loads": CHECKED},
+    "gem/train/report/loggers.py": {"load": ASKED},
+    "gem/train/learn/rewards.py": {"find_named": ASKED},
+    "gem/train/report/run_folder.py": {"TrainConfig.from_json": CHECKED, "fix_name": GIVEN},
     "gem/viewer/report.py": {"torch.load": PLAIN},
     "gem/viewer/sources.py": {"TrainConfig.from_json": PLAIN},
 }
@@ -113,9 +115,9 @@ for (_path, _names), _reason in {
     ("gem/rollout/runner.py", ("spec_named",)): GIVEN,
     ("gem/serve/environments/app.py", ("spec_named",)): GIVEN,
     ("gem/train/baselines/study.py", ("fix_name", "spec_named")): CHECKED,
-    ("gem/train/config.py", ("fix_name",)): ASKED,
-    ("gem/train/loggers.py", ("load_named",)): ASKED,
-    ("gem/train/mixture.py", ("fix_name",)): ASKED,
+    ("gem/train/config/train_config.py", ("fix_name",)): ASKED,
+    ("gem/train/report/loggers.py", ("load_named",)): ASKED,
+    ("gem/train/config/env_part.py", ("fix_name",)): ASKED,
     ("gem/vector/vector_env.py", ("spec_named",)): GIVEN,
 }.items():
     LOADERS.setdefault(_path, {}).update(dict.fromkeys(_names, _reason))

@@ -21,12 +21,12 @@ from gem.serve.proxy.answering import Upstream
 from gem.serve.proxy.server import Server
 from gem.testing.stub_server import RawAnswer, StubServer
 from gem.tokens.rows import rows
-from gem.train import policy_gradient
-from gem.train.batch import collate, weigh
 from gem.train.config import TrainConfig
-from gem.train.learner import Learner, Settings
-from gem.train.policy import CausalPolicy
-from gem.train.steps import Progress
+from gem.train.learn import policy_gradient
+from gem.train.learn.batch import collate, weigh
+from gem.train.learn.learner import Learner, Settings
+from gem.train.learn.policy import CausalPolicy
+from gem.train.learn.steps import Progress
 
 
 def ask(url, key, *messages, code=200, **fields):

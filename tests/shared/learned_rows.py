@@ -11,11 +11,11 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.estimators import turn_advantages
-from gem.train.batch import Target, Weighted, collate, weigh
 from gem.train.config import TrainConfig
-from gem.train.learner import Learner
-from gem.train.policy import CausalPolicy
-from gem.train.steps import Progress, make_objective
+from gem.train.learn.batch import Target, Weighted, collate, weigh
+from gem.train.learn.learner import Learner
+from gem.train.learn.policy import CausalPolicy
+from gem.train.learn.steps import Progress, make_objective
 
 
 class Learned(NamedTuple):

@@ -5,10 +5,11 @@ from dataclasses import asdict
 
 import torch
 
-from gem.train import checkpoint
+from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
-from gem.train.run import RunFolder
-from gem.train.watcher import Watcher
+from gem.train.learn import checkpoint
+from gem.train.report.run_folder import RunFolder
+from gem.train.report.watcher import Watcher
 
 QUICK = TrainConfig(
     env_kwargs={"max_number": 4, "max_turns": 3},
@@ -71,3 +72,13 @@ def assert_same_run(one, other):
     for summary in summaries:
         del summary["cpu_s"], summary["wall_s"]
     assert summaries[0] == summaries[1]
+
+
+def kept(out):
+    """The episode that counts of each job and sample, and how many the store holds in all."""
+    with EpisodeStore(RunFolder(out).episodes, read_only=True) as store:
+        return {(each.job, each.sample): store[each.number] for each in store.latest()}, len(store)
+
+
+def hashes(out):
+    return {job: episode.transcript_hash() for job, episode in kept(out)[0].items()}

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 
 from gem.train.baselines.study import read_study
 from gem.train.config import TrainConfig
-from gem.train.config_file import read_config
+from gem.train.config.toml_file import read_config
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "examples/configs").glob("*.toml"))

@@ -18,8 +18,8 @@ from gem.estimators import ALGORITHMS, algorithms, grpo
 from gem.record import StopReason
 from gem.rollout import Branch, Job, Runner
 from gem.tokens.rows import rows
-from gem.train import policy_gradient, steps
-from gem.train.batch import weigh
+from gem.train.learn import policy_gradient, steps
+from gem.train.learn.batch import weigh
 from gem.train.oracle import CASES, SETTINGS, Case, Exact, Judge, Listing, judge
 from gem.train.oracle.cases import learn_step
 from gem.train.oracle.measure import batches, branches, groups, measure

@@ -358,7 +358,7 @@ def test_alarms_of_a_training_run_stand_with_its_curves(pages, tmp_path):
     from dataclasses import asdict
 
     from gem.train.config import TrainConfig
-    from gem.train.run import Metrics
+    from gem.train.report.run_folder import Metrics
 
     folder = training(tmp_path / "run")
     (folder / "config.json").write_text(json.dumps(TrainConfig(out=str(folder)).to_json()))

@@ -50,7 +50,7 @@ def test_alarms_stand_on_the_axis(pages, tmp_path):
     from dataclasses import asdict
 
     from gem.train.config import TrainConfig
-    from gem.train.run import Metrics
+    from gem.train.report.run_folder import Metrics
 
     folder = watch(training(tmp_path / "run"))
     (folder / "config.json").write_text(json.dumps(TrainConfig(out=str(folder)).to_json()))

@@ -21,8 +21,9 @@ import msgspec
 from gem.errors import GemError, StoreError, reason
 from gem.evals import EnvResult
 from gem.statistics import Interval
-from gem.train.config import ELSEWHERE, TrainConfig
-from gem.train.run import Metrics
+from gem.train.config import TrainConfig
+from gem.train.config.train_config import ELSEWHERE
+from gem.train.report.run_folder import Metrics
 
 SCHEMA = 1
 """Version number of the file format."""

@@ -27,7 +27,7 @@ from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
 from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, failed, now, write_job
 from gem.train.config import TrainConfig
-from gem.train.run import RunFolder
+from gem.train.report.run_folder import RunFolder
 
 POLL_S = 0.2
 """Seconds between checks of the processes."""

@@ -51,11 +51,10 @@ import msgspec
 from gem import registry
 from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean, reason
 from gem.naming import fix_name
-from gem.train import config_file
 from gem.train.baselines.rows import TASK, task_of
-from gem.train.config import TrainConfig
-from gem.train.config_checks import check_solver
-from gem.train.config_file import setting
+from gem.train.config import TrainConfig, toml_file
+from gem.train.config.toml_file import setting
+from gem.train.tasks.played_env import check_solver
 from gem.wrappers.wrapper_factory import tool_wrappers
 
 Score = Literal["auto", "success", "return", "turns"]
@@ -215,7 +214,7 @@ KNOWN = {
 }
 
 
-PROSE = ("title", "about", "verdict", *config_file.PROSE)
+PROSE = ("title", "about", "verdict", *toml_file.PROSE)
 """Keys whose texts name nothing."""
 
 

@@ -25,13 +25,13 @@ import msgspec
 import gem
 from gem.errors import GemError, StoreError
 from gem.evals import EnvResult
-from gem.train import checkpoint
 from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thinned, write
 from gem.train.config import TrainConfig
-from gem.train.learner import load_weights
-from gem.train.run import Metrics, RunFolder, processor
-from gem.train.warmup_cache import WarmUps
-from gem.train.watcher import Watcher
+from gem.train.learn import checkpoint
+from gem.train.learn.learner import load_weights
+from gem.train.learn.warmup_cache import WarmUps
+from gem.train.report.run_folder import Metrics, RunFolder, processor
+from gem.train.report.watcher import Watcher
 
 JOB, RESULT, LOG = "job.json", "result.json", "log.txt"
 """Files in a run's folder, beside those of the run itself."""
@@ -103,7 +103,7 @@ def work(folder: Path, parent: int) -> None:
 
 
 def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
-    from gem.train.trainer import train
+    from gem.train.learn.training import train
 
     run = RunFolder(config.out)
     resume = run.checkpoint.exists()
@@ -141,8 +141,8 @@ def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
     The policy before RL exists where training needs it as a reference (with kl above 0).
     """
     from gem.agents.random import RandomAgent
-    from gem.train.figures import take_figures
-    from gem.train.trainer import make_trainer
+    from gem.train.learn.training import make_trainer
+    from gem.train.report.figures import take_figures
 
     run = RunFolder(trained.out)
     trainer = make_trainer(replace(other, out=trained.out, seed=trained.seed))

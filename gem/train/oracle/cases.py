@@ -16,13 +16,13 @@ from torch import Tensor
 from gem import seeding
 from gem.estimators.algorithms import ALGORITHMS, GROUP_STD, find_algorithm
 from gem.record import Episode
-from gem.train import policy_gradient
 from gem.train.config import TrainConfig
-from gem.train.learner import Critic
+from gem.train.learn import policy_gradient
+from gem.train.learn.learner import Critic
+from gem.train.learn.steps import Progress
 from gem.train.oracle.exact import Exact, Listing
 from gem.train.oracle.measure import LearnStep, Probe
 from gem.train.oracle.table import TablePolicy
-from gem.train.steps import Progress
 
 Scalar = Callable[[Tensor], Tensor]
 """A function of a table; the gradient of its result is computed."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gem.record import Episode
-from gem.train.learner import Learner
+from gem.train.learn.learner import Learner
 from gem.train.oracle.envs import World
 from gem.train.oracle.exact import Outcome
 

@@ -20,7 +20,7 @@ from gem.content import Message, ToolCall, ToolSpec
 from gem.errors import BadArgument
 from gem.record import Ask, Reply
 from gem.tokens.renderer import render
-from gem.train.batch import Batch
+from gem.train.learn.batch import Batch
 from gem.train.oracle.envs import LETTERS
 
 Ids = tuple[int, ...]
@@ -77,7 +77,7 @@ class Table(nn.Module):
 
 
 class TablePolicy:
-    """A table as a `gem.train.policy.Policy`; `histories` names its columns.
+    """A table as a `gem.train.learn.policy.Policy`; `histories` names its columns.
 
     A column is found by the history's tokens alone, and every history of the environment has one.
     """

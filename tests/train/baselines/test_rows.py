@@ -8,7 +8,7 @@ from gem.errors import StoreError
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Row, Searched, Tried
 from gem.train.config import TrainConfig
-from gem.train.run import Metrics
+from gem.train.report.run_folder import Metrics
 
 from .conftest import a_run
 

@@ -15,7 +15,7 @@ from gem.train.baselines.runs import Carrier, Plan
 from gem.train.baselines.study import read_study
 from gem.train.baselines.worker import JOB, RESULT, Job
 from gem.train.config import TrainConfig
-from gem.train.run import RunFolder
+from gem.train.report.run_folder import RunFolder
 
 from .conftest import TINY, a_run, put
 

@@ -8,8 +8,8 @@ pytest.importorskip("torch")
 import runs
 
 from gem.train.baselines.worker import _elsewhere
-from gem.train.learner import Learner
-from gem.train.trainer import train
+from gem.train.learn.learner import Learner
+from gem.train.learn.training import train
 
 
 def test_an_agent_is_told_of_the_weights_that_are_measured_elsewhere(tmp_path, monkeypatch):
@@ -18,6 +18,6 @@ def test_an_agent_is_told_of_the_weights_that_are_measured_elsewhere(tmp_path, m
     train(config)
     done = []
     monkeypatch.setattr(Learner, "publish", lambda learner, version: done.append("published"))
-    monkeypatch.setattr("gem.train.figures.take_figures", lambda trainer, name, *_: done.append(name))
+    monkeypatch.setattr("gem.train.report.figures.take_figures", lambda trainer, name, *_: done.append(name))
     _elsewhere(config, config)
     assert done == ["random", "published", "before", "published", "after"]

@@ -1,0 +1,166 @@
+"""The settings of one environment of a run, and of one stage of its curriculum."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
+
+from gem.errors import BadArgument, did_you_mean
+from gem.naming import fix_name
+from gem.wrappers.wrapper_factory import Tool, tool_wrappers
+
+MixBy = Literal["episodes", "tokens"]
+"""Unit of the weights: shares of episodes, or of the tokens that the policy samples."""
+
+NormaliseBy = Literal["environment", "batch"]
+"""Where advantages are centred and scaled: within the episodes of one environment, or over all of a batch."""
+
+
+@dataclass(frozen=True)
+class EnvPart:
+    """One environment of a run, a table of ``[[environments]]``.
+
+    `id`: the environment's id. `weight`: its share, relative to those of the others. `kwargs`: its keyword
+    arguments. `wrappers`, `tools`, `max_turns`: as in the run's config; None: those of the run. `name`: its
+    name in figures; by default its id, with the keyword arguments where an id occurs twice.
+    """
+
+    id: str
+    weight: float = 1.0
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    wrappers: tuple[str, ...] | None = None
+    tools: tuple[Tool, ...] | None = None
+    max_turns: int | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the fields, and convert lists to tuples."""
+        if not isinstance(self.id, str) or not self.id:
+            raise BadArgument(
+                f"an environment's id is {self.id!r}; accepted: text, as game:GuessTheNumber-v0-easy."
+            )
+        object.__setattr__(self, "id", fix_name(self.id, "environment"))
+        number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
+        if not number or not 0 < self.weight < math.inf:
+            raise BadArgument(f"the weight of {self.id} is {self.weight!r}; accepted: a number above 0.")
+        if not isinstance(self.kwargs, Mapping):
+            raise BadArgument(f"kwargs of {self.id} is {self.kwargs!r:.80}; accepted: keywords and values.")
+        if not isinstance(self.name, str):
+            raise BadArgument(f"the name of {self.id} is {self.name!r:.80}; accepted: text.")
+        turns = self.max_turns
+        if turns is not None and (not isinstance(turns, int) or isinstance(turns, bool) or turns < 1):
+            raise BadArgument(f"max_turns of {self.id} is {turns!r}; accepted: a number of 1 or more.")
+        for name in ("wrappers", "tools"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+                raise BadArgument(f"{name} of {self.id} is {value!r:.80}; accepted: a list of names.")
+            object.__setattr__(self, name, tuple(fix_name(each, "wrapper") for each in value))
+        if self.tools is not None:
+            tool_wrappers(self.tools)
+
+    @classmethod
+    def read(cls, value: Any) -> Self:
+        """Return the environment that a table describes; an instance is returned as it is.
+
+        Raises:
+            BadArgument: for an unknown key, or a value that is not a table.
+        """
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, Mapping) or "id" not in value:
+            raise BadArgument(f"an environment is {value!r:.80}; accepted: a table with an id.")
+        known = [each.name for each in fields(cls)]
+        for name in value:
+            if name not in known:
+                hint = did_you_mean(str(name), known)
+                raise BadArgument(
+                    f"the table of {value['id']} has {name!r}; accepted: {', '.join(known)}.{hint}"
+                )
+        return cls(**value)
+
+    @classmethod
+    def parse(cls, word: str) -> Self:
+        """Return the environment of a word of the command line: ``ID``, ``ID=WEIGHT``, or a JSON object.
+
+        Raises:
+            BadArgument: for any other word.
+        """
+        return cls._parsed(word, "weight")
+
+    @classmethod
+    def _parsed(cls, word: str, number: str) -> Self:
+        if word.lstrip().startswith("{"):
+            try:
+                return cls.read(json.loads(word))
+            except ValueError as error:
+                raise BadArgument(f"{word:.80} is not a JSON object: {error}.") from None
+        name, equals, told = word.partition("=")
+        try:
+            given: dict[str, Any] = {number: float(told)} if equals else {}
+            return cls(name, **given)
+        except ValueError:
+            raise BadArgument(
+                f"{word:.80} has {told!r} for its {number}; accepted: ID, ID={number.upper()} with a number, "
+                'or a JSON object, as \'{"id": "game:Wordle-v0", "kwargs": {"max_turns": 4}}\'.'
+            ) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a table that read() takes: the id, and the fields that differ from their defaults."""
+        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        default = {f.name: getattr(type(self)(self.id), f.name) for f in fields(self)}
+        return {name: value for name, value in told.items() if name == "id" or value != default[name]}
+
+    def written(self) -> str:
+        """Return a word that parse() takes."""
+        return json.dumps(self.to_json())
+
+
+@dataclass(frozen=True)
+class Stage(EnvPart):
+    """One stage of a curriculum, a table of ``[[curriculum]]``.
+
+    It has the fields of EnvPart, and `until`: the success rate above which the next stage starts; None: the
+    run's `advance_at`. `weight`: once this stage is over, its share among the earlier stages that are still
+    played.
+    """
+
+    until: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check that `until` is a success rate below 1."""
+        super().__post_init__()
+        number = isinstance(self.until, int | float) and not isinstance(self.until, bool)
+        if self.until is not None and (not number or not 0 <= self.until < 1):
+            raise BadArgument(
+                f"until of {self.id} is {self.until!r}; accepted: a rate of 0 or more and below 1."
+            )
+
+    @classmethod
+    def parse(cls, word: str) -> Self:
+        """Return the stage that a word describes: ``ID``, ``ID=UNTIL``, or a JSON object."""
+        return cls._parsed(word, "until")
+
+
+def named(parts: Sequence[EnvPart]) -> tuple[EnvPart, ...]:
+    """Return the parts with their names filled in.
+
+    Raises:
+        BadArgument: for a name that occurs twice.
+    """
+    ids = Counter(part.id for part in parts)
+    found = []
+    for part in parts:
+        told = ", ".join(f"{name}={value}" for name, value in part.kwargs.items())
+        found.append(
+            replace(part, name=part.name or part.id + (f"({told})" if told and ids[part.id] > 1 else ""))
+        )
+    for name, count in Counter(part.name for part in found).items():
+        if count > 1:
+            raise BadArgument(f"{count} environments are called {name!r}; give each a name of its own.")
+    return tuple(found)

@@ -1,0 +1,165 @@
+"""Configs as TOML: files that `gem-gym train --config` reads, and what `--print-config` writes.
+
+A file has settings under their names in `TrainConfig`; what it leaves out keeps its default. TOML has no
+null: ``"none"`` stands for it.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from gem.errors import BadArgument, did_you_mean, reason
+from gem.estimators.algorithms import check_algorithm_name
+from gem.registry import accept_settings
+from gem.train.config.env_part import EnvPart
+from gem.train.config.train_config import TrainConfig
+from gem.train.config.value_types import NONE
+
+ACCEPTED: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text in quotes",
+    Path: "the path of a file or folder, in quotes",
+    dict: "a table, as {max_number = 10}, or the same as JSON in quotes",
+    tuple: "a list of texts, as ['python']",
+}
+"""What a setting accepts, by its type."""
+
+
+PROSE = ("name", "answer_prefix", "stop")
+"""Settings whose texts name nothing."""
+
+
+def read_configs(paths: Iterable[Path], trust: bool = False) -> dict[str, Any]:
+    """Return the settings of several files; a later file overrides an earlier one.
+
+    With `trust`, they may name more than `gem.trust` lists.
+
+    Raises:
+        BadArgument: for a file that cannot be read or is not TOML, an unknown setting, another type, or a
+            name that a file may not have.
+    """
+    return {name: value for path in paths for name, value in read_config(path, trust).items()}
+
+
+def read_config(path: Path, trust: bool = False) -> dict[str, Any]:
+    """Return a file's settings; see read_configs.
+
+    Raises:
+        BadArgument: see read_configs.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadArgument(f"the config {path} cannot be read: {reason(error)}.") from error
+    except ValueError as error:  # what is not TOML says where, what is not UTF-8 says which byte
+        raise BadArgument(f"the config {path} is not TOML: {error}.") from error
+    hints = get_type_hints(TrainConfig)
+    for name in values:
+        if name not in hints:
+            hint = did_you_mean(name.replace("-", "_"), hints) or " `gem-gym train --print-config` shows all."
+            raise BadArgument(f"the config {path} has {name!r}, which is not a setting.{hint}")
+    if not trust:
+        accept_settings(values, f"the config {path}", PROSE)
+    return {name: setting(f"the config {path}", name, value) for name, value in values.items()}
+
+
+def setting(where: str, name: str, value: Any) -> Any:
+    """Return a value converted to the type of the setting `name`; `where` is its source, for errors.
+
+    Raises:
+        BadArgument: for a value of another type.
+    """
+    hint = get_type_hints(TrainConfig)[name]
+    optional = type(None) in get_args(hint)
+    if optional and value == NONE:
+        return None
+    kind = next(iter(get_args(hint)), None)
+    if isinstance(kind, type) and issubclass(kind, EnvPart):  # which says itself what is wrong with it
+        return _tables(where, name, value, kind)
+    try:
+        if name == "algorithm":
+            check_algorithm_name(value)
+        if get_origin(hint) is dict:
+            value = json.loads(value) if isinstance(value, str) else value
+            json.dumps(value)  # a date has no JSON
+        return msgspec.convert(value, hint, dec_hook=_path)
+    except BadArgument as error:
+        raise BadArgument(f"{where}: {error}") from error
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise BadArgument(
+            f"{where} has {name} = {value!r}; accepted: {_accepted(hint) or error}"
+            + (f', or "{NONE}".' if optional else ".")
+        ) from error
+
+
+def _tables(where: str, name: str, value: Any, kind: type[EnvPart]) -> tuple[EnvPart, ...]:
+    """Return the environments of an array of tables, or of the same as JSON in quotes."""
+    try:
+        tables = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(tables, list):
+            raise BadArgument(f"{name} is {value!r:.80}; accepted: tables, each under [[{name}]].")
+        return tuple(map(kind.read, tables))
+    except (BadArgument, ValueError) as error:
+        raise BadArgument(f"{where}: {error}") from error
+
+
+def _path(kind: type, value: Any) -> Any:
+    """Return a path, which msgspec does not know."""
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    raise TypeError
+
+
+def _accepted(hint: Any) -> str:
+    """Return what a type accepts, in words; empty where its own error says it better."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(kind for kind in get_args(hint) if kind is not type(None))
+    if get_origin(hint) is Literal:
+        return ", ".join(json.dumps(choice) for choice in get_args(hint))
+    inner = get_args(hint)[:1]
+    if inner and get_origin(inner[0]) is Literal:
+        return f"a list of {_accepted(inner[0])}"
+    return ACCEPTED.get(get_origin(hint) or hint, "")
+
+
+def to_toml(config: TrainConfig) -> str:
+    """Return a config as TOML, every setting in it; `read_config` reads it."""
+    plain = config.to_json()
+    return "".join(f"{f.name} = {_setting_text(plain[f.name])}\n" for f in fields(config))
+
+
+def _setting_text(value: Any) -> str:
+    if value is None:
+        return _text(NONE)
+    try:
+        return _text(value)
+    except ValueError:  # a null inside: only JSON has one
+        return _text(json.dumps(value))
+
+
+def _text(value: Any) -> str:
+    """Return a value as TOML.
+
+    Raises:
+        ValueError: for null, which TOML does not have.
+    """
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{_text(str(name))} = {_text(inner)}" for name, inner in value.items())
+        return f"{{{pairs}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    if value is None:
+        raise ValueError("TOML has no null")
+    return str(value).lower() if isinstance(value, bool) else repr(value)

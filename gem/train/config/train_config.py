@@ -1,0 +1,150 @@
+"""The settings of a training run; `gem-gym train --help` shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+from gem.estimators.algorithms import Algorithm, find_algorithm, name_algorithm
+from gem.naming import fix_name, foreign_names, keep_value
+from gem.train.config.checks import check, check_defaults
+from gem.train.config.env_part import EnvPart, Stage, named
+from gem.train.config.run_settings import RunSettings
+
+ELSEWHERE = ("out", "ray", "log", "callback")
+"""Settings that may change when a run is resumed: its folder, where it samples, loggers and callbacks."""
+NAMING = {"env": "environment", "wrappers": "wrapper", "opponent": "agent", "log": "logger"}
+"""Settings that may name something in a Python file, and what that is; a run keeps the file's content."""
+
+LANGUAGE_MODEL: dict[str, Any] = {
+    **{"episodes": 4480, "batch": 64, "minibatch": 64, "epochs": 1, "lr": 5e-5, "lr_ramp": 3, "lr_end": 0.1},
+    **{"kl": 0.05, "warmup_steps": 0, "warmup_lr": 5e-5, "warmup_on": "answers"},
+    **{"max_tokens": 256, "eval_episodes": 200},
+    **{"threads": 0, "save_every": 10, "pass_tokens": 2048},
+}
+"""Defaults for a pretrained model; those of the fields are for the tiny model."""
+
+
+@dataclass(frozen=True)
+class TrainConfig(RunSettings):
+    """Train a language model on an environment with a policy gradient.
+
+    With the defaults, the built-in tiny model learns game:GuessTheNumber-v0-easy from text prompts, on one
+    core, in minutes. Some defaults depend on --algorithm and --model: add these flags to --help to see them.
+    """
+
+    def __post_init__(self) -> None:
+        """Name objects, convert lists of tables to environments, fix what files hold, check the settings."""
+        self._name_objects()
+        for name, kind in (("environments", EnvPart), ("curriculum", Stage)):
+            given = getattr(self, name)
+            if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+                raise BadArgument(f"{name} is {given!r:.80}; accepted: a list of tables.")
+            object.__setattr__(self, name, named([kind.read(each) for each in given]))
+        for name, kind_of in NAMING.items():
+            given = getattr(self, name)
+            if isinstance(given, str):
+                object.__setattr__(self, name, fix_name(given, kind_of))
+            elif isinstance(given, tuple):
+                object.__setattr__(self, name, tuple(fix_name(each, kind_of) for each in given))
+        if (self.environments or self.curriculum) and self.env == self.title:
+            object.__setattr__(self, "env", TrainConfig.env)  # as to_json() writes it
+        check(self)
+
+    def _name_objects(self) -> None:
+        """Replace what a program gave as objects by their names in this process."""
+        if isinstance(self.algorithm, Algorithm):
+            object.__setattr__(self, "algorithm", name_algorithm(self.algorithm))
+        if callable(self.reward):
+            object.__setattr__(self, "reward", keep_value(self.reward, "reward", name_of(self.reward)))
+        named = [
+            each if isinstance(each, str) else keep_value(each, "callback", name_of(each))
+            for each in self.callback
+        ]
+        object.__setattr__(self, "callback", tuple(named))
+
+    @classmethod
+    def fit(cls, **given: Any) -> TrainConfig:
+        """Return a config with the defaults of the given algorithm and model."""
+        return cls(**cls.fitting(**given))
+
+    @classmethod
+    def fitting(cls, **given: Any) -> dict[str, Any]:
+        """Return the given settings and the defaults that depend on them.
+
+        Raises:
+            BadArgument: for an algorithm that does not exist, or whose defaults are no settings.
+        """
+        model = given.get("model", cls.model)
+        algorithm = given.get("algorithm", cls.algorithm)
+        if not isinstance(algorithm, Algorithm):
+            algorithm = find_algorithm(algorithm)
+        check_defaults(algorithm, cls)
+        found = {**({} if model == "tiny" else LANGUAGE_MODEL), **algorithm.defaults}
+        if given.get("start_from"):
+            found["warmup_steps"] = 0
+        if given.get("staleness") and algorithm.loss is None:
+            found["importance_cap"] = 2.0
+        return {**found, **given}
+
+    @classmethod
+    def unchecked(cls, **given: Any) -> TrainConfig:
+        """Return a config without checks, to which flags are added later."""
+        config = object.__new__(cls)
+        for name, own in (
+            (f.name, f.default_factory if f.default is MISSING else f.default) for f in fields(cls)
+        ):
+            object.__setattr__(
+                config, name, given[name] if name in given else own() if callable(own) else own
+            )
+        return config
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the config as plain JSON values."""
+        return {
+            **asdict(self),
+            "env": self.title,
+            "environments": [part.to_json() for part in self.environments],
+            "curriculum": [stage.to_json() for stage in self.curriculum],
+            "out": str(self.out),
+            "demos": self.demos and str(self.demos),
+        }
+
+    def differences(self, other: TrainConfig) -> list[str]:
+        """Return the settings in which the configs differ, except those in `ELSEWHERE`."""
+        mine, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
+        return [name for name in mine if name not in ELSEWHERE and mine[name] != others[name]]
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> TrainConfig:
+        """Return the config of values that to_json() returned.
+
+        Raises:
+            SchemaMismatch: for a setting that this version does not have.
+        """
+        if not isinstance(values, dict):
+            raise SchemaMismatch(f"the run's config is {values!r:.40}; a config is a JSON object.")
+        known = [f.name for f in fields(cls)]
+        for name in values:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise SchemaMismatch(
+                    f"the run's config has {name!r}, which this version does not know.{hint}"
+                )
+        demos = values.get("demos")
+        paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
+        lists = {
+            name: tuple(values.get(name, ()))
+            for name in ("wrappers", "tools", "stop", "log", "callback", "opponent", "lora_targets")
+        }
+        with foreign_names():
+            return cls(**{**values, **paths, **lists})
+
+
+def name_of(thing: Any) -> str:
+    """Return the name of a function or class, or of an object's class."""
+    return str(getattr(thing, "__name__", type(thing).__name__))

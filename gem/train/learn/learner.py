@@ -1,0 +1,410 @@
+"""The learner: log probabilities and values of a model on sampled tokens, and optimiser steps.
+
+It does not know rewards: an algorithm gives it rows and an objective over them. Rows are arranged so that
+nothing is computed twice (`gem.train.learn.batch`). A step takes as many passes through the model as its
+tokens need. Logits are computed in parts: no tensor of all tokens by the whole vocabulary exists.
+
+N: sampled tokens of a batch. U: places whose next token was sampled. M: turns. D: width. V: vocabulary.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from gem.errors import BadArgument, SchemaMismatch
+from gem.train.learn import parallel
+from gem.train.learn.batch import Batch, Weighted, collate, microbatches
+from gem.train.learn.policy import Policy
+
+LOOKED_UP = 4096
+"""Maximum number of rows whose reference outputs are cached."""
+
+LOGITS = 1 << 25
+"""Number of logits computed at a time, 128 MiB in float32."""
+
+
+class Outputs(NamedTuple):
+    """The outputs of a model for a batch.
+
+    `logprob`: the log probability of each sampled token. `entropy`: the entropy of the distribution that it
+    came from. `kl`: the divergence of that distribution from the reference's, and `reference`: the token's
+    log probability there; None where the batch does not note the reference's states. All four (N,), in nats.
+    `value`: a critic's value before each turn (M,), None without a critic.
+    """
+
+    logprob: Tensor
+    entropy: Tensor
+    kl: Tensor | None
+    value: Tensor | None
+    reference: Tensor | None = None
+
+
+Objective = Callable[[Batch, Outputs], tuple[Tensor, dict[str, Tensor]]]
+"""A function of a batch and the outputs for it. It returns a loss to minimise, which is a sum, and further
+sums to log."""
+
+
+class Critic(nn.Module):
+    """The value of the state before a turn: a linear head on the hidden state where the answer begins.
+
+    The hidden states are those of the trained policy, or of a separate model.
+    """
+
+    def __init__(self, width: int, own: Policy | None = None) -> None:
+        """Start with the value 0 for every state; `own` is the critic's separate model."""
+        super().__init__()
+        self.head = nn.Linear(width, 1)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.own = own
+        self.body = None if own is None else own.model  # registers its parameters
+
+    def forward(self, batch: Batch, states_UD: Tensor) -> Tensor:
+        """Return values (M,)."""
+        if self.own is not None:
+            states_UD = self.own.states(batch)
+        at_M = batch.of[batch.first].to(states_UD.device)
+        value_M: Tensor = self.head(states_UD[at_M].to(self.head.weight.dtype))[:, 0]
+        return value_M
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The optimiser settings of a learner.
+
+    AdamW's learning rate, betas and weight decay, the norm that gradients are scaled down to, the temperature
+    that tokens are sampled at, and the distinct tokens per pass through the model (None: all). `critic_lr`:
+    the critic's learning rate (0: the same).
+    """
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    critic_lr: float = 0.0
+    max_grad_norm: float = 1.0
+    temperature: float = 1.0
+    pass_tokens: int | None = None
+
+
+class Learner:
+    """A policy's model and its optimiser.
+
+    For parameters of less than 32 bits the optimiser updates float32 copies beside the model: bfloat16 would
+    lose small steps.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        settings: Settings | None = None,
+        *,
+        critic: Critic | None = None,
+        reference: Policy | None = None,
+    ) -> None:
+        """Train `policy`, and `critic` where there is one; divergence is measured from `reference`."""
+        self.policy = policy
+        self.settings = settings or Settings()
+        self.critic = critic
+        self._reference = reference
+        parameters = [p for p in policy.model.parameters() if p.requires_grad]
+        own = len(parameters)
+        if critic is not None:
+            critic.to(parameters[0].device)
+            parameters += [p for p in critic.parameters() if p.requires_grad]
+        self.parameters = parameters
+        self._masters = [p if p.dtype.itemsize >= 4 else p.detach().float() for p in parameters]
+        self._looked_up: dict[tuple[bytes, bytes], Tensor] = {}
+        groups = [{"params": self._masters}]
+        if critic is not None and self.settings.critic_lr:
+            groups = [{"params": self._masters[:own]}, {"params": self._masters[own:]}]
+        self.optimiser = torch.optim.AdamW(
+            groups,
+            lr=self.settings.lr,
+            betas=self.settings.betas,
+            weight_decay=self.settings.weight_decay,
+        )
+
+    @property
+    def reference(self) -> Policy | None:
+        """The policy that divergence is measured from."""
+        return self._reference
+
+    @reference.setter
+    def reference(self, policy: Policy | None) -> None:
+        self._reference = policy
+        self.forget()
+
+    def forget(self) -> None:
+        """Clear the cached reference outputs, so that a resumed run rounds like an uninterrupted one."""
+        self._looked_up.clear()
+
+    # -- what the model says
+
+    def logprobs(self, batch: Batch) -> Tensor:
+        """Return the log probabilities of the batch's sampled tokens, (N,), with gradient.
+
+        They are at the sampling temperature of the settings, in float32 or better, on the CPU.
+        """
+        return self.forward(batch).logprob
+
+    def forward(self, batch: Batch) -> Outputs:
+        """Return the model's outputs for a batch; see Outputs."""
+        states_UD = self.policy.states(batch)
+        reference_UD = None
+        if "reference" in batch.noted and batch.noted["reference"].dim() == 2:
+            first_U = torch.searchsorted(batch.of, torch.arange(len(batch.place)))
+            reference_UD = batch.noted["reference"][first_U].to(states_UD.device)
+        logprob_N, entropy_N, kl_N, reference_N = self._scores(self.policy, states_UD, reference_UD, batch)
+        value_M = None if self.critic is None else self.critic(batch, states_UD).to("cpu")
+        return Outputs(logprob_N, entropy_N, kl_N, value_M, reference_N)
+
+    def _scores(
+        self, policy: Policy, states_UD: Tensor, reference_UD: Tensor | None, batch: Batch
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """Compute logits in parts; the backward pass computes each part again."""
+        device = states_UD.device
+        of_N, target_N = batch.of.to(device), batch.target.to(device)
+        with torch.no_grad():
+            vocabulary = policy.logits(states_UD[:1]).shape[-1]
+        places = max(1, LOGITS // vocabulary)
+        parts = []
+        for start in range(0, len(states_UD), places):
+            low, high = torch.searchsorted(batch.of, torch.tensor([start, start + places])).tolist()
+            part = (
+                policy,
+                states_UD[start : start + places],
+                None if reference_UD is None else reference_UD[start : start + places],
+                of_N[low:high] - start,
+                target_N[low:high],
+            )
+            if len(states_UD) > places and torch.is_grad_enabled():
+                parts.append(checkpoint(self._score, *part, use_reentrant=False))
+            else:
+                parts.append(self._score(*part))
+        logprobs, entropies, kls, references = zip(*parts, strict=True)
+        kl_N = None if reference_UD is None else torch.cat(kls).to("cpu")
+        reference_N = None if reference_UD is None else torch.cat(references).to("cpu")
+        return torch.cat(logprobs).to("cpu"), torch.cat(entropies).to("cpu"), kl_N, reference_N
+
+    def _score(
+        self,
+        policy: Policy,
+        states_UD: Tensor,
+        reference_UD: Tensor | None,
+        of_N: Tensor,
+        target_N: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        logits_UV = policy.logits(states_UD)
+        if self.settings.temperature != 1:
+            logits_UV = logits_UV / self.settings.temperature
+        logp_UV = logits_UV.log_softmax(-1)
+        probability_UV = logp_UV.exp()
+        entropy_U = -(probability_UV * logp_UV).sum(-1)
+        kl_N = reference_N = None
+        if reference_UD is not None:
+            assert self.reference is not None
+            with torch.no_grad():
+                reference_UV = self.reference.logits(reference_UD) / self.settings.temperature
+                reference_UV = reference_UV.log_softmax(-1)
+            kl_N = (probability_UV * (logp_UV - reference_UV)).sum(-1)[of_N]
+            reference_N = reference_UV[of_N, target_N]
+        return logp_UV[of_N, target_N], entropy_U[of_N], kl_N, reference_N
+
+    @torch.no_grad()
+    def note(self, rows: Sequence[Weighted]) -> None:
+        """Store the model's outputs in the rows, before an iteration's first step.
+
+        ``present``: the log probability of each sampled token. ``value``, with a critic: the value of its
+        turn.
+        """
+        for batch, part in self._parts(rows):
+            outputs = self.forward(batch)
+            found = {"present": outputs.logprob}
+            if outputs.value is not None:
+                found["value"] = outputs.value[batch.turn]
+            _write(found, batch, part)
+
+    @torch.no_grad()
+    def note_reference(self, rows: Sequence[Weighted], *, full: bool) -> None:
+        """Store the reference's outputs in the rows, as ``reference``, computed once per row.
+
+        These are its log probabilities of the sampled tokens; with `full` its hidden states, from which a
+        divergence over the whole vocabulary is computed. A reference never changes, so a row that occurs
+        again, as most do in small games, is taken from a cache.
+        """
+        if self.reference is None:
+            raise BadArgument("the learner has no reference; give it one.")
+        unknown: dict[tuple[bytes, bytes], Weighted] = {}
+        for item in rows:
+            key = bytes(array("q", item.row.ids)), bytes(item.row.mask)
+            known = self._looked_up.get(key)
+            if known is None:
+                unknown.setdefault(key, item)
+            else:
+                item.noted["reference"] = known
+        for batch, part in self._parts(list(unknown.values())):
+            states_UD = self.reference.states(batch)
+            if full:
+                _write({"reference": states_UD.to("cpu")[batch.of]}, batch, part)
+            else:
+                _write({"reference": self._scores(self.reference, states_UD, None, batch)[0]}, batch, part)
+        if len(self._looked_up) + len(unknown) > LOOKED_UP:
+            self._looked_up.clear()
+        self._looked_up.update({key: item.noted["reference"] for key, item in unknown.items()})
+        for item in rows:
+            if "reference" not in item.noted:  # the same row as one above
+                key = bytes(array("q", item.row.ids)), bytes(item.row.mask)
+                item.noted["reference"] = self._looked_up[key]
+
+    def _parts(self, rows: Sequence[Weighted]) -> Iterator[tuple[Batch, list[Weighted]]]:
+        for part in microbatches(rows, self.settings.pass_tokens) if rows else ():
+            bare = [replace(item, noted={}) for item in part]
+            yield collate(bare, self.policy.pad, self.policy.capacity), part
+
+    # -- steps
+
+    def update(
+        self, rows: Sequence[Weighted], objective: Objective, divisor: float
+    ) -> tuple[dict[str, float], int]:
+        """Take one step on `rows`; return the sums that the objective logs, and the positions computed.
+
+        Among the sums are `loss` and `grad_norm`, the norm of the gradient before it is scaled down.
+        The loss is the objective's sum over all rows, divided by `divisor`. Where several processes train,
+        each computes its share of the rows, and all take the step of the whole.
+        """
+        sums: dict[str, float] = {}
+        positions = 0
+        mine = parallel.share(rows)
+        for part in microbatches(mine, self.settings.pass_tokens) if mine else ():
+            batch = collate(part, self.policy.pad, self.policy.capacity)
+            loss, watched = objective(batch, self.forward(batch))
+            (loss / divisor).backward()  # type: ignore[no-untyped-call]
+            self._gather()
+            positions += batch.positions
+            for name, value in {**watched, "loss": loss.detach() / divisor}.items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+        if parallel.world() > 1:
+            parallel.add_up(parallel.missing_gradients(self._masters))
+            sums = parallel.add_up_figures({**sums, "positions": float(positions)})
+            positions = int(sums.pop("positions"))
+        sums["grad_norm"] = self.step()
+        return sums, positions
+
+    def step(self) -> float:
+        """Scale the gradients down to the settings' norm, update the weights, and return the norm before."""
+        norm = nn.utils.clip_grad_norm_(self._masters, self.settings.max_grad_norm)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self._spread()
+        return float(norm)
+
+    @torch.no_grad()
+    def take_over(self) -> None:
+        """Update the float32 copies after other code, such as a warm-up, changed the model's weights."""
+        for parameter, master in zip(self.parameters, self._masters, strict=True):
+            if parameter is not master:
+                master.copy_(parameter)
+
+    @property
+    def gradients(self) -> list[Tensor | None]:
+        """The gradients that the next step uses, in the order of `parameters`, before scaling."""
+        return [master.grad for master in self._masters]
+
+    @property
+    def moved(self) -> bool:
+        """Whether any step was taken."""
+        return bool(self.optimiser.state)
+
+    def set_lr(self, lr: float) -> None:
+        """Set the learning rate of the next steps; the critic's own keeps its ratio to it."""
+        policy, *critic = self.optimiser.param_groups
+        policy["lr"] = lr
+        for group in critic:
+            group["lr"] = lr * self.settings.critic_lr / self.settings.lr
+
+    def publish(self, version: int) -> None:
+        """Let the agent answer with the current weights, as policy `version`."""
+        self.policy.publish(version)
+
+    def _gather(self) -> None:
+        """Add a pass's gradients to those of the float32 copies: bfloat16 would lose small ones."""
+        for parameter, master in zip(self.parameters, self._masters, strict=True):
+            if parameter is not master and parameter.grad is not None:
+                gradient = parameter.grad.float()
+                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                parameter.grad = None
+
+    @torch.no_grad()
+    def _spread(self) -> None:
+        for parameter, master in zip(self.parameters, self._masters, strict=True):
+            if parameter is not master:
+                parameter.copy_(master)
+
+    # -- what a checkpoint holds
+
+    def state(self) -> dict[str, Any]:
+        """Return the state that load() restores: trained weights, critic, optimiser, vocabulary hash."""
+        return {
+            **weights(self.policy),
+            "masters": [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m],
+            "critic": None if self.critic is None else self.critic.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+        }
+
+    def load(self, state: dict[str, Any], where: str) -> None:
+        """Restore the state that state() returned.
+
+        Raises:
+            SchemaMismatch: when it belongs to another vocabulary or another shape of the model.
+        """
+        load_weights(self.policy, state, where)
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        held = [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m]
+        with torch.no_grad():
+            for master, stored in zip(held, state["masters"], strict=True):
+                master.copy_(stored)
+
+
+def _write(found: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> None:
+    """Note values of a batch's tokens in its rows: along a row places ascend, so its tokens are in order."""
+    for b, item in enumerate(rows):
+        mine_N = batch.row == b
+        item.noted.update({name: values_N[mine_N] for name, values_N in found.items()})
+
+
+def weights(policy: Policy) -> dict[str, Any]:
+    """Return the state that load_weights() takes: the trained weights and their vocabulary's hash."""
+    trained = {name: p.detach() for name, p in policy.model.named_parameters() if p.requires_grad}
+    return {"vocab_hash": policy.renderer.vocab_hash, "model": trained}
+
+
+def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
+    """Load the weights of a checkpoint into a policy.
+
+    Raises:
+        SchemaMismatch: when they belong to another vocabulary or another shape of the model.
+    """
+    if state["vocab_hash"] != policy.renderer.vocab_hash:
+        raise SchemaMismatch(
+            f"{where} belongs to vocabulary {state['vocab_hash']}, this one is {policy.renderer.vocab_hash}: "
+            "its token ids mean other words here. Train anew, or use the version that wrote it."
+        )
+    mine = dict(policy.model.named_parameters())
+    stored = state["model"]
+    for name, tensor in stored.items():
+        if name not in mine or mine[name].shape != tensor.shape:
+            raise SchemaMismatch(
+                f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there."
+            )
+    with torch.no_grad():
+        for name, tensor in stored.items():
+            mine[name].copy_(tensor)

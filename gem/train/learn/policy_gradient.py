@@ -1,0 +1,214 @@
+"""One iteration's learning, the same for every algorithm (`gem.estimators.algorithms`).
+
+Whole episodes come in. The algorithm turns their rewards into advantages, which is where most of the
+difference between algorithms lies, and a few steps are taken on them. With a critic, its values go in too.
+
+In a game of several seats the policy plays all of them, or one against an opponent. Each seat is trained on
+its own turns, and its returns are compared with those of the same seat alone. Likewise, each of several
+environments is compared with itself (`gem.train.learn.strata`).
+
+A turn is one action. A critic values the state before each turn, where the answer begins, and learns
+lambda-returns in the same steps as the policy (PPO: arXiv 1707.06347). Where an outside limit truncated an
+episode, its value of the last observation replaces the rewards that are missing (the table in
+`gem.rollout.episode`). Where the task itself ended, no value is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import chain
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from gem.content import Message
+from gem.estimators import View, normalised
+from gem.estimators.algorithms import estimate_gae, make_view
+from gem.record import Episode
+from gem.tokens.rows import Row
+from gem.train.config import TrainConfig
+from gem.train.learn.batch import Target, Weighted, weigh
+from gem.train.learn.learner import Learner
+from gem.train.learn.rewards import compute_rewards
+from gem.train.learn.steps import Progress, Steps, is_regularised, penalise, take_steps
+from gem.train.learn.strata import strata
+from gem.train.tasks.schedule import Slot
+
+
+def learn(
+    learner: Learner,
+    episodes: Sequence[Episode],
+    config: TrainConfig,
+    progress: Progress,
+    slots: Sequence[Slot] | None = None,
+    assembled: Collection[int] = (),
+) -> Steps | None:
+    """Take one iteration's steps on its episodes; None without verdicts, or where nothing can be learnt.
+
+    Where the algorithm has a `select`, statistics without a step say what it chose.
+
+    Nothing can be learnt where all advantages are 0, a critic is right, and there is neither an entropy bonus
+    nor a divergence; see `gem.train.learn.steps.is_regularised`.
+
+    Args:
+        learner: what learns.
+        episodes: those of the iteration.
+        config: the settings of the run.
+        progress: the finished and the planned iterations.
+        slots: the environment and the trained seat of each episode; None: one environment, every seat.
+        assembled: the numbers of the environments whose observations hold the whole conversation.
+    """
+    algorithm = config.algorithm_value
+    by_part: dict[int, list[Weighted]] = {}
+    selected: list[bool] = []
+    for stratum in strata(episodes, slots, config.normalise_by):
+        branches = find_branches(stratum.episodes) if algorithm.group == "turn" else {}
+        mine, seat = [episode for episode in stratum.episodes if episode.scored], stratum.seat
+        rows = weigh(mine, seat)
+        if not rows:
+            continue
+        values = note_values(learner, mine, rows, seat) if algorithm.critic else {}
+        penalties = penalise(learner, mine, rows, seat, config, progress)
+        if algorithm.critic:
+            after = bootstraps(learner, mine, rows, seat, stratum.part in assembled)
+            values["bootstraps"] = [after.get(source, 0.0) for source in range(len(mine))]
+        view = make_view(
+            mine,
+            seat,
+            config.gamma,
+            rewards=compute_rewards(config.reward, mine, seat) if config.reward else None,
+            lam=config.lam,
+            penalties=penalties,
+            starts=[branches.get(episode.group, 0) for episode in mine],
+            **values,
+        )
+        targets = make_targets(config, view)
+        if (chosen := algorithm.select_turns(view)) is not None:
+            selected += chain.from_iterable(chosen)
+            rows = [each for row in rows if (each := keep_turns(row, chosen[row.source])) is not None]
+        kept = by_part.setdefault(stratum.part, [])
+        kept += [replace(row, targets=targets[row.source]) for row in rows]
+    whiten = algorithm.critic and config.whiten
+    weighted = [row for kept in by_part.values() for row in (whitened(kept) if whiten else kept)]
+    if not weighted or not (_has_signal(weighted) or is_regularised(learner, config, progress)):
+        return Steps(selected=fmean(selected)) if selected else None
+    scored = sum(episode.scored for episode in episodes)
+    steps = take_steps(learner, weighted, scored, config, progress)
+    steps.selected = fmean(selected) if selected else steps.selected
+    return steps
+
+
+def make_targets(config: TrainConfig, view: View) -> list[dict[int, Target]]:
+    """Return the targets of each episode's turns; with a critic, the returns that it learns."""
+    algorithm = config.algorithm_value
+    advantages = algorithm.compute_advantages(view)
+    if not algorithm.critic:
+        return [{turn: Target(value) for turn, value in enumerate(each)} for each in advantages]
+    return [
+        {
+            turn: Target(advantage, estimate + value, value)
+            for turn, (advantage, estimate, value) in enumerate(zip(*each, strict=True))
+        }
+        for each in zip(advantages, estimate_gae(view), view.values, strict=True)
+    ]
+
+
+def _has_signal(weighted: Sequence[Weighted]) -> bool:
+    """Return whether the policy or the critic has something to learn; without one, its targets are 0."""
+    targets = (target for row in weighted for target in row.targets.values())
+    return any(target.advantage or target.returns != target.value for target in targets)
+
+
+def keep_turns(row: Weighted, chosen: Sequence[bool]) -> Weighted | None:
+    """Return a row that learns on the chosen turns alone, and ends with them; None where it has none."""
+    given = row.row
+    mask = [int(learn and chosen[turn]) for learn, turn in zip(given.mask, given.turn, strict=True)]
+    if 1 not in mask:
+        return None
+    end = len(mask) - mask[::-1].index(1)
+    cut = given.first(end)
+    kept = torch.tensor([mask[at] for at in given.learnt], dtype=torch.bool)
+    noted = {name: values[kept] for name, values in row.noted.items()}
+    return replace(row, row=Row(cut.ids, mask[:end], cut.logprobs, cut.turn), noted=noted)
+
+
+def find_branches(episodes: Sequence[Episode]) -> dict[str, int]:
+    """Return the turn from which the samples of each group differ, by the group; 0 where it is not here."""
+    return {episode.group: branch_turn(episode) for episode in episodes if episode.sample}
+
+
+def branch_turn(episode: Episode) -> int:
+    """Return the turn where an episode leaves its group's first one, from its job."""
+    return int(episode.job.rpartition("@")[2])
+
+
+# -- the critic's values
+
+
+def note_values(
+    learner: Learner, episodes: Sequence[Episode], rows: Sequence[Weighted], seat: str
+) -> dict[str, Any]:
+    """Return the critic's value of the state before each turn, as fields of a view."""
+    learner.note(rows)
+    values = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
+    for item in rows:
+        for at, value in zip(item.row.learnt, item.noted.pop("value").tolist(), strict=True):
+            values[item.source][item.row.turn[at]] = value
+    return {"values": values}
+
+
+def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
+    """Return the rows with advantages of mean 0 and deviation 1 over all turns; 0 where they are equal."""
+    turns = {
+        (item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()
+    }
+    flat = normalised([target.advantage for target in turns.values()])
+    advantages = dict(zip(turns, flat, strict=True))
+    return [
+        replace(
+            item,
+            targets={
+                turn: replace(target, advantage=advantages[item.source, turn, id(item.targets)])
+                for turn, target in item.targets.items()
+            },
+        )
+        for item in weighted
+    ]
+
+
+def bootstraps(
+    learner: Learner,
+    episodes: Sequence[Episode],
+    rows: Sequence[Weighted],
+    seat: str,
+    assembled: bool = False,
+) -> dict[int, float]:
+    """Return the critic's value of each truncated episode's last observation, by index in `episodes`.
+
+    The state is the prompt that the agent would have seen: the conversation with that observation, or the
+    observation alone where it holds the whole conversation (`assembled`), and what begins every answer.
+    """
+    policy = learner.policy
+    ends: list[Weighted] = []
+    for source in dict.fromkeys(item.source for item in rows):
+        episode = episodes[source]
+        end = episode.ends[seat]
+        if not end.truncated or end.observation is None:
+            continue
+        turn = episode.turns_of(seat)[-1]
+        held = (*turn.prompt_ids, *turn.token_ids)
+        said = [Message("user", end.observation)]
+        ids = policy.renderer.prompt(said) if assembled else (*held, *policy.renderer.delta(held, said))
+        ids = (*ids, *policy.prefix_ids)
+        if policy.context is not None:
+            ids = ids[-policy.context + 1 :]
+        # The state wanted is that of the last token: a token is put behind it, which is never looked at.
+        size = len(ids)
+        row = Row((*ids, policy.pad), (*(0,) * size, 1), (0.0,) * (size + 1), (*(-1,) * size, 0))
+        ends.append(Weighted(row, source=source))
+    if not ends:
+        return {}
+    learner.note(ends)
+    return {item.source: float(item.noted["value"][0]) for item in ends}

@@ -1,0 +1,181 @@
+"""The measurement of the figures in a run's final table.
+
+A policy is measured in each environment, and in a game with opponents against each opponent separately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
+
+from gem.agents.random import RandomAgent
+from gem.errors import BadArgument
+from gem.evals import EnvResult, evaluate, required, summarise
+from gem.evals.results import SeatResult
+from gem.record import Agent, Episode
+from gem.rollout import Job, rollout
+from gem.statistics import mean_interval, rate_interval
+from gem.train.learn.trainer import Trainer
+from gem.train.tasks.played_env import PlayedEnv
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """An environment to measure a policy in, and the names of its opponents there, who take turns.
+
+    Without `against` the policy plays every seat.
+    """
+
+    env: PlayedEnv
+    against: tuple[str, ...] = ()
+    label: str = ""
+
+    def lacks(self, name: str) -> str:
+        """Return the reference that the figure `name` needs and the environment lacks, if any."""
+        if name == "optimum":
+            return "" if (self.env.has_expert if self.against else self.env.has_solver) else "solver"
+        needed = name == "random" or "random" in self.against
+        return "random actor" if needed and not self.env.has_random_actor else ""
+
+    def measure(self, agent: Agent, others: Sequence[Agent], episodes: int) -> EnvResult:
+        """Measure an agent over about `episodes` episodes; 0: each instance once, for a deterministic agent.
+
+        `others` are the agents of `against`. Each instance is played in every seat. Success, reward and turns
+        are those of the agent's own seat; `seats` has them for each seat that it played.
+        """
+        env, config = self.env, self.env.config
+        instances = env.instances
+        samples = max(1, -(-episodes // len(instances.seeds)))
+        if not others:
+            return evaluate(
+                agent,
+                env.maker,
+                episodes=samples * len(instances.seeds),
+                instances=instances,
+                budget=env.budget,
+                limits=env.limits,
+                exactly=episodes == 0 and instances.complete,
+                concurrency=config.batch,
+                host=config.host,
+            )
+        samples = max(len(env.seats), samples)
+        jobs, held = [], []
+        for seat in env.seats:  # in each, the others in turn
+            following = cycle(others)
+            for sample in range(-(-samples // len(env.seats))):
+                for number, seeds in enumerate(instances.seeds):
+                    other = next(following)
+                    agents = {each: agent if each == seat else other for each in env.seats}
+                    seed = seeds[sample % len(seeds)]
+                    jobs.append(
+                        Job(env.maker, seed, str(number), sample, agents=agents, key=f"{seat}-{number}")
+                    )
+                    held.append(seat)
+        played = rollout(jobs, agent, limits=env.limits, concurrency=config.batch, host=config.host)
+        return of_seats(self.label, played, held, clustered=not instances.complete)
+
+
+def of_seats(name: str, episodes: Sequence[Episode], held: Sequence[str], *, clustered: bool) -> EnvResult:
+    """Return the figures of an agent that played the seat `held[i]` of episode i.
+
+    `clustered`: episodes of one `group` share an instance that was drawn, so they are not independent.
+    """
+    whole = summarise(name, episodes, clustered=clustered)
+    mine = [(episode, seat) for episode, seat in zip(episodes, held, strict=True) if episode.scored]
+    if not mine:
+        return whole
+
+    def fared(of: Sequence[tuple[Episode, str]]) -> SeatResult:
+        known = [(each, won) for each, seat in of if (won := each.succeeded(seat)) is not None]
+        wins, tasks = [float(won) for _, won in known], [each.group for each, _ in known]
+        earned, all_tasks = [each.reward(seat) for each, seat in of], [each.group for each, _ in of]
+        return SeatResult(
+            success=rate_interval(wins, tasks if clustered else None) if wins else None,
+            reward=mean_interval(earned, all_tasks if clustered else None),
+            turns=sum(len(each.turns_of(seat)) for each, seat in of) / len(of),
+        )
+
+    by_seat = {seat: [each for each in mine if each[1] == seat] for seat in dict.fromkeys(held)}
+    together = fared(mine)
+    told = [won for each, seat in mine if (won := each.succeeded(seat)) is not None]
+    lost = len(episodes) - len(mine)
+    return replace(
+        whole,
+        success=together.success,
+        reward=together.reward,
+        turns=together.turns,
+        at_least=sum(told) / (len(told) + lost) if told else None,
+        at_most=(sum(told) + lost) / (len(told) + lost) if told else None,
+        seats={seat: fared(of) for seat, of in by_seat.items() if of},
+        turns_to_success=None,
+    )
+
+
+def contests(trainer: Trainer) -> list[Contest]:
+    """Return what a policy is measured in: each environment, and a game against each named opponent.
+
+    Where all opponents are past copies, which change, the opponent is random play, which does not. At the end
+    the copies are opponents too.
+    """
+    config, league = trainer.config, trainer.league
+    found: list[Contest] = []
+    for env in trainer.envs:
+        if league is None or len(env.seats) < 2:
+            found.append(Contest(env, label=env.name))
+            continue
+        fixed = config.opponent or ("random",)
+        against: list[tuple[tuple[str, ...], str]] = [((name,), name) for name in fixed]
+        if config.pool and trainer.iteration == config.iterations:
+            pool = tuple(name for name in league.members if name not in config.opponent)
+            against.append((pool, "the pool"))
+        found += [Contest(env, names, f"{env.name} against {shown}") for names, shown in against]
+    return found
+
+
+def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> None:
+    """Measure an agent on about `episodes` episodes; 0: on each instance once, if deterministic.
+
+    Several environments, and several opponents, are measured separately. Random play and the solver are left
+    out where the environment lacks them.
+
+    Raises:
+        BadArgument: for a stage of a curriculum that does not report success.
+    """
+    measured_in = contests(trainer)
+    for contest in measured_in:
+        if lacking := contest.lacks(name):
+            if name == "random":
+                trainer.watcher.stage(f"{contest.env.name} has no {lacking}: this figure is left out")
+            continue
+        others = [
+            RandomAgent() if each == "random" else trainer.opponents.agent(each) for each in contest.against
+        ]
+        measured = required(contest.measure(agent, others, episodes))
+        if trainer.config.curriculum and measured.success is None:
+            raise BadArgument(f"a curriculum needs success, which {contest.label} does not report.")
+        if len(measured_in) == 1 and not contest.against:
+            trainer.figures[name] = measured.to_json()
+            trainer.watcher.measured(name, measured)
+            continue
+        by_label = trainer.figures.setdefault("environments", {})
+        by_label.setdefault(contest.label, {})[name] = measured.to_json()
+        trainer.watcher.measured(name, measured, contest.label)
+
+
+def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
+    """Measure the policy's current weights, sampled and greedy, and store the figures by these names."""
+    take_figures(trainer, sampled, trainer.policy.agent, trainer.config.eval_episodes)
+    trainer.policy.temper(0.0)
+    take_figures(trainer, greedy, trainer.policy.agent, 0)
+    trainer.policy.temper(trainer.config.temperature)
+
+
+def tell_figures(trainer: Trainer) -> None:
+    """Report to the watcher the figures that a resumed run has measured before."""
+    for name, figures in trainer.figures.items():
+        if name != "environments":
+            trainer.watcher.measured(name, EnvResult.from_json(figures))
+    for label, found in trainer.figures.get("environments", {}).items():
+        for name, figures in found.items():
+            trainer.watcher.measured(name, EnvResult.from_json(figures), label)

@@ -1,0 +1,1 @@
+"""What is played: the environments of a run, their shares, opponents, demonstrations and held-out tasks."""

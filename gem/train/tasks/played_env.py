@@ -1,0 +1,146 @@
+"""The environments of a run: how to make each, its limits, and the instances that it is measured on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from gem.agents.random import RandomAgent
+from gem.agents.solver import SolverAgent
+from gem.core import Env, EnvWrapper
+from gem.envs.data.named import named_kwargs
+from gem.envs.seats.seated_env import SeatedEnv
+from gem.errors import BadArgument, NoSolver
+from gem.evals import Instances, find_instances
+from gem.record import Agent, Limits
+from gem.registry import EnvSpec, Maker
+from gem.rollout import Job, rollout
+from gem.tools.tool_env_wrapper import ToolEnvWrapper
+from gem.train.config import TrainConfig
+from gem.train.config.env_part import EnvPart
+from gem.wrappers.wrapper_factory import tool_wrappers
+
+INSTANCES = 256
+"""Maximum number of instances that figures are measured on, where not all can be told apart."""
+
+
+class PlayedEnv:
+    """One environment of a run: its maker, its limits, and the instances that it is measured on."""
+
+    def __init__(self, part: EnvPart, config: TrainConfig) -> None:
+        """Play `part`, one of the config's; tools are the innermost wrappers.
+
+        Raises:
+            UnknownEnv: for an id, or a wrapper's name, that is not registered.
+        """
+        self.name, self.config = part.name, config
+        wrappers = (*tool_wrappers(part.tools or ()), *(part.wrappers or ()))
+        self.maker = Maker(part.id, named_kwargs(part.id, part.kwargs), wrappers)
+        self.limits = Limits(turns=part.max_turns, turn_tokens=config.max_tokens)
+
+    @property
+    def spec(self) -> EnvSpec:
+        """The registered spec of the environment."""
+        return self.maker.spec
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The players of the environment."""
+        return self.spec.seats
+
+    @functools.cached_property
+    def has_expert(self) -> bool:
+        """Whether the game has an expert that can play a single seat."""
+        with self.maker() as env:
+            found = type(env.unwrapped)
+        return issubclass(found, SeatedEnv) and found.expert_action is not SeatedEnv.expert_action
+
+    @functools.cached_property
+    def has_random_actor(self) -> bool:
+        """Whether the environment can play at random."""
+        return self._has(RandomAgent())
+
+    @functools.cached_property
+    def has_solver(self) -> bool:
+        """Whether the environment can play every seat well; asked of the environment if no spec says so."""
+        return self.spec.solver != "none" or self._has(SolverAgent())
+
+    def _has(self, actor: Agent) -> bool:
+        """Return whether the environment has this actor; one that breaks is reported where it is played."""
+        (tried,) = rollout([Job(self.maker, self.config.seed)], actor, limits=Limits(turns=1))
+        return tried.error is None or tried.error.type != NoSolver.__name__
+
+    @functools.cached_property
+    def assembles_history(self) -> bool:
+        """Whether its observations hold the whole conversation, by a wrapper."""
+        with self.maker() as env:
+            return bool(getattr(env, "assembles_history", False))
+
+    @functools.cached_property
+    def instances(self) -> Instances:
+        """The instances that every figure of the run is measured on."""
+        return find_instances(self.maker, self.config.seed, min(INSTANCES, self.config.eval_episodes))
+
+    @functools.cached_property
+    def budget(self) -> int | None:
+        """The most turns that an episode may take; a lost episode counts one more. None where unknown."""
+        with self.maker() as env:
+            stated = env.spec.max_turns if env.spec else None
+            inner: Env = env
+            while stated is not None and isinstance(inner, EnvWrapper):
+                stated += inner.extra_turns if isinstance(inner, ToolEnvWrapper) else 0
+                inner = inner.env
+        known = [turns for turns in (stated, self.limits.turns) if turns is not None]
+        return min(known, default=None)
+
+
+def played_envs(config: TrainConfig) -> list[PlayedEnv]:
+    """Return the environments of a config.
+
+    Raises:
+        BadArgument: for opponents where no environment has a seat for them; for several seats with an
+            algorithm for one.
+    """
+    envs = [PlayedEnv(part, config) for part in config.parts]
+    if config.opponents and all(len(env.seats) < 2 for env in envs):
+        raise BadArgument(
+            f"opponents need a game of several seats, as multi:KuhnPoker-v0; {config.title} has one seat."
+        )
+    if config.algorithm_value.seats == "one" and any(len(env.seats) > 1 for env in envs):
+        raise BadArgument(f"{config.algorithm} needs games of one seat; choose another algorithm.")
+    return envs
+
+
+def make_maker(config: TrainConfig) -> Maker:
+    """Return the maker of a config's environment, or of the first of several."""
+    return played_envs(config)[0].maker
+
+
+def check_solver(config: TrainConfig, name: str, has_solver: bool) -> None:
+    """Refuse a warm-up on the solver's play of an environment without solver.
+
+    Raises:
+        NoSolver: with its `name`.
+    """
+    if config.warmup_by == "solver" and not has_solver:
+        raise NoSolver(f"warmup_by is solver, and {name} has none; `gem-gym list` shows which have one.")
+
+
+def check_random_actor(config: TrainConfig, envs: Sequence[PlayedEnv]) -> None:
+    """Refuse a warm-up on random play that was asked for, where no environment can play at random.
+
+    The warm-up that a config has by default is left out instead.
+
+    Raises:
+        NoSolver: with the names of the environments.
+    """
+    usual = config.fitting(model=config.model, start_from=config.start_from).get(
+        "warmup_steps", type(config).warmup_steps
+    )
+    asked = config.warmup_steps != usual or config.warmup_check
+    cloned = config.warmup_steps and config.demos is None and config.warmup_by == "random"
+    if cloned and asked and not any(env.has_random_actor for env in envs):
+        raise NoSolver(
+            f"warmup_steps is {config.warmup_steps}, a warm-up on random play, and {config.title} has no "
+            "random actor; leave it out, or clone a store of demonstrations (demos)."
+        )

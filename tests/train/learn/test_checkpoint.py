@@ -1,0 +1,124 @@
+import resource
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gem.errors import SchemaMismatch, StoreError
+from gem.train.learn import checkpoint
+
+STATE = {"iteration": 3, "model": {"w": torch.arange(6.0).view(2, 3)}, "figures": {"random": [0.5, None]}}
+
+
+def same(found):
+    return (
+        found["iteration"] == STATE["iteration"]
+        and found["figures"] == STATE["figures"]
+        and torch.equal(found["model"]["w"], STATE["model"]["w"])
+    )
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    path = tmp_path / "new" / "checkpoint.pt"
+    checkpoint.save(path, {"iteration": 1})
+    checkpoint.save(path, STATE)
+    assert same(checkpoint.load(path))
+    assert [file.name for file in path.parent.iterdir()] == ["checkpoint.pt"]
+
+
+def test_no_checkpoint(tmp_path):
+    with pytest.raises(
+        StoreError, match=r"no checkpoint at .*a run writes one .* the same command without --resume"
+    ):
+        checkpoint.load(tmp_path / "checkpoint.pt")
+
+
+def test_a_folder_is_no_checkpoint(tmp_path):
+    with pytest.raises(StoreError, match="cannot be read"):
+        checkpoint.load(tmp_path)
+
+
+def test_a_torn_file_is_refused_wherever_it_tore(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(path, STATE)
+    whole = path.read_bytes()
+    for length in {*range(0, len(whole), 97), 1, 2, 3, len(whole) - 1}:
+        path.write_bytes(whole[:length])
+        with pytest.raises(StoreError, match="cannot be read"):
+            checkpoint.load(path)
+
+
+@pytest.mark.parametrize("content", [b"weights", b"\x80\x04.", b"\x80\x04]\x94.", b"PK\x03\x04"])
+def test_another_file_is_refused(tmp_path, content):
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(content)
+    with pytest.raises((StoreError, SchemaMismatch)):
+        checkpoint.load(path)
+
+
+class Malice:
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+def test_nothing_in_a_checkpoint_is_executed(tmp_path, capsys):
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"schema": checkpoint.SCHEMA, "model": Malice()}, path)
+    with pytest.raises(StoreError, match="cannot be read"):
+        checkpoint.load(path)
+    assert "executed" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("stored", "told"), [({"schema": 99}, "99"), ({}, "None"), ([1], "None")])
+def test_another_schema_is_refused(tmp_path, stored, told):
+    path = tmp_path / "checkpoint.pt"
+    torch.save(stored, path)
+    with pytest.raises(SchemaMismatch, match=f"has schema {told}, this version reads {checkpoint.SCHEMA}"):
+        checkpoint.load(path)
+
+
+def test_a_full_disk_leaves_the_old_checkpoint_and_no_rubbish(tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(path, STATE)
+    program = f"""
+import pathlib, resource, signal, torch
+from gem.errors import StoreError
+from gem.train.learn import checkpoint
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails, as on a full disk
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, {resource.RLIM_INFINITY}))
+try:
+    checkpoint.save(pathlib.Path({str(path)!r}), {{"model": torch.zeros(100_000)}})
+except StoreError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "cannot be written" in done.stdout
+    assert "The previous one is kept; free disk space or choose another --out" in done.stdout
+    assert same(checkpoint.load(path))
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        checkpoint.save(tmp_path / "file" / "checkpoint.pt", STATE)
+
+
+def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.pt"
+    checkpoint.save(path, STATE)
+
+    def killed(state, file):
+        file.write(b"half of it")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoint.save(path, {"iteration": 4})
+    assert same(checkpoint.load(path))
+    checkpoint.save(path, {"iteration": 4})
+    assert checkpoint.load(path)["iteration"] == 4
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]

@@ -1,0 +1,345 @@
+"""The learner on transformers' architectures: trees, parts of logits, references, critics, small types."""
+
+import copy
+import random
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from gem.agents.tiny import TinyConfig
+from gem.errors import BadArgument
+from gem.tokens.rows import Row
+from gem.train.learn import learner as module
+from gem.train.learn.batch import Target, Weighted, collate, microbatches
+from gem.train.learn.learner import Critic, Learner, Settings, load_weights, weights
+from gem.train.learn.policy import Base, CausalPolicy, TinyPolicy, checkpoint_layers, freeze_below
+
+SHAPE = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 97,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+MODELS = {
+    "llama": lambda: transformers.LlamaConfig(**SHAPE),
+    "qwen3": lambda: transformers.Qwen3Config(**SHAPE, head_dim=8, tie_word_embeddings=True),
+    # It looks back at few places, and its logits are squashed behind the head.
+    "gemma2": lambda: transformers.Gemma2Config(
+        **SHAPE, head_dim=8, sliding_window=4, final_logit_softcapping=5.0
+    ),
+    "gpt2": lambda: transformers.GPT2Config(
+        n_embd=32, n_layer=2, n_head=2, vocab_size=97, bos_token_id=None, eos_token_id=None
+    ),
+    "granite": lambda: transformers.GraniteConfig(**SHAPE, logits_scaling=3.0),
+}
+STEPS = Settings(temperature=0.7)
+
+
+class Words:
+    """As much of a renderer as a learner asks for."""
+
+    stop_ids = frozenset({0})
+    vocab_hash = "words"
+    knows_tools = False
+
+
+class Silent:
+    """As much of an agent."""
+
+    context = None
+
+    def publish(self, version, weights=None):
+        self.policy_version = version
+
+
+def causal(name="llama", dtype=torch.float32, seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = transformers.AutoModelForCausalLM.from_config(MODELS[name]()).eval()
+        with torch.no_grad():  # small models are drawn so that attention hardly matters
+            for parameter in model.parameters():
+                if parameter.dim() == 2:
+                    parameter.normal_(std=0.25)
+    return CausalPolicy(model.to(dtype), Words(), Silent())
+
+
+def make_rows(count=14, seed=0):
+    """Rows with beginnings in common, some the same and some the beginning of another."""
+    rng = random.Random(seed)
+    base = [rng.randrange(97) for _ in range(9)]
+    made = []
+    for i in range(count):
+        ids = [*base, *(rng.randrange(3) for _ in range(rng.randrange(3, 12)))]
+        if i % 4 == 3:
+            ids = [*made[-1].row.ids, 1, 2]
+        elif i % 5 == 2:
+            ids = list(made[0].row.ids)
+        mask = [0] * 9 + [int(rng.random() < 0.6) for _ in ids[9:]]
+        mask[-1] = 1
+        turn = tuple(t // 4 if learn else -1 for t, learn in enumerate(mask))
+        logprobs = tuple(-0.5 * learn for learn in mask)
+        made.append(
+            Weighted(
+                Row(tuple(ids), tuple(mask), logprobs, turn), {t: Target(rng.random()) for t in range(9)}
+            )
+        )
+    return made
+
+
+ROWS = make_rows()
+
+
+def plain(policy, temperature=0.7):
+    """Log probabilities of the sampled tokens by the model's own logits, a row at a time."""
+    found = []
+    for item in ROWS:
+        ids = torch.tensor([item.row.ids])
+        logp = (policy.model(input_ids=ids).logits[0].float() / temperature).log_softmax(-1)
+        found += [logp[t - 1, item.row.ids[t]] for t, learn in enumerate(item.row.mask) if learn]
+    return torch.stack(found)
+
+
+def by_row(batch, values_N):
+    return values_N[batch.row.argsort(stable=True)]
+
+
+def gradients(loss, policy):
+    loss.backward()
+    made = [p.grad.clone() for p in policy.model.parameters() if p.grad is not None]
+    policy.model.zero_grad()
+    return made
+
+
+@pytest.mark.parametrize("logits_at_a_time", [1 << 25, 500])
+@pytest.mark.parametrize("name", MODELS)
+def test_it_says_what_the_model_says(name, logits_at_a_time, monkeypatch):
+    monkeypatch.setattr(module, "LOGITS", logits_at_a_time)
+    policy = causal(name)
+    assert (policy.capacity is None) == (name == "gemma2")  # tried out, not looked up
+    learner = Learner(policy, STEPS)
+    batch = collate(ROWS, 0, policy.capacity)
+    outputs = learner.forward(batch)
+    wanted = plain(policy)
+    assert torch.allclose(by_row(batch, outputs.logprob), wanted, atol=2e-5)
+    weight = torch.linspace(-1, 1, len(wanted))
+    mine = gradients((by_row(batch, outputs.logprob) * weight).sum(), policy)
+    theirs = gradients((wanted * weight).sum(), policy)
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one - other).abs().max() <= 1e-4 * other.abs().max() + 1e-6
+
+
+def test_rounding_to_bfloat16_is_not_taken_for_a_model_that_sees_no_tree(monkeypatch):
+    deep = {**SHAPE, "num_hidden_layers": 24}  # rounding adds up from layer to layer
+    monkeypatch.setitem(MODELS, "deep", lambda: transformers.LlamaConfig(**deep))
+    for name, capacity in (("llama", 256), ("deep", 256), ("gemma2", None)):
+        assert causal(name, torch.bfloat16).capacity == capacity
+
+
+def test_no_tensor_of_all_tokens_by_the_whole_vocabulary_is_made(monkeypatch):
+    monkeypatch.setattr(module, "LOGITS", 500)  # 5 places by 97 words
+    policy = causal()
+    largest = []
+    logits = policy.logits
+    monkeypatch.setattr(policy, "logits", lambda states: largest.append(len(states)) or logits(states))
+    outputs = Learner(policy, STEPS).forward(collate(ROWS, 0, policy.capacity))
+    outputs.logprob.sum().backward()
+    assert max(largest) == 5
+    assert len(outputs.logprob) > 50
+
+
+def objective(batch, outputs):
+    return -(outputs.logprob * batch.advantage[batch.turn]).sum(), {
+        "tokens": torch.tensor(1.0 * len(batch.of))
+    }
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_a_step_in_several_passes_is_the_same_step(name):
+    made = []
+    for tokens in (None, 30):
+        policy = causal(name)
+        learner = Learner(policy, replace(STEPS, pass_tokens=tokens, lr=1e-2))
+        assert len(microbatches(ROWS, tokens)) > 1 or tokens is None
+        sums, _ = learner.update(ROWS, objective, len(ROWS))
+        made.append((sums, policy.model.state_dict()))
+    assert made[0][0] == pytest.approx(made[1][0])
+    for key, value in made[0][1].items():
+        assert torch.allclose(value, made[1][1][key], atol=1e-3)
+
+
+def test_steps_smaller_than_a_bfloat16_are_not_lost():
+    policy = causal(dtype=torch.bfloat16)
+    learner = Learner(policy, replace(STEPS, lr=1e-5))
+    before = copy.deepcopy(policy.model.state_dict())
+    masters = [master.clone() for master in learner.state()["masters"]]
+    for _ in range(3):
+        learner.update(ROWS, objective, len(ROWS))
+    moved = [float((a - b).abs().max()) for a, b in zip(masters, learner.state()["masters"], strict=True)]
+    assert min(moved) > 1e-6
+    name = "model.layers.0.self_attn.q_proj.weight"
+    same = (before[name] == policy.model.state_dict()[name]).float().mean()
+    assert same > 0.9  # most of these weights could not have moved by themselves
+
+
+def test_in_bfloat16_gradients_of_passes_are_added_in_float32():
+    found = []
+    for tokens in (None, 20):
+        learner = Learner(causal(dtype=torch.bfloat16), replace(STEPS, pass_tokens=tokens, lr=0.0))
+        kept = []
+        learner.step = lambda learner=learner, kept=kept: kept.extend(g.clone() for g in learner.gradients)
+        learner.update(ROWS, objective, len(ROWS))
+        assert all(gradient.dtype == torch.float32 for gradient in kept)
+        found.append(torch.cat([gradient.flatten() for gradient in kept]))
+    assert torch.nn.functional.cosine_similarity(*found, dim=0) > 0.99
+
+
+def test_a_learner_comes_back_as_it_was():
+    learner = Learner(causal(dtype=torch.bfloat16), replace(STEPS, lr=1e-3), critic=Critic(32))
+    learner.update(ROWS, objective, len(ROWS))
+    state = copy.deepcopy(learner.state())
+    other = Learner(causal(dtype=torch.bfloat16, seed=5), replace(STEPS, lr=1e-3), critic=Critic(32))
+    other.load(state, "it")
+    for each in (learner, other):
+        each.update(ROWS, objective, len(ROWS))
+    one, two = learner.policy.model.state_dict(), other.policy.model.state_dict()
+    assert all(torch.equal(one[key], two[key]) for key in one)
+
+
+# -- what is trained
+
+
+def test_the_upper_layers_alone():
+    policy = causal()
+    freeze_below(policy.model, 1)
+    before = copy.deepcopy(policy.model.state_dict())
+    learner = Learner(policy, replace(STEPS, lr=1e-2))
+    learner.update(ROWS, objective, len(ROWS))
+    moved = {key for key, value in policy.model.state_dict().items() if not torch.equal(value, before[key])}
+    assert moved == {key for key in before if ".layers.2." in key and "norm" not in key}
+    assert set(weights(policy)["model"]) == moved  # what a checkpoint holds
+    with pytest.raises(
+        BadArgument, match="train_layers is 4; accepted: 1 to 3, the layers of LlamaForCausalLM"
+    ):
+        freeze_below(policy.model, 4)
+
+
+@pytest.mark.filterwarnings("default:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
+def test_the_base_of_an_adapter_is_the_reference():
+    peft = pytest.importorskip("peft")
+    policy = causal()
+    wanted = plain(policy).detach()
+    adapter = peft.LoraConfig(
+        r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False
+    )
+    policy = CausalPolicy(peft.get_peft_model(policy.model, adapter), Words(), Silent())
+    learner = Learner(policy, STEPS, reference=Base(policy))
+    assert all("lora" in name for name, p in policy.model.named_parameters() if p.requires_grad)
+    rows = [replace(item, noted={}) for item in ROWS]
+    learner.note_reference(rows, full=False)
+    learner.note(rows)
+    assert torch.allclose(torch.cat([item.noted["reference"] for item in rows]), wanted, atol=2e-5)
+    present = torch.cat([item.noted["present"] for item in rows])
+    assert torch.allclose(present, plain(policy), atol=2e-5)
+    assert not torch.allclose(present, wanted, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_layers_that_are_computed_again_give_the_same_gradient_in_less_memory(name):
+    found, held = [], []
+    for again in (False, True):
+        policy = causal(name)
+        if again:
+            checkpoint_layers(policy.model)
+        policy.capacity = None
+        kept = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t, kept=kept: kept.append(t.numel()) or t, lambda t: t
+        ):
+            loss = Learner(policy, STEPS).logprobs(collate(ROWS, 0, None)).sum()
+        held.append(sum(kept))
+        found.append(gradients(loss, policy))
+    assert held[1] < held[0] / 2
+    for one, other in zip(*found, strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+
+
+# -- reference and critic
+
+
+def test_divergence_from_a_reference_over_the_whole_vocabulary():
+    policy, reference = causal(), causal(seed=3)
+    learner = Learner(policy, STEPS, reference=reference)
+    rows = [replace(item, noted={}) for item in ROWS]
+    learner.note_reference(rows, full=True)
+    batch = collate(rows, 0, policy.capacity)
+    outputs = learner.forward(batch)
+    wanted = []
+    for item in ROWS:
+        ids = torch.tensor([item.row.ids])
+        mine, other = (
+            (each.model(input_ids=ids).logits[0] / 0.7).log_softmax(-1) for each in (policy, reference)
+        )
+        kl = (mine.exp() * (mine - other)).sum(-1)
+        wanted += [kl[t - 1] for t, learn in enumerate(item.row.mask) if learn]
+    assert torch.allclose(by_row(batch, outputs.kl), torch.stack(wanted), atol=1e-4)
+    assert outputs.kl.min() > 0
+    assert outputs.kl.requires_grad
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_the_reference_is_asked_once_for_a_row(full, monkeypatch):
+    policy, reference = causal(), causal(seed=3)
+    learner = Learner(policy, STEPS, reference=reference)
+    asked = []
+    states = reference.states
+    monkeypatch.setattr(reference, "states", lambda batch: asked.append(len(batch.ids)) or states(batch))
+    first, again = ([replace(item, noted={}) for item in ROWS] for _ in range(2))
+    learner.note_reference(first, full=full)
+    learner.note_reference(again, full=full)
+    assert len(asked) == 1
+    for one, other in zip(first, again, strict=True):
+        assert torch.equal(one.noted["reference"], other.noted["reference"])
+    learner.reference = causal(seed=4)
+    learner.note_reference(again, full=full)
+    assert not torch.allclose(first[0].noted["reference"], again[0].noted["reference"])
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_critic_values_the_state_before_each_turn(own):
+    policy = causal()
+    body = causal(seed=2) if own else None
+    critic = Critic(32, body)
+    learner = Learner(policy, replace(STEPS, lr=1e-3), critic=critic)
+    batch = collate(ROWS, 0, policy.capacity)
+    assert learner.forward(batch).value.tolist() == [0.0] * batch.turns
+    with torch.no_grad():
+        critic.head.weight.normal_(generator=torch.Generator().manual_seed(0))
+    found = learner.forward(batch).value
+    wanted = {}
+    for b, item in enumerate(ROWS):
+        states = (body or policy).model.get_decoder()(torch.tensor([item.row.ids])).last_hidden_state[0]
+        for turn in set(item.row.turn) - {-1}:
+            first = item.row.turn.index(turn)
+            wanted[b, turn] = float(critic.head(states[first - 1]).detach())
+    rows = batch.row[batch.first].tolist()
+    assert sorted(wanted) == sorted(set(wanted))
+    mine = sorted(zip(rows, found.tolist(), strict=True))
+    theirs = sorted((b, value) for (b, _), value in wanted.items())
+    assert [b for b, _ in mine] == [b for b, _ in theirs]
+    assert [value for _, value in mine] == pytest.approx([value for _, value in theirs], abs=2e-5)
+    learner.update(ROWS, lambda b, o: ((o.value - 1).square().sum(), {}), len(ROWS))
+    assert learner.forward(batch).value.sub(1).square().mean() < found.sub(1).square().mean()
+
+
+def test_weights_of_another_shape_are_refused():
+    policy = TinyPolicy(TinyConfig(width=16, layers=1, heads=2), seed=0)
+    state = weights(TinyPolicy(TinyConfig(width=32, layers=1, heads=2), seed=0))
+    with pytest.raises(module.SchemaMismatch, match="it holds another shape of model: embed is"):
+        load_weights(policy, state, "it")

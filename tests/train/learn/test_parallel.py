@@ -1,0 +1,69 @@
+"""Two processes that train one model take the steps that one would."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from gem.rollout import EpisodeStore
+from gem.train.learn import parallel
+
+FLAGS = [
+    *("--env-kwargs", '{"max_number": 4, "max_turns": 3}', "--width=16", "--layers=1", "--heads=2"),
+    *(
+        "--episodes=64",
+        "--batch=16",
+        "--minibatch=8",
+        "--group=4",
+        "--warmup-steps=30",
+        "--warmup-batch=8",
+        "--warmup-lr=2e-2",
+    ),
+    *("--eval-episodes=8",),
+]
+
+
+def run(out, *more, processes):
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command = [
+        sys.executable,
+        *(launch if processes > 1 else []),
+        "-m",
+        "gem",
+        "train",
+        *FLAGS,
+        "--out",
+        str(out),
+    ]
+    done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = (json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines())
+    return [(m["success"], m["tokens_sampled"], m["loss"], m["entropy"], m["kl"]) for m in lines]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["rebn", "ppo", "turn_grpo"])
+def test_two_processes_have_the_losses_of_one(tmp_path, algorithm):
+    one = run(tmp_path / "one", "--algorithm", algorithm, processes=1)
+    two = run(tmp_path / "two", "--algorithm", algorithm, processes=2)
+    assert len(one) == len(two) == 4
+    for mine, theirs in zip(one, two, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-2, abs=1e-4)
+    played = [file.read_text().count("\n") for file in (tmp_path / "two").glob("episodes*.jsonl")]
+    assert len(played) == 2  # each process keeps what it played
+    jobs = []
+    for name in ("one", "two"):
+        with EpisodeStore(tmp_path / name / "watched.jsonl", read_only=True) as store:
+            jobs.append(sorted((episode.job, episode.policy_version) for episode in store))
+    assert jobs[0] == jobs[1]  # the first process alone plays the watched seeds
+    assert len(jobs[0]) == 5 * 4
+
+
+def test_alone_everything_is_what_it_was():
+    assert parallel.begin("cpu") == "cpu"
+    assert (parallel.world(), parallel.rank()) == (1, 0)
+    assert parallel.share([1, 2, 3]) == parallel.gathered([1, 2, 3]) == [1, 2, 3]
+    assert parallel.add_up_figures({"a": 1.0}) == {"a": 1.0}
