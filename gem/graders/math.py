@@ -1,8 +1,9 @@
 r"""MathGrader: decides whether two answers are mathematically equal.
 
-Most pairs are decided here in microseconds, as fractions or at sample points (`gem.graders._algebra`). The
-others go to sympy in a worker process that is killed when its CPU budget runs out. Such an answer scores 0
-with ``why="undecided"``, because otherwise a policy could avoid a verdict with ``9^9^9^9``.
+Most pairs are decided here in microseconds, as fractions or at sample points
+(`gem.graders.mathematics.algebra`). The others go to sympy in a worker process that is killed when its CPU
+budget runs out. Such an answer scores 0 with ``why="undecided"``, because otherwise a policy could avoid a
+verdict with ``9^9^9^9``.
 
 Both sides are read whole or not at all. Words are removed from an answer only if they are in lists of words
 that do not change its value. A reference that cannot be read is compared word for word (`unread`).
@@ -19,20 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument, NoVerdict, missing_extra
-from gem.graders import _words
-from gem.graders._algebra import same
-from gem.graders._corrections import corrected
-from gem.graders._evaluation import TooBig
-from gem.graders._latex import LENGTH, Node, Unread, english, normalised, read
-from gem.graders._scalars import constant
-from gem.graders._units import counted
-from gem.graders._values import bare, in_form, leaves, unevaluated, worked_out
 from gem.graders.base import UNDECIDED, Score
+from gem.graders.mathematics import number_words
+from gem.graders.mathematics.algebra import same
+from gem.graders.mathematics.corrections import corrected
+from gem.graders.mathematics.evaluation import TooBig
+from gem.graders.mathematics.latex import LENGTH, Node, Unread, english, normalised, read
+from gem.graders.mathematics.scalars import constant
+from gem.graders.mathematics.units import counted
+from gem.graders.mathematics.values import bare, in_form, leaves, unevaluated, worked_out
 from gem.graders.pool import Missing, WorkerLost, WorkerPool
 from gem.parsing import boxed
 from gem.specs import Rebuildable
 
-WORKER = Path(__file__).with_name("_math_worker.py")
+WORKER = Path(__file__).with_name("mathematics") / "worker.py"
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
 REPLY = 8_000  # characters at the end of an unboxed reply that a worker looks through
@@ -280,7 +281,7 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     "and" and "or" join even then.
 
     Text after the answer may correct it ("No, it is 3") or withdraw it ("That is wrong"): see
-    `gem.graders._corrections`.
+    `gem.graders.mathematics.corrections`.
 
     >>> final_answer(r"thus \boxed{1} and \boxed{2}.")
     ('1, 2', True)
@@ -503,22 +504,22 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
         return _digits(whole[0]) == _digits(whole[1]), "integers"
     if len(answer) > ANSWER or len(gold) > ANSWER:
         return False, "too long"
-    if _ORDINAL.fullmatch(gold) and _words.ordinal(answer.strip(" .")):
-        return _words.number(answer.strip(" .")) == int(gold[:-2]), "text"
+    if _ORDINAL.fullmatch(gold) and number_words.ordinal(answer.strip(" .")):
+        return number_words.number(answer.strip(" .")) == int(gold[:-2]), "text"
     left, right = _prepared(gold), _prepared.__wrapped__(answer)
     if not right:
         return False, "no answer"
     verdict, why = _compared(left, right)
     if not verdict and _TALK.search(right):
-        value = _words.stated(_untexted(right))
+        value = number_words.stated(_untexted(right))
         if value is not None and value != right:
             told, reason = _compared(left, _prepared.__wrapped__(value))
             if told is not False:
                 return told, reason
-        if _words.spoken(right):
+        if number_words.spoken(right):
             plain = _untexted(right)
-            amount = _words.quantity(plain) if plain != right else None
-            spoken = _words.numerals(plain) if amount is None else str(amount)
+            amount = number_words.quantity(plain) if plain != right else None
+            spoken = number_words.numerals(plain) if amount is None else str(amount)
             if spoken != right and any(letter.isdigit() for letter in spoken):
                 told, reason = _in_digits(left, spoken)
                 if told:
@@ -529,7 +530,7 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
 def _in_digits(left: str, spoken: str) -> tuple[bool | None, str]:
     """Compare with an answer whose number words are now digits, including phrases such as "half of 2"."""
     told, reason = _compared(left, spoken)
-    value = None if told else _words.stated(spoken)
+    value = None if told else number_words.stated(spoken)
     return (told, reason) if value is None else _compared(left, _prepared.__wrapped__(value))
 
 
@@ -556,9 +557,9 @@ def readable(gold: str) -> bool | None:
         return False
     plain = _STYLED.sub(r"\1", text).strip()
     words = _PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain)
-    if _CHOICE.fullmatch(plain) or (words and _WORD.search(plain)) or _words.date(plain):
+    if _CHOICE.fullmatch(plain) or (words and _WORD.search(plain)) or number_words.date(plain):
         return True
-    for form in (text, _words.stated(_untexted(text))):
+    for form in (text, number_words.stated(_untexted(text))):
         if form is None:
             continue
         try:
@@ -624,7 +625,7 @@ def _said(text: str) -> str:
 
 
 def _scaled(match: re.Match[str]) -> str:
-    amount = Fraction(match[1]) * _words.SCALES[match[2].casefold()]
+    amount = Fraction(match[1]) * number_words.SCALES[match[2].casefold()]
     return str(amount) if amount.denominator == 1 else match[0]
 
 
@@ -656,9 +657,9 @@ def _phrase(gold: str, answer: str) -> bool | None:
         and sorted(plain) == sorted(given.replace("*", "").replace(" ", ""))
     ):
         return None  # xy and yx may be products
-    said = _words.quantity(plain)
-    if said is not None and (said.denominator > 1 or _words.number(plain) is not None):
-        return said == _words.quantity(given) or decide(str(said), given)[0]
+    said = number_words.quantity(plain)
+    if said is not None and (said.denominator > 1 or number_words.number(plain) is not None):
+        return said == number_words.quantity(given) or decide(str(said), given)[0]
     if _flat(given) in ("true", "false", "yes", "no") and _flat(plain) in ("true", "false", "yes", "no"):
         return {"true": "yes", "false": "no"}.get(_flat(plain), _flat(plain)) == {
             "true": "yes",
@@ -685,9 +686,9 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
     except Unread:
         return _unread_gold(gold, answer)
     spoken = (
-        answer[:1].isalpha() and "\\" not in answer and not _words.ordinal(answer)
+        answer[:1].isalpha() and "\\" not in answer and not number_words.ordinal(answer)
     )  # a fifth, or the fifth?
-    number = _words.quantity(answer) if spoken else None
+    number = number_words.quantity(answer) if spoken else None
     if number is not None and constant(left):
         answer = str(number)
     try:
@@ -716,7 +717,7 @@ def _read_gold(gold: str) -> Node:
     try:
         tree: Node = read(gold)
     except Unread:
-        value = _words.stated(_untexted(gold)) if _TALK.search(gold) else None
+        value = number_words.stated(_untexted(gold)) if _TALK.search(gold) else None
         if value is None:
             raise
         tree = read(value)
@@ -756,7 +757,7 @@ def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
         conditions = _spelled(gold[len(main) :]) == _spelled(answer[len(rest) :])
         return (_compared(main, rest)[0] is True and conditions), "formula and condition"
     if _WORD.search(gold):
-        left, right = _words.date(gold), _words.date(answer)
+        left, right = number_words.date(gold), number_words.date(answer)
         if left is not None:
             return left == right, "text"
     if len(answer) > LENGTH:

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from gem.errors import BadArgument
-from gem.graders import _words
 from gem.graders.base import Score
+from gem.graders.mathematics import number_words
 from gem.parsing import boxed, tagged
 from gem.specs import Rebuildable
 
@@ -74,7 +74,7 @@ def find_numbers(text: str) -> list[Fraction]:
     """Return all numbers of a text, or the one that it is in words."""
     plain = _SPACES.sub("", _FRACTION.sub(r"\1/\2", text[:LONGEST])).replace("\\$", "$")
     found = [number for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
-    if not found and (word := _words.number(text.strip(" .!").casefold()[:100])) is not None:
+    if not found and (word := number_words.number(text.strip(" .!").casefold()[:100])) is not None:
         return [Fraction(word)]
     return found
 

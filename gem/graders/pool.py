@@ -1,7 +1,7 @@
 """Warm worker processes that can be killed, for grading code that hangs, runs out of memory or crashes.
 
 One pool serves all threads and environments of a process; a forked or spawned process has its own. The first
-question starts a fork server (`gem.graders._fork_server`), a fresh process that loads the program once. It
+question starts a fork server (`gem.graders.fork_server`), a fresh process that loads the program once. It
 forks a worker, in milliseconds, when all others are busy, up to the pool's size. A worker is replaced when a
 question killed it, after a number of questions, or when its memory has grown. Nothing here forks the calling
 process or uses signals in it. Server and workers end with it, because their socket closes.
@@ -26,9 +26,9 @@ from time import monotonic
 from typing import Any
 
 from gem.errors import NoVerdict
-from gem.graders._fork_server import receive, send
+from gem.graders.fork_server import receive, send
 
-SERVER = Path(__file__).with_name("_fork_server.py")
+SERVER = Path(__file__).with_name("fork_server.py")
 START_S = 120.0
 """Wall-clock seconds for the server to load its libraries, which is slow on a busy machine."""
 
@@ -147,7 +147,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """Workers that run one program; see `gem.graders._fork_server` for what such a program is."""
+    """Workers that run one program; see `gem.graders.fork_server` for what such a program is."""
 
     def __init__(
         self, program: Path, size: int | None = None, retire: int = 2000, memory_mb: int = 700

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from gem.errors import BadArgument
-from gem.graders import _words
 from gem.graders.base import Score
+from gem.graders.mathematics import number_words
 from gem.parsing import boxed, tagged
 from gem.specs import Rebuildable
 
@@ -128,8 +128,8 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
     (True, True)
     """
     if not official:
-        day = _words.date(gold)
-        if day is not None and day == _words.date(answer):
+        day = number_words.date(gold)
+        if day is not None and day == number_words.date(answer):
             return True
         years = _YEAR.fullmatch(gold.strip()), _YEAR.fullmatch(answer.strip())
         if years[0] and years[1]:
@@ -206,7 +206,9 @@ def _alike(text: str) -> str:
             at += 1
             continue
         for end in range(min(len(words), at + 8), at, -1):
-            number = _words.number(" ".join(words[at:end])) if words[end - 1] not in ("and", "a") else None
+            number = (
+                number_words.number(" ".join(words[at:end])) if words[end - 1] not in ("and", "a") else None
+            )
             if number is not None:
                 found.append(str(number).replace("-", "\x04"))
                 at = end
@@ -218,7 +220,7 @@ def _alike(text: str) -> str:
 
 
 def _scaled(match: re.Match[str]) -> str:
-    amount = Fraction(match[1]) * _words.SCALES[match[2].casefold()]
+    amount = Fraction(match[1]) * number_words.SCALES[match[2].casefold()]
     return str(amount) if amount.denominator == 1 else match[0]
 
 

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from gem.errors import BadArgument, MissingExtra, NoVerdict
 from gem.graders import math as grading
-from gem.graders._evaluation import separation
-from gem.graders._latex import read
 from gem.graders.math import (
     MathGrader,
     boxed_reward_fn,
@@ -27,6 +25,8 @@ from gem.graders.math import (
     formed,
     references,
 )
+from gem.graders.mathematics.evaluation import separation
+from gem.graders.mathematics.latex import read
 from gem.graders.pool import WorkerPool, resident_mb
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gem.errors import BadArgument
-from gem.graders import _words
+from gem.graders.mathematics import number_words
 from gem.graders.text import TextGrader, exact_match, f1, normalise
 
 DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -212,7 +212,7 @@ def test_what_the_official_script_accepts_is_accepted_where_no_digits_are():
     ],
 )
 def test_numbers_in_words(words, number):
-    assert _words.number(words) == number
+    assert number_words.number(words) == number
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the sample data is not here")

@@ -138,7 +138,7 @@ def scanned():
     found = {}
     for path in sorted((ROOT / "gem").rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        if not name.startswith(("gem/sandbox/", "gem/graders/assert_tester", "gem/graders/_fork_server")):
+        if not name.startswith(("gem/sandbox/", "gem/graders/assert_tester", "gem/graders/fork_server")):
             calls = [
                 node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)
             ]

@@ -1,8 +1,8 @@
 """Comparison of two answers as trees: equal (True), different (False), or undecided (None).
 
 Equations, sets, sequences and matrices are compared by their parts, numbers and expressions in
-`gem.graders._scalars`, intervals in `gem.graders._intervals`. It returns True and False only if every step
-was sound; sympy decides the rest.
+`gem.graders.mathematics.scalars`, intervals in `gem.graders.mathematics.intervals`. It returns True and False
+only if every step was sound; sympy decides the rest.
 """
 
 from __future__ import annotations
@@ -11,10 +11,20 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from gem.graders._evaluation import USERS, Exact, Float, Inexact, Opaque, TooBig, Undefined, sample, value
-from gem.graders._intervals import from_inequality, same_set, variable
-from gem.graders._latex import ASKED, Node
-from gem.graders._scalars import (
+from gem.graders.mathematics.evaluation import (
+    USERS,
+    Exact,
+    Float,
+    Inexact,
+    Opaque,
+    TooBig,
+    Undefined,
+    sample,
+    value,
+)
+from gem.graders.mathematics.intervals import from_inequality, same_set, variable
+from gem.graders.mathematics.latex import ASKED, Node
+from gem.graders.mathematics.scalars import (
     all_of,
     approximately,
     constant,

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-from gem.graders._evaluation import (
+from gem.graders.mathematics.evaluation import (
     EXACT,
     FLOAT,
     USERS,
@@ -33,8 +33,8 @@ from gem.graders._evaluation import (
     separation,
     value,
 )
-from gem.graders._latex import Node
-from gem.graders._units import counted, measure, same_things
+from gem.graders.mathematics.latex import Node
+from gem.graders.mathematics.units import counted, measure, same_things
 
 FLOAT_PLACES = 6  # decimals that an approximation of a fraction must have: math-verify's float_rounding
 FULL_DIGITS = 12  # digits that an approximation of an irrational number must have
@@ -321,6 +321,7 @@ def approximately(node: Node) -> float | None:
 
 
 def infinite(node: Node) -> bool:
+    """Return whether the value is infinite."""
     return math.isinf(approximately(node) or 0.0)
 
 
@@ -328,6 +329,7 @@ def infinite(node: Node) -> bool:
 
 
 def same_scalar(gold: Node, answer: Node) -> bool | None:
+    """Compare two values, each with its unit if it has one."""
     gold_unit, answer_unit = "", ""
     if gold[0] == "unit":
         _, gold, gold_unit = gold
@@ -376,6 +378,7 @@ def _letter_unit(node: Node) -> bool:
 
 
 def same_number(gold: Node, answer: Node) -> bool | None:
+    """Compare two values without units; percentages are compared as such."""
     if gold[0] == "%" and answer[0] == "%":
         return same_number(gold[1], answer[1])
     if gold[0] == "%" or answer[0] == "%":

@@ -1,6 +1,6 @@
 """The program of a grading worker: sympy, with the parser that math-verify brings.
 
-It is loaded by `gem.graders._fork_server`, never imported by the package. To ``{"gold", "answer"}`` it
+It is loaded by `gem.graders.fork_server`, never imported by the package. To ``{"gold", "answer"}`` it
 answers ``{"equal": true}`` or false, or ``{"why": ...}`` if it cannot decide. To ``{"read"}`` it answers
 ``{"readable": true}`` or false. It receives only formulas and reads each whole or not at all: it takes no
 number out of a text and no side out of an equation.

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from math import gcd
 
-from gem.graders._evaluation import TooBig
-from gem.graders._latex import Node
-from gem.graders._scalars import constant, exactly
+from gem.graders.mathematics.evaluation import TooBig
+from gem.graders.mathematics.latex import Node
+from gem.graders.mathematics.scalars import constant, exactly
 
 
 def unevaluated(gold: Node, answer: Node, text: str) -> bool:

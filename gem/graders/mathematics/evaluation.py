@@ -15,7 +15,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from gem.graders._latex import Node
+from gem.graders.mathematics.latex import Node
 
 BITS = 1 << 16
 """The largest size in bits of numbers that are computed exactly."""
@@ -115,21 +115,27 @@ class Field:
         self.point, self.kind = point, kind
 
     def symbol(self, name: str) -> Number:
+        """Return the value of a variable at the point."""
         return self.number(sample(name, self.point, self.kind))
 
     def number(self, number: Fraction) -> Number:
+        """Return a fraction as a number of this kind."""
         raise NotImplementedError
 
     def constant(self, name: str) -> Number:
+        """Return e, pi, i or inf; Undefined or Inexact: where this kind has none."""
         raise NotImplementedError
 
     def power(self, base: Number, exponent: Number) -> Number:
+        """Return a power."""
         raise NotImplementedError
 
     def function(self, name: str, arguments: list[Number]) -> Number:
+        """Return the value of a function."""
         raise NotImplementedError
 
     def checked(self, number: Number) -> Number:
+        """Return a number, unless it is too big."""
         return number
 
 
@@ -319,6 +325,7 @@ class Float(Field):
 
 
 def as_real(number: complex) -> float:
+    """Return the real part of a number; Opaque: it has an imaginary part."""
     if abs(number.imag) > 1e-12 * (1 + abs(number.real)):
         raise Opaque
     return number.real

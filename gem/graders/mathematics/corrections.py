@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-from gem.graders._algebra import same
-from gem.graders._evaluation import TooBig
-from gem.graders._latex import Unread, normalised, read
-from gem.graders._scalars import constant
-from gem.graders._units import counted
-from gem.graders._words import numerals
+from gem.graders.mathematics.algebra import same
+from gem.graders.mathematics.evaluation import TooBig
+from gem.graders.mathematics.latex import Unread, normalised, read
+from gem.graders.mathematics.number_words import numerals
+from gem.graders.mathematics.scalars import constant
+from gem.graders.mathematics.units import counted
 
 MOST = 4000  # characters behind an answer that are looked at
 

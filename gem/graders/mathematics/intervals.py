@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from gem.graders._latex import Node
-from gem.graders._scalars import all_of, approximately, infinite, same_number
+from gem.graders.mathematics.latex import Node
+from gem.graders.mathematics.scalars import all_of, approximately, infinite, same_number
 
 Piece = tuple[Node, Node, bool, bool]  # low, high, low open, high open
 
@@ -95,6 +95,7 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
 
 
 def same_set(gold: Node, answer: Node) -> bool | None:
+    """Compare two sets of real numbers; None: one is not such a set."""
     left, right = _pieces(gold), _pieces(answer)
     if left is None or right is None:
         return None

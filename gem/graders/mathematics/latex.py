@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
-from gem.graders._units import SHORT_UNITS, UNITS, counted, folded
+from gem.graders.mathematics.units import SHORT_UNITS, UNITS, counted, folded
 
 Node: TypeAlias = tuple[Any, ...]
 

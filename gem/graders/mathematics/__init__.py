@@ -1,0 +1,1 @@
+"""Mathematics as text: reading, evaluation and comparison of answers, for `gem.graders.math`."""
