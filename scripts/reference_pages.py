@@ -29,7 +29,7 @@ NAMES = {
     "gem.hosts": "base serial threads processes ray_host ray_cluster remote verbs",
     "gem.vector": "vector_env sync_vector_env async_vector_env",
     "gem.agents": (
-        "base named openai completions token_server token_formats hugging_face tiny random solver "
+        "base named endpoint openai completions token_server token_formats hugging_face tiny random solver "
         "scripted human seats ray_model sampling pace outcomes kv_cache"
     ),
     "gem.rollout": "episode runner ray_runner resume conversation forks store index regrade replay demos",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gem.agents.base import BaseAgent as BaseAgent
+    from gem.agents.endpoint import Endpoint as Endpoint
     from gem.agents.hugging_face import HuggingFaceAgent as HuggingFaceAgent
     from gem.agents.human import HumanAgent as HumanAgent
     from gem.agents.openai import OpenAIAgent as OpenAIAgent
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {  # imported when first asked for: some need torch, or httpx
     "BaseAgent": "base",
+    "Endpoint": "endpoint",
     "HuggingFaceAgent": "hugging_face",
     "HumanAgent": "human",
     "OpenAIAgent": "openai",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from gem import models
+from gem.agents.endpoint import Endpoint
 from gem.errors import BadArgument, text_of_error
 from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.record import Agent, AgentInfo
@@ -186,9 +187,15 @@ def _of_user(name: str) -> Agent:
 def _endpoint(model: str, base_url: str | None, settings: AgentSettings) -> Agent:
     from gem.agents.openai import OpenAIAgent
 
+    endpoint = Endpoint(
+        base_url,
+        settings.api_key_env,
+        concurrency=REQUESTS if settings.concurrency is None else settings.concurrency,
+        timeout_s=settings.timeout_s,
+    )
     return OpenAIAgent(
         model,
-        base_url=base_url,
+        endpoint=endpoint,
         temperature=None if settings.temperature == "none" else settings.temperature,
         max_tokens=settings.max_tokens,
         tools=settings.tool_calls or "native",
@@ -196,9 +203,6 @@ def _endpoint(model: str, base_url: str | None, settings: AgentSettings) -> Agen
         stream=settings.stream,
         api=settings.api,  # type: ignore[arg-type]  # which is checked there
         renderer=None if settings.template is None else _renderer(settings.template),
-        api_key_env=settings.api_key_env,
-        concurrency=REQUESTS if settings.concurrency is None else settings.concurrency,
-        timeout_s=settings.timeout_s,
         extra=settings.extra,
     )
 

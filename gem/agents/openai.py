@@ -19,6 +19,7 @@ from gem.agents.bodies import LONGEST_STREAM, Events, Unpacked
 from gem.agents.chat_completions import ChatCompletions
 from gem.agents.completions import Completions
 from gem.agents.connections import Clients
+from gem.agents.endpoint import Endpoint, fits_a_header
 from gem.agents.outcomes import (
     EXCERPT,
     Fault,
@@ -80,12 +81,12 @@ class OpenAIAgent(BaseAgent):
     get no verdict once the retries are used up: rate limits, server errors, broken connections, answers that
     are empty, cut, filtered or malformed. `gem.agents.outcomes.OUTCOMES` is the table.
 
-    If no ask can be answered (a refused key, an unknown model, no server for `grace_s`), every ask raises
-    AgentUnavailable.
+    If no ask can be answered (a refused key, an unknown model, no server for `grace_s` of the `Endpoint`),
+    every ask raises AgentUnavailable.
 
-    The number of parallel requests adapts to the endpoint, up to `concurrency` (`gem.agents.pace`): fewer
+    The number of parallel requests adapts to the endpoint, up to its `concurrency` (`gem.agents.pace`): fewer
     after a 429, a 503 or an overload message, and none until a Retry-After has passed. If the endpoint
-    answers no request for `silence_s`, the agent sends one plain question; if that fails too, every ask
+    answers no request for its `silence_s`, the agent sends one plain question; if that fails too, every ask
     raises AgentUnavailable.
 
     `Reply.policy_s` counts the requests and the waits between them, without the wait for one of the
@@ -100,40 +101,30 @@ class OpenAIAgent(BaseAgent):
         self,
         model: str,
         *,
-        base_url: str | None = None,
-        api_key_env: str = "OPENAI_API_KEY",
+        endpoint: Endpoint | None = None,
         temperature: float | None = 1.0,
         max_tokens: int | None = None,
         token_ids: bool = False,
         extra: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         api: Api = "chat",
         renderer: Renderer | None = None,
         tools: Literal["native", "text"] = "native",
         stream: bool = False,
         send_reasoning: bool | str = False,
         max_tokens_field: Literal["auto", "max_tokens", "max_completion_tokens"] = "auto",
-        concurrency: int = 64,
-        timeout_s: float = 600.0,
-        connect_s: float = 10.0,
-        retries: int = 5,
-        backoff_s: float = 0.5,
-        grace_s: float = 30.0,
-        silence_s: float = 60.0,
+        **connection: Any,
     ) -> None:
         """Set up the agent; nothing is sent yet.
 
         Args:
             model: the server's name for the model.
-            base_url: where ``/chat/completions`` is; default: the variable OPENAI_BASE_URL, else OpenAI's.
-            api_key_env: the environment variable that holds the key; without it no key is sent.
+            endpoint: the server, and how requests are sent and tried again.
             temperature: sampling temperature; None sends none, for models that refuse it.
             max_tokens: token limit of an answer; `Limits.turn_tokens` and the rest of `Limits.tokens` lower
                 it. It is also lowered where prompt and answer together are too long for the server.
             token_ids: request token ids and log probabilities in vLLM's form (``return_token_ids``); a server
                 that does not know the field may refuse it.
             extra: further fields of the request, such as ``{"top_p": 0.9}``.
-            headers: further headers of the request.
             api: the protocol.
             renderer: makes the prompt from a conversation for ``completions``, such as ChatTemplateRenderer;
                 without it the prompt is a transcript (`gem.agents.completions`).
@@ -143,39 +134,24 @@ class OpenAIAgent(BaseAgent):
                 named field.
             max_tokens_field: the name of the limit in chat completions; ``auto`` starts with ``max_tokens``
                 and changes when the server refuses that.
-            concurrency: the most requests in flight.
-            timeout_s: seconds for one answer, from the request to its last byte, streamed or not.
-            connect_s: seconds for the connection.
-            retries: tries after the first one; up to twenty tries do not count if the server was too busy
-                because it answered other asks.
-            backoff_s: seconds before the second try; doubled each time, with jitter. A Retry-After from the
-                server replaces it. No wait is longer than a minute.
-            grace_s: seconds for which a server may be unreachable, for example during a restart.
-            silence_s: seconds for which a reachable server may answer with errors only.
+            **connection: fields of the `Endpoint`, such as `base_url` and `timeout_s`.
 
         Raises:
             BadArgument: for a value that is not accepted.
         """
-        if concurrency < 1 or retries < 0 or not grace_s >= 0 or not silence_s >= 0:
-            raise BadArgument(
-                f"got {concurrency=}, {retries=}, {grace_s=}, {silence_s=}; accepted: 1 request or more, 0 "
-                "retries, 0 s."
-            )
         _among("api", api, get_args(Api))
         if renderer is not None and api != "completions":
             raise BadArgument(f"a renderer goes with api='completions'; the server renders for {api!r}.")
         _among("tools", tools, ("native", "text"))
         _among("max_tokens_field", max_tokens_field, ("auto", *LIMIT_FIELDS))
         self.model = model
-        base_url = base_url or os.environ.get("OPENAI_BASE_URL") or PUBLIC_URL
+        self.endpoint = replace(endpoint or Endpoint(), **connection)
+        base_url = self.endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or PUBLIC_URL
         self._format = Completions(renderer) if api == "completions" else FORMATS[api]()
         self._vocabulary = None if renderer is None else renderer.vocab_hash
         self.url = _checked(base_url.rstrip("/") + self._format.path)
-        self.api_key_env = api_key_env
         self.temperature, self.max_tokens = temperature, max_tokens
         self.token_ids, self.extra = token_ids, dict(extra or {})
-        self.retries, self.backoff_s, self.grace_s, self.silence_s = retries, backoff_s, grace_s, silence_s
-        self._headers = _checked_headers(headers or {})
         self._told = {"api": api, "tools": tools, "stream": stream, "send_reasoning": send_reasoning}
         self._auto = max_tokens_field == "auto"
         self._settings = Settings(
@@ -190,14 +166,11 @@ class OpenAIAgent(BaseAgent):
             self.extra,
         )
         self._taken: set[str] = set()  # fields of requests that were answered
-        self._concurrency = concurrency
-        self.timeout_s = timeout_s
-        self._timeout = httpx.Timeout(timeout_s, connect=connect_s, pool=None)  # of each wait
         self._clients: Clients | None = None
         self._places: AbstractAsyncContextManager[None] | None = None
         self._death = _Death()
         self._away_since: float | None = None
-        self._pace = Pace(concurrency)
+        self._pace = Pace(self.endpoint.concurrency)
         self._half_open = asyncio.Lock()
 
     async def ask(self, ask: Ask) -> Reply:
@@ -234,8 +207,13 @@ class OpenAIAgent(BaseAgent):
     def _begin(self) -> tuple[Clients, AbstractAsyncContextManager[None]]:
         """Return the clients and the limiter of requests, made in the agent's loop at the first request."""
         if self._clients is None or self._places is None:
-            self._clients = Clients(self._timeout)
-            self._pace, self._half_open = Pace(self._concurrency), asyncio.Lock()  # of the loop that runs now
+            endpoint = self.endpoint
+            timeout = httpx.Timeout(endpoint.timeout_s, connect=endpoint.connect_s, pool=None)  # of each wait
+            self._clients = Clients(timeout)
+            self._pace, self._half_open = (
+                Pace(endpoint.concurrency),
+                asyncio.Lock(),
+            )  # of the loop that runs now
             self._places = self._places_for(self._pace)
             self._death, self._away_since = _Death(), None
         return self._clients, self._places
@@ -265,7 +243,7 @@ class OpenAIAgent(BaseAgent):
             if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(clients, asking, said):
                 verdict = Verdict.REFUSED
             if verdict is Verdict.RETRIED and await self._is_gone(clients, asking):
-                why = f"{said.why} (no request was answered for {self.silence_s:g} s)"
+                why = f"{said.why} (no request was answered for {self.endpoint.silence_s:g} s)"
                 raise self._unavailable(asking, why)
             wait_s = self._wait(asking, said, verdict, 0.5 + jitter.random())
             async with asking.clock.running():
@@ -284,7 +262,9 @@ class OpenAIAgent(BaseAgent):
 
         A server error counts as a refusal once the retries are used up.
         """
-        last = verdict is Verdict.REFUSED or (verdict is Verdict.RETRIED and asking.tries >= self.retries)
+        last = verdict is Verdict.REFUSED or (
+            verdict is Verdict.RETRIED and asking.tries >= self.endpoint.retries
+        )
         if not last or said.status not in (400, 413, 422, 500):
             return False
         messages = asking.ask.messages
@@ -327,7 +307,7 @@ class OpenAIAgent(BaseAgent):
         """
         async with self._half_open:
             asking.death.check()
-            return self._pace.silent(self.silence_s) and not await self._plain_question_is_answered(
+            return self._pace.silent(self.endpoint.silence_s) and not await self._plain_question_is_answered(
                 clients, asking
             )
 
@@ -337,18 +317,20 @@ class OpenAIAgent(BaseAgent):
             raise self._unavailable(asking, f"{said.why}{self._advice(said)}")
         if verdict is Verdict.GRACE:
             now = perf_counter()
-            if now - (self._away_since or now) >= self.grace_s:
+            if now - (self._away_since or now) >= self.endpoint.grace_s:
                 raise self._unavailable(
-                    asking, f"{said.why} (for {self.grace_s:g} s; is the server running?)"
+                    asking, f"{said.why} (for {self.endpoint.grace_s:g} s; is the server running?)"
                 )
             asking.knocks += 1
-            if asking.away_s(now) < self.grace_s:  # others may be answered meanwhile: then tries count
+            if (
+                asking.away_s(now) < self.endpoint.grace_s
+            ):  # others may be answered meanwhile: then tries count
                 return self._backoff(asking.knocks, LONGEST_KNOCK_S) * jitter
         if self._was_for_others(asking, said):
             asking.spared += 1
         else:
             asking.tries += 1
-        if verdict is Verdict.REFUSED or asking.tries > self.retries:
+        if verdict is Verdict.REFUSED or asking.tries > self.endpoint.retries:
             times = f"(tried {asking.tries} time{'s' * (asking.tries > 1)})"
             raise NoVerdict(self._shown(f"{said.why} {times}"))
         tries = asking.tries + asking.spared
@@ -361,7 +343,7 @@ class OpenAIAgent(BaseAgent):
         return spared and asking.spared < MOST_SPARED
 
     def _backoff(self, tries: int, longest_s: float = LONGEST_WAIT_S) -> float:
-        return min(self.backoff_s * 2.0 ** min(tries - 1, 20), longest_s)
+        return min(self.endpoint.backoff_s * 2.0 ** min(tries - 1, 20), longest_s)
 
     def _unavailable(self, asking: Asking, why: str) -> AgentUnavailable:
         """Make every ask in flight raise AgentUnavailable, and return the error; later asks try again."""
@@ -389,7 +371,11 @@ class OpenAIAgent(BaseAgent):
             self._taken |= asking.sent
             self._keep_form(asking)
         answer = reply(
-            replace(said, complaint=self._without_keys(said.complaint), why=self._without_keys(said.why))
+            replace(
+                said,
+                complaint=self.endpoint.hide_secrets(said.complaint),
+                why=self.endpoint.hide_secrets(said.why),
+            )
         )
         if retold(ask.messages, asking.form) != ask.messages:
             answer = replace(answer, extra={**answer.extra, "history": asking.form.name.lower()})
@@ -447,8 +433,10 @@ class OpenAIAgent(BaseAgent):
     def _advice(self, said: Said) -> str:
         """Return advice for an endpoint that answers no request."""
         if said.status in (401, 403) or (said.status != 404 and "key" in said.complaint.lower()):
-            state = "is set" if os.environ.get(self.api_key_env) else "is not set"
-            return f"; the key comes from the environment variable {self.api_key_env}, which {state}."
+            state = "is set" if os.environ.get(self.endpoint.api_key_env) else "is not set"
+            return (
+                f"; the key comes from the environment variable {self.endpoint.api_key_env}, which {state}."
+            )
         if said.status == 404:
             return f"; the requested model is {self.model!r}."
         if said.status < 400:
@@ -457,29 +445,20 @@ class OpenAIAgent(BaseAgent):
 
     def _shown(self, said: str) -> str:
         """Return an error's text without the keys that a server repeats."""
-        return self._without_keys(f"{self._address} {said}")
-
-    def _without_keys(self, text: str) -> str:
-        for secret in (self._key(), *self._headers.values()):
-            if secret and len(secret) >= 8:
-                text = text.replace(secret, "***")
-        return text
+        return self.endpoint.hide_secrets(f"{self._address} {said}")
 
     @property
     def _address(self) -> str:
         """The address without its password."""
         return str(httpx.URL(self.url).copy_with(userinfo=b""))
 
-    def _key(self) -> str:
-        return os.environ.get(self.api_key_env, "").strip()
-
     # -- one request
 
     def _request_headers(self) -> httpx.Headers:
         headers = httpx.Headers({"Content-Type": "application/json", "Accept-Encoding": "gzip"})
-        if key := self._key():
+        if key := self.endpoint.key:
             headers["Authorization"] = f"Bearer {key}"
-        headers.update(self._headers)
+        headers.update(self.endpoint.headers or {})
         return headers
 
     async def _try(self, clients: Clients, asking: Asking) -> Said:
@@ -488,19 +467,19 @@ class OpenAIAgent(BaseAgent):
         asking.sent = set(request)
         # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
         body = json.dumps(request).encode("ascii")
-        if not _fits_a_header(self._key()):
-            why = f"was not asked: {self.api_key_env} has characters that a header cannot have."
+        if not fits_a_header(self.endpoint.key):
+            why = f"was not asked: {self.endpoint.api_key_env} has characters that a header cannot have."
             raise self._unavailable(asking, why)
         try:
             async with (
-                asyncio.timeout(self.timeout_s),
+                asyncio.timeout(self.endpoint.timeout_s),
                 clients.one() as client,
                 client.stream("POST", self.url, content=body, headers=self._request_headers()) as response,
             ):
                 said = await self._read(response, asking.ask)
             return said if said.status != 413 else replace(said, own_words=own_share(told.messages) > 0.5)
         except TimeoutError:
-            return Said(f"did not answer within {self.timeout_s:g} s", Fault.SLOW)
+            return Said(f"did not answer within {self.endpoint.timeout_s:g} s", Fault.SLOW)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             return Said(f"did not answer: {type(error).__name__}: {error}", Fault.UNREACHED)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
@@ -678,17 +657,6 @@ def _checked(url: str) -> str:
     except httpx.InvalidURL:
         pass
     raise BadArgument(f"base_url makes {url!r}; accepted: an address such as http://127.0.0.1:8000/v1.")
-
-
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not (isinstance(name, str) and isinstance(value, str) and name and _fits_a_header(name + value)):
-            raise BadArgument(f"the header {name!r} has a name or value that HTTP does not allow.")
-    return dict(headers)
-
-
-def _fits_a_header(text: str) -> bool:
-    return text.isascii() and text.isprintable()
 
 
 def _within(answer: Reply, context: int | None) -> Reply:

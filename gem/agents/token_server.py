@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 
 from gem.agents.answer_shape import AnswerShape
 from gem.agents.connections import Clients
+from gem.agents.endpoint import Endpoint
 from gem.agents.model_folder import write_model
 from gem.agents.openai import Asking, OpenAIAgent
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
@@ -65,6 +66,7 @@ class TokenServerAgent(OpenAIAgent):
         renderer: Renderer,
         protocol: Literal["vllm", "sglang"] = "vllm",
         *,
+        endpoint: Endpoint | None = None,
         model: str = "",
         temperature: float = 1.0,
         max_tokens: int = 1024,
@@ -75,14 +77,7 @@ class TokenServerAgent(OpenAIAgent):
         vocabulary: int | None = None,
         weights_folder: str | os.PathLike[str] | None = None,
         load_s: float = 600.0,
-        api_key_env: str = "TOKEN_SERVER_API_KEY",
-        headers: Mapping[str, str] | None = None,
-        concurrency: int = 64,
-        timeout_s: float = 600.0,
-        connect_s: float = 10.0,
-        retries: int = 5,
-        backoff_s: float = 0.5,
-        grace_s: float = 30.0,
+        **connection: Any,
     ) -> None:
         """Set up the agent; nothing is sent yet.
 
@@ -90,6 +85,8 @@ class TokenServerAgent(OpenAIAgent):
             url: the server's address, such as ``http://127.0.0.1:8000``.
             renderer: turns messages into the ids that are sent.
             protocol: the protocol of the server.
+            endpoint: how requests are sent and tried again; its `base_url` is not used. By default the key is
+                in TOKEN_SERVER_API_KEY.
             model: vLLM's name for the model; empty: the one that it serves. SGLang serves one.
             temperature: sampling temperature; 0 is greedy.
             max_tokens: token limit of an answer; the limits of an ask lower it.
@@ -102,14 +99,7 @@ class TokenServerAgent(OpenAIAgent):
                 embedding can sample a few higher ids, which are refused.
             weights_folder: where `publish` writes weights; the server reads the same path.
             load_s: seconds for the server to take new weights.
-            api_key_env: the environment variable that holds the server's key; without it no key is sent.
-            headers: further headers of each request.
-            concurrency: requests in flight.
-            timeout_s: seconds for one answer.
-            connect_s: seconds for the connection.
-            retries: tries after the first one.
-            backoff_s: seconds before the second try; see OpenAIAgent.
-            grace_s: seconds for which a server may be unreachable.
+            **connection: fields of the `Endpoint`.
 
         Raises:
             BadArgument: for a value that is not accepted; for native tools where the template has none.
@@ -122,18 +112,11 @@ class TokenServerAgent(OpenAIAgent):
         self._root = url.rstrip("/").removesuffix("/v1")
         super().__init__(
             model,
-            base_url=self._root,
-            api_key_env=api_key_env,
+            endpoint=endpoint or Endpoint(api_key_env="TOKEN_SERVER_API_KEY"),
             temperature=temperature,
             max_tokens=max_tokens,
-            headers=headers,
             max_tokens_field="max_tokens",
-            concurrency=concurrency,
-            timeout_s=timeout_s,
-            connect_s=connect_s,
-            retries=retries,
-            backoff_s=backoff_s,
-            grace_s=grace_s,
+            **{**connection, "base_url": self._root},
         )
         self.renderer, self.protocol, self.context = renderer, protocol, context
         self.tools, self.prefix, self.stop = shaped.tools, prefix, shaped.stop
@@ -143,7 +126,7 @@ class TokenServerAgent(OpenAIAgent):
         )
         self._format, self.url = self._tokens, self._root + self._tokens.path
         self.weights_folder = None if weights_folder is None else Path(weights_folder).resolve()
-        self._load_timeout = httpx.Timeout(load_s, connect=connect_s)
+        self._load_timeout = httpx.Timeout(load_s, connect=self.endpoint.connect_s)
         self._written: Path | None = None  # the last folder written here that the server loaded
         self._doubt = ""  # why it is unknown which weights the server has
         self._gate = _Gate(self._pace)
@@ -274,11 +257,11 @@ class TokenServerAgent(OpenAIAgent):
                 )
         except (httpx.HTTPError, OSError) as error:
             why = f"{path} was not answered: {type(error).__name__} {error}"
-            raise NoVerdict(self._without_keys(why)) from error
+            raise NoVerdict(self.endpoint.hide_secrets(why)) from error
         if response.status_code == 404 and optional:
             return {}
         if response.status_code != 200:
-            said = self._without_keys(complaint_of(response.content))[:EXCERPT]
+            said = self.endpoint.hide_secrets(complaint_of(response.content))[:EXCERPT]
             hint = f" ({self._tokens.missing})" if response.status_code == 404 else ""
             raise NoVerdict(f"{path} answered {response.status_code}: {said!r}{hint}")
         try:

@@ -187,7 +187,7 @@ def test_a_script_that_is_one_text_is_refused():
         ScriptedAgent("abc")
 
 
-@pytest.mark.parametrize("name", gem.agents.__all__)
+@pytest.mark.parametrize("name", sorted({*gem.agents.__all__} - {"Endpoint"}))  # a value for agents
 def test_every_agent_is_in_the_room_by_its_name(name):
     try:
         agent = getattr(gem.agents, name)

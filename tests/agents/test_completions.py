@@ -116,8 +116,8 @@ def test_an_endpoint_is_made_as_the_settings_say():
     settings = AgentSettings(0.0, 5, "completions", None, "MY_KEY", 3, 7.0, extra={"top_p": 0.1})
     with named_agent("openai:a/b@v1@http://127.0.0.1:1/v1", settings) as agent:
         assert (agent.model, agent.url) == ("a/b@v1", "http://127.0.0.1:1/v1/completions")
-        assert (agent.temperature, agent.max_tokens, agent.api_key_env) == (0.0, 5, "MY_KEY")
-        assert (agent.timeout_s, agent.extra) == (7.0, {"top_p": 0.1})
+        assert (agent.temperature, agent.max_tokens, agent.endpoint.api_key_env) == (0.0, 5, "MY_KEY")
+        assert (agent.endpoint.timeout_s, agent.extra) == (7.0, {"top_p": 0.1})
 
 
 def test_what_some_models_refuse_is_left_out():

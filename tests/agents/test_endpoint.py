@@ -729,7 +729,7 @@ def test_a_redirection_is_not_followed_and_the_key_stays_here(monkeypatch):
 @pytest.mark.parametrize("key", ["sk-\nX-Evil: 1", "sk-\u00e9", "sk-\x00"])
 def test_a_key_that_no_header_can_have_is_told_without_it(monkeypatch, key):
     if "\x00" in key:
-        monkeypatch.setattr("gem.agents.openai.OpenAIAgent._key", lambda self: key)
+        monkeypatch.setattr("gem.agents.endpoint.Endpoint.key", property(lambda self: key))
     else:
         monkeypatch.setenv("OPENAI_API_KEY", key)
     with StubServer("x") as server:

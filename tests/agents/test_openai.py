@@ -1,12 +1,14 @@
 import asyncio
 import base64
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
 import pytest
 
 from gem.agents.base import BatchBroken
+from gem.agents.endpoint import Endpoint
 from gem.agents.outcomes import FIRST_LIMIT
 from gem.content import Image, Message, Text
 from gem.errors import BadArgument, NoVerdict
@@ -371,6 +373,21 @@ def test_the_address_comes_from_the_environment_when_it_is_not_given(monkeypatch
 def test_a_bad_address_is_refused(url):
     with pytest.raises(BadArgument, match="accepted: an address"):
         OpenAIAgent("tiny", base_url=url)
+
+
+def test_an_endpoint_is_a_value_that_keywords_change(monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk-123456789")
+    with StubServer("x") as server:
+        endpoint = Endpoint(server.base_url, "MY_KEY", {"X-Team": "red-team-1"}, retries=0)
+        with OpenAIAgent("tiny", endpoint=endpoint, timeout_s=9.0) as agent:
+            agent([ask()])
+        (headers,) = server.headers
+    assert (headers["Authorization"], headers["X-Team"]) == ("Bearer sk-123456789", "red-team-1")
+    assert agent.endpoint == replace(endpoint, timeout_s=9.0)
+    assert "red-team-1" not in repr(endpoint)
+    assert endpoint.hide_secrets("sk-123456789 of red-team-1") == "*** of ***"
+    with pytest.raises(TypeError, match="timeouts"):
+        OpenAIAgent("tiny", timeouts=9.0)
 
 
 @pytest.mark.parametrize("options", [{"concurrency": 0}, {"retries": -1}])

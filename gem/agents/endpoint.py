@@ -1,0 +1,79 @@
+"""Endpoint: where a model's server is, and how requests to it are sent and tried again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gem.errors import BadArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server of a model, and the patience with it.
+
+    `base_url`: where ``/chat/completions`` is; None: the variable OPENAI_BASE_URL, else OpenAI's address.
+    `api_key_env`: the environment variable that holds the key; without it no key is sent.
+    `headers`: further headers of each request.
+    `concurrency`: the most requests in flight.
+    `timeout_s`: seconds for one answer, from the request to its last byte, streamed or not.
+    `connect_s`: seconds for the connection.
+    `retries`: tries after the first one; up to twenty tries do not count if the server was too busy because
+    it answered other asks.
+    `backoff_s`: seconds before the second try; doubled each time, with jitter. A Retry-After from the server
+    replaces it. No wait is longer than a minute.
+    `grace_s`: seconds for which a server may be unreachable, for example during a restart.
+    `silence_s`: seconds for which a reachable server may answer with errors only.
+    """
+
+    base_url: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    headers: Mapping[str, str] | None = field(default=None, repr=False)  # they may hold keys
+    concurrency: int = 64
+    timeout_s: float = 600.0
+    connect_s: float = 10.0
+    retries: int = 5
+    backoff_s: float = 0.5
+    grace_s: float = 30.0
+    silence_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Refuse values that are not accepted.
+
+        Raises:
+            BadArgument: for a number out of range, or a header that HTTP does not allow.
+        """
+        concurrency, retries, grace_s, silence_s = (
+            self.concurrency,
+            self.retries,
+            self.grace_s,
+            self.silence_s,
+        )
+        if concurrency < 1 or retries < 0 or not grace_s >= 0 or not silence_s >= 0:
+            raise BadArgument(
+                f"got {concurrency=}, {retries=}, {grace_s=}, {silence_s=}; accepted: 1 request or more, 0 "
+                "retries, 0 s."
+            )
+        for name, value in (self.headers or {}).items():
+            texts = isinstance(name, str) and isinstance(value, str)
+            if not (texts and name and fits_a_header(name + value)):
+                raise BadArgument(f"the header {name!r} has a name or value that HTTP does not allow.")
+        object.__setattr__(self, "headers", dict(self.headers or {}))
+
+    @property
+    def key(self) -> str:
+        """The key, as the environment has it now; empty if there is none."""
+        return os.environ.get(self.api_key_env, "").strip()
+
+    def hide_secrets(self, text: str) -> str:
+        """Return a text without the key and the values of headers, which a server may repeat."""
+        for secret in (self.key, *(self.headers or {}).values()):
+            if len(secret) >= 8:
+                text = text.replace(secret, "***")
+        return text
+
+
+def fits_a_header(text: str) -> bool:
+    """Return whether HTTP allows this text in a header."""
+    return text.isascii() and text.isprintable()
