@@ -14,7 +14,7 @@ NAMES = {
     "gem": "core record registry specs content history parsing seeding errors seats models plugins codec",
     "gem.envs": (
         "kit.text_game kit.dataset kit.workspace kit.drawing math.env code.env database.env "
-        "terminal.env seats.seated_env multiagent.multi_agent_env bridges.remote bridges.openenv "
+        "terminal.env seats.seated_env bridges.remote bridges.openenv "
         "bridges.pettingzoo code.basics.problem terminal.base database.domains.domain "
         "database.mcp_tasks.base"
     ),
@@ -27,7 +27,7 @@ NAMES = {
     "gem.sandbox": "base choice shared remote seccomp",
     "gem.wrappers": "wrapper_factory observation_wrapper time_limit episode_tracking_wrapper transform",
     "gem.hosts": "base serial threads processes ray_host ray_cluster remote verbs",
-    "gem.vector": "vector_env sync_vector_env async_vector_env",
+    "gem.vector": "vector_env",
     "gem.agents": (
         "base named endpoint openai completions token_server token_formats hugging_face tiny random solver "
         "scripted human seats ray_model sampling pace outcomes kv_cache"

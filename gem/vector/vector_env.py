@@ -464,6 +464,24 @@ def _first_seeds(seed: int | Sequence[int], places: Sequence[int]) -> list[int]:
     return [seeding.check(each) for each in seed]
 
 
+class SyncVectorEnv(VectorEnv):
+    """Upstream's name for a VectorEnv that steps environments one after another."""
+
+    def __init__(self, env_ids: Sequence[str], env_fns: Sequence[Recipe], **kwargs: Any) -> None:
+        """Make every environment; `env_ids` are its names, `kwargs` go to VectorEnv."""
+        super().__init__(env_fns, "serial", **kwargs)
+        self.env_ids = list(env_ids)
+
+
+class AsyncVectorEnv(VectorEnv):
+    """Upstream's name for a VectorEnv that steps environments in parallel, on threads."""
+
+    def __init__(self, env_ids: Sequence[str], env_fns: Sequence[Recipe], **kwargs: Any) -> None:
+        """Make every environment; `env_ids` are its names, `kwargs` go to VectorEnv."""
+        super().__init__(env_fns, "thread", **kwargs)
+        self.env_ids = list(env_ids)
+
+
 def make_vec(
     env_ids: str | Sequence[str],
     wrappers: Sequence[registry.Wrapper] | None = None,

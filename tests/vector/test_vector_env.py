@@ -28,9 +28,7 @@ from gem.errors import (
 from gem.hosts.base import KINDS, make_host
 from gem.registry import Maker
 from gem.testing import EchoEnv
-from gem.vector.async_vector_env import AsyncVectorEnv
-from gem.vector.sync_vector_env import SyncVectorEnv
-from gem.vector.vector_env import AutoresetMode, Results, VectorEnv
+from gem.vector.vector_env import AsyncVectorEnv, AutoresetMode, Results, SyncVectorEnv, VectorEnv
 
 ANY = pytest.mark.parametrize("backend", KINDS)
 GUESS = "game:GuessTheNumber-v0-hard"

@@ -1,7 +1,7 @@
-"""Search servers under upstream's module names; `gem.serve.search` implements them.
+"""The command line of upstream's search servers; `gem.serve.search` implements them.
 
-Each module is a program: ``python -m gem.tools.search_engine.retrieval_server --corpus_path docs.jsonl``.
-They share `main`.
+Each is a program under upstream's module name, as
+``python -m gem.tools.search_engine.retrieval_server --corpus_path docs.jsonl``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from gem.serve.search import SearchServer
 from gem.tools.search import WORLD, open_engine
 
 
@@ -20,9 +21,7 @@ def main(source: str | None = None, argv: Sequence[str] | None = None) -> None:
         source: the engine, as for `gem.tools.search.open_engine`; None uses ``--corpus_path``.
         argv: the arguments; None uses the command line.
     """
-    from gem.serve.search import SearchServer
-
-    parser = argparse.ArgumentParser(description="Serve a search engine by POST /retrieve.")
+    parser = argparse.ArgumentParser("search server", description="Serve a search engine by POST /retrieve.")
     if source is None:
         parser.add_argument(
             "--corpus_path", default=WORLD, help="a .jsonl corpus, a folder, a .zim file, world"

@@ -1,1 +1,0 @@
-"""The names of upstream's `gem.utils`; each module says where gem defines them."""
