@@ -2,6 +2,7 @@ import json
 import math
 import re
 from array import array
+from hashlib import blake2b
 from pathlib import Path
 
 import jsonschema
@@ -22,6 +23,7 @@ from any_records import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stored_records import packed_records, stored_episodes, stored_runs
 
 from gem import codec
 from gem.codec import plain, restored
@@ -288,6 +290,76 @@ def test_the_schema_describes_each_record():
     assert all(each.get("description") for each in schema["$defs"].values() if each.get("title") != "Verdict")
     with pytest.raises(jsonschema.ValidationError):
         SCHEMA_OF_LINES.validate({"schema": SCHEMA, "job": "j"})
+
+
+# -- the stored form stays
+
+
+SCHEMA_2 = (DATA / "schema2.jsonl").read_bytes().splitlines()
+WITHOUT_TOKENS = 30
+
+
+def written():
+    """Return the lines of all stored records, as they are written now."""
+    episodes = stored_episodes()
+    return [
+        *map(codec.encode_run, stored_runs()),
+        *map(codec.encode, episodes),
+        *(codec.encode(episode, tokens=False) for episode in episodes[:WITHOUT_TOKENS]),
+        *map(codec.pack, packed_records()),
+    ]
+
+
+def test_records_are_written_as_they_always_were():
+    for number, (line, held) in enumerate(zip(written(), SCHEMA_2, strict=True)):
+        assert line == held, f"record {number}"
+
+
+def read():
+    """Return a hash of each record that the stored lines hold, as they are read now."""
+    runs, episodes = len(stored_runs()), len(stored_episodes()) + WITHOUT_TOKENS
+    kept = [codec.decode_run(line) for line in SCHEMA_2[:runs]]
+    kept += [codec.decode(line) for line in SCHEMA_2[runs : runs + episodes]]
+    rest = zip(SCHEMA_2[runs + episodes :], packed_records(), strict=True)
+    kept += [codec.unpack(line, type(record)) for line, record in rest]
+    shown = [repr((record, places(getattr(record, "turns", ())))) for record in kept]
+    return [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() for text in shown]
+
+
+def test_lines_of_earlier_versions_are_read_as_they_always_were():
+    hashes = (DATA / "schema2_read.txt").read_text().split()
+    for number, (record, held) in enumerate(zip(read(), hashes, strict=True)):
+        assert record == held, f"record {number}"
+
+
+def fields_of(value, schema, whole, found):
+    """Add the fields of a stored object to `found`, by the name of its record."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return fields_of(value, {**whole["$defs"][name], "title": name}, whole, found)
+    for option in schema.get("anyOf", ()):
+        fields_of(value, option, whole, found)
+    if isinstance(value, dict) and "properties" in schema:
+        found.setdefault(schema["title"], set()).update(set(value) & set(schema["properties"]))
+        for name, inner in value.items():
+            fields_of(inner, schema["properties"].get(name, {}), whole, found)
+    if isinstance(value, list) and value:
+        for inner in value:
+            fields_of(inner, schema.get("items") or {}, whole, found)
+        for inner, each in zip(value, schema.get("prefixItems") or (), strict=False):
+            fields_of(inner, each, whole, found)
+    return found
+
+
+def test_every_field_of_the_schema_is_among_the_stored_records():
+    whole, found = codec.json_schema(), {}
+    for line in SCHEMA_2:
+        stored = json.loads(line)
+        for name in ("Run", "Episode") if "schema" in stored else ("Ask", "Reply", "Task", "Message", "ToolSpec"):
+            if set(whole["$defs"][name]["required"]) <= set(stored):
+                fields_of(stored, {"$ref": f"#/$defs/{name}"}, whole, found)
+    for name, schema in whole["$defs"].items():
+        assert found.get(name, set()) == set(schema.get("properties", ())), name
 
 
 # -- schema 1
