@@ -1,10 +1,8 @@
 """Encode records as JSON and decode them, for episode stores and for messages between processes.
 
-Each Struct below describes the JSON object of the record with the same name (in this file ``record.Turn`` is
-the record, ``Turn`` its Struct). `json_schema` is generated from them. Fields with their default value are
-left out. Token ids, log probabilities and masks are arrays: base64 of little-endian int32, float32 and uint8;
-a mask of ones is left out. Of a turn's prompt, only the ids that its parent (the number of an earlier turn)
-does not have are stored, as in the record.
+`gem.schema` describes the JSON object of each record. The functions that convert a record and convert it back
+are made from its annotations, so a new field is added to the record and to its Struct, and nowhere else. In
+this file ``record.Turn`` is the record, ``schema.Turn`` its Struct.
 
 A value that JSON lacks is written as an object with one key: ``$float`` (nan, inf, -inf), ``$int`` (from 64
 bits up, in hexadecimal), ``$utf8`` (text with lone surrogates, in base64), ``$image`` and ``$text`` (parts of
@@ -20,16 +18,19 @@ import re
 import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from operator import index
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
+from dataclasses import MISSING, fields
+from functools import cache, partial
+from operator import attrgetter, index
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Struct
 
-from gem import content, record
+from gem import content, record, schema
 from gem.errors import BadArgument, SchemaMismatch
 from gem.history import HistoryPolicy
-from gem.record import SCHEMA, SEAT, StopReason, Verdict
+from gem.record import SCHEMA
 from gem.schema_1 import decode_1
 from gem.specs import TaskRef, WrapperRef
 
@@ -42,267 +43,32 @@ BEGINNING = re.compile(rb'\{"schema":(\d+)[,}]')
 RUN_LINE = b'{"schema":%d,"run":' % SCHEMA
 """The start of the line of a run."""
 
-
-class Utf8(Struct):
-    """Text with lone surrogates, which JSON cannot hold: its UTF-8 bytes, surrogates included, in base64."""
-
-    data: bytes = field(name="$utf8")
-
-
-class Float(Struct):
-    """A number that JSON cannot hold."""
-
-    name: Literal["nan", "inf", "-inf"] = field(name="$float")
-
-
-class Int(Struct):
-    """An integer of 64 bits or more, in hexadecimal."""
-
-    digits: str = field(name="$int")
-
-
-ESCAPES = (
-    "Values that JSON lacks are objects with one key: $float, $int, $utf8, $image, $text, $dict or $repr."
-)
-
-SchemaNumber: TypeAlias = Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]
-Chars: TypeAlias = str | Utf8
-Number: TypeAlias = int | float | Float
-Values: TypeAlias = Annotated[dict[str, Any], Meta(description=f"Values by name. {ESCAPES}")]
-Ids: TypeAlias = Annotated[bytes, Meta(description="Token ids: little-endian int32, in base64.")]
-Logprobs: TypeAlias = Annotated[
-    bytes, Meta(description="Log probabilities of the sampled tokens: little-endian float32, in base64.")
-]
-Mask: TypeAlias = Annotated[
-    bytes, Meta(description="One byte per sampled token, in base64; left out where all are 1.")
-]
-
-
-class Part(Struct, omit_defaults=True):
-    """A part of an observation: a text, or an image (bytes in base64, media type, alternative text)."""
-
-    text: Chars | None = field(name="$text", default=None)
-    image: tuple[bytes, Chars, Chars] | None = field(name="$image", default=None)
-
-
-Obs: TypeAlias = str | Utf8 | list[Part]
-
-
-class ToolCall(Struct):
-    """A model's call of a tool; `arguments` is JSON as the model wrote it."""
-
-    id: Chars
-    name: Chars
-    arguments: Chars
-
-
-class ToolSpec(Struct, omit_defaults=True):
-    """A tool that a model may call; `schema` is the JSON schema of its arguments."""
-
-    name: Chars
-    description: Chars = ""
-    schema: Values = {}
-
-
-class Message(Struct, omit_defaults=True):
-    """One message of a conversation; `role` is system, user, assistant or tool."""
-
-    role: str
-    content: Obs
-    tool_calls: list[ToolCall] = []
-    tool_call_id: Chars | None = None
-    name: Chars | None = None
-    reasoning: Chars | None = None
-
-
-class Ask(Struct, omit_defaults=True):
-    """A request to an agent for its next action."""
-
-    episode: Chars
-    seat: Chars
-    turn: int
-    messages: list[Message]
-    held: Ids = b""
-    fresh: int = 0
-    seed: int | Int = 0
-    max_tokens: int | None = None
-    context: int | None = None
-    tools: list[ToolSpec] = []
-    sampling: Values | None = None
-    policy_s: float | None = None
-
-
-class Reply(Struct, omit_defaults=True):
-    """An agent's answer; where `logprobs` is left out, they are unknown."""
-
-    text: Chars
-    prompt_ids: Ids = b""
-    token_ids: Ids = b""
-    logprobs: Logprobs | None = None
-    finish: Chars = "stop"
-    policy_version: int | None = None
-    tool_calls: list[ToolCall] = []
-    reasoning: Chars | None = None
-    usage: Values = {}
-    extra: Values = {}
-    policy_s: float | None = None
-
-
-class Turn(Struct, omit_defaults=True):
-    """One action of one seat.
-
-    The ids of its prompt are the first `kept` ids of the prompt and answer of turn number `parent`, then
-    `new_ids`. Where `logprobs` is left out, they are unknown.
-    """
-
-    seat: Chars = SEAT
-    observation: Obs = ""
-    action: Chars | None = None
-    reply: Message | None = None
-    finish: Chars = ""
-    reward: Number | None = None
-    rewards: Values | None = None
-    info: Values = {}
-    policy_version: int | None = None
-    value: Number | None = None
-    sampling: Values | None = None
-    usage: Values | None = None
-    timing: Values = {}
-    extra: Values | None = None
-    messages: list[Message] | None = None
-    parent: int | None = None
-    kept: int = 0
-    new_ids: Ids | None = None
-    token_ids: Ids | None = None
-    logprobs: Logprobs | None = None
-    mask: Mask | None = None
-
-
-class Wrapper(Struct, omit_defaults=True):
-    """The name of a wrapper, and its keyword arguments."""
-
-    name: Chars
-    kwargs: Values = {}
-
-
-class Task(Struct, omit_defaults=True):
-    """The data that makes an environment, and the seed of its episode."""
-
-    spec: Chars
-    kwargs: Values = {}
-    wrappers: list[Wrapper] = []
-    seed: int | Int | None = None
-    entry_point: Chars | None = None
-    opaque: list[Chars] = []
-
-
-class End(Struct, omit_defaults=True):
-    """The end of an episode for one seat."""
-
-    stop: StopReason
-    seat: Chars = SEAT
-    terminated: bool = False
-    truncated: bool = False
-    observation: Obs = ""
-    info: Values = {}
-    unearned: Number | None = None
-
-
-class Failure(Struct):
-    """The error that broke an episode, and where it happened."""
-
-    boundary: Chars
-    type: Chars
-    message: Chars
-
-
-class Origin(Struct):
-    """The id of the episode that this one branched off, and the number of turns it copied from there."""
-
-    episode: Chars
-    turns: int
-
-
-class Episode(Struct, omit_defaults=True):
-    """One episode. Its id is run, job, sample and attempt, joined by hyphens; `run` is the run's id."""
-
-    schema: SchemaNumber
-    job: Chars
-    run: Chars
-    task: Task
-    stop: StopReason
-    verdict: Verdict
-    sample: int = 0
-    attempt: int = 0
-    salt: int | Int = 0
-    group: Chars = ""
-    error: Failure | None = None
-    origin: Origin | None = None
-    timing: Values = {}
-    starts: Values = {}
-    turns: list[Turn] = []
-    ends: list[End] = []
-
-
-class Tasked(Struct):
-    """The `task` field of an episode alone."""
-
-    task: Task
-
-
-class Limits(Struct, omit_defaults=True):
-    """Limits from outside the task; a field that is left out means no limit."""
-
-    turns: int | None = None
-    tokens: int | None = None
-    turn_tokens: int | None = None
-    context: int | None = None
-    policy_s: float | None = None
-    call_s: float | None = None
-    on_time: Literal["none", "scored"] = "none"
-
-
-class History(Struct, omit_defaults=True):
-    """The past turns that an agent saw."""
-
-    kind: str
-    window: int | None = None
-    keep_first: bool = False
-    system: Chars | None = None
-
-
-class Agent(Struct, omit_defaults=True):
-    """The agent that acted."""
-
-    agent: Chars = ""
-    model: Chars | None = None
-    sampling: Values = {}
-    vocabulary: Chars | None = None
-
-
-class RunInfo(Struct, omit_defaults=True):
-    """The settings with which the episodes of a run were played."""
-
-    id: Chars
-    agent: Chars = ""
-    model: Chars | None = None
-    sampling: Values = {}
-    vocabulary: Chars | None = None
-    limits: Limits = field(default_factory=Limits)
-    history: History | None = None
-    versions: Values = {}
-    seats: list[tuple[Chars, Agent]] = []
-
-
-class Run(Struct):
-    """The line of a run; it comes before the run's first episode."""
-
-    schema: SchemaNumber
-    run: RunInfo
-
-
-LINES = (Episode, Run)
-PARTS = (Ask, Reply, Task, Message, ToolSpec, ToolCall)
+RECORDS: dict[type[Struct], Any] = {
+    schema.Episode: record.Episode,
+    schema.Turn: record.Turn,
+    schema.End: record.SeatEnd,
+    schema.Failure: record.Failure,
+    schema.Origin: record.Origin,
+    schema.RunInfo: record.RunInfo,
+    schema.Agent: record.AgentInfo,
+    schema.Limits: record.Limits,
+    schema.History: HistoryPolicy,
+    schema.Ask: record.Ask,
+    schema.Reply: record.Reply,
+    schema.Task: TaskRef,
+    schema.Wrapper: WrapperRef,
+    schema.Message: content.Message,
+    schema.ToolSpec: content.ToolSpec,
+    schema.ToolCall: content.ToolCall,
+}
+"""The record that each Struct describes."""
+
+LINES = (schema.Episode, schema.Run)
+PARTS = (schema.Ask, schema.Reply, schema.Task, schema.Message, schema.ToolSpec, schema.ToolCall)
+PACKED = {RECORDS[struct]: struct for struct in PARTS}
+
+TOKENS = ("parent", "kept", "new_ids", "token_ids", "logprobs", "mask")
+"""The last fields of a turn. They depend on other turns and on each other; `_write_episode` writes them."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -330,36 +96,7 @@ def encode(episode: record.Episode, *, tokens: bool = True) -> bytes:
         BadArgument: for values that `decode` would refuse: token ids that are not 32-bit integers, or
             values whose type is not the schema's.
     """
-    return _put(_EPISODE, _episode, episode, tokens)
-
-
-def _episode(episode: record.Episode, tokens: bool) -> Episode:
-    places: dict[int, int] = {}
-    turns = []
-    for number, turn in enumerate(episode.turns):
-        turns.append(_turn(turn, number, places, tokens))
-        places[id(turn)] = number
-    error, origin = episode.error, episode.origin
-    return Episode(
-        schema=SCHEMA,
-        job=_chars(episode.job),
-        run=_chars(episode.run.id),
-        task=_task(episode.task),
-        stop=episode.stop,
-        verdict=episode.verdict,
-        sample=_int(episode.sample),
-        attempt=_int(episode.attempt),
-        salt=_long(episode.salt),
-        group=_chars(episode.group),
-        error=None
-        if error is None
-        else Failure(_chars(error.boundary), _chars(error.type), _chars(error.message)),
-        origin=None if origin is None else Origin(_chars(origin.episode), _int(origin.turns)),
-        timing=_values(episode.timing),
-        starts=_values(episode.starts),
-        turns=turns,
-        ends=[_end(seat, end) for seat, end in episode.ends.items()],
-    )
+    return _put(schema.Episode, lambda: _write_episode(episode, tokens))
 
 
 def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
@@ -372,9 +109,7 @@ def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
     Raises:
         SchemaMismatch: for another schema. ValueError: for a line that is not an episode.
     """
-    if schema_of(line) == 1:
-        return _told(_decode_1, line)
-    return _told(_decode_2, line, run)
+    return _read(lambda: _decode_1(line) if schema_of(line) == 1 else _read_episode(line, run))
 
 
 def decode_task(line: bytes) -> TaskRef:
@@ -384,41 +119,9 @@ def decode_task(line: bytes) -> TaskRef:
         SchemaMismatch: for another schema. ValueError: for a line that is not an episode.
     """
     if schema_of(line) == 1:
-        return _told(_decode_1, line).task
-    return _told(lambda: _task_back(_TASKED.decode(line).task, _free(line)))
-
-
-def _decode_1(line: bytes) -> record.Episode:
-    return decode_1(line, {key: restored(value) for key, value in msgspec.json.decode(line).items()})
-
-
-def _decode_2(line: bytes, run: record.RunInfo | None) -> record.Episode:
-    wire = _EPISODE.decode(line)
-    free = _free(line)
-    turns: list[record.Turn] = []
-    for turn in wire.turns:
-        turns.append(_turn_back(turn, turns, free))
-    error, origin = wire.error, wire.origin
-    run_id = _text(wire.run)
-    return record.Episode(
-        task=_task_back(wire.task, free),
-        run=run if run is not None and run.id == run_id else record.RunInfo(run_id),
-        job=_text(wire.job),
-        sample=wire.sample,
-        attempt=wire.attempt,
-        salt=_long_back(wire.salt),
-        group=_text(wire.group),
-        turns=turns,
-        starts=free(wire.starts),
-        ends={_text(end.seat): _end_back(end, free) for end in wire.ends},
-        stop=wire.stop,
-        verdict=wire.verdict,
-        error=None
-        if error is None
-        else record.Failure(_text(error.boundary), _text(error.type), _text(error.message)),
-        origin=None if origin is None else record.Origin(_text(origin.episode), origin.turns),
-        timing=free(wire.timing),
-    )
+        return decode(line).task
+    task: TaskRef = _read(lambda: _reader(schema.Task, line)(_decoder(schema.Tasked).decode(line).task))
+    return task
 
 
 def encode_run(run: record.RunInfo) -> bytes:
@@ -427,39 +130,7 @@ def encode_run(run: record.RunInfo) -> bytes:
     Raises:
         BadArgument: for values whose type is not the schema's.
     """
-    return _put(_RUN, _run, run)
-
-
-def _run(run: record.RunInfo) -> Run:
-    limits, history = run.limits, run.history
-    wire = RunInfo(
-        id=_chars(run.id),
-        agent=_chars(run.agent),
-        model=_some(run.model),
-        sampling=_values(run.sampling),
-        vocabulary=_some(run.vocabulary),
-        limits=Limits(
-            _int(limits.turns),
-            _int(limits.tokens),
-            _int(limits.turn_tokens),
-            _int(limits.context),
-            _seconds(limits.policy_s),
-            _seconds(limits.call_s),
-            limits.on_time,
-        ),
-        history=None
-        if history is None
-        else History(history.kind, _int(history.window), history.keep_first, _some(history.system)),
-        versions=_values(run.versions),
-        seats=[
-            (
-                _chars(seat),
-                Agent(_chars(who.agent), _some(who.model), _values(who.sampling), _some(who.vocabulary)),
-            )
-            for seat, who in run.seats.items()
-        ],
-    )
-    return Run(SCHEMA, wire)
+    return _put(schema.Run, lambda: schema.Run(SCHEMA, _writer(schema.RunInfo)(run)))
 
 
 def decode_run(line: bytes) -> record.RunInfo:
@@ -469,32 +140,8 @@ def decode_run(line: bytes) -> record.RunInfo:
         SchemaMismatch: for another schema. ValueError: for a line that is not a run.
     """
     schema_of(line)
-    return _told(_decode_run, line)
-
-
-def _decode_run(line: bytes) -> record.RunInfo:
-    wire, free = _RUN.decode(line).run, _free(line)
-    limits, history = wire.limits, wire.history
-    return record.RunInfo(
-        id=_text(wire.id),
-        agent=_text(wire.agent),
-        model=_text_or_none(wire.model),
-        sampling=free(wire.sampling),
-        vocabulary=_text_or_none(wire.vocabulary),
-        limits=record.Limits(*(getattr(limits, name) for name in Limits.__struct_fields__)),
-        history=None
-        if history is None
-        else HistoryPolicy(
-            cast(Any, history.kind), history.window, history.keep_first, _text_or_none(history.system)
-        ),
-        versions=free(wire.versions),
-        seats={
-            _text(seat): record.AgentInfo(
-                _text(who.agent), _text_or_none(who.model), free(who.sampling), _text_or_none(who.vocabulary)
-            )
-            for seat, who in wire.seats
-        },
-    )
+    run: record.RunInfo = _read(lambda: _reader(schema.RunInfo, line)(_decoder(schema.Run).decode(line).run))
+    return run
 
 
 def schema_of(line: bytes) -> int:
@@ -530,11 +177,11 @@ def pack(value: Packable) -> bytes:
     Raises:
         BadArgument: for another type, or for values that `unpack` would refuse; see `encode`.
     """
-    for kind, (decoder, to_wire, _) in _PACKED.items():
-        if isinstance(value, kind):
-            return _put(decoder, to_wire, value)
+    struct = next((struct for kind, struct in PACKED.items() if isinstance(value, kind)), None)
+    if struct is not None:
+        return _put(struct, lambda: _writer(struct)(value))
     raise BadArgument(
-        f"{type(value).__name__} cannot be packed; accepted: {', '.join(kind.__name__ for kind in _PACKED)}."
+        f"{type(value).__name__} cannot be packed; accepted: {', '.join(kind.__name__ for kind in PACKED)}."
     )
 
 
@@ -544,135 +191,100 @@ def unpack(data: bytes, kind: type[Packed]) -> Packed:
     Raises:
         ValueError: when `data` is not a packed record of type `kind`.
     """
-    decoder, _, from_wire = _PACKED[kind]
-    return cast(Packed, _told(lambda: from_wire(decoder.decode(data), _free(data))))
+    struct = PACKED[kind]
+    value: Packed = _read(lambda: _reader(struct, data)(_decoder(struct).decode(data)))
+    return value
 
 
 Result = TypeVar("Result")
 
 
-def _put(decoder: msgspec.json.Decoder[Any], to_wire: Callable[..., Struct], *args: Any) -> bytes:
-    """Return a record as JSON, after a check that it can be read again."""
+def _put(kind: type[Struct], make: Callable[[], Struct]) -> bytes:
+    """Return the JSON of the Struct that `make` returns, after a check that it can be read again."""
     try:
-        data = _ENCODER.encode(to_wire(*args))
-        decoder.decode(data)
+        data = _ENCODER.encode(make())
+        _decoder(kind).decode(data)
     except BadArgument:
         raise
     except (*_UNREADABLE, ValueError) as error:
-        raise BadArgument(f"this {type(args[0]).__name__} cannot be written: {error}.") from error
+        raise BadArgument(f"this {kind.__name__} cannot be written: {error}.") from error
     return data
 
 
-def _told(read: Callable[..., Result], *args: Any) -> Result:
-    """Return ``read(*args)``; turn errors about the data into ValueError."""
+def _read(read: Callable[[], Result]) -> Result:
+    """Return ``read()``; turn errors about the data into ValueError."""
     try:
-        return read(*args)
+        return read()
     except _UNREADABLE as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-# -- records to Structs, and back
-
-Free: TypeAlias = Callable[[Any], Any]
-"""The function that restores the values of a line: `restored`, or none where the line holds no escape."""
+# -- what the annotations do not say: the turns of an episode refer to each other
 
 
-def _free(line: bytes) -> Free:
-    return _restored_values if b'"$' in line or b'"\\u0024' in line else _as_it_is
+def _write_episode(episode: record.Episode, tokens: bool) -> schema.Episode:
+    struct: schema.Episode = _writer(schema.Episode)(episode)
+    places: dict[int, int] = {}
+    for number, turn in enumerate(episode.turns):
+        if turn.parent is not None:
+            struct.turns[number].parent = places.get(id(turn.parent))
+        if tokens:
+            _write_tokens(turn, number, struct.turns[number])
+        places[id(turn)] = number
+    return struct
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _restored_values(values: dict[str, Any] | None) -> Any:
-    back = restored(values)
-    if back is not values and not isinstance(back, dict):
-        raise ValueError(f"{values!r:.80} is not an object of values by name.")
-    return back
-
-
-def _turn(turn: record.Turn, number: int, places: Mapping[int, int], tokens: bool) -> Turn:
-    wire = Turn(
-        _seat(turn.seat),
-        _obs(turn.observation),
-        _some(turn.action),
-        None if turn.reply is None else _message(turn.reply),
-        _chars(turn.finish),
-        _number(turn.reward),
-        _values(turn.rewards),
-        _values(turn.info),
-        _int(turn.policy_version),
-        _number(turn.value),
-        _values(turn.sampling),
-        _values(turn.usage),
-        _values(turn.timing),
-        _values(turn.extra),
-        None if turn.messages is None else [_message(message) for message in turn.messages],
-    )
-    parent = turn.parent
-    if parent is not None:
-        wire.parent = places.get(id(parent))
-    if not tokens:
-        return wire
-    new_ids = turn.new_ids
+def _write_tokens(turn: record.Turn, number: int, struct: schema.Turn) -> None:
+    new_ids, parent = turn.new_ids, turn.parent
     if turn.kept > 0:
-        if wire.parent is not None and parent is not None and turn.kept <= _length(parent):
-            wire.kept = turn.kept
+        if struct.parent is not None and parent is not None and turn.kept <= _length(parent):
+            struct.kept = turn.kept
         else:  # a parent that is not in the episode: the prompt is stored whole
             new_ids = turn.prompt_ids
-    wire.new_ids, wire.token_ids = _packed("i", new_ids), _packed("i", turn.token_ids)
+    struct.new_ids, struct.token_ids = _packed("i", new_ids), _packed("i", turn.token_ids)
     if turn.logprobs is not None:
-        wire.logprobs = _packed("f", turn.logprobs) or b""
+        struct.logprobs = _packed("f", turn.logprobs) or b""
     _check_columns(number, turn)
     mask = bytes(turn.mask)
-    if mask != _ones(wire):
-        wire.mask = mask
-    return wire
+    if mask != record.all_ones(len(turn.token_ids)):
+        struct.mask = mask
 
 
-def _turn_back(wire: Turn, earlier: Sequence[record.Turn], free: Free) -> record.Turn:
-    turn = record.Turn(
-        seat=_text(wire.seat),
-        observation=_obs_back(wire.observation),
-        action=_text_or_none(wire.action),
-        reply=None if wire.reply is None else _message_back(wire.reply),
-        finish=_text(wire.finish),
-        kept=wire.kept,
-        new_ids=_unpacked("i", wire.new_ids),
-        token_ids=_unpacked("i", wire.token_ids),
-        logprobs=None if wire.logprobs is None else _unpacked("f", wire.logprobs),
-        mask=_ones(wire) if wire.mask is None else wire.mask,
-        policy_version=wire.policy_version,
-        value=_number_back(wire.value),
-        reward=_number_back(wire.reward),
-        rewards=free(wire.rewards),
-        sampling=free(wire.sampling),
-        usage=free(wire.usage),
-        info=free(wire.info),
-        timing=free(wire.timing),
-        extra=free(wire.extra),
-        messages=None if wire.messages is None else tuple(map(_message_back, wire.messages)),
-    )
-    if wire.parent is not None:
-        if not 0 <= wire.parent < len(earlier):
-            raise ValueError(
-                f"turn {len(earlier)} has turn {wire.parent} as parent; accepted: an earlier one."
-            )
-        turn.parent = earlier[wire.parent]
+def _decode_1(line: bytes) -> record.Episode:
+    return decode_1(line, {key: restored(value) for key, value in msgspec.json.decode(line).items()})
+
+
+def _read_episode(line: bytes, run: record.RunInfo | None) -> record.Episode:
+    struct = _decoder(schema.Episode).decode(line)
+    episode: record.Episode = _reader(schema.Episode, line)(struct)
+    episode.turns = list(episode.turns)
+    for number, turn in enumerate(struct.turns):
+        _link_turn(episode.turns, number, turn)
+    run_id: Any = episode.run  # so far only its id
+    episode.run = run if run is not None and run.id == run_id else record.RunInfo(run_id)
+    return episode
+
+
+def _link_turn(turns: Sequence[record.Turn], number: int, struct: schema.Turn) -> None:
+    turn, turn.parent = turns[number], None
+    if struct.parent is not None:
+        if not 0 <= struct.parent < number:
+            raise ValueError(f"turn {number} has turn {struct.parent} as parent; accepted: an earlier one.")
+        turn.parent = turns[struct.parent]
     covered = 0 if turn.parent is None else _length(turn.parent)
-    if not 0 <= wire.kept <= covered:
-        raise ValueError(f"turn {len(earlier)} keeps {wire.kept} ids, but its parent has {covered}.")
-    _check_columns(len(earlier), turn)
-    return turn
+    if not 0 <= turn.kept <= covered:
+        raise ValueError(f"turn {number} keeps {turn.kept} ids, but its parent has {covered}.")
+    if struct.mask is None:
+        turn.mask = record.all_ones(len(turn.token_ids))
+    _check_columns(number, turn)
 
 
 def _check_columns(number: int, turn: record.Turn) -> None:
     count, masked = len(turn.token_ids), len(turn.mask)
-    told = count if turn.logprobs is None else len(turn.logprobs)
-    if masked != count or told != count:
+    known = count if turn.logprobs is None else len(turn.logprobs)
+    if masked != count or known != count:
         raise ValueError(
-            f"turn {number} has {count} tokens, {masked} mask entries and {told} logprobs; accepted: equal "
+            f"turn {number} has {count} tokens, {masked} mask entries and {known} logprobs; accepted: equal "
             "numbers"
         )
 
@@ -681,158 +293,160 @@ def _length(turn: record.Turn) -> int:
     return turn.prompt_length + len(turn.token_ids)
 
 
-def _ones(wire: Turn) -> bytes:
-    """Return a mask of ones, the default that is not stored."""
-    return record.all_ones(len(wire.token_ids or b"") // 4)
+# -- conversions, derived from the annotations
+
+Convert: TypeAlias = Callable[..., Any]
 
 
-def _end(seat: str, end: record.SeatEnd) -> End:
-    return End(
-        end.stop,
-        _seat(seat),
-        bool(end.terminated),
-        bool(end.truncated),
-        _obs(end.observation),
-        _values(end.info),
-        None if repr(end.unearned) == "0.0" else _number(end.unearned),
+def _same(value: Any) -> Any:
+    return value
+
+
+class Conversions(NamedTuple):
+    """The functions that write a value, read it from a line without escapes, and read it from any line."""
+
+    write: Convert = _same
+    read: Convert = _same
+    restore: Convert = _same
+
+
+class Field(NamedTuple):
+    """A field of a Struct: its default, and the record's value that None stands for."""
+
+    name: str
+    default: Any
+    absent: Any
+    convert: Conversions
+
+
+@cache
+def _fields(kind: type[Struct]) -> list[Field]:
+    """Return the fields of a Struct, in order."""
+    hints, make = get_type_hints(kind, include_extras=True), RECORDS[kind]
+    defaults = {each.name: None if each.default is MISSING else each.default for each in fields(make)}
+    found = []
+    for each in msgspec.structs.fields(kind):
+        absent = defaults.get(each.name) if each.default is None else None
+        convert = _conversions(hints[each.name], absent, make.__dataclass_params__.frozen)
+        found.append(Field(each.name, each.default, absent, _BY_HAND.get((kind, each.name), convert)))
+    return found
+
+
+def _key(kind: type[Struct]) -> str | None:
+    """Return the field that is the key of the record in a mapping, if the Struct has one."""
+    names = {each.name for each in fields(RECORDS[kind])}
+    return next((name for name in kind.__struct_fields__ if name not in names), None)
+
+
+@cache
+def _writer(kind: type[Struct]) -> Convert:
+    """Return the function that makes the Struct of a record; a record of a mapping comes with its key."""
+    written = [each for each in _fields(kind) if kind is not schema.Turn or each.name not in TOKENS]
+    key, names = _key(kind), [each.name for each in written]
+    converted = [(i, each.convert.write) for i, each in enumerate(written) if each.convert.write is not _same]
+    spared = [
+        (i, each.default) for i, each in enumerate(written) if each.default and isinstance(each.default, str)
+    ]
+    values_of = attrgetter(*(name for name in names if name != key))
+
+    def write(value: Any, name: str = "") -> Struct:
+        values = [*values_of(value)]
+        if key is not None:
+            values.insert(names.index(key), name)
+        for place, convert in converted:
+            one = values[place]
+            if one is not None and not (type(one) is str and one.isascii()):
+                values[place] = convert(one)
+        for place, default in spared:  # the encoder leaves a default out where it is the same object
+            if values[place] == default:
+                values[place] = default
+        return kind(*values)
+
+    return write
+
+
+def _reader(kind: type[Struct], line: bytes) -> Convert:
+    """Return the function that makes the record of a Struct that was read from `line`."""
+    return _maker(kind, b'"$' in line or b'"\\u0024' in line)
+
+
+@cache
+def _maker(kind: type[Struct], escapes: bool) -> Convert:
+    """Return the function that makes the record of a Struct; `escapes`: it may have values JSON lacks."""
+    make, stored = RECORDS[kind], {each.name: each for each in _fields(kind)}
+    kept = sorted((each for each in fields(make) if each.name in stored), key=attrgetter("kw_only"))
+    converted = []
+    for place, (_, _, absent, convert) in enumerate(stored[each.name] for each in kept):
+        change = convert.restore if escapes else convert.read
+        if change is not _same or absent is not None:
+            converted.append((place, change, absent))
+    values_of = attrgetter(*(each.name for each in kept))
+    named = [each.name for each in kept if each.kw_only]
+    count = len(kept) - len(named)
+    make = partial(make, foreign=True) if make is TaskRef else make
+
+    def read(struct: Struct) -> Any:
+        values = [*values_of(struct)]
+        for place, change, absent in converted:
+            one = values[place]
+            values[place] = absent if one is None else change(one)
+        return (
+            make(*values[:count], **dict(zip(named, values[count:], strict=True))) if named else make(*values)
+        )
+
+    return read
+
+
+def _conversions(hint: Any, absent: Any = None, hashable: bool = False) -> Conversions:
+    """Return the conversions of a value with this annotation; `absent`: what None stands for."""
+    options = _options(hint)
+    only = next(iter(options)) if len(options) == 1 else None
+    if options in _SINGLE:
+        convert = _SINGLE[options]
+        if not isinstance(absent, float):
+            return convert
+        return convert._replace(write=lambda one: None if repr(one) == repr(absent) else convert.write(one))
+    if only in _ARRAYS:
+        code, whole = _ARRAYS[only], tuple if hashable else _same
+        unpack = lambda data: whole(_unpacked(code, data))  # noqa: E731
+        return Conversions(lambda numbers: _packed(code, numbers) or b"", unpack, unpack)
+    if get_origin(only) is list:
+        return _of_list(*get_args(only))
+    return (
+        Conversions(_writer(only), _maker(only, False), _maker(only, True))
+        if only in RECORDS
+        else Conversions()
     )
 
 
-def _end_back(wire: End, free: Free) -> record.SeatEnd:
-    return record.SeatEnd(
-        wire.stop,
-        wire.terminated,
-        wire.truncated,
-        _obs_back(wire.observation),
-        free(wire.info),
-        0.0 if wire.unearned is None else _number_back(wire.unearned),
-    )
+def _options(hint: Any) -> frozenset[Any]:
+    """Return the types that an annotation allows beside None."""
+    several = get_origin(hint) in (Union, UnionType)
+    return frozenset(get_args(hint) if several else (hint,)) - {NoneType}
 
 
-def _task(task: TaskRef) -> Task:
-    return Task(
-        _chars(task.spec),
-        _values(task.kwargs),
-        [Wrapper(_chars(wrapper.name), _values(wrapper.kwargs)) for wrapper in task.wrappers],
-        _long(task.seed),
-        _some(task.entry_point),
-        [_chars(name) for name in task.opaque],
-    )
-
-
-def _task_back(wire: Task, free: Free) -> TaskRef:
-    return TaskRef(
-        _text(wire.spec),
-        free(wire.kwargs),
-        tuple(WrapperRef(_text(wrapper.name), free(wrapper.kwargs)) for wrapper in wire.wrappers),
-        _long_back(wire.seed),
-        _text_or_none(wire.entry_point),
-        tuple(map(_text, wire.opaque)),
-        foreign=True,
-    )
-
-
-def _message(message: content.Message) -> Message:
-    return Message(
-        message.role,
-        _obs(message.content),
-        [_tool_call(call) for call in message.tool_calls],
-        _some(message.tool_call_id),
-        _some(message.name),
-        _some(message.reasoning),
-    )
-
-
-def _message_back(wire: Message) -> content.Message:
-    return content.Message(
-        cast(content.Role, wire.role),
-        _obs_back(wire.content),
-        tool_calls=tuple(map(_tool_call_back, wire.tool_calls)),
-        tool_call_id=_text_or_none(wire.tool_call_id),
-        name=_text_or_none(wire.name),
-        reasoning=_text_or_none(wire.reasoning),
-    )
-
-
-def _tool_call(call: content.ToolCall) -> ToolCall:
-    return ToolCall(_chars(call.id), _chars(call.name), _chars(call.arguments))
-
-
-def _tool_call_back(wire: ToolCall) -> content.ToolCall:
-    return content.ToolCall(_text(wire.id), _text(wire.name), _text(wire.arguments))
-
-
-def _tool(tool: content.ToolSpec) -> ToolSpec:
-    return ToolSpec(_chars(tool.name), _chars(tool.description), _values(tool.schema))
-
-
-def _tool_back(wire: ToolSpec, free: Free) -> content.ToolSpec:
-    return content.ToolSpec(_text(wire.name), _text(wire.description), free(wire.schema))
-
-
-def _ask(ask: record.Ask) -> Ask:
-    return Ask(
-        _chars(ask.episode),
-        _chars(ask.seat),
-        _int(ask.turn),
-        [_message(message) for message in ask.messages],
-        _packed("i", ask.held) or b"",
-        _int(ask.fresh),
-        _long(ask.seed),
-        _int(ask.max_tokens),
-        _int(ask.context),
-        [_tool(tool) for tool in ask.tools],
-        _values(ask.sampling),
-        _seconds(ask.policy_s),
-    )
-
-
-def _ask_back(wire: Ask, free: Free) -> record.Ask:
-    return record.Ask(
-        _text(wire.episode),
-        _text(wire.seat),
-        wire.turn,
-        tuple(map(_message_back, wire.messages)),
-        tuple(_unpacked("i", wire.held)),
-        wire.fresh,
-        _long_back(wire.seed),
-        wire.max_tokens,
-        wire.context,
-        tools=tuple(_tool_back(tool, free) for tool in wire.tools),
-        sampling=free(wire.sampling),
-        policy_s=wire.policy_s,
-    )
-
-
-def _reply(reply: record.Reply) -> Reply:
-    return Reply(
-        _chars(reply.text),
-        _packed("i", reply.prompt_ids) or b"",
-        _packed("i", reply.token_ids) or b"",
-        None if reply.logprobs is None else _packed("f", reply.logprobs) or b"",
-        _chars(reply.finish),
-        _int(reply.policy_version),
-        [_tool_call(call) for call in reply.tool_calls],
-        _some(reply.reasoning),
-        _values(reply.usage),
-        _values(reply.extra),
-        _seconds(reply.policy_s),
-    )
-
-
-def _reply_back(wire: Reply, free: Free) -> record.Reply:
-    return record.Reply(
-        _text(wire.text),
-        tuple(_unpacked("i", wire.prompt_ids)),
-        tuple(_unpacked("i", wire.token_ids)),
-        None if wire.logprobs is None else tuple(_unpacked("f", wire.logprobs)),
-        _text(wire.finish),
-        wire.policy_version,
-        tool_calls=tuple(map(_tool_call_back, wire.tool_calls)),
-        reasoning=_text_or_none(wire.reasoning),
-        usage=free(wire.usage),
-        extra=free(wire.extra),
-        policy_s=wire.policy_s,
+def _of_list(element: Any) -> Conversions:
+    """Return the conversions of a sequence, or of a mapping: a list of pairs, or of Structs with a key."""
+    key = _key(element) if element in RECORDS else None
+    if key is not None:
+        name, (write, read, restore) = attrgetter(key), _conversions(element)
+        return Conversions(
+            lambda values: [write(value, key) for key, value in values.items()],
+            lambda structs: {name(struct): read(struct) for struct in structs},
+            lambda structs: {_text(name(struct)): restore(struct) for struct in structs},
+        )
+    if get_origin(element) is tuple:
+        write, read, restore = _conversions(get_args(element)[1])
+        return Conversions(
+            lambda values: [(_chars(key), write(value)) for key, value in values.items()],
+            lambda pairs: {key: read(value) for key, value in pairs},
+            lambda pairs: {_text(key): restore(value) for key, value in pairs},
+        )
+    write, read, restore = _conversions(element)
+    return Conversions(
+        lambda values: [write(value) for value in values],
+        lambda values: tuple([read(value) for value in values]),
+        lambda values: tuple([restore(value) for value in values]),
     )
 
 
@@ -843,13 +457,13 @@ def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
     """Return numbers as little-endian bytes; None for an empty tuple."""
     if not len(numbers):
         return b"" if isinstance(numbers, array) else None
-    whole = record.as_ids(cast(Any, numbers)) if kind == "i" else numbers
+    whole: Any = record.as_ids(cast(Any, numbers)) if kind == "i" else numbers
     if not isinstance(whole, array) or whole.typecode != kind:
         whole = array(kind, whole)
     if sys.byteorder == "big":
         whole = whole[:]
         whole.byteswap()
-    return whole.tobytes()
+    return bytes(whole)
 
 
 def _unpacked(kind: str, data: bytes | None) -> Any:
@@ -864,87 +478,65 @@ def _unpacked(kind: str, data: bytes | None) -> Any:
 # Values of a wrong type pass through here: `_put` refuses them, and its message has their position.
 
 
-def _chars(text: str) -> Chars:
+def _chars(text: Any) -> Any:
     if not isinstance(text, str) or (type(text) is str and text.isascii()):
         return text
-    if _encodes(text):
-        return str(text)
-    return Utf8(text.encode("utf-8", "surrogatepass"))
+    return _plain_text(str(text))
 
 
-def _seat(name: str) -> Chars:
-    return SEAT if name == SEAT else _chars(name)  # a default is left out where it is the same object
+def _text(chars: schema.Chars) -> str:
+    return chars if isinstance(chars, str) else chars.data.decode("utf-8", "surrogatepass")
 
 
-def _some(text: str | None) -> Chars | None:
-    return None if text is None else _chars(text)
-
-
-def _text(wire: Chars) -> str:
-    return wire if isinstance(wire, str) else wire.data.decode("utf-8", "surrogatepass")
-
-
-def _text_or_none(wire: Chars | None) -> str | None:
-    return None if wire is None else _text(wire)
-
-
-def _obs(obs: content.Obs) -> Obs:
+def _obs(obs: Any) -> Any:
     if isinstance(obs, str):
         return obs if type(obs) is str and obs.isascii() else _chars(obs)
-    return [_part(part) for part in obs] if isinstance(obs, list | tuple) else obs
+    if isinstance(obs, list | tuple):
+        return [_plain(part, 0) if isinstance(part, content.Part) else part for part in obs]
+    return obs
 
 
-def _part(part: content.Part) -> Part:
-    if isinstance(part, content.Image):
-        return Part(image=(bytes(part.data), _chars(part.mime), _chars(part.alt)))
-    return Part(text=_chars(part.text)) if isinstance(part, content.Text) else part
-
-
-def _obs_back(wire: Obs) -> content.Obs:
-    if not isinstance(wire, list):
-        return _text(wire)
+def _obs_back(obs: schema.Obs) -> content.Obs:
+    if not isinstance(obs, list):
+        return _text(obs)
     return tuple(
         content.Text(_text(part.text or ""))
         if part.image is None
         else content.Image(part.image[0], _text(part.image[1]), _text(part.image[2]))
-        for part in wire
+        for part in obs
     )
 
 
-def _int(number: int | None) -> Any:
-    return number if number is None or type(number) is int else index(number)
+def _long(number: Any) -> Any:
+    number = index(number)
+    return number if number.bit_length() < 64 else _plain(number, 0)
 
 
-def _long(number: int | None) -> Any:
-    number = _int(number)
-    return number if number is None or number.bit_length() < 64 else Int(hex(number))
-
-
-def _long_back(wire: int | Int | None) -> Any:
-    return int(wire.digits, 16) if isinstance(wire, Int) else wire
+def _long_back(number: int | schema.Int) -> int:
+    return int(number.digits, 16) if isinstance(number, schema.Int) else number
 
 
 def _number(number: Any) -> Any:
-    if number is None or (type(number) is float and math.isfinite(number)):
+    if type(number) is float and math.isfinite(number):
         return number
-    if isinstance(number, int) and number.bit_length() < 64:
-        return int(number)
-    if isinstance(number, str | bytes):  # which float() would read
-        return number
-    number = float(number)
-    return number if math.isfinite(number) else Float(cast(Any, str(number)))
+    if type(number) is float or (isinstance(number, int) and number.bit_length() < 64):
+        return _plain(number, 0)
+    return number if isinstance(number, str | bytes) else _plain(float(number), 0)  # float() would read text
 
 
-def _seconds(seconds: float | None) -> float | None:
-    return None if seconds is None else float(seconds)
+def _number_back(number: schema.Number) -> float:
+    return float(number.name) if isinstance(number, schema.Float) else number
 
 
-def _number_back(wire: Number | None) -> Any:
-    return float(wire.name) if isinstance(wire, Float) else wire
-
-
-def _values(values: Mapping[str, Any] | None) -> Any:
+def _values(values: Any) -> Any:
     return plain(values) if type(values) is dict or isinstance(values, Mapping) else values
+
+
+def _restored_values(values: dict[str, Any]) -> Any:
+    back = restored(values)
+    if not isinstance(back, dict):
+        raise ValueError(f"{values!r:.80} is not an object of values by name.")
+    return back
 
 
 def plain(value: Any, depth: int = 0) -> Any:
@@ -963,6 +555,8 @@ def _plain(value: Any, depth: int) -> Any:
         return value
     if value is None or kind is bool or (kind is dict and not value):
         return value
+    if kind is dict and depth < DEPTH:
+        return _plain_mapping(value, depth + 1)
     if isinstance(value, int):
         return int(value) if value.bit_length() < 64 else {"$int": hex(value)}
     if isinstance(value, float):
@@ -989,7 +583,10 @@ def _plain_mapping(values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     for key, value in values.items():
         if type(key) is not str or not _encodes(key) or (len(values) == 1 and key in _RESTORE):
             return {"$dict": [[plain(key, depth), plain(value, depth)] for key, value in values.items()]}
-        stored[key] = plain(value, depth)
+        kind = type(value)  # as nearly always: written out, because values are many
+        simple = (kind is float and math.isfinite(value)) or (kind is int and value.bit_length() < 64)
+        simple = simple or kind is bool or (kind is str and value.isascii())
+        stored[key] = value if simple else plain(value, depth)
     return stored
 
 
@@ -1067,13 +664,23 @@ _UNREADABLE = (
     RecursionError,
 )
 _ENCODER = msgspec.json.Encoder()
-_EPISODE, _RUN = msgspec.json.Decoder(Episode), msgspec.json.Decoder(Run)
-_TASKED = msgspec.json.Decoder(Tasked)
-_PACKED: dict[type, tuple[msgspec.json.Decoder[Any], Callable[[Any], Any], Callable[[Any, Free], Any]]] = {
-    record.Ask: (msgspec.json.Decoder(Ask), _ask, _ask_back),
-    record.Reply: (msgspec.json.Decoder(Reply), _reply, _reply_back),
-    TaskRef: (msgspec.json.Decoder(Task), _task, _task_back),
-    content.Message: (msgspec.json.Decoder(Message), _message, lambda wire, _: _message_back(wire)),
-    content.ToolSpec: (msgspec.json.Decoder(ToolSpec), _tool, _tool_back),
-    content.ToolCall: (msgspec.json.Decoder(ToolCall), _tool_call, lambda wire, _: _tool_call_back(wire)),
+_ARRAYS = {schema.Ids: "i", schema.Logprobs: "f"}
+_SINGLE = {
+    _options(schema.Chars): Conversions(_chars, _same, _text),
+    _options(schema.Obs): Conversions(_obs, _obs_back, _obs_back),
+    _options(schema.Number): Conversions(_number, _same, _number_back),
+    _options(schema.Values): Conversions(_values, _same, _restored_values),
+    _options(int | schema.Int): Conversions(_long, _same, _long_back),
+    _options(schema.Mask): Conversions(bytes),
+    _options(int): Conversions(index),
+    _options(float): Conversions(float),
+    _options(bool): Conversions(bool),
 }
+_BY_HAND: dict[Any, Conversions] = {
+    (schema.Episode, "run"): Conversions(lambda run: _chars(run.id), _same, _text)
+}
+
+
+@cache
+def _decoder(kind: type[Struct]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)

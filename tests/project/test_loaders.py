@@ -47,7 +47,7 @@ LOADERS = {
     "gem/agents/ray_model.py": {"pickle.loads": SENT},
     "gem/cli/__init__.py": {"load": OWN},
     "gem/cli/check.py": {"load": GIVEN},
-    "gem/codec.py": {"TaskRef": MARKED},
+    "gem/codec.py": {"TaskRef": MARKED, "attrgetter": OWN},
     "gem/envs/bridges/remote.py": {"TaskRef": GIVEN},
     "gem/envs/bridges/textarena.py": {"import_module": OWN},
     "gem/envs/database/domains/domain.py": {"import_module": OWN},

@@ -1,4 +1,4 @@
-"""Records whose stored form is fixed: one of each kind with every field set, odd values, and many drawn ones."""
+"""Records whose stored form is fixed: each kind with every field set, odd values, and many drawn ones."""
 
 import math
 import random
@@ -26,7 +26,17 @@ from gem.specs import TaskRef, WrapperRef
 
 DRAWN = 80
 
-TEXTS = ["", "agent", "stop", "caf\u00e9", "\ud800 alone", '{"$float":"nan"}', "$repr", "a\nb\x00", "\U0001f600"]
+TEXTS = [
+    "",
+    "agent",
+    "stop",
+    "caf\u00e9",
+    "\ud800 alone",
+    '{"$float":"nan"}',
+    "$repr",
+    "a\nb\x00",
+    "\U0001f600",
+]
 NUMBERS = [0, 1, -1, 2**63 - 1, -(2**63), 2**63, -(2**70), 0.0, -0.0, 1.5, 1e308, math.inf, -math.inf]
 IMAGE = Image(b"\x89PNG\x00\xff", "image/png", "a \udfff cat")
 
