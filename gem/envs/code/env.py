@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from gem.content import Obs, join
+from gem.content import Obs, join, text_of
 from gem.envs.code.basics import Basics, Level
 from gem.envs.kit.dataset import DatasetEnv, tasks_of, verdict
 from gem.errors import NoSolver
 from gem.graders.base import Score
 from gem.graders.code import CodeGrader, feedback, submission
-from gem.graders.code_tests import CodeTests, read_tests
+from gem.graders.code_tests import CodeTests, defined, read_tests
 from gem.graders.compare import TOLERANCE
 from gem.sandbox.base import Budget, Sandbox
 from gem.tasks.base import Task
@@ -241,8 +241,13 @@ SOLUTIONS = ("canonical_solution", "solution")
 
 
 def reference_solution(task: Task) -> str | None:
-    """Return the reference solution of a row, or None."""
-    if isinstance(task.info.get("canonical_solution"), str):
-        return f"{task.question}{task.info['canonical_solution']}"
-    solution = task.info.get("solution")
-    return solution if isinstance(solution, str) and solution else None
+    """Return the reference solution of a row, or None.
+
+    The body of a function, as in HumanEval, is put behind the question that begins the function.
+    """
+    found = (task.info.get(name) for name in SOLUTIONS)
+    solution = next((each for each in found if isinstance(each, str) and each), None)
+    if solution is None or defined(solution) is not None:
+        return solution
+    joined = f"{text_of(task.question)}{solution}"
+    return solution if defined(joined) is None else joined

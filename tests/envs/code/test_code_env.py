@@ -191,6 +191,32 @@ def test_rows_of_humaneval():
     assert not env.step(fenced(row["prompt"] + "    pass")).info["success"]
 
 
+@pytest.mark.parametrize(
+    ("prompt", "solution", "wanted"),
+    [
+        ("def f(x):\n", "    return x + 1\n", "def f(x):\n    return x + 1\n"),
+        ("def f(x):\n", "def f(x):\n    return x + 1\n", "def f(x):\n    return x + 1\n"),
+        ("Write f, which adds one.", "def f(x):\n    return x + 1\n", "def f(x):\n    return x + 1\n"),
+        ("import math\n\ndef f(x):\n", "def f(x):\n    return x + math.floor(1)\n", None),
+    ],
+)
+def test_a_reference_solution_is_a_program_of_its_own_or_goes_on_with_the_question(prompt, solution, wanted):
+    test = "def check(candidate):\n    assert candidate(1) == 2\n"
+    row = {"prompt": prompt, "canonical_solution": solution, "test": test, "entry_point": "f"}
+    for env in (
+        CodeEnv(dataset=[row], question_key="prompt", test_key="test"),
+        gem.make("data:code", data=[row], few_shot=[{**row, "prompt": f"{prompt} "}]),
+    ):
+        obs, _ = env.reset(seed=0)
+        assert env.solve() == fenced(wanted or solution)
+        assert env.step(env.solve()).info["success"]
+    if prompt.startswith("Write"):
+        assert f"Example 1\n\n{prompt} \n\n{fenced(solution)}" in obs
+    env = gem.make("data:code", data=[{**row, "context": "In Python."}])
+    env.reset(seed=0)
+    assert env.step(env.solve()).info["success"]
+
+
 def test_without_solutions_there_is_no_solver_and_a_guess_all_the_same():
     env = CodeEnv(dataset=[{"problem": "Print 1.", "tests": {"inputs": [""], "outputs": ["1"]}}])
     env.reset(seed=0)
