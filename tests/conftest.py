@@ -17,6 +17,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
+def users_cache(tmp_path_factory):
+    """Keep what tests name out of the user's cache, and return that; its models are linked into theirs."""
+    from gem.source_files import cache_folder
+
+    users, own = cache_folder(), tmp_path_factory.mktemp("cache")
+    for each in users.glob("*"):
+        if each.name not in ("sources", "named"):
+            (own / each.name).symlink_to(each)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEM_CACHE", str(own))
+        yield users
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_torch_thread():
     # Small models gain nothing from more threads, and tests run in parallel. Whoever uses torch has imported
     # it by now; nobody else waits for it.
