@@ -11,9 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 TokenServerAgent = pytest.importorskip("gem.agents.token_server", exc_type=ImportError).TokenServerAgent
 
+from bpe_tokenizers import make_tokenizer
 from token_server import TokenServer
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from gem import Env, Start, Step
 from gem.agents.base import BatchBroken
@@ -25,23 +25,13 @@ from gem.rollout import Job, Runner
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.rows import rows
 
-TEMPLATE = (
-    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
-)
 CONTEXT = 512
 
 
 def make_renderer():
     """A byte-level BPE over few letters; several ids end an answer, so that a random model soon does."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["<|start|>", "<|end|>"], show_progress=False)
-    bpe.train_from_iterator(["the secret number is higher or lower", "user\nassistant\n0123456789"], trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
-    tokenizer.chat_template = TEMPLATE
-    renderer = ChatTemplateRenderer(tokenizer)
+    texts = ["the secret number is higher or lower", "user\nassistant\n0123456789"]
+    renderer = ChatTemplateRenderer(make_tokenizer(texts, 60, alphabet=False))
     renderer.stop_ids |= set(range(10, 15))
     return renderer
 

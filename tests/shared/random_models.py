@@ -1,7 +1,7 @@
 """Small transformers models with random weights, a tokenizer for them, and an environment to talk with."""
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from bpe_tokenizers import TEMPLATE, make_tokenizer
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -10,30 +10,18 @@ from transformers import (
     GraniteConfig,
     LlamaConfig,
     MixtralConfig,
-    PreTrainedTokenizerFast,
     Qwen3Config,
 )
 
 from gem import Env, Start, Step
 from gem.tokens.chat_template import ChatTemplateRenderer
 
-TEMPLATE = (
-    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
-)
-
 
 def make_renderer(start="<|start|>", end="<|end|>"):
     """A byte-level BPE over few letters; several ids end an answer, so that a random model soon does."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=[start, end], show_progress=False)
-    bpe.train_from_iterator(
-        ["the secret number is higher or lower", "user\nassistant\nsystem\n0123456789"], trainer
-    )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=end)
-    tokenizer.chat_template = TEMPLATE.replace("<|start|>", start).replace("<|end|>", end)
+    texts = ["the secret number is higher or lower", "user\nassistant\nsystem\n0123456789"]
+    template = TEMPLATE.replace("<|start|>", start).replace("<|end|>", end)
+    tokenizer = make_tokenizer(texts, 60, special=(start, end), template=template, alphabet=False)
     renderer = ChatTemplateRenderer(tokenizer)
     renderer.stop_ids |= set(range(10, 15))
     return renderer

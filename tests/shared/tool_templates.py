@@ -1,6 +1,6 @@
 """Chat templates that know tools, as well-known models have them, over a small tokenizer."""
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from bpe_tokenizers import make_bpe
 from transformers import PreTrainedTokenizerFast
 
 from gem.tokens.chat_template import ChatTemplateRenderer
@@ -161,23 +161,8 @@ PLAIN = """\
 TEMPLATES = {"qwen": QWEN, "llama": LLAMA, "hermes": HERMES, "mistral": MISTRAL, "strings": STRINGS}
 
 
-def _train():
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=340,
-        special_tokens=SPECIAL,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    bpe.train_from_iterator(
-        ['{"name": "bash", "arguments": {"command": "ls"}}', "assistant user tool"] * 3, trainer
-    )
-    return bpe
-
-
-_BPE = _train()
+_TEXTS = ['{"name": "bash", "arguments": {"command": "ls"}}', "assistant user tool"] * 3
+_BPE = make_bpe(_TEXTS, 340, SPECIAL)
 
 
 def renderer(style, **options):

@@ -2,9 +2,9 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from bpe_tokenizers import make_bpe
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from gem.content import Image, Message, Text
@@ -79,20 +79,8 @@ TEXTS = st.text(max_size=20) | st.lists(
 ).map("".join)
 
 
-def train():
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    lines = ["the secret is higher than 12", "I guess \\boxed{7}", "assistant user system model", "lower"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=330, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
-    )
-    bpe.train_from_iterator(lines * 3, trainer)
-    return bpe
-
-
-BPE = train()
+LINES = ["the secret is higher than 12", "I guess \\boxed{7}", "assistant user system model", "lower"]
+BPE = make_bpe(LINES * 3, 330, SPECIAL)
 
 
 def renderer(style, **options):

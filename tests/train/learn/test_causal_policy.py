@@ -7,9 +7,10 @@ pytest.importorskip("transformers")
 
 pytest.importorskip("httpx")
 
+import bpe_tokenizers
+from model_folders import write_folder
 from token_server import TokenServer
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoModelForCausalLM, Gemma2Config, PreTrainedTokenizerFast, Qwen3Config
+from transformers import AutoModelForCausalLM, Gemma2Config, Qwen3Config
 
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.agents.model_folder import merged_state
@@ -30,67 +31,29 @@ from gem.train.report.run_folder import RunFolder
 from gem.train.report.watcher import Watcher
 
 ENV = "game:GuessTheNumber-v0-easy"
-TEMPLATE = (
-    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
-)
-SHAPE = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 512,
-    "pad_token_id": 0,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-}
 CONFIGS = {
-    "qwen3": lambda vocabulary: Qwen3Config(vocab_size=vocabulary, **SHAPE),
+    "qwen3": {"config": Qwen3Config},
     # Its logits are squashed behind the head.
-    "gemma2": lambda vocabulary: Gemma2Config(
-        vocab_size=vocabulary, final_logit_softcapping=5.0, sliding_window=64, **SHAPE
-    ),
+    "gemma2": {"config": Gemma2Config, "settings": {"final_logit_softcapping": 5.0, "sliding_window": 64}},
 }
 
 
 def make_tokenizer():
-    """A byte-level BPE trained on what the game says."""
+    """A tokenizer trained on what the game says."""
     texts = [
         text
         for episode in rollout([Job(ENV, seed) for seed in range(20)], RandomAgent())
         for turn in episode.turns
         for text in (turn.observation, turn.action)
     ]
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=["<|start|>", "<|end|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    bpe.train_from_iterator(texts, trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
-    tokenizer.chat_template = TEMPLATE
-    return tokenizer
+    return bpe_tokenizers.make_tokenizer(texts, 400)
 
 
 @pytest.fixture(scope="module", params=["qwen3", pytest.param("gemma2", marks=pytest.mark.slow)])
 def folder(request, tmp_path_factory):
     """A randomly initialised model and its tokenizer, as a folder."""
     path = tmp_path_factory.mktemp(request.param)
-    tokenizer = make_tokenizer()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(CONFIGS[request.param](len(tokenizer)))
-        with torch.no_grad():
-            model.get_output_embeddings().weight.normal_(std=0.3)  # not uniform
-    model.save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return write_folder(path, tokenizer=make_tokenizer(), **CONFIGS[request.param])
 
 
 def small(folder, out, **how):

@@ -8,8 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
-from tokenizers.models import BPE
+import bpe_tokenizers
 
 from gem import cli, models
 from gem.agents.hugging_face import HuggingFaceAgent
@@ -36,21 +35,8 @@ def left_in(cache):
 
 def make_tokenizer():
     """A tokenizer as SmolLM's: each digit apart, then bytes."""
-    bpe = Tokenizer(BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    bpe.train_from_iterator(TEXTS, trainer)
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>")
-    tokenizer.chat_template = TEMPLATE
-    return tokenizer
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    return bpe_tokenizers.make_tokenizer(TEXTS, 300, special=special, template=TEMPLATE, digits=True)
 
 
 def make_model(tokenizer):
