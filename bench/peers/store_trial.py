@@ -110,6 +110,7 @@ def coding(made: Any) -> tuple[float, float, int]:
         from operator import index
 
         import msgspec
+
         from gem.rollout.stored import from_stored, to_stored
 
         encode = lambda: msgspec.json.encode(to_stored(made), enc_hook=index)  # noqa: E731

@@ -5,7 +5,6 @@ import warnings
 from random import Random
 
 import pytest
-from gem.utils.sandbox import run_python as upstreams_run_python
 
 import gem
 from gem.agents.random import RandomAgent
@@ -16,6 +15,7 @@ from gem.rollout import Job, rollout
 from gem.sandbox import SandboxFailed, default_sandbox
 from gem.tools.python_code_tool import PythonCodeTool, run_python, shorten
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
+from gem.utils.sandbox import run_python as upstreams_run_python
 from gem.wrappers import get_wrapper_fns
 
 

@@ -39,7 +39,6 @@ def test_a_module_is_an_attribute_of_its_package():
 
 def test_a_name_is_the_real_thing():
     from gem.envs.game_env.sudoku import SudokuEnv
-
     from gem.envs.games.sudoku import Sudoku
 
     assert SudokuEnv is Sudoku
