@@ -2,10 +2,13 @@
 PY := .venv/bin/python
 
 # One thread per process: the tests run in parallel, and idle OpenMP threads that spin cost more than they give.
-test test-slow test-all test-sandbox: export OMP_NUM_THREADS := 1
+test test-changed test-slow test-all test-sandbox: export OMP_NUM_THREADS := 1
 
 # Of make demo-llm.
 SEED := 0
+
+# Of make test-changed: `make test-changed SINCE=main` for a branch.
+SINCE := HEAD
 
 # Where this is set (many containers do) every process would compile torch, sympy and pytest from source again:
 # 35 s of CPU for each worker, and seconds for each `python -m gem` that a test starts.
@@ -21,10 +24,10 @@ SANDBOXED := tests/contract tests/docs tests/envs/code tests/envs/database/test_
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheels demo demo-llm test test-slow test-all test-sandbox check format docs bench clean
+.PHONY: help setup wheels demo demo-llm test test-changed test-slow test-all test-sandbox lint check format docs bench clean
 
 help: ## show this
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-10s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
 
 setup: ## make .venv and install into it; does nothing when it is ready
 	@scripts/setup.sh
@@ -44,6 +47,9 @@ demo-llm: ## train a pretrained language model (135 million parameters) on the s
 test: setup ## every test but the slow ones
 	$(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 
+test-changed: setup ## the fast tests of what differs from SINCE (default HEAD), and of what stands on it
+	$(PY) scripts/changed_tests.py --since $(SINCE) --numprocesses $(WORKERS) --dist worksteal
+
 test-slow: setup ## the slow tests: every foreign world, every hostile program, training
 	$(PY) -m pytest -q -m slow --numprocesses $(WORKERS) --dist worksteal
 
@@ -56,11 +62,13 @@ test-sandbox: setup ## the tests of the sandbox, and those that run programs, on
 		if ! $(PY) -m gem sandbox --backend $$backend; then continue; fi; \
 		GEM_SANDBOX=$$backend $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal $(SANDBOXED); done
 
-check: setup ## format, lint, types, layers, docs
+lint: setup ## format, lint, types, layers
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+
+check: lint ## the same, and the docs
 	$(PY) scripts/build_site.py
 	$(PY) scripts/check_site.py
 
