@@ -23,7 +23,11 @@ def script():
     [
         ("gem/rollout/runner.py", {"tests/rollout", "tests/evals"}, {"tests/envs/games", "tests/docs"}),
         ("gem/graders/number.py", {"tests/graders", "tests/envs/data"}, {"tests/rollout", "tests/contract"}),
-        ("gem/envs/games/hangman.py", {"tests/envs/games", "tests/contract", "tests/golden"}, {"tests/rollout"}),
+        (
+            "gem/envs/games/hangman.py",
+            {"tests/envs/games", "tests/contract", "tests/golden"},
+            {"tests/rollout"},
+        ),
         ("gem/envs/games/crossword_clues.tsv", {"tests/envs/games", "tests/contract"}, {"tests/rollout"}),
         ("gem/parsing.py", {"tests/test_parsing.py", "tests/graders"}, set()),
         ("tests/shared/fork_worlds.py", {"tests/rollout/test_forks.py"}, {"tests/rollout", "tests/agents"}),
