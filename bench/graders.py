@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.common import HERE, peer_python, run_peer, table, write_json
 from gem.graders import math as grading
-from gem.graders.mathematics import evaluation, latex, scalars
+from gem.graders.mathematics import decision, evaluation, latex, scalars
 
 PEER = "gem-llm==0.1.0"
 ALSO = ("pylatexenc", "datasets", "pandas", "requests")  # that it imports and does not declare
@@ -127,7 +127,7 @@ def boxed(answer: str) -> str:
 
 
 def ours(rows: list[tuple[str, str, bool]]) -> dict[str, Any]:
-    for memory in (latex.read, scalars.facts, evaluation.sample, grading._prepared):
+    for memory in (latex.read, scalars.facts, evaluation.sample, decision.prepared):
         memory.cache_clear()
     before, started = worker_cpu_s(), time.process_time()
     verdicts = [grading.check_correct(answer, gold) for answer, gold, _ in rows]

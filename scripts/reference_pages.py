@@ -19,7 +19,10 @@ NAMES = {
         "database.mcp_tasks.base"
     ),
     "gem.tasks": "base order sources procedural",
-    "gem.graders": "base text math code code_tests sql judge cache cascade",
+    "gem.graders": (
+        "base text math mathematics.replies mathematics.decision mathematics.questions code code_tests "
+        "sql judge cache cascade"
+    ),
     "gem.tools": (
         "base_tool python_code_tool shell_tool search_tool mcp_tool tool_env_wrapper search.base "
         "search.corpus search.full_text search.dense search.zim search.remote mcp_server.time_mcp"

@@ -1,0 +1,124 @@
+"""Comparison of a reply with the question: a copy of it is no answer, and neither is a mere rewriting."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+from gem.graders.mathematics.decision import prepared
+from gem.graders.mathematics.latex import LENGTH, Node, Unread, normalised, read
+from gem.graders.mathematics.replies import ANSWER, final_answer, references
+from gem.graders.mathematics.scalars import constant
+from gem.graders.mathematics.values import bare, in_form, leaves, worked_out
+
+
+def copied(reply: str, reference: Any, question: str) -> bool:
+    r"""Return whether the final answer of a reply copies a formula of the question instead of answering it.
+
+    "Expand $(x+1)^2$" and "Find $\binom{5}{2}$" are not answered by repeating the formula. Evaluated numbers,
+    words, sets and intervals are never copies, except a number of the question that must be written in
+    another way: 0.75 does not answer "Convert 0.75 to a fraction".
+
+    >>> copied(r"\boxed{\dbinom{5}{2}}", "10", r"Find $\binom{5}{2}$."), copied("10", "10", "Is 10 even?")
+    (True, False)
+    """
+    given = prepared.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
+    short = re.sub(r"\s", "", _canonical(given))
+    wanted = r"\s*".join(map(re.escape, short))
+    question = question[:ANSWER]
+    there = re.search(rf"(?<![\w.]){wanted}(?!\w|\.\d)", _canonical(normalised(question))) is not None
+    try:
+        tree = read.__wrapped__(given)
+    except Unread:
+        return there and "\\" in short and given not in map(prepared, references(reference))
+    if tree[0] not in _LEFT_TO_DO or worked_out(tree, given):
+        return there and _CONVERT.search(question) is not None and _rewritten(tree, given, reference)
+    if not there and tree not in _formulas(question):
+        return False
+    for gold in references(reference):
+        try:
+            if leaves(read(prepared(gold))) == leaves(tree):
+                return False
+        except Unread:
+            return False
+    return True
+
+
+_CONVERT = re.compile(
+    r"\b(?:convert|express|(?:re)?write)\b[^.?!]*(?:\.\d[^.?!]*)*\b(?:to|as|in|into)\b"
+    r"|\bhow many [a-z]+ (?:is|are|equal|equals|make) \$?\d",
+    re.IGNORECASE,
+)
+
+
+def _formulas(question: str) -> list[Node]:
+    """Return the formulas of a question as trees, which are equal for different notations."""
+    found = []
+    for text in re.findall(r"\$\$?([^$]+)\$|\\[(\[](.+?)\\[)\]]", question)[:20]:
+        with contextlib.suppress(Unread):
+            found.append(read.__wrapped__(prepared.__wrapped__((text[0] or text[1]).rstrip(" .,;?"))))
+    return found
+
+
+def _rewritten(tree: Node, given: str, reference: Any) -> bool:
+    """Return whether every reference is a number in a notation or unit that differs from the answer's."""
+    for gold in references(reference):
+        text = prepared(gold)
+        try:
+            wanted, wanted_unit = _notation(read(text), text)
+            got, unit = _notation(tree, given)
+            if wanted == got and (wanted_unit == unit or not (wanted_unit and unit)):
+                return False
+        except Unread:
+            return False
+    return True
+
+
+def _notation(tree: Node, text: str) -> tuple[list[Any], str]:
+    """Return the notation of a number, and its unit."""
+    number, unit = (tree[1], tree[2]) if tree[0] == "unit" else (tree, "")
+    marks = (r"\d\.\d", r"_", r"overline|\.\(|\.\.\.", r"\d[eE]\d")
+    return [number[0], *(re.search(mark, text) is not None for mark in marks)], unit
+
+
+def formed(reply: str, reference: Any, question: str) -> bool:
+    r"""Return whether a right answer has the form that the question asks for: expanded, factored, simplified.
+
+    If the reference is a number, the answer must not contain an integral, an indexed sum or product, a limit
+    or a determinant. If it is another formula without these, the answer must not contain an integral, a sum,
+    a limit or a derivative.
+
+    >>> tuple(formed(answer, "x^2+2x+1", "Expand $(x+1)^2$.") for answer in ("(x+1)(x+1)", "1+2x+x^2"))
+    (False, True)
+    """
+    given = prepared.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
+    return any(_formed(prepared(gold), given, question) for gold in references(reference))
+
+
+def _formed(gold: str, given: str, question: str) -> bool:
+    try:
+        tree = read(gold)
+    except Unread:
+        return True
+    try:
+        return gold == given or in_form(tree, read.__wrapped__(given), question)
+    except Unread:
+        if constant(bare(tree)):
+            return not _UNDONE.search(given)
+        return "=" in given or not (_ASKED_FOR.search(given) and not _ASKED_FOR.search(gold))
+
+
+_ASKED_FOR = re.compile(r"\\(?:int|sum|prod|lim)(?![a-zA-Z])|\\d?frac\s*\{?d\}?\s*\{?d[a-z]")
+
+_UNDONE = re.compile(r"\\(?:int|iint|oint|sum|prod|lim|det|begin)(?![a-zA-Z])")
+
+_LEFT_TO_DO = ("+", "*", "/", "^", "-", "%", "fn", "unit", "rel")
+
+
+def _canonical(text: str) -> str:
+    """Return a text with one notation for fractions, products and powers."""
+    text = re.sub(r"\\[dt](?=frac|binom)", r"\\", text)
+    text = re.sub(r"\\(?:cdot|times)(?![a-zA-Z])|[×·]", "*", text)
+    text = re.sub(r"\\b?(?=(?:mod|gcd|lcm|min|max)(?![a-zA-Z]))", "", text)
+    return re.sub(r"\{\s*(\w)\s*\}", r"\1", re.sub(r"\^\s*\{\s*(\w+)\s*\}", r"^\1", text))
