@@ -143,7 +143,7 @@ def play(
     if start is not None:
         start.check_seed(seed)
     record = record or Episode(replace(task_of(env), seed=seed))
-    progress = _Progress(env, seed, limits, record, start)
+    progress = _Progress(env, seed, limits, record, start, perf_counter())
     try:
         progress.open((yield Call(env, "reset", (seed,))), history)
         if start is not None:
@@ -190,6 +190,7 @@ class _Progress:
     limits: Limits
     record: Episode
     start: Branch | None
+    began: float
     several: bool = False
     dialogues: dict[str, Dialogue] = field(default_factory=dict)
     verbs: dict[str, str] = field(default_factory=dict)
@@ -201,7 +202,6 @@ class _Progress:
     tokens: int = 0
     steps: int = 0
     timing: dict[str, float] = field(default_factory=lambda: {"reset_s": 0.0, "policy_s": 0.0, "env_s": 0.0})
-    began: float = field(default_factory=perf_counter)
     requested: float = 0.0
 
     def open(self, result: Any, history: HistoryPolicy | None) -> None:

@@ -405,6 +405,41 @@ def test_a_branch_that_goes_on_likewise_is_the_same_episode(how, turns):
     assert whole.origin is None
 
 
+class Counts(Env):
+    """Four steps, each with info and a named reward of its own."""
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.at = 0
+        return Start("go", {"at": 0})
+
+    def step(self, action):
+        self.at += 1
+        info = {"at": self.at, "suffix": f"({self.at})", "rewards": {"part": float(self.at)}}
+        return Step("on", 1.0, self.at == 4, False, info)
+
+
+@pytest.mark.parametrize("how", ["replayed", "restored"])
+def test_a_branch_has_the_info_and_the_named_rewards_of_its_turns(how):
+    states = []
+
+    def call(wanted):
+        if wanted.verb == "step":
+            states.append(wanted.env.get_state())
+        return carry_out(wanted)
+
+    whole = talked(Conversation(Counts(), 3, call=call))
+    start = Branch(whole, 2, states[2] if how == "restored" else None)
+    with Conversation(Counts(), 3, start=start) as talk:
+        turns, end = talk.episode.turns, talk.episode.ends["agent"]
+        assert [turn.info["at"] for turn in turns[:2]] == [1, 2]
+        assert [turn.rewards for turn in turns[:2]] == [{"part": 1.0}, {"part": 2.0}]
+        assert (end.observation, end.info["at"]) == ("on", 2)
+        assert talk.asks[0].messages[-1].text.endswith("(2)")
+        turns[0].info["at"] = 9  # the branch has copies
+        assert whole.turns[0].info["at"] == 1
+
+
 @pytest.mark.parametrize("how", ["replayed", "restored"])
 def test_a_branch_may_go_another_way(how):
     whole, states = whole_episode()

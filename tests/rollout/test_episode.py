@@ -214,12 +214,16 @@ def test_an_environment_that_breaks_at_reset_gives_no_verdict():
         (go(float("nan")), "env", "ContractBroken", "nan"),
         (go(None), "env", "TypeError", "NoneType"),
         (Step(3, 0.0, False, False, {}), "env", "BadArgument", "observation is int"),
+        (Step(None, 0.0, True, False, {}), "env", "BadArgument", "observation is NoneType"),
+        (Step("on", 0.0, 0, False, {}), "env", "ContractBroken", "must return a bool"),
+        (Step("on", 0.0, False, False, None), "env", "ContractBroken", "info is a NoneType"),
     ],
 )
 def test_an_environment_that_breaks_at_a_step_gives_no_verdict_and_no_reward(step, boundary, kind, message):
-    episode = drive(Script(go(0.5), step))
+    episode = drive(Script(go(0.5, note=1), step))
     no_verdict(episode, boundary, kind, message)
     assert [(turn.action, turn.reward) for turn in episode.turns] == [("a", 0.5), ("a", None)]
+    assert [turn.info for turn in episode.turns] == [{"note": 1}, {}]
 
 
 @pytest.mark.parametrize(
@@ -227,6 +231,7 @@ def test_an_environment_that_breaks_at_a_step_gives_no_verdict_and_no_reward(ste
     [
         (raising(RuntimeError("out of memory")), "RuntimeError", "out of memory"),
         (raising(TimeoutError()), "TimeoutError", ""),
+        (raising(WorkerDied("of the agent")), "WorkerDied", "of the agent"),
         (lambda ask: "text", "BadArgument", "'text'"),
         (lambda ask: Reply(None), "BadArgument", "None"),
         (lambda ask: Reply("a", (1,), (1, 2), (0.5,)), "BadArgument", "2 token_ids has 1 logprobs"),

@@ -1,5 +1,6 @@
 import asyncio
 import math
+from itertools import count
 
 import pytest
 
@@ -10,6 +11,9 @@ from gem.envs.seats.matrix_game import MatrixGame
 from gem.errors import BadArgument
 from gem.record import Call, Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore, Job, rollout, rollout_async
+from gem.rollout import drive as drive_generator
+from gem.rollout import episode as module
+from gem.rollout.conversation import carry_out
 from gem.rollout.episode import play
 from gem.seats import MultiStart, MultiStep, SeatedEnv
 
@@ -39,6 +43,33 @@ class Relay(SeatedEnv):
             dict.fromkeys(live, False),
             {agent: {"success": agent == "b"} if over or agent in gone else {} for agent in live},
         )
+
+
+class Pair(SeatedEnv):
+    """Two seats that act at once, or as the steps that it is given say."""
+
+    seats = ("a", "b")
+
+    def __init__(self, *steps):
+        self.steps = steps
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.at = 0
+        return MultiStart({"a": "go", "b": "go"}, {"a": {}, "b": {}})
+
+    def step(self, actions):
+        self.at += 1
+        return self.steps[self.at - 1]
+
+    def random_action(self, seat):
+        return "drawn"
+
+
+def both(obs, a=False, b=False, truncated=(), infos=None):
+    """Return a step of both seats; `a` and `b`: whether their tasks ended."""
+    cut = {seat: seat in truncated for seat in "ab"}
+    return MultiStep(obs, {"a": 1.0, "b": 1.0}, {"a": a, "b": b}, cut, infos or {"a": {}, "b": {}})
 
 
 def drive(env, answer, **kwargs):
@@ -123,6 +154,61 @@ def test_a_seat_whose_prompt_no_longer_fits_ends_the_episode_and_the_round_is_no
 
     episode, _ = drive(MatrixGame(), answer)
     assert (episode.stop, len(episode.turns)) == (StopReason.CONTEXT_LIMIT, 2)
+
+
+def test_one_seat_whose_prompt_no_longer_fits_is_enough_whoever_answers_after_it():
+    episode, _ = drive(Pair(), lambda ask: Reply("", finish="context" if ask.seat == "a" else "stop"))
+    assert (episode.stop, episode.scored, episode.turns) == (StopReason.CONTEXT_LIMIT, True, [])
+
+
+def test_a_seat_may_always_generate_one_token_where_any_is_left():
+    _, batches = drive(Pair(), lambda ask: Reply("", finish="context"), limits=Limits(tokens=1))
+    assert [ask.max_tokens for ask in batches[0]] == [1, 1]
+
+
+def test_a_seat_that_ends_needs_no_observation():
+    last = MultiStep({}, {"a": 1.0}, {"a": True}, {"a": False}, {"a": {}})
+    episode, batches = drive(Pair(both({"a": "again"}, b=True), last), lambda ask: Reply("x"))
+    assert [[ask.seat for ask in asks] for asks in batches] == [["a", "b"], ["a"]]
+    assert (episode.error, episode.terminated, episode.scored) == (None, True, True)
+    assert (episode.ends["a"].observation, episode.ends["b"].observation) == ("again", "go")
+
+
+def test_a_limit_that_ends_one_seat_is_the_stop_of_the_episode():
+    step = both({}, a=True, truncated="b", infos={"a": {"success": True}, "b": {"stop": "time_limit"}})
+    episode, _ = drive(Pair(step), lambda ask: Reply("x"))
+    assert [end.stop for end in episode.ends.values()] == [StopReason.SOLVED, StopReason.TIME_LIMIT]
+    assert (episode.stop, episode.scored) == (StopReason.TIME_LIMIT, True)
+
+
+def test_info_between_a_seats_turns_is_added_to_that_of_its_turn_before():
+    alone = both({"a": "again"}, infos={"a": {}, "b": {"one": 1, "two": 1}})
+    after = both({}, a=True, b=True, infos={"a": {}, "b": {"two": 2}})
+    episode, _ = drive(Pair(alone, after), lambda ask: Reply("x"))
+    assert [turn.info for turn in episode.turns_of("b")] == [{"one": 1, "two": 2}]
+    assert episode.ends["b"].info == {"two": 2}
+
+
+def test_actions_come_in_the_order_of_the_seats_whoever_answers_first():
+    """The actor is called after the agents have answered."""
+    actions = []
+
+    def call(wanted):
+        if wanted.verb == "step":
+            actions.append(list(wanted.args[0].items()))
+        return carry_out(wanted)
+
+    playing = play(Pair(both({}, a=True, b=True)), 7, actor={"a": "sample_random_action"})
+    drive_generator(playing, call, lambda asks: [Reply("x") for _ in asks])
+    assert actions == [[("a", "drawn"), ("b", "x")]]
+
+
+def test_seats_that_answer_together_share_the_seconds(monkeypatch):
+    monkeypatch.setattr(module, "perf_counter", count().__next__)  # each look at the clock takes a second
+    episode, _ = drive(Pair(both({}, a=True, b=True)), lambda ask: Reply("x"))
+    assert [turn.timing["policy_s"] for turn in episode.turns] == [0.5, 0.5]
+    assert [turn.timing["env_s"] for turn in episode.turns] == [1, 1]
+    assert episode.timing == {"reset_s": 1, "policy_s": 1.0, "env_s": 1, "wall_s": 6}
 
 
 def test_an_agent_that_breaks_takes_the_verdict_of_all_and_leaves_no_half_turn():
