@@ -35,13 +35,19 @@ class Target:
 NOTHING = Target()
 
 
+REFERENCE_LOGPROB = "reference_logprob"
+"""The name of the reference's log probabilities of the sampled tokens, each (n,)."""
+REFERENCE_STATES = "reference_states"
+"""The name of the reference's hidden states where the sampled tokens are predicted, each (n, D)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weighted:
     """A training row and the target of each of its turns; a turn that is not listed has advantage 0.
 
     `source`: the index of its episode in the batch. `noted`: tensors over the row's n sampled tokens, by
-    name, each (n, ...): their log probabilities under the policy before the update, or outputs of the
-    reference.
+    name, each (n, ...): `present`, their log probabilities under the policy before the update, `value`, and
+    outputs of the reference (`REFERENCE_LOGPROB` or `REFERENCE_STATES`).
     """
 
     row: Row

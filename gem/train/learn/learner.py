@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gem.errors import BadArgument, SchemaMismatch
 from gem.train.learn import parallel
-from gem.train.learn.batch import Batch, Weighted, collate, microbatches
+from gem.train.learn.batch import REFERENCE_LOGPROB, REFERENCE_STATES, Batch, Weighted, collate, microbatches
 from gem.train.learn.policy import Policy
 
 LOOKED_UP = 4096
@@ -120,7 +120,7 @@ class Learner:
             parameters += [p for p in critic.parameters() if p.requires_grad]
         self.parameters = parameters
         self._masters = [p if p.dtype.itemsize >= 4 else p.detach().float() for p in parameters]
-        self._looked_up: dict[tuple[bytes, bytes], Tensor] = {}
+        self._looked_up: dict[tuple[str, bytes, bytes], Tensor] = {}
         groups = [{"params": self._masters}]
         if critic is not None and self.settings.critic_lr:
             groups = [{"params": self._masters[:own]}, {"params": self._masters[own:]}]
@@ -158,9 +158,9 @@ class Learner:
         """Return the model's outputs for a batch; see Outputs."""
         states_UD = self.policy.states(batch)
         reference_UD = None
-        if "reference" in batch.noted and batch.noted["reference"].dim() == 2:
+        if REFERENCE_STATES in batch.noted:
             first_U = torch.searchsorted(batch.of, torch.arange(len(batch.place)))
-            reference_UD = batch.noted["reference"][first_U].to(states_UD.device)
+            reference_UD = batch.noted[REFERENCE_STATES][first_U].to(states_UD.device)
         logprob_N, entropy_N, kl_N, reference_N = self._scores(self.policy, states_UD, reference_UD, batch)
         value_M = None if self.critic is None else self.critic(batch, states_UD).to("cpu")
         return Outputs(logprob_N, entropy_N, kl_N, value_M, reference_N)
@@ -233,35 +233,28 @@ class Learner:
 
     @torch.no_grad()
     def note_reference(self, rows: Sequence[Weighted], *, full: bool) -> None:
-        """Store the reference's outputs in the rows, as ``reference``, computed once per row.
+        """Store the reference's outputs in the rows, computed once per row.
 
-        These are its log probabilities of the sampled tokens; with `full` its hidden states, from which a
-        divergence over the whole vocabulary is computed. A reference never changes, so a row that occurs
-        again, as most do in small games, is taken from a cache.
+        These are its log probabilities of the sampled tokens, under `REFERENCE_LOGPROB`; with `full` its
+        hidden states, under `REFERENCE_STATES`, from which a divergence over the whole vocabulary is
+        computed. A reference never changes, so a row that occurs again, as most do in small games, is taken
+        from a cache.
         """
         if self.reference is None:
             raise BadArgument("the learner has no reference; give it one.")
-        unknown: dict[tuple[bytes, bytes], Weighted] = {}
-        for item in rows:
-            key = bytes(array("q", item.row.ids)), bytes(item.row.mask)
-            known = self._looked_up.get(key)
-            if known is None:
-                unknown.setdefault(key, item)
-            else:
-                item.noted["reference"] = known
+        name = REFERENCE_STATES if full else REFERENCE_LOGPROB
+        keys = [(name, bytes(array("q", item.row.ids)), bytes(item.row.mask)) for item in rows]
+        unknown = {key: item for key, item in zip(keys, rows, strict=True) if key not in self._looked_up}
         for batch, part in self._parts(list(unknown.values())):
             states_UD = self.reference.states(batch)
             if full:
-                _write({"reference": states_UD.to("cpu")[batch.of]}, batch, part)
+                _write({name: states_UD.to("cpu")[batch.of]}, batch, part)
             else:
-                _write({"reference": self._scores(self.reference, states_UD, None, batch)[0]}, batch, part)
-        if len(self._looked_up) + len(unknown) > LOOKED_UP:
-            self._looked_up.clear()
-        self._looked_up.update({key: item.noted["reference"] for key, item in unknown.items()})
-        for item in rows:
-            if "reference" not in item.noted:  # the same row as one above
-                key = bytes(array("q", item.row.ids)), bytes(item.row.mask)
-                item.noted["reference"] = self._looked_up[key]
+                _write({name: self._scores(self.reference, states_UD, None, batch)[0]}, batch, part)
+        known = {**self._looked_up, **{key: item.noted[name] for key, item in unknown.items()}}
+        for key, item in zip(keys, rows, strict=True):
+            item.noted[name] = known[key]
+        self._looked_up = known if len(known) <= LOOKED_UP else {key: known[key] for key in unknown}
 
     def _parts(self, rows: Sequence[Weighted]) -> Iterator[tuple[Batch, list[Weighted]]]:
         for part in microbatches(rows, self.settings.pass_tokens) if rows else ():

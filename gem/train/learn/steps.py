@@ -16,7 +16,7 @@ from gem import seeding
 from gem.record import Episode
 from gem.train.config import TrainConfig
 from gem.train.config.value_types import ScheduleKind, share_left
-from gem.train.learn.batch import Batch, Target, Weighted, minibatches
+from gem.train.learn.batch import REFERENCE_LOGPROB, Batch, Target, Weighted, minibatches
 from gem.train.learn.learner import Learner, Objective, Outputs
 from gem.train.learn.losses import clipped_surrogate, importance_weights, kl_estimate, own_loss, value_loss
 
@@ -178,9 +178,9 @@ def make_objective(config: TrainConfig, progress: Progress, value_clip: float) -
         if config.entropy:
             loss = loss - entropy * _summed(outputs.entropy, share_N)
         kl_N = outputs.kl
-        if kl_N is None and "reference" in batch.noted:
+        if kl_N is None and (reference_N := batch.noted.get(REFERENCE_LOGPROB)) is not None:
             estimator = "k3" if config.kl_reward or config.kl_estimator == "full" else config.kl_estimator
-            kl_N = kl_estimate(outputs.logprob, batch.noted["reference"], estimator)
+            kl_N = kl_estimate(outputs.logprob, reference_N, estimator)
         if kl_N is not None:
             watched["kl"] = kl_N.detach().sum()
             if not config.kl_reward:
@@ -214,8 +214,8 @@ def make_objective(config: TrainConfig, progress: Progress, value_clip: float) -
 
     def _own(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
         reference_N = outputs.reference
-        if reference_N is None and "reference" in batch.noted:
-            reference_N = batch.noted["reference"]
+        if reference_N is None:
+            reference_N = batch.noted.get(REFERENCE_LOGPROB)
         old_N, advantage_N = batch.old_logprob, batch.advantage[batch.turn]
         loss = own_loss(algorithm, batch.row, outputs.logprob, old_N, reference_N, advantage_N)
         log_ratio_N = (outputs.logprob - old_N).detach()
@@ -252,7 +252,7 @@ def penalise(
     penalties = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
     for item in rows:
         row = item.row
-        for at, reference in zip(row.learnt, item.noted["reference"].tolist(), strict=True):
+        for at, reference in zip(row.learnt, item.noted[REFERENCE_LOGPROB].tolist(), strict=True):
             gap = row.logprobs[at] - reference
             penalties[item.source][row.turn[at]] += progress.kl(config) * gap
     return penalties

@@ -244,7 +244,7 @@ def test_the_base_of_an_adapter_is_the_reference():
     rows = [replace(item, noted={}) for item in ROWS]
     learner.note_reference(rows, full=False)
     learner.note(rows)
-    assert torch.allclose(torch.cat([item.noted["reference"] for item in rows]), wanted, atol=2e-5)
+    assert torch.allclose(torch.cat([item.noted["reference_logprob"] for item in rows]), wanted, atol=2e-5)
     present = torch.cat([item.noted["present"] for item in rows])
     assert torch.allclose(present, plain(policy), atol=2e-5)
     assert not torch.allclose(present, wanted, atol=1e-2)
@@ -304,11 +304,14 @@ def test_the_reference_is_asked_once_for_a_row(full, monkeypatch):
     learner.note_reference(first, full=full)
     learner.note_reference(again, full=full)
     assert len(asked) == 1
+    name = "reference_states" if full else "reference_logprob"
     for one, other in zip(first, again, strict=True):
-        assert torch.equal(one.noted["reference"], other.noted["reference"])
+        assert torch.equal(one.noted[name], other.noted[name])
+    learner.note_reference(again, full=not full)  # another output: no cache has it
+    assert (len(asked), len(again[0].noted)) == (2, 2)
     learner.reference = causal(seed=4)
     learner.note_reference(again, full=full)
-    assert not torch.allclose(first[0].noted["reference"], again[0].noted["reference"])
+    assert not torch.allclose(first[0].noted[name], again[0].noted[name])
 
 
 @pytest.mark.parametrize("own", [False, True])
