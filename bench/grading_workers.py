@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.common import table, write_json
 from gem.graders.math import CONTROL, WORKER
-from gem.graders.pool import Pool, WorkerLost
+from gem.graders.pool import WorkerLost, WorkerPool
 from gem.sandbox import Budget, open_sandbox
 from gem.sandbox import pool as sandbox_pool
 
@@ -51,7 +51,7 @@ def main() -> None:
 
 def grading_pool(asks: int) -> dict[str, float]:
     begun = time.perf_counter()
-    pool = Pool(WORKER, size=1)
+    pool = WorkerPool(WORKER, size=1)
     pool.ask(CONTROL, 5.0, 60.0)
     first = time.perf_counter() - begun
     found = measured(asks, lambda question: pool.ask(question, 5.0, 60.0))
