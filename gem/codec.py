@@ -23,6 +23,7 @@ from functools import cache, partial
 from operator import attrgetter, index
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -63,6 +64,9 @@ RECORDS: dict[type[Struct], Any] = {
 }
 """The record that each Struct describes."""
 
+CHECKSUM = re.compile(rb',"crc32":"([^"]*)"\}\s*\Z')
+"""The end of a line with a checksum, which is of all bytes before it; lines of earlier versions have none."""
+
 LINES = (schema.Episode, schema.Run)
 PARTS = (schema.Ask, schema.Reply, schema.Task, schema.Message, schema.ToolSpec, schema.ToolCall)
 PACKED = {RECORDS[struct]: struct for struct in PARTS}
@@ -74,6 +78,12 @@ TOKENS = ("parent", "kept", "new_ids", "token_ids", "logprobs", "mask")
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a store's lines; its ``$defs`` hold Ask, Reply and the other records too."""
     schemas, components = msgspec.json.schema_components((*LINES, *PARTS), ref_template="#/$defs/{name}")
+    for line in LINES:
+        components[line.__name__]["properties"]["crc32"] = {
+            "type": "string",
+            "pattern": "^[0-9a-f]{8}$",
+            "description": "CRC-32 of the line up to the comma before this last field. Old lines have none.",
+        }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"A line of an episode store, schema {SCHEMA}",
@@ -96,7 +106,7 @@ def encode(episode: record.Episode, *, tokens: bool = True) -> bytes:
         BadArgument: for values that `decode` would refuse: token ids that are not 32-bit integers, or
             values whose type is not the schema's.
     """
-    return _put(schema.Episode, lambda: _write_episode(episode, tokens))
+    return _seal(_put(schema.Episode, lambda: _write_episode(episode, tokens)))
 
 
 def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
@@ -107,18 +117,19 @@ def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
         run: the run it belongs to; None: the episode gets a run with its id alone.
 
     Raises:
-        SchemaMismatch: for another schema. ValueError: for a line that is not an episode.
+        SchemaMismatch: for another schema. ValueError: for a line that is no episode, or was changed.
     """
-    return _read(lambda: _decode_1(line) if schema_of(line) == 1 else _read_episode(line, run))
+    number = _check_line(line)
+    return _read(lambda: _decode_1(line) if number == 1 else _read_episode(line, run))
 
 
 def decode_task(line: bytes) -> TaskRef:
     """Return only the task of the episode in a line; this is faster than `decode`.
 
     Raises:
-        SchemaMismatch: for another schema. ValueError: for a line that is not an episode.
+        SchemaMismatch: for another schema. ValueError: for a line that is no episode, or was changed.
     """
-    if schema_of(line) == 1:
+    if _check_line(line) == 1:
         return decode(line).task
     task: TaskRef = _read(lambda: _reader(schema.Task, line)(_decoder(schema.Tasked).decode(line).task))
     return task
@@ -130,16 +141,16 @@ def encode_run(run: record.RunInfo) -> bytes:
     Raises:
         BadArgument: for values whose type is not the schema's.
     """
-    return _put(schema.Run, lambda: schema.Run(SCHEMA, _writer(schema.RunInfo)(run)))
+    return _seal(_put(schema.Run, lambda: schema.Run(SCHEMA, _writer(schema.RunInfo)(run))))
 
 
 def decode_run(line: bytes) -> record.RunInfo:
     """Return the run in a line that `encode_run` wrote.
 
     Raises:
-        SchemaMismatch: for another schema. ValueError: for a line that is not a run.
+        SchemaMismatch: for another schema. ValueError: for a line that is no run, or was changed.
     """
-    schema_of(line)
+    _check_line(line)
     run: record.RunInfo = _read(lambda: _reader(schema.RunInfo, line)(_decoder(schema.Run).decode(line).run))
     return run
 
@@ -159,6 +170,24 @@ def schema_of(line: bytes) -> int:
         raise SchemaMismatch(
             f"a line of schema {number}; this version of gem reads schemas 1 to {SCHEMA}. Read it with the "
             "version that wrote it."
+        )
+    return number
+
+
+def _seal(line: bytes) -> bytes:
+    """Return a line with its checksum."""
+    inside = memoryview(line)[:-1]
+    return b"".join((inside, b',"crc32":"%08x"}' % crc32(inside)))
+
+
+def _check_line(line: bytes) -> int:
+    """Return the schema number of a line; refuse one that is not as it was written."""
+    number = schema_of(line)
+    found = CHECKSUM.search(line, max(0, len(line) - 64))
+    if found is not None and found[1] != (b"%08x" % crc32(memoryview(line)[: found.start()])):
+        raise ValueError(
+            "it was changed after it was written, as its bytes do not fit the checksum at its end. If the "
+            "change is meant, remove its last field, crc32"
         )
     return number
 

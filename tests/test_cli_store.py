@@ -154,7 +154,7 @@ def test_what_is_wrong_is_said(path, tmp_path, capsys, monkeypatch, args, messag
 
 def test_a_stored_line_cannot_steer_the_terminal_either(path, capsys, monkeypatch):
     with EpisodeStore(path) as store:
-        line = store.line(0)
+        line = re.sub(rb',"crc32":".*"}$', b"}", store.line(0))
     path.write_bytes(line.replace(b'"observation":"', '"observation":"\x9b2J\u202e'.encode(), 1) + b"\n")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     _, out, _ = run(capsys, "cat", path, "0", "--json")

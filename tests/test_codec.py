@@ -2,6 +2,7 @@ import dataclasses
 import json
 import math
 import re
+import zlib
 from array import array
 from hashlib import blake2b
 from pathlib import Path
@@ -115,7 +116,7 @@ def test_an_episode_is_stored_without_what_can_be_left_out():
     second.extend(episode.turns[0], (6,), (7,), None)
     episode.turns.append(second)
     stored = json.loads(codec.encode(episode))
-    assert list(stored) == ["schema", "job", "run", "task", "stop", "verdict", "turns"]
+    assert list(stored) == ["schema", "job", "run", "task", "stop", "verdict", "turns", "crc32"]
     first, second = stored["turns"]
     assert list(first) == ["observation", "action", "reward", "new_ids", "token_ids", "logprobs"]
     assert second == {
@@ -213,7 +214,7 @@ def test_an_unknown_run_is_known_by_its_id():
 
 
 def damaged(change):
-    stored = json.loads(codec.encode(small()))
+    stored = json.loads(without_checksum(codec.encode(small())))
     change(stored)
     return json.dumps(stored, separators=(",", ":")).encode()
 
@@ -281,9 +282,13 @@ def written():
     ]
 
 
-def test_records_are_written_as_they_always_were():
+def without_checksum(line):
+    return re.sub(rb',"crc32":"[0-9a-f]{8}"\}$', b"}", line)
+
+
+def test_records_are_written_as_they_always_were_but_for_the_checksum():
     for number, (line, held) in enumerate(zip(written(), SCHEMA_2, strict=True)):
-        assert line == held, f"record {number}"
+        assert without_checksum(line) == held, f"record {number}"
 
 
 def read():
@@ -324,7 +329,7 @@ def fields_of(value, schema, whole, found):
 
 def test_every_field_of_the_schema_is_among_the_stored_records():
     whole, found = codec.json_schema(), {}
-    for line in SCHEMA_2:
+    for line in written():
         stored = json.loads(line)
         for name in (
             ("Run", "Episode") if "schema" in stored else ("Ask", "Reply", "Task", "Message", "ToolSpec")
@@ -333,6 +338,48 @@ def test_every_field_of_the_schema_is_among_the_stored_records():
                 fields_of(stored, {"$ref": f"#/$defs/{name}"}, whole, found)
     for name, schema in whole["$defs"].items():
         assert found.get(name, set()) == set(schema.get("properties", ())), name
+
+
+# -- the checksum
+
+
+def changed(line):
+    """Yield the line with each of its bytes changed in turn, but for the names of the outer fields."""
+    for at in range(len(b'{"schema":2,'), line.index(b',"crc32":"')):
+        yield line[:at] + bytes([line[at] ^ 1]) + line[at + 1 :]
+    for at in range(len(line) - len(b'1a2b3c4d"}'), len(line) - 2):
+        yield line[:at] + bytes([line[at] ^ 1]) + line[at + 1 :]
+
+
+def test_a_changed_byte_is_noticed_wherever_it_is():
+    line = codec.encode(small())
+    for read in (codec.decode, codec.decode_task):
+        assert read(line)
+        for other in changed(line):
+            with pytest.raises(
+                ValueError, match=r"changed after it was written.*remove its last field, crc32"
+            ):
+                read(other)
+    line = codec.encode_run(RunInfo("r", "agent", sampling={"crc32": "x"}))
+    assert codec.decode_run(line).id == "r"
+    for other in changed(line):
+        with pytest.raises(ValueError, match="changed after it was written"):
+            codec.decode_run(other)
+
+
+def test_a_checksum_is_zlib_s_and_the_last_field():
+    line = codec.encode(small())
+    inside, _, given = line.partition(b',"crc32":"')
+    assert given == b'%08x"}' % zlib.crc32(inside)
+    assert json.loads(line)["crc32"] == given[:8].decode()
+    assert codec.decode(line + b"\r\n") == codec.decode(line)
+
+
+def test_a_line_without_checksum_is_read_whatever_its_own_fields_are_called():
+    episode = Episode(TaskRef("a:b"), RunInfo("r"), ends={"agent": SeatEnd(info={"a": 1, "crc32": "x"})})
+    line = without_checksum(codec.encode(episode))
+    assert line.endswith(b'"crc32":"x"}}]}')
+    assert codec.decode(line) == episode
 
 
 # -- schema 1
@@ -481,6 +528,7 @@ def test_an_object_that_refuses_every_question_is_stored_as_its_repr(kind):
     ],
 )
 def test_an_escape_that_nothing_writes_is_a_value_error_that_shows_it(escape):
-    line = codec.encode(one_turn(info={"key": 1})).replace(b'{"key":1}', json.dumps(escape).encode())
+    line = without_checksum(codec.encode(one_turn(info={"key": 1})))
+    line = line.replace(b'{"key":1}', json.dumps(escape).encode())
     with pytest.raises(ValueError, match=re.escape("{'$")):
         codec.decode(line)

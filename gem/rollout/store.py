@@ -1,10 +1,10 @@
 """The episode store: an append-only file, one episode per line.
 
-A line is a JSON object that begins with its schema number; `gem.codec` defines its form. The settings of a
-run are in a separate line, before the run's first episode. An append is one write of whole lines at the end
-of the file, under a file lock. So several writers do not mix their lines, and no id is written twice. A torn
-line of a killed writer is skipped and counted, and the next append terminates it. Reading takes no lock and
-sees each line when it is complete.
+A line is a JSON object that begins with its schema number and ends with a checksum of the rest; `gem.codec`
+defines its form. The settings of a run are in a separate line, before the run's first episode. An append is
+one write of whole lines at the end of the file, under a file lock. So several writers do not mix their lines,
+and no id is written twice. A torn line of a killed writer is skipped and counted, and the next append
+terminates it. Reading takes no lock and sees each line when it is complete.
 
 The file ``<name>.index.sqlite`` beside it has a summary of each episode and the position of its line, so that
 a store of 100,000 episodes can be opened and filtered without reading them. It is a cache and may be deleted.
@@ -410,7 +410,7 @@ class EpisodeStore(Sequence[Episode]):
 
     @property
     def torn(self) -> int:
-        """The number of torn lines that are skipped; an unfinished last line counts too."""
+        """The number of torn lines and damaged runs that are skipped; an unfinished last line counts too."""
         self.refresh()
         with self._lock:
             return self._torn + (os.fstat(self._fd).st_size > self._seen)
@@ -463,8 +463,16 @@ class EpisodeStore(Sequence[Episode]):
                 return None
             if isinstance(error, GemError):
                 raise
-            raise StoreError(f"{self.path}: episode {number} (byte {start}) is damaged: {error}") from error
+            raise StoreError(
+                f"{self.path}: episode {number} (line {self._line_number(start)}, byte {start}) is damaged: "
+                f"{error}. Restore the file from a copy, or delete the line; the episode then counts as not "
+                "played, and a run that resumes plays it again."
+            ) from error
         return episode if episode.id == wanted else None
+
+    def _line_number(self, start: int) -> int:
+        """Return the number of the line that begins at this byte, from 1."""
+        return 1 + sum(1 for _ in _lines(self._fd, 0, start))
 
     def _place_of(self, number: int) -> Place:
         with self._lock:
@@ -589,8 +597,10 @@ class EpisodeStore(Sequence[Episode]):
             if not line.rstrip().endswith(b"}"):  # some tools end lines with a carriage return
                 self._torn += 1  # terminated by an append
             elif line.startswith(codec.RUN_LINE):
-                with suppress(ValueError):  # a damaged run line: its episodes can be read without it
+                try:
                     self._new_runs.setdefault(codec.decode_run(line).id, (start, end))
+                except ValueError:  # its episodes can be read without it
+                    self._torn += 1
             else:
                 self._note(_scanned(self._count, line, start, end))
             self._seen = end

@@ -677,6 +677,35 @@ def test_a_later_line_of_another_schema_is_refused_when_it_is_read(path):
             store[1]
 
 
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_changed_line_says_where_it_is_and_what_to_do(path, indexed):
+    with EpisodeStore(path) as store:
+        for i in range(5):
+            store.append(episode(i))
+    start = len(b"".join(lines(path)[:3]))
+    path.write_bytes(path.read_bytes().replace(b'"job":"e2"', b'"job":"e7"'))
+    if not indexed:
+        index_of(path).unlink()
+    with EpisodeStore(path, read_only=True) as store:
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"changed after it was written.*delete the line") as told:
+                store[2]
+            assert f"{path}: episode 2 (line 4, byte {start}) is damaged" in str(told.value)
+        assert [store[i].seed for i in (0, 1, 3, 4)] == [0, 1, 3, 4]
+        assert [entry.stop for entry in store.select()].count("damaged") == 1
+
+
+def test_a_changed_run_is_not_believed_and_counted(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(0))
+    path.write_bytes(path.read_bytes().replace(b'"model":"model"', b'"model":"medal"'))
+    index_of(path).unlink()
+    with EpisodeStore(path) as store:
+        assert (store[0].run, store.torn) == (RunInfo("run"), 1)
+        store.append(episode(1))  # writes the run again
+        assert [each.run for each in store] == [RUN, RUN]
+
+
 def test_a_line_that_nests_beyond_all_reason_is_damaged(path):
     path.write_bytes(b'{"schema":1,"id":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
     with EpisodeStore(path) as store, pytest.raises(StoreError, match=r"episode 0 .* is damaged"):
