@@ -1,4 +1,4 @@
-"""Cost of Ray compared with the process host, per episode and per step, and the gain of more nodes.
+"""Cost of Ray compared with the process host, per episode, and the gain of more nodes.
 
 ``python -m bench.ray``, with Ray (``pip install 'gem-gym[ray]'``). The nodes are those of a cluster on this
 machine; more nodes than cores help only environments that wait. From these measurements a simulation
@@ -22,14 +22,10 @@ from gem.agents.random import RandomAgent
 from gem.core import Env, Start, Step
 from gem.hosts.processes import Processes
 from gem.hosts.ray_cluster import Cluster
-from gem.hosts.ray_host import RayHost
-from gem.registry import Maker
 from gem.rollout import Job, RayRunner, Runner
-from gem.vector.vector_env import VectorEnv
 
 GAME = "game:GuessTheNumber-v0-hard"
 WORKERS = 2
-SIZES = (1, 16, 64, 256, 1024, 4096)
 STEPS = 4
 WAITS_S = (0.005, 0.02)
 
@@ -101,42 +97,18 @@ def episodes(trials: int) -> dict[str, Any]:
     return figures
 
 
-def steps(trials: int) -> dict[int, Any]:
-    """Return the microseconds of a step of one of n environments, on the process host and on Ray."""
-    figures = {}
-    for n in SIZES:
-        actions = [f"\\boxed{{{1 + 7 * i % 50}}}" for i in range(n)]
-        rounds = max(3, 4096 // n // 8)
-        with Processes(workers=WORKERS) as near, RayHost(workers=WORKERS) as far:
-            vectors = [VectorEnv([Maker(GAME)] * n, host, seed=0) for host in (near, far)]
-            for vector in vectors:
-                vector.reset()
-                vector.step(actions)
-
-            def run(vector: VectorEnv, rounds: int = rounds, actions: list[str] = actions) -> float:
-                return seconds(lambda: [vector.step(actions) for _ in range(rounds)])
-
-            pairs = [(run(vectors[0]), run(vectors[1])) for _ in range(trials)]
-        figures[n] = {
-            "process_us": 1e6 * statistics.median(near for near, _ in pairs) / rounds / n,
-            "ray_us": 1e6 * statistics.median(far for _, far in pairs) / rounds / n,
-            "ratio": statistics.median(far / near for near, far in pairs),
-        }
-    return figures
-
-
 def costs() -> Costs:
     """Return what the parts of playing on Ray cost: of the driver, of a player, of a message."""
     jobs = [Job(partial(Waits, 0.0), seed) for seed in range(3000)]
-    with RayRunner("random", players=1, concurrency=64) as runner:
+    with Cluster() as cluster, RayRunner("random", players=1, concurrency=64) as runner:
         runner.play(jobs[:200])
         began, began_cpu = perf_counter(), time.process_time()
         runner.play(jobs)
         player_s = (perf_counter() - began) / len(jobs)
         driver_s = (time.process_time() - began_cpu) / len(jobs)
         (member,) = runner._crew.members
-        ray = runner._crew.cluster.ray
-        empty = runner.parcel([], member)
+        ray = cluster.ray
+        empty = runner._crew.sender.parcel([], member)
         began, began_cpu = perf_counter(), time.process_time()
         for _ in range(200):
             ray.get(member.actor.exchange.remote(empty, 0.0, None))
@@ -177,16 +149,12 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=5)
     trials = parser.parse_args().trials
     with nodes(WORKERS):
-        figures: dict[str, Any] = {"episode": episodes(trials), "step": steps(trials)}
+        figures: dict[str, Any] = {"episode": episodes(trials)}
     columns = ("", "process host, us", "Ray, us", "ratio")
     rows = [
         (name, each["process_us"], each["ray_us"], each["ratio"]) for name, each in figures["episode"].items()
     ]
     table(f"An episode, {WORKERS} workers (wanted: at most 1.3)", columns, rows)
-    rows = [
-        (str(n), each["process_us"], each["ray_us"], each["ratio"]) for n, each in figures["step"].items()
-    ]
-    table("A step, by the number of environments (wanted: at most 1.3 from 1024 on)", columns, rows)
     with nodes(1):
         measured = costs()
     figures["costs"] = measured._asdict()

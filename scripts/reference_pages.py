@@ -29,13 +29,15 @@ NAMES = {
     ),
     "gem.sandbox": "base choice shared remote seccomp",
     "gem.wrappers": "wrapper_factory observation_wrapper time_limit episode_tracking_wrapper transform",
-    "gem.hosts": "base serial threads processes ray_host ray_cluster remote verbs",
+    "gem.hosts": "base serial threads processes ray_cluster remote verbs",
     "gem.vector": "vector_env",
     "gem.agents": (
         "base named endpoint openai completions token_server token_formats hugging_face tiny random solver "
         "scripted human seats ray_model sampling pace outcomes kv_cache"
     ),
-    "gem.rollout": "episode runner ray_runner resume conversation forks store index regrade replay demos",
+    "gem.rollout": (
+        "episode jobs options runner ray schedule resume conversation forks store index regrade replay demos"
+    ),
     "gem.tokens": "renderer rows chat_template demonstration tiny",
     "gem.estimators": "algorithms returns advantages",
     "gem.train": (
@@ -99,7 +101,7 @@ def exports(package: str) -> dict[str, Any]:
 
 
 def full_name(value: Any) -> str | None:
-    """Return the full name of a class or function, as `gem.rollout.runner.Job`; None for plain values."""
+    """Return the full name of a class or function, as `gem.rollout.jobs.Job`; None for plain values."""
     if inspect.isclass(value) or inspect.isfunction(value):
         return f"{value.__module__}.{value.__qualname__}"
     return None

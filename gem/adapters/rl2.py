@@ -25,7 +25,7 @@ from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.agents.token_server import TokenServerAgent
 from gem.errors import BadArgument, NoVerdict
 from gem.record import Episode, Limits
-from gem.rollout.runner import Job, rollout_async
+from gem.rollout import Job, rollout_async
 from gem.specs import TaskRef
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.rows import Row, rows

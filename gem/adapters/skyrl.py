@@ -38,7 +38,7 @@ from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
 from gem.rollout import Job, rollout_async
-from gem.rollout.runner import Store
+from gem.rollout.options import Store
 from gem.specs import TaskRef
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer

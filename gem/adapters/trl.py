@@ -51,7 +51,9 @@ from gem.hosts import Host
 from gem.record import Agent, Episode, Limits
 from gem.rollout.conversation import Conversation
 from gem.rollout.episode import NO_LIMITS
-from gem.rollout.runner import Job, Runner, Store
+from gem.rollout.jobs import Job
+from gem.rollout.options import Store
+from gem.rollout.runner import Runner
 from gem.specs import TaskRef
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.rows import Row, rows

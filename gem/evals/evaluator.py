@@ -28,8 +28,9 @@ from gem.hosts import Host
 from gem.hosts.ray_cluster import Cluster
 from gem.record import Agent, Episode, Limits
 from gem.registry import Maker
-from gem.rollout import Job, RayRunner, Runner, rollout, rollout_async
-from gem.rollout.runner import Store, check_actor
+from gem.rollout import Job, RayRunner, RunOptions, rollout, rollout_async
+from gem.rollout.options import check_names
+from gem.rollout.runner import BaseRunner, check_actor
 from gem.specs import TaskRef
 from gem.statistics import Interval, normalised
 
@@ -46,7 +47,7 @@ REFERENCES = ("random", "solver")
 
 
 def evaluate(
-    agent: Agent | Mapping[str, Agent] | Runner,
+    agent: Agent | Mapping[str, Agent] | BaseRunner,
     env: str | TaskRef | Maker,
     *,
     episodes: Count = None,
@@ -56,15 +57,9 @@ def evaluate(
     instances: Instances | None = None,
     exactly: bool = False,
     budget: int | None = None,
-    limits: Limits | None = None,
-    concurrency: int = 128,
-    host: str | Host = "auto",
-    store: Store | None = None,
-    resume: bool = False,
-    retry_failed: bool = False,
-    admit: Callable[[int], bool] | None = None,
     stop: Stopping | None = None,
-    on_episode: Callable[[Episode], None] | None = None,
+    options: RunOptions | None = None,
+    **keywords: Any,
 ) -> EnvResult:
     """Play episodes of an environment and return the figures; intervals are at 95%.
 
@@ -77,8 +72,8 @@ def evaluate(
     play in rounds.
 
     Args:
-        agent: the agent of every seat; a mapping from seats to agents; or a Runner, which has its own agent,
-            host, limits, concurrency and store.
+        agent: the agent of every seat; a mapping from seats to agents; or a Runner or RayRunner, which has
+            its own agent and options.
         env: the environment to play.
         episodes: the number of tasks, with `samples` episodes each, or "all"; see `find_seeds`. With
             `instances`, rounded up to equally many of each.
@@ -90,25 +85,23 @@ def evaluate(
         exactly: the agent is deterministic and `instances` are all instances. So the figures are exact, and
             their intervals are single points (`Interval.exact`).
         budget: the turns that an episode may take; None: unknown, then the turns that it took.
-        limits: limits from outside the task.
-        concurrency: episodes in flight.
-        host: the host of the environments; see Runner.
-        store: the store to which episodes are written.
-        resume: continue from the episodes in `store`; the figures are the same as without the interruption.
-        retry_failed: see Runner.
-        admit: see Runner; jobs that were not admitted count as unplayed.
         stop: start no more tasks once this `Stopping` has enough; `episodes` is then the maximum. Tasks that
             were not started do not count as requested. The interval of success is that of `stop`, which is
             valid with early stopping; the other intervals are not corrected for it. Make a Runner with the
             functions that `stop.beside` returns.
-        on_episode: called with each episode when it ends.
+        options: the settings of the play. Jobs that `admit` refused count as unplayed. With `resume`, the
+            figures are the same as without the interruption.
+        **keywords: fields of RunOptions, such as ``limits`` or ``store``, which replace those of `options`.
 
     Raises:
-        BadArgument: for no episodes, or a Runner with its own jobs. UnknownEnv, MissingExtra: when the
-            environment cannot be made. NoSolver: when the agent is the solver or the random actor, and the
-            environment has none. AgentUnavailable: when the agent can answer no request; ended episodes are
-            in the store. SchemaMismatch: with `resume`, if the store has these episodes with other settings.
+        BadArgument: for no episodes, or a Runner with its own jobs. UnknownArgument: for a keyword that is no
+            field of RunOptions. UnknownEnv, MissingExtra: when the environment cannot be made. NoSolver: when
+            the agent is the solver or the random actor, and the environment has none. AgentUnavailable: when
+            the agent can answer no request; ended episodes are in the store. SchemaMismatch: with `resume`,
+            if the store has these episodes with other settings.
     """
+    if isinstance(agent, BaseRunner):
+        _check_runner(agent, options, keywords)
     if isinstance(episodes, int) and episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
     if samples < 1 or (samples > 1 and instances is not None):
@@ -124,28 +117,10 @@ def evaluate(
         made = Maker(env) if isinstance(env, str | TaskRef) else env
         seeds = find_seeds(made, episodes, seed)
     jobs = _jobs(env, episodes if isinstance(episodes, int) else EPISODES, samples, seeds, instances)
-    if isinstance(agent, Runner):
-        given = limits, store, admit, on_episode
-        if any(each is not None for each in given) or host != "auto" or resume:
-            raise BadArgument(
-                "a Runner has its own limits, host, store, resume, admit, on_episode; leave them out."
-            )
-        if agent.submitted:
-            raise BadArgument(f"{agent.submitted} jobs were submitted to the runner; play them first.")
+    if isinstance(agent, BaseRunner):
         played = agent.play(jobs)
     else:
-        if stop is not None:
-            admit, on_episode = stop.beside(admit, on_episode)
-        options: dict[str, Any] = {"host": host, "store": store, "resume": resume, "on_episode": on_episode}
-        options |= {"retry_failed": retry_failed, "admit": admit}
-        limits = limits or Limits()
-        if answers_one_by_one(agent):  # then no episode waits for the slowest, and each is stored at its end
-            with closing(LoopThread()) as loop:
-                played = loop.run(
-                    rollout_async(jobs, agent, limits=limits, concurrency=concurrency, **options)
-                )
-        else:
-            played = rollout(jobs, agent, limits=limits, concurrency=concurrency, **options)
+        played = _play(jobs, agent, RunOptions.merge(options, keywords), stop)
     check_actor(played)
     # All instances are not a sample: they are strata, and only the play is random.
     drawn = samples > 1 or (instances is not None and not instances.complete)
@@ -161,6 +136,30 @@ def evaluate(
     if stop is None or stop.interval is None:  # or no task has ended
         return result
     return replace(result, success=stop.interval)
+
+
+def _check_runner(runner: BaseRunner, options: RunOptions | None, keywords: Mapping[str, Any]) -> None:
+    """Refuse options for a runner, which has its own, and one with jobs of its own."""
+    check_names(keywords)
+    given = {name for name, value in keywords.items() if value not in (None, False, "auto")}
+    if options is not None or given - {"concurrency"}:
+        raise BadArgument(
+            "a Runner has its own limits, host, store, resume, admit, on_episode; leave them out."
+        )
+    if runner.submitted:
+        raise BadArgument(f"{runner.submitted} jobs were submitted to the runner; play them first.")
+
+
+def _play(
+    jobs: Sequence[Job], agent: Agent | Mapping[str, Agent], options: RunOptions, stop: Stopping | None
+) -> list[Episode]:
+    if stop is not None:
+        admit, on_episode = stop.beside(options.admit, options.on_episode)
+        options = replace(options, admit=admit, on_episode=on_episode)
+    if not answers_one_by_one(agent):
+        return rollout(jobs, agent, options=options)
+    with closing(LoopThread()) as loop:  # no episode waits for the slowest, and each is stored at its end
+        return loop.run(rollout_async(jobs, agent, options=options))
 
 
 def _jobs(

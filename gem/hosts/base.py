@@ -35,7 +35,6 @@ _HOMES = {
     "thread": "gem.hosts.threads:Threads",
     "process": "gem.hosts.processes:Processes",
     "remote": "gem.hosts.remote:Remote",
-    "ray": "gem.hosts.ray_host:RayHost",
 }
 
 Recipe: TypeAlias = Callable[[], Env]
@@ -331,7 +330,7 @@ def make_host(host: str | Host, recipes: Iterable[Recipe] = (), *, call_s: float
     closes it.
 
     Args:
-        host: ``serial``, ``thread``, ``process``, ``ray``, ``remote:http://host:port`` (see
+        host: ``serial``, ``thread``, ``process``, ``remote:http://host:port`` (see
             `gem.hosts.remote`), a name that a package offers in the entry point group ``gem.hosts``, followed
             by ``:address`` if it takes one; or an instance.
         recipes: see Host.add.
@@ -365,6 +364,12 @@ def _class_of(name: str) -> Callable[..., Host]:
         if "address" not in parameters_of(found):
             raise BadArgument(f"backend is {name!r:.80}; {kind} takes no address.")
         return partial(found, address=address)
+    if found is None and kind == "ray":
+        raise BadArgument(
+            "backend is 'ray'; environments are not stepped through Ray, as each step would be a message. Play "
+            "whole episodes there: gem.rollout.RayRunner, or `gem-gym eval --ray ADDRESS`. To step environments "
+            "of another machine, run `gem-gym serve` there and use 'remote:http://HOST:PORT'."
+        )
     if found is None:
         known = ", ".join([*_HOMES, *plugins.names(PLUGIN_GROUP)])
         raise BadArgument(f"backend is {name!r:.80}; accepted: {known}, or an instance of gem.hosts.Host.")

@@ -1,4 +1,4 @@
-"""Connect to a Ray cluster, list its nodes, and start actors on them; used by RayRunner and RayHost.
+"""Connect to a Ray cluster, list its nodes, and start actors on them; used by RayRunner and ModelActor.
 
 Each actor is placed on a named node. So a node that does not respond can be avoided at once, while Ray would
 place the next actor there until its own health check fails. For the same reason Ray's restart of actors is

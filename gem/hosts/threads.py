@@ -47,9 +47,8 @@ class Threads(Host):
         self._todo: deque[Command] = deque()
         self._done: deque[Outcome] = deque()
         self._wanted = _NEVER  # number of outcomes at which the caller wakes
-        self._enough = threading.Event()
-        self._bell = threading.Lock()  # released once to wake one thread
-        self._bell.acquire()
+        self._enough = _bell()  # for the caller
+        self._bell = _bell()  # for one thread
         self._mutex = threading.Lock()  # guards the three below
         self._idle = 0
         self._threads: list[threading.Thread] = []
@@ -100,11 +99,11 @@ class Threads(Host):
         if until == _NEVER and self.call_s is None and at_least == len(self.busy):
             self._work()
         while len(done) < at_least:
-            self._enough.clear()
+            self._enough.acquire(blocking=False)
             self._wanted = at_least
             if len(done) < at_least:
                 wake = min(until, self._next_deadline())
-                self._enough.wait(None if wake == _NEVER else max(0.0, wake - perf_counter()))
+                self._enough.acquire(timeout=-1 if wake == _NEVER else max(0.0, wake - perf_counter()))
                 self._leave_overdue()
                 if perf_counter() >= until:
                     break
@@ -134,7 +133,7 @@ class Threads(Host):
 
     def _close(self) -> None:
         self._todo.clear()
-        self._ring()
+        _ring(self._bell)
         until = perf_counter() + CLOSE_S
         with self._mutex:
             threads = tuple(self._threads)  # none is added any more
@@ -158,17 +157,13 @@ class Threads(Host):
         """Wake a thread, or start one."""
         with self._mutex:
             if self._idle:
-                self._ring()
+                _ring(self._bell)
                 return
             if len(self._threads) >= min(len(self), MAX_THREADS) or self._closed:
                 return  # all are working, and return to the queue by themselves
             thread = threading.Thread(target=self._serve, name="gem-env", daemon=True)
             thread.start()  # before the lock is free: _close joins what it finds
             self._threads.append(thread)
-
-    def _ring(self) -> None:
-        with suppress(RuntimeError):  # already released, and no thread has taken it yet: one is enough
-            self._bell.release()
 
     def _serve(self) -> None:
         while not self._closed:
@@ -182,11 +177,11 @@ class Threads(Host):
                     return
                 self._idle += 1
             if self._todo:  # it was added between the last check and going idle
-                self._ring()
+                _ring(self._bell)
             self._bell.acquire()
             with self._mutex:
                 self._idle -= 1
-        self._ring()  # pass the end on
+        _ring(self._bell)  # pass the end on
 
     def _work(self) -> bool:
         """Run calls until the queue is empty; return False if the caller abandoned this thread meanwhile."""
@@ -206,7 +201,7 @@ class Threads(Host):
                 outcome = self._carry_out(slot, command)
             except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not the others
                 done.append(Outcome(index, None, NoVerdict(f"interrupted by {type(interrupt).__name__}.")))
-                self._enough.set()
+                _ring(self._enough)
                 raise
             if not timed:
                 done.append(outcome)
@@ -214,7 +209,7 @@ class Threads(Host):
                 slot.close()
                 return False
             if len(done) >= self._wanted:
-                self._enough.set()
+                _ring(self._enough)
 
     def _deliver(self, slot: _Slot, outcome: Outcome) -> bool:
         """Deliver an outcome, unless the caller has stopped waiting for it."""
@@ -243,6 +238,18 @@ class Threads(Host):
         if spec is None or spec.thread_safe:
             return None
         return self._locks.setdefault(spec.entry_point, threading.Lock())
+
+
+def _bell() -> threading.Lock:
+    """Return a lock that one thread waits for until another one rings; cheaper than an event."""
+    bell = threading.Lock()
+    bell.acquire()
+    return bell
+
+
+def _ring(bell: threading.Lock) -> None:
+    with suppress(RuntimeError):  # already released, and no thread has taken it yet: one is enough
+        bell.release()
 
 
 class _Run(NamedTuple):

@@ -3,8 +3,10 @@
 from gem.rollout.conversation import Conversation, drive, drive_async
 from gem.rollout.episode import Branch, play
 from gem.rollout.forks import TurnValue, branches, tree_search, turn_values
-from gem.rollout.ray_runner import RayRunner
-from gem.rollout.runner import Job, Runner, rollout, rollout_async
+from gem.rollout.jobs import Job
+from gem.rollout.options import RunOptions
+from gem.rollout.ray import RayRunner
+from gem.rollout.runner import Runner, rollout, rollout_async
 from gem.rollout.store import EpisodeStore
 
 __all__ = [
@@ -13,6 +15,7 @@ __all__ = [
     "EpisodeStore",
     "Job",
     "RayRunner",
+    "RunOptions",
     "Runner",
     "TurnValue",
     "branches",

@@ -15,7 +15,8 @@ from gem.agents.solver import SolverAgent
 from gem.errors import BadArgument, NoSolver, NoVerdict
 from gem.hosts import Host
 from gem.record import Episode
-from gem.rollout.runner import Job, Runner
+from gem.rollout.jobs import Job
+from gem.rollout.runner import Runner
 from gem.rollout.store import EpisodeStore
 from gem.specs import TaskRef
 

@@ -21,8 +21,9 @@ from gem.errors import BadArgument, CannotFork, ContractBroken
 from gem.record import Call, Episode, Turn
 from gem.rollout.conversation import Conversation, carry_out
 from gem.rollout.episode import Branch
+from gem.rollout.jobs import Job
 from gem.rollout.places import Recipe, maker
-from gem.rollout.runner import Job, Runner, check_actor
+from gem.rollout.runner import BaseRunner, check_actor
 from gem.statistics import Interval, exact, mean_interval, rate_interval
 from gem.statistics.intervals import spread
 
@@ -183,7 +184,7 @@ class TurnValue(NamedTuple):
 
 def turn_values(
     episode: Episode,
-    runner: Runner,
+    runner: BaseRunner,
     samples: int = 16,
     *,
     env: Recipe | None = None,
@@ -274,7 +275,7 @@ class Found(NamedTuple):
 def tree_search(
     env: Recipe,
     seed: int,
-    runner: Runner,
+    runner: BaseRunner,
     *,
     samples: int = 8,
     keep: int = 1,

@@ -36,6 +36,13 @@ class Place:
         self.described, self.assembles_history = False, False
         self.task = expected(self.maker)
 
+    def task_with(self, seed: int) -> TaskRef:
+        """Return the task of an episode; written out, because episodes are many."""
+        task = self.task
+        return TaskRef(
+            task.spec, task.kwargs, task.wrappers, seed, task.entry_point, task.opaque, task.foreign
+        )
+
     def occupy(self, description: Description) -> None:
         """Record the description of the new environment."""
         self.described = True

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
-import shutil
-import stat
 import sys
 from collections import deque
 from collections.abc import Mapping
@@ -21,19 +19,21 @@ from pathlib import Path
 from threading import Condition, Thread
 from time import monotonic
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from gem import codec
 from gem.agents.base import answers_one_by_one
 from gem.agents.named import AgentByName
 from gem.core import Env
-from gem.errors import BadArgument, StoreError
+from gem.errors import BadArgument
 from gem.hosts.ray_cluster import look_last_in, ray_module
 from gem.record import Agent, AgentInfo, Episode, Limits
 from gem.rollout.episode import versions
+from gem.rollout.jobs import Agents, Trial
 from gem.rollout.places import Recipe, maker
-from gem.rollout.runner import Agents, Runner, Trial, infos_of
-from gem.rollout.store import EpisodeStore
+from gem.rollout.ray_spool import drop_spool, spool_store
+from gem.rollout.runner import Runner
+from gem.rollout.trials import infos_of
 from gem.sandbox import default_sandbox
 
 LINGER_S = 0.005
@@ -76,11 +76,11 @@ class Hello(NamedTuple):
     pid: int
 
 
-class Heard(NamedTuple):
+class Report(NamedTuple):
     """The result of an exchange: job numbers with the stored lines of their episodes, and an error if any."""
 
     ended: list[tuple[int, bytes]]
-    broken: bytes | None
+    error: bytes | None
 
 
 class Player:
@@ -94,7 +94,7 @@ class Player:
         self._outbox: list[tuple[int, bytes]] = []
         self._recipes: dict[str, Recipe] = {}
         self._published: tuple[int, Any] | None = None
-        self._broken: bytes | None = None
+        self._error: bytes | None = None
         self._closed = False
         self._thread: Thread | None = None
 
@@ -120,17 +120,24 @@ class Player:
         if orders.host == "process":  # its workers would import the main module of Ray's worker
             sys.modules["__main__"] = ModuleType("__main__")
         agent: Agents = (
-            {seat: _made(each) for seat, each in given.items()}
+            {seat: _make(each) for seat, each in given.items()}
             if isinstance(given, Mapping)
-            else _made(given)
+            else _make(given)
         )
         self._store = None if orders.spool is None else spool_store(Path(orders.spool))
-        self._runner = _NodeRunner(self, agent, orders, self._store)
+        self._runner = Runner(
+            agent,
+            host=orders.host,
+            limits=orders.limits,
+            concurrency=orders.concurrency,
+            retries=0,
+            store=self._store,
+        )
         self._thread = Thread(target=self._play, args=(answers_one_by_one(agent),), daemon=True)
         self._thread.start()
         return Hello(infos_of(self._runner.agent), os.getpid())
 
-    def exchange(self, parcel: bytes, wait_s: float, version: int | None, weights: Any = None) -> Heard:
+    def exchange(self, parcel: bytes, wait_s: float, version: int | None, weights: Any = None) -> Report:
         """Accept jobs, and return ended episodes as soon as there is one, or after `wait_s`.
 
         Args:
@@ -140,10 +147,10 @@ class Player:
             weights: the weights of that version, for the agents to load.
         """
         try:
-            taken = self._unpacked(pickle.loads(parcel))
+            taken = self._unpack(pickle.loads(parcel))
         except Exception as error:
             why = f"a job cannot be unpickled here: {error!r}; its modules must be on every node."
-            return Heard([], _pickled(BadArgument(why)))
+            return Report([], _pickle(BadArgument(why)))
         with self._changed:
             if version is not None:
                 self._published = version, weights
@@ -151,19 +158,19 @@ class Player:
             self._changed.notify_all()
             self._runner.wake()
             until = monotonic() + wait_s
-            while not self._outbox and self._broken is None and (left := until - monotonic()) > 0:
+            while not self._outbox and self._error is None and (left := until - monotonic()) > 0:
                 self._changed.wait(left)
-            if self._outbox and self._broken is None:
-                enough = self._runner.concurrency // 4
-                self._changed.wait_for(lambda: len(self._outbox) > enough or not self.pending, LINGER_S)
+            if self._outbox and self._error is None:
+                enough = self._orders.concurrency // 4
+                self._changed.wait_for(lambda: len(self._outbox) > enough or not self._pending, LINGER_S)
             ended, self._outbox = self._outbox, []
-            return Heard(ended, self._broken)
+            return Report(ended, self._error)
 
-    def _unpacked(self, parcel: Parcel) -> list[Trial]:
+    def _unpack(self, parcel: Parcel) -> list[Trial]:
         if parcel.anew:
             self._recipes.clear()
         for name, recipe in parcel.recipes.items():
-            self._recipes[name] = Portable(recipe) if self._runner.in_processes else recipe
+            self._recipes[name] = Portable(recipe) if self._orders.host == "process" else recipe
         return [
             replace(trial, job=replace(trial.job, env=self._recipes[str(trial.job.env)]))
             for trial in parcel.trials
@@ -185,17 +192,27 @@ class Player:
     # -- the thread that plays
 
     @property
-    def pending(self) -> bool:
+    def _pending(self) -> bool:
         """Whether a job waits or is being played."""
         return bool(self._inbox) or self._runner.in_flight > 0
 
-    def next_trial(self) -> Trial | None:
-        """Return the next trial to play, after loading published weights; None if there is none."""
+    def __iter__(self) -> Self:
+        """Return self: the jobs of the runner's stream are the trials that have come."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next trial, after loading published weights.
+
+        Raises:
+            StopIteration: while there is none; more may come later.
+        """
         with self._changed:
             published, self._published = self._published, None
             trial = self._inbox.popleft() if self._inbox else None
         if published is not None:
             self._runner.publish(*published)
+        if trial is None:
+            raise StopIteration
         return trial
 
     def _play(self, one_by_one: bool) -> None:
@@ -204,7 +221,7 @@ class Player:
                 self._play_on(loop, one_by_one)
         except BaseException as error:  # any error is sent to the driver
             with self._changed:
-                self._broken = _pickled(error)
+                self._error = _pickle(error)
                 self._changed.notify_all()
 
     def _play_on(self, loop: asyncio.Runner, one_by_one: bool) -> None:
@@ -216,55 +233,19 @@ class Player:
             if one_by_one:
                 loop.run(self._at_their_own_pace())
             else:
-                for number, episode in self._runner._rounds():
-                    self._ended(number, episode)
+                for number, episode in self._runner.numbered(self):
+                    self._report(number, episode)
 
     async def _at_their_own_pace(self) -> None:
-        async with aclosing(self._runner._paces()) as played:
+        async with aclosing(self._runner.numbered_async(self)) as played:
             async for number, episode in played:
-                self._ended(number, episode)
+                self._report(number, episode)
 
-    def _ended(self, number: int, episode: Episode) -> None:
+    def _report(self, number: int, episode: Episode) -> None:
         line = codec.encode(episode)
         with self._changed:
             self._outbox.append((number, line))
             self._changed.notify_all()
-
-
-class _NodeRunner(Runner):
-    """A runner with jobs from the driver, which has already set keys, attempts and runs."""
-
-    def __init__(self, player: Player, agent: Agents, orders: Orders, store: EpisodeStore | None) -> None:
-        super().__init__(
-            agent,
-            host=orders.host,
-            limits=orders.limits,
-            concurrency=orders.concurrency,
-            retries=0,
-            store=store,
-        )
-        self._player = player
-        self.in_processes = orders.host == "process"
-
-    @property
-    def in_flight(self) -> int:
-        """The number of episodes in flight."""
-        return self._in_flight
-
-    def wake(self) -> None:
-        """Start new jobs while every episode in flight waits; called from another thread."""
-        pump = self._pump
-        if pump is not None and pump.loop is not None and not pump.loop.is_closed():
-            pump.loop.call_soon_threadsafe(pump.heard.set)
-
-    def _next(self) -> Trial | None:
-        self._check_open()
-        if len(self._ended) >= self.concurrency:
-            return None
-        trial = self._player.next_trial()
-        if trial is None:
-            return None
-        return trial.of(self.agent)
 
 
 class Portable:
@@ -283,38 +264,11 @@ class Portable:
         return pickle.loads, (ray_module().cloudpickle.dumps(self.func),)
 
 
-def spool_store(path: Path) -> EpisodeStore:
-    """Open a spool.
-
-    Raises:
-        StoreError: when its folder belongs to another user.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_own(path.parent)
-    return EpisodeStore(path)
-
-
-def drop_spool(folder: str) -> None:
-    """Remove the spools in a folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def check_own(folder: Path) -> None:
-    """Refuse a folder of another user, who could put episodes into it.
-
-    Raises:
-        StoreError: when it belongs to another user.
-    """
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise StoreError(f"{folder} is not a folder of this user; choose another one for the spool.")
-
-
-def _made(agent: Agent | AgentByName) -> Agent:
+def _make(agent: Agent | AgentByName) -> Agent:
     return agent.made() if isinstance(agent, AgentByName) else agent
 
 
-def _pickled(error: BaseException) -> bytes:
+def _pickle(error: BaseException) -> bytes:
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)  # an exception with its own constructor often fails only here

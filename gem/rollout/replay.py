@@ -12,7 +12,8 @@ from gem.errors import BadArgument, GemError
 from gem.hosts import Host
 from gem.record import Ask, Episode, Limits, Reply, StopReason
 from gem.rollout.episode import LIMITS_FROM_OUTSIDE, TASK_ENDS
-from gem.rollout.runner import Job, rollout
+from gem.rollout.jobs import Job
+from gem.rollout.runner import rollout
 from gem.specs import TaskRef
 
 PLAYED = "played"

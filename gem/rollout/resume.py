@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gem import codec
 from gem.errors import SchemaMismatch, StoreError
@@ -12,13 +12,11 @@ from gem.naming import is_fixed, without_digest
 from gem.record import Episode, RunInfo
 from gem.registry import EnvSpec
 from gem.rollout.index import Entry
+from gem.rollout.jobs import Job
 from gem.rollout.store import EpisodeStore
 
-if TYPE_CHECKING:
-    from gem.rollout.runner import Job
 
-
-class Held:
+class StoredEpisodes:
     """The episodes of a store to resume from: the latest attempt of each job and sample.
 
     The index answers queries; an episode is read when its job is next.
@@ -62,13 +60,13 @@ class Held:
             SchemaMismatch: when the job is stored only with other settings, or the key has another job.
         """
         entries = self._entries.pop((key, job.sample), ())
-        mine = [entry for entry in entries if entry.run in self._equal[run.id]]
-        if not mine:
+        same = [entry for entry in entries if entry.run in self._equal[run.id]]
+        if not same:
             if entries:
                 self._refuse(key, entries[-1], run)
             self._refuse_changed_file("" if spec is None else spec.id)
             return None, 0
-        entry = mine[-1]
+        entry = same[-1]
         try:
             episode = self._store[entry.number]
         except StoreError:  # its line is damaged

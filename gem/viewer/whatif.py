@@ -19,7 +19,8 @@ from gem.errors import BadArgument, UnknownEnv
 from gem.hosts import Host
 from gem.record import Agent, Ask, Episode, Limits, Reply, StopReason
 from gem.rollout.episode import Branch
-from gem.rollout.runner import Job, rollout, spec_of
+from gem.rollout.jobs import Job, spec_of
+from gem.rollout.runner import rollout
 
 AGENTS = {"": "nobody: stop there", "random": "random legal actions", "solver": "the environment's solver"}
 """Who plays on after the typed actions."""

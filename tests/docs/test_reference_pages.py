@@ -79,6 +79,6 @@ def test_what_pages_and_examples_import_is_in_the_reference(reference, documente
 
 def test_a_page_names_things_in_full(reference):
     text = reference.page("gem.rollout")
-    assert "| [`gem.rollout.Job`][gem.rollout.runner.Job] |" in text
-    assert "\n::: gem.rollout.runner\n" in text
-    assert importlib.import_module("gem.rollout").Job.__module__ == "gem.rollout.runner"
+    assert "| [`gem.rollout.Job`][gem.rollout.jobs.Job] |" in text
+    assert "\n::: gem.rollout.jobs\n" in text
+    assert importlib.import_module("gem.rollout").Job.__module__ == "gem.rollout.jobs"

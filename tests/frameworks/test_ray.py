@@ -26,12 +26,11 @@ from gem.agents.ray_model import ModelActor
 from gem.errors import AgentUnavailable, BadArgument, StoreError, UnknownEnv
 from gem.evals import evaluate
 from gem.hosts.ray_cluster import Cluster as Connection
-from gem.hosts.ray_host import RayHost
 from gem.naming import fix_name
 from gem.record import Limits, Reply
 from gem.registry import EnvSpec, Maker, register
-from gem.rollout import EpisodeStore, Job, RayRunner, branches, rollout, rollout_async
-from gem.rollout.ray_player import spool_store
+from gem.rollout import EpisodeStore, Job, RayRunner, branches, rollout
+from gem.rollout.ray_spool import spool_store
 from gem.rollout.store import merge
 from gem.specs import Needs
 
@@ -207,7 +206,7 @@ def test_a_spool_is_of_one_store_alone(play_on, tmp_path):
         runner = play_on(store=store)
         runner.play(games(10))
         runner._crew.dismiss()
-        runner._crew.cluster.close()  # a driver that ends without closing
+        runner._crew._cluster.close()  # a driver that ends without closing
     kept = list((tmp_path / "spool").rglob("*.jsonl"))
     assert kept
     with EpisodeStore(path) as store, play_on(store=store, resume=True) as runner:
@@ -416,52 +415,11 @@ def test_environments_with_different_needs_take_turns_on_a_small_cluster(tmp_pat
             small.shutdown()
 
 
-# -- the host, step by step
-
-
-@pytest.fixture
-def host(cluster):
-    with RayHost(address=cluster.address) as made:
-        yield made
-
-
-def test_environments_stepped_on_ray_say_the_same(host):
-    jobs = games(40)
-    serial = rollout(jobs, RandomAgent())
-    assert hashes(rollout(jobs, RandomAgent(), host=host, concurrency=16)) == hashes(serial)
-    assert hashes(asyncio.run(rollout_async(jobs, RandomAgent(), host=host))) == hashes(serial)
-
-
-def test_calls_that_break_hang_or_kill_come_back_as_such(host):
-    host.call_s = 3.0
-    plain, poison, slow = (host.add(each) for each in (Waits, Poison, partial(Waits, 60.0)))
-    for index, seed in ((plain, 1), (poison, 13), (slow, 2)):
-        host.submit(index, "reset", (), {"seed": seed})
-    assert {outcome.error for outcome in host.ready(3)} == {None}
-    host.submit(plain, "step", (3,))
-    (outcome,) = host.ready()
-    assert outcome.error.__class__.__name__ == "BadAction"
-    host.submit(poison, "step", ("a",))
-    (outcome,) = host.ready()
-    assert (outcome.index, outcome.failure.type, outcome.failure.boundary) == (poison, "WorkerDied", "host")
-    host.submit(slow, "step", ("a",))
-    (outcome,) = host.ready()
-    assert outcome.index == slow
-    assert outcome.failure.type == "WorkerDied"
-    for index, seed in ((plain, 1), (slow, 1)):
-        host.renew(index, Waits)
-        host.submit(index, "reset", (), {"seed": seed})
-    first, second = (outcome.value for outcome in host.ready(2))
-    assert first == second
-
-
-def test_a_host_by_name_takes_the_connection_that_is_there(cluster):
+def test_a_process_has_one_connection_and_a_worker_of_others_has_none(cluster):
     with Connection(cluster.address):
-        played = rollout(games(4), RandomAgent(), host="ray", concurrency=2)
-        assert hashes(played) == hashes(rollout(games(4), RandomAgent()))
         with pytest.raises(BadArgument, match=r"connected to the Ray cluster at .*, not at '10.0.0.1:1'"):
-            RayHost(address="10.0.0.1:1")
-        inside = ray.remote(num_cpus=0)(lambda: RayHost())
+            RayRunner("random", address="10.0.0.1:1")
+        inside = ray.remote(num_cpus=0)(lambda: RayRunner("random"))
         with pytest.raises(BadArgument, match="worker of a Ray cluster already"):
             ray.get(inside.remote())
 
@@ -572,15 +530,6 @@ def test_what_a_file_holds_is_sent_to_the_nodes(play_on, named, tmp_path, host):
         played = runner.play(jobs)
     assert [episode.error for episode in played] == [None] * 6
     assert hashes(played) == hashes(rollout(jobs, RandomAgent()))
-
-
-def test_a_host_on_ray_steps_what_a_file_holds(cluster, named):
-    jobs = [Job(fix_name(named, "environment"), seed) for seed in range(6)]
-    serial = rollout(jobs, RandomAgent())
-    with RayHost(address=cluster.address) as made:
-        played = rollout(jobs, RandomAgent(), host=made, concurrency=4)
-    assert [episode.error for episode in played] == [None] * 6
-    assert hashes(played) == hashes(serial)
 
 
 @pytest.mark.parametrize("host", ["serial", "process"])

@@ -21,9 +21,13 @@ def no_ray(monkeypatch):
 
 @pytest.mark.usefixtures("no_ray")
 def test_without_ray_the_pip_line_is_told():
-    for use in (lambda: RayRunner("random"), lambda: make_host("ray")):
-        with pytest.raises(MissingExtra, match=r"pip install .*\[ray\]"):
-            use()
+    with pytest.raises(MissingExtra, match=r"pip install .*\[ray\]"):
+        RayRunner("random")
+
+
+def test_a_host_on_ray_is_refused_with_what_to_use():
+    with pytest.raises(BadArgument, match=r"gem\.rollout\.RayRunner.*`gem-gym serve`.*'remote:"):
+        make_host("ray")
 
 
 @pytest.mark.parametrize(

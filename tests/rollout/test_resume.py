@@ -234,7 +234,7 @@ def test_another_job_of_the_same_key_is_told(changed, tmp_path):
 def test_another_version_of_gem_is_another_run_whose_jobs_still_count(tmp_path, monkeypatch):
     with EpisodeStore(tmp_path / "store.jsonl") as store:
         rollout([Job(EASY, 1)], Guesses(), store=store)
-        monkeypatch.setattr("gem.rollout.runner.versions", lambda: {"gem": "99"})
+        monkeypatch.setattr("gem.rollout.trials.versions", lambda: {"gem": "99"})
         agent = Guesses()
         found = rollout([Job(EASY, 1), Job(EASY, 2)], agent, store=store, resume=True)
         assert len({episode.run.id for episode in found}) == len(store.runs) == 2

@@ -21,7 +21,7 @@ from gem.hosts.serial import Serial
 from gem.hosts.threads import Threads
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.registry import Maker
-from gem.rollout import Branch, Job, Runner, rollout, rollout_async, runner
+from gem.rollout import Branch, Job, Runner, paces, rollout, rollout_async, runner
 from gem.sandbox.base import SandboxFailed
 from gem.specs import TaskRef
 from gem.wrappers.observation_wrapper import ObservationWrapper
@@ -433,7 +433,7 @@ def test_a_cancelled_rollout_closes_its_host_when_nobody_listens_to_it(impatient
             return super().reset(seed)
 
     resetting, listening, released = threading.Event(), threading.Event(), threading.Event()
-    monkeypatch.setattr(runner, "SERVE_S", 0.2)  # long enough to be met
+    monkeypatch.setattr(paces, "SERVE_S", 0.2)  # long enough to be met
     monkeypatch.setattr(runner, "make_host", lambda kind, call_s: Guarded(call_s))
 
     async def main():

@@ -16,7 +16,7 @@ from gem.errors import NoVerdict
 from gem.hosts.remote import Remote
 from gem.record import Verdict
 from gem.registry import Maker
-from gem.rollout.runner import Job, Runner
+from gem.rollout import Job, Runner
 
 GUESS = "game:GuessTheNumber-v0-easy"
 ABOUT = {"max_turns": 5, "deterministic": True, "forkable": True, "solver": "none", "solver_rate": None}

@@ -26,7 +26,7 @@ from gem.errors import (
 from gem.hosts import make_host
 from gem.record import StopReason, Verdict
 from gem.registry import Maker
-from gem.rollout.runner import Job, Runner
+from gem.rollout import Job, Runner
 from gem.specs import WrapperRef
 from gem.testing import check_env
 

@@ -20,7 +20,7 @@ from gem.agents.scripted import ScriptedAgent
 from gem.hosts.remote import Remote
 from gem.record import Verdict
 from gem.registry import Maker
-from gem.rollout.runner import Job, Runner
+from gem.rollout import Job, Runner
 from gem.testing.leaks import held, held_after
 
 pytestmark = pytest.mark.slow

@@ -14,6 +14,7 @@ from gem.evals import Instances
 from gem.record import Agent, Episode, Limits
 from gem.registry import Maker
 from gem.rollout import Branch, EpisodeStore, Job, RayRunner, Runner
+from gem.rollout.runner import BaseRunner
 from gem.train.config import TrainConfig
 from gem.train.learn import parallel
 from gem.train.learn.learner import Learner, load_weights, weights
@@ -155,7 +156,7 @@ class Sampling:
         return ThreadPoolExecutor(1, "sampler")
 
     @functools.cached_property
-    def runner(self) -> Runner:
+    def runner(self) -> BaseRunner:
         """The runner that plays the run's episodes and stores them.
 
         Raises:
