@@ -24,7 +24,6 @@ from gem.evals.suite_result import SuiteResult
 from gem.evals.suite_stores import CountedStore, open_store
 from gem.evals.usage import Budget, Prices
 from gem.graders.functions import ping_judges
-from gem.hosts import Host
 from gem.hosts.ray_cluster import Cluster
 from gem.record import Agent, Episode, Limits
 from gem.registry import Maker

@@ -366,9 +366,9 @@ def _class_of(name: str) -> Callable[..., Host]:
         return partial(found, address=address)
     if found is None and kind == "ray":
         raise BadArgument(
-            "backend is 'ray'; environments are not stepped through Ray, as each step would be a message. Play "
-            "whole episodes there: gem.rollout.RayRunner, or `gem-gym eval --ray ADDRESS`. To step environments "
-            "of another machine, run `gem-gym serve` there and use 'remote:http://HOST:PORT'."
+            "backend is 'ray'; environments are not stepped through Ray: each step would be a message. Play "
+            "whole episodes there: gem.rollout.RayRunner, or `gem-gym eval --ray ADDRESS`. To step "
+            "environments of another machine, run `gem-gym serve` there and use 'remote:http://HOST:PORT'."
         )
     if found is None:
         known = ", ".join([*_HOMES, *plugins.names(PLUGIN_GROUP)])

@@ -1,4 +1,4 @@
-"""Flights: the episodes in flight on a host, between the schedule and the drivers that wait for their calls."""
+"""Flights: the episodes in flight on a host. Drivers wait for their calls and asks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """RayRunner: play jobs on a Ray cluster; whole episodes run on the nodes, next to their environments.
 
-The driver does the bookkeeping with the schedule that every runner has: which job is next, its result, whether
-to play it again. Players (`gem.rollout.ray_player`), one per core of the cluster, play their jobs with their own
-runners. Only jobs and the stored form of episodes are sent over the network (`gem.rollout.ray_crew`).
+This process has the schedule: which job is next, its result, whether to play it again. Players
+(`gem.rollout.ray_player`), one per core of the cluster, play their jobs with their own runners. Only jobs
+and the stored form of episodes are sent over the network (`gem.rollout.ray_crew`).
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ LOADERS = {
     "gem/rollout/ray_crew.py": {"pickle.loads": SENT, "codec.decode": SENT},
     "gem/rollout/ray_player.py": {"pickle.loads": SENT},
     "gem/rollout/regrade.py": {"load": GIVEN},
-    "gem/rollout/runner.py": {"spec_named": GIVEN},
+    "gem/rollout/jobs.py": {"spec_named": GIVEN},
     "gem/rollout/store.py": {"codec.decode": MARKED, "codec.decode_task": MARKED},
     "gem/schema_1.py": {"TaskRef": MARKED},
     "gem/serve/environments/app.py": {"load": REGISTERED, "spec_named": GIVEN},
