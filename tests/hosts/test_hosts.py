@@ -171,7 +171,7 @@ def test_misuse_is_refused_and_changes_nothing(kind: str) -> None:
 
 def test_an_unknown_kind_and_a_recipe_that_is_none_are_refused() -> None:
     with pytest.raises(
-        BadArgument, match="backend is 'threads'; accepted: serial, thread, process, remote, ray, or"
+        BadArgument, match="backend is 'threads'; accepted: serial, thread, process, remote, or"
     ):
         make_host("threads", [Scripted])
     with pytest.raises(BadArgument, match="the recipe of env 0 is 'game:X'"):
@@ -672,7 +672,7 @@ def test_a_package_offers_hosts_by_name() -> None:
         assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
     with pytest.raises(BadArgument, match=r"plug-in 'broken' \(other_hosts:Near\) cannot be loaded"):
         make_host("broken")
-    with pytest.raises(BadArgument, match="thread, process, remote, ray, broken, far, or an instance"):
+    with pytest.raises(BadArgument, match="thread, process, remote, broken, far, or an instance"):
         make_host("fra")
 
 
