@@ -13,7 +13,7 @@ length, and
 - ``1``, ``2``: what it wrote to stdout or stderr;
 - ``E``: how it ended, in JSON.
 
-After the ``B`` of a session or a judge, its process speaks the protocol of `gem.sandbox.runner` on stdout.
+After the ``B`` of a session or a judge, its process speaks the protocol of `gem.sandbox.cells` on stdout.
 Each reply is followed by what was written to stdout and stderr meanwhile, and by how many processes the
 kernel has killed for their memory. How a session's process ended is reported on stderr, which no program can
 write to.
@@ -49,23 +49,26 @@ exec(compile(bundle.pop("driver"), "<gem.sandbox.driver>", "exec"), scope)
 scope["main"](bundle)
 """
 
+SOURCES = ("template", "files", "program", "cells", "judge")
+"""The modules of this package that are sent too, each after those that it imports."""
+
 _COUNTS = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 _DUMPABLE, _SUBREAPER = 4, 36
 
 
 def main(bundle: dict[str, Any]) -> NoReturn:
-    """Serve the bundle: its ``kind`` is run, session or judge, its ``runner`` is source code."""
+    """Serve the bundle: its ``kind`` is run, session or judge, its ``sources`` are those of `SOURCES`."""
     home, temporary = bundle["home"], bundle["temporary"]
     for folder in (home, temporary):
         os.makedirs(folder, exist_ok=True)
     os.chdir(home)
     os.environ.update(HOME=home, PWD=home, TMPDIR=temporary)
-    runner = _load(bundle["runner"], bundle["template"])
+    inside = _load(bundle["sources"])
     if bundle["kind"] == "judge":  # its own watcher, and nobody's parent but its cases'
         _limit(bundle["limits"])
         _frame(b"B", b"")
         end = _End(bundle["output"], temporary)
-        runner.open_streams_to_be()
+        inside.program.open_streams_to_be()
         own = ("/dev/shm",) if os.getpid() == 1 else ()
 
         def enter(folder: str, ready: Callable[[], None]) -> None:
@@ -76,16 +79,16 @@ def main(bundle: dict[str, Any]) -> NoReturn:
             os.environ.update(HOME=inner[0], PWD=inner[0], TMPDIR=inner[1])
             ready()
 
-        runner.Judge(bundle["request"], end, enter, shared=(home, temporary, *own)).serve()
+        inside.judge.Judge(bundle["request"], end, enter, shared=(home, temporary, *own)).serve()
     _prctl(_DUMPABLE, 0)  # nobody reads this process's memory, or writes to its descriptors
     _prctl(_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # Python's handlers let them in
     if bundle["kind"] == "run":
-        _run(bundle, runner, temporary)
-    _session(bundle, runner, temporary)
+        _run(bundle, inside, temporary)
+    _session(bundle, inside, temporary)
 
 
-def _run(bundle: dict[str, Any], runner: Any, temporary: str) -> NoReturn:
+def _run(bundle: dict[str, Any], inside: Any, temporary: str) -> NoReturn:
     out, err, ready = os.pipe(), os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -94,28 +97,28 @@ def _run(bundle: dict[str, Any], runner: Any, temporary: str) -> NoReturn:
             given = tempfile.TemporaryFile(dir=temporary)  # noqa: SIM115 - open until the process ends
             given.write(bundle["request"].pop("stdin"))
             given.seek(0)
-            runner.put_files(bundle["request"].pop("files"))
+            inside.files.put_files(bundle["request"].pop("files"))
             for fd, to in ((given.fileno(), 0), (out[1], 1), (err[1], 2)):
                 os.dup2(fd, to)
             given.close()
-            runner.open_streams()
+            inside.program.open_streams()
             os.write(ready[1], b"B")
             os.closerange(3, 64)
         except BaseException as error:
             os.write(ready[1], b"F" + f"{type(error).__name__}: {error}"[:1000].encode("utf-8", "replace"))
             os._exit(1)
-        runner.run(bundle["request"])
+        inside.program.run(bundle["request"])
     for _, writer in (out, err, ready):
         os.close(writer)
     began = os.read(ready[0], 4096) or b"Fthe child ended"
     _frame(began[:1], began[1:])
     if began[:1] == b"F":
         os._exit(1)
-    _frame(b"E", json.dumps(_attend(pid, {out[0]: b"1", err[0]: b"2"}, bundle, runner)).encode())
+    _frame(b"E", json.dumps(_attend(pid, {out[0]: b"1", err[0]: b"2"}, bundle, inside)).encode())
     os._exit(0)
 
 
-def _attend(pid: int, streams: dict[int, bytes], bundle: dict[str, Any], runner: Any) -> dict[str, Any]:
+def _attend(pid: int, streams: dict[int, bytes], bundle: dict[str, Any], inside: Any) -> dict[str, Any]:
     """Pass on what a program writes until it ends or has to; then end whatever it left."""
     begun, killed_before = time.monotonic(), _killed_for_memory()
     deadline = begun + bundle["wall_s"]
@@ -151,14 +154,14 @@ def _attend(pid: int, streams: dict[int, bytes], bundle: dict[str, Any], runner:
             break
         for fd, event in poll.poll(min(left, 0.01) * 1000):
             if fd == 0:
-                _end_all(runner)
+                _end_all(inside)
                 os._exit(1)  # nobody is there any more
             if event & select.POLLIN:
                 read(fd)
             else:
                 poll.unregister(fd)
     wall_s = time.monotonic() - begun
-    _end_all(runner)
+    _end_all(inside)
     for fd in streams:
         while read(fd):
             pass
@@ -174,23 +177,23 @@ def _attend(pid: int, streams: dict[int, bytes], bundle: dict[str, Any], runner:
     }
 
 
-def _session(bundle: dict[str, Any], runner: Any, temporary: str) -> NoReturn:
+def _session(bundle: dict[str, Any], inside: Any, temporary: str) -> NoReturn:
     killed_before = _killed_for_memory()
     _frame(b"B", b"")
     pid = os.fork()
     if pid == 0:
         _be_child(bundle["limits"])
         end = _End(bundle["output"], temporary)
-        runner.open_streams_to_be()
-        runner.session(bundle["request"], end)
+        inside.program.open_streams_to_be()
+        inside.cells.session(bundle["request"], end)
     poll = select.poll()
     poll.register(0, 0)
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         if poll.poll(20):
-            _end_all(runner)
+            _end_all(inside)
             os._exit(0)
     killed = _killed_for_memory() > killed_before
-    _end_all(runner)
+    _end_all(inside)
     os.write(2, f"\nended {os.waitstatus_to_exitcode(ended[1])} {int(killed)}\n".encode())
     os._exit(0)
 
@@ -203,9 +206,9 @@ def _be_child(limits: dict[str, int]) -> None:
     _limit(limits)
 
 
-def _end_all(runner: Any) -> None:
+def _end_all(inside: Any) -> None:
     """End every process but this one, which is all of the container's, or else all below it."""
-    runner._kill_everything_else()
+    inside.program.kill_everything_else()
 
 
 def _killed_for_memory() -> int:
@@ -222,9 +225,9 @@ def _frame(kind: bytes, data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def _load(source: str, template: str) -> Any:
-    """Return `gem.sandbox.runner` made from its source; nothing named gem stays importable."""
-    lockdown = ModuleType("gem.sandbox.lockdown")
+def _load(sources: dict[str, str]) -> Any:
+    """Return a namespace of modules made from their sources; nothing named gem stays importable."""
+    package, sandbox, lockdown = map(ModuleType, ("gem", "gem.sandbox", "gem.sandbox.lockdown"))
     vars(lockdown).update(
         hide=lambda: _prctl(_DUMPABLE, 0),
         show=lambda: _prctl(_DUMPABLE, 1),
@@ -232,19 +235,18 @@ def _load(source: str, template: str) -> Any:
         rehearse=lambda: None,
         SHARED="/dev/shm",
     )
-    package, sandbox, runner, beside = map(
-        ModuleType, ("gem", "gem.sandbox", "gem.sandbox.runner", "gem.sandbox.template")
-    )
-    vars(sandbox).update(lockdown=lockdown)
     vars(package).update(sandbox=sandbox, __path__=[])
-    vars(runner).update(__file__="/<gem>/runner.py")
-    for module in (package, sandbox, lockdown, runner, beside):
-        sys.modules[module.__name__] = module
-    exec(compile(template, "/<gem>/template.py", "exec"), vars(beside))  # noqa: S102 - our own source
-    exec(compile(source, "/<gem>/runner.py", "exec"), vars(runner))  # noqa: S102 - our own source
+    vars(sandbox).update(lockdown=lockdown, __path__=[])
+    sys.modules.update({module.__name__: module for module in (package, sandbox, lockdown)})
+    for name, source in sources.items():
+        file = f"/<gem>/{name}.py"
+        module = sys.modules[f"gem.sandbox.{name}"] = ModuleType(f"gem.sandbox.{name}")
+        vars(module).update(__file__=file)
+        vars(sandbox)[name] = module
+        exec(compile(source, file, "exec"), vars(module))  # noqa: S102 - our own source
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:
         del sys.modules[name]
-    return runner
+    return sandbox
 
 
 def _prctl(option: int, value: int) -> None:
@@ -266,7 +268,7 @@ def _limit(limits: dict[str, int]) -> None:
 
 
 class _End:
-    """The socket that `gem.sandbox.runner` expects, over pipes; see the module for what follows a reply."""
+    """The socket that `gem.sandbox.cells` expects, over pipes; see the module for what follows a reply."""
 
     def __init__(self, longest: int, folder: str) -> None:
         self.source, self.sink, self.longest = os.dup(0), os.dup(1), longest

@@ -23,7 +23,10 @@ from typing import Any
 from gem.sandbox import packages
 from gem.sandbox.lockdown import HOME, SHARED
 
-INSIDE = ("landlock", "lockdown", "template", "memory", "namespaces", "runner", "zygote")
+INSIDE = (
+    *("landlock", "lockdown", "template", "memory", "namespaces"),
+    *("files", "program", "cells", "judge", "zygote"),
+)
 """The modules of this package that a fork server runs, each after those that it imports."""
 
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")

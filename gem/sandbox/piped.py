@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Session, Status
-from gem.sandbox.driver import BOOT
+from gem.sandbox.driver import BOOT, SOURCES
 from gem.sandbox.scratch import Scratch
 from gem.sandbox.verdicts import (
     case_verdict,
@@ -345,8 +345,7 @@ class PipedSandbox(OneShotSandbox):
         here = Path(__file__).parent
         return {
             "driver": (here / "driver.py").read_text(),
-            "runner": (here / "runner.py").read_text(),
-            "template": (here / "template.py").read_text(),
+            "sources": {name: (here / f"{name}.py").read_text() for name in SOURCES},
             "kind": kind,
             "request": request,
             "wall_s": budget.wall_s,

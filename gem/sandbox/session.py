@@ -30,7 +30,7 @@ FLOOD = 64  # times the output budget, after which a cell that still writes is s
 FILE_S = 30.0
 LONGEST_FILE = 64 << 20
 LONGEST_TAR = 256 << 20
-FIGURES_BYTES = 32 << 20  # as runner.py has it, which is the sandbox's half
+FIGURES_BYTES = 32 << 20  # as cells.py has it, which is the sandbox's half
 _BLOBS = {"cell": FIGURES_BYTES, "read": LONGEST_FILE, "pack": LONGEST_TAR}
 
 Message = dict[str, Any]

@@ -17,9 +17,9 @@ from gem.errors import BadArgument
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status
 
 LONGEST_VALUE = 4 << 20  # of what a judged call returns
-LONGEST_SHOWN = 256 << 10  # of a cell's value, as runner.py has it, which is the sandbox's half
+LONGEST_SHOWN = 256 << 10  # of a cell's value, as cells.py has it, which is the sandbox's half
 _PNG = b"\x89PNG\r\n"
-_DOES_NOT_COMPILE, _NO_MEMORY = 254, 253  # as runner.py has them, which is the sandbox's half
+_DOES_NOT_COMPILE, _NO_MEMORY = 254, 253  # as program.py has them, which is the sandbox's half
 _COMPILING = re.compile(r"(\w*SyntaxError|IndentationError|TabError)\b")
 _MEMORY = re.compile(r"[\w.]*MemoryError\b")
 

@@ -43,7 +43,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
-from gem.sandbox import lockdown, memory, namespaces, runner
+from gem.sandbox import cells, files, lockdown, memory, namespaces, program
+from gem.sandbox.judge import Judge
 from gem.sandbox.template import Template
 
 TICK_S, SHORTEST_TICK_S = 0.1, 0.02
@@ -305,9 +306,9 @@ class Zygote:
         os.close(_STATUS)
         try:
             if wire is None:
-                runner.run(asked)
+                program.run(asked)
             elif message["kind"] == "session":
-                runner.session(asked, wire)
+                cells.session(asked, wire)
             else:
                 self._judge(message, asked, wire)
         except BaseException as error:
@@ -330,7 +331,7 @@ class Zygote:
             self._confine(message, folder or None, judge, ready)
 
         own = lockdown.NEW_PID if self.config["namespaces"] else 0
-        runner.Judge(asked, wire, enter, shared=self.shared_folders, namespaces=own).serve()
+        Judge(asked, wire, enter, shared=self.shared_folders, namespaces=own).serve()
 
     def _confine(
         self,
@@ -493,7 +494,7 @@ class Zygote:
                 self._sweep()
                 self._clear(child.scratch)
                 if self.shared_folders:
-                    runner.clear_up(self.shared_folders)
+                    files.clear_up(self.shared_folders)
 
     def _clear(self, folder: str) -> None:
         """Remove what a child left; if that takes long, in another process: other children have deadlines."""
@@ -547,7 +548,7 @@ def _prepare(config: Message, control: socket.socket) -> None:
     with _ending_with(control):
         _open_site()
         _warm(config["preload"], config["namespaces"])
-    runner.open_streams_to_be()
+    program.open_streams_to_be()
     _rehearse()
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:
         del sys.modules[name]  # what a program imports as gem is not this
@@ -587,7 +588,7 @@ def _rehearse() -> None:
     """
     for _ in range(REHEARSALS):
         lockdown.rehearse()
-        runner.rehearse()
+        cells.rehearse()
 
 
 def _open_site() -> None:

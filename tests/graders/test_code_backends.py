@@ -173,7 +173,7 @@ def test_info_says_which_limit_was_met(statement, told):
 
 
 def test_a_process_that_waits_for_a_processor_uses_up_no_wall_clock():
-    from gem.sandbox.runner import _Clock
+    from gem.sandbox.judge import _Clock
 
     clock = _Clock(0.0)
     clock.look(1.0, 0.25, True)  # it ran for a quarter and waited for the rest

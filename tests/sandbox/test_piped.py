@@ -203,16 +203,16 @@ def test_files_stay_below_the_folder(sandbox):
 def test_the_driver_gives_the_runner_all_that_it_wants_of_its_lockdown():
     from gem.sandbox import driver
 
-    source, template = (
-        Path(driver.__file__).with_name(name).read_text() for name in ("runner.py", "template.py")
-    )
-    wanted = set(re.findall(r"\blockdown\.(\w+)", source)) - {"Filter"}  # a judge is given none
+    sources = {name: Path(driver.__file__).with_name(f"{name}.py").read_text() for name in driver.SOURCES}
+    wanted = set(re.findall(r"\blockdown\.(\w+)", "".join(sources.values()))) - {
+        "Filter"
+    }  # a judge is given none
     code = f"""
 import importlib.util, json, pathlib
 spec = importlib.util.spec_from_file_location("driver", {driver.__file__!r})
 driver = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(driver)
-print(json.dumps(sorted(vars(driver._load({source!r}, {template!r}).lockdown))))
+print(json.dumps(sorted(vars(driver._load({sources!r}).lockdown))))
 """
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert wanted <= set(json.loads(done.stdout))

@@ -1,0 +1,474 @@
+"""The judge in a confined child: it compiles a submission once and runs every case in another child.
+
+It uses the standard library only; see `gem.sandbox.program`.
+"""
+
+import _frozen_importlib_external  # importlib.util's own half: it would import more
+import _signal  # type: ignore[import-not-found]  # signal's own wrappers touch much of enum
+import contextlib
+import json
+import marshal
+import math
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, CoroutineType
+from typing import Any, NoReturn
+
+from gem.sandbox import lockdown
+from gem.sandbox.cells import Wire
+from gem.sandbox.files import clear_up, duplicate_above, open_nameless, put_files, write_all
+from gem.sandbox.program import (
+    Request,
+    end,
+    execute,
+    exit_code,
+    kill_everything_else,
+    list_others,
+    new_main,
+    read_fields,
+    refuse,
+    remember,
+    report_error,
+    reseed,
+)
+from gem.sandbox.template import Template
+
+LOOK_S = 0.05  # between looks at the CPU time and the output of a case
+MOST_WAITING = 10  # times its wall-clock budget, for a case that gets no processor
+_SIGNALS = frozenset(map(int, signal.valid_signals()))
+Enter = Callable[[str, Callable[[], None]], None]
+_Made = tuple[int, socket.socket]
+_COMPILE: Request = {
+    **{"stdin": None, "tester": None, "steps": 1, "output": 64 << 10, "value": 64 << 20},
+    **{"wall_s": math.inf, "cpu_s": math.inf},  # the host sees to that
+}
+
+
+class Unready(Exception):
+    """A case's child could not be made or confined, so nothing of the submission was run in it."""
+
+
+class Judge:
+    """The judge: compiles the code once, then runs a child for every case until the host is gone.
+
+    This process runs nothing of the submission. It reads what cases wrote, so no case may be forked from it:
+    a template makes the children. Each child has its own folders and, with namespaces, its own copy of all
+    else that it can write to.
+
+    Args:
+        request: ``code``, and the ``files`` that every case finds.
+        end: the socket to the host.
+        enter: confines a case to new folders below a path. It calls back when they exist, before it gives up
+            the rest. It runs in the case's process.
+        shared: further folders that cases can write to; they are cleaned up between cases.
+        namespaces: the kinds of namespace (flags) that are new for every case.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        end: socket.socket,
+        enter: Enter,
+        *,
+        shared: Sequence[str] = (),
+        namespaces: int = 0,
+    ) -> None:
+        self.wire = Wire(end)
+        self.code: str = request["code"].decode("utf-8", "surrogatepass")
+        self.files: dict[str, bytes] = request.get("files") or {}
+        self.enter, self.shared, self.namespaces = enter, shared, namespaces
+        lockdown.hide()
+        lockdown.adopt_orphans()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        self.testers: list[dict[str, Any]] = []  # before there is a template: every child has them
+        for source, magic, marshalled in request["testers"]:  # from the host, and trusted
+            same = magic == _frozen_importlib_external.MAGIC_NUMBER  # its Python may be another
+            body = marshal.loads(marshalled) if same else compile(source, _TESTER, "exec")
+            space = {"__name__": "tester", "__file__": _TESTER}
+            exec(body, space)  # noqa: S102
+            self.testers.append(space)
+        self.template = Template(self._be_case, namespaces=namespaces)
+        self.next: list[_Made] = []  # children that were made ahead: a case's, and its tester's
+
+    def serve(self) -> NoReturn:
+        """Serve requests until the host is gone."""
+        try:
+            compiled = self._compile()
+            while compiled:
+                request = self.wire.receive()
+                self.wire.send(*self._attend(compiled, request))
+        except EOFError:
+            os._exit(0)
+        except Exception as error:
+            words = str(error) if isinstance(error, Unready) else f"{type(error).__name__}: {error}"
+            with contextlib.suppress(OSError):  # the host is gone
+                self.wire.send({"failed": words})
+        os._exit(0)
+
+    def _compile(self) -> bytes:
+        """Compile in a child confined like the cases, because compilers have bugs; return marshalled code."""
+        reply, (_, err, compiled) = self._attend(b"", _COMPILE)
+        if (status := reply["status"]) == signal.SIGKILL:
+            raise Unready("the child that compiles was killed")
+        if status:
+            os.write(2, err or f"the compiler ended with {os.waitstatus_to_exitcode(status)}\n".encode())
+        self.wire.send({"begun": not status})
+        return b"" if status else compiled
+
+    # ------------------------------------------------------------------------------- beside the case
+
+    def _attend(self, compiled: bytes, case: Request) -> tuple[Request, list[bytes]]:
+        """Run a case to its end and clear up after it. Raises Unready."""
+        tested = case["tester"] is not None
+        made, self.next = self.next or self._prepare(tested), []
+        (pid, near), *beside = made
+        fds = self._ready(near)
+        pids = [pid]
+        if tested:  # which alone hears the tests, and hides before anything of the submission runs
+            ((tester, ear),) = beside
+            pids.append(tester)
+            *unused, report = self._ready(ear)
+            for fd in (*unused, fds.pop()):
+                os.close(fd)
+            fds.append(report)
+            _tell(ear, {"compiled": compiled, "case": case, "tests": True})
+            if not ear.recv(1):
+                raise Unready("the tester ended")
+            case = {**case, "args": ()}
+        for _, ear in beside:
+            ear.close()
+        begun = time.monotonic()
+        with near:
+            _tell(near, {"compiled": compiled, "case": case})
+        if self.namespaces and not case.get("last"):  # where it is in nobody's way
+            self.next = self._prepare(bool(self.testers))
+        reply = self._watch(pids, begun, case, *fds)
+        blobs = []
+        longest = (case["output"] + 1, case["output"] + 1, case["value"] + 1)
+        for fd, most in zip(fds, longest, strict=True):
+            blobs.append(os.pread(fd, most, 0))
+            os.close(fd)
+        if not self.namespaces:  # which take everything along
+            kill_everything_else(spare=self.template.pid)
+            try:
+                clear_up((*self.shared, os.getcwd()), keep=os.getcwd())
+            except Exception:  # the case left what cannot be removed: the next one gets a new judge
+                reply["spoiled"] = True
+        return reply, blobs
+
+    def _ready(self, near: socket.socket) -> list[int]:
+        """Return a child's files, once it is confined. Raises Unready."""
+        said, fds, _, _ = socket.recv_fds(near, 4000, 3)
+        if len(fds) != 3:
+            raise Unready(said.decode("utf-8", "replace") or "the child ended")
+        return fds
+
+    def _prepare(self, tested: bool) -> list[_Made]:
+        """Make a case's child, and one for its tester, with a socket between them."""
+        if not tested:
+            return [self._make(())]
+        line, theirs = socket.socketpair()
+        with line, theirs:
+            return [self._make((line.fileno(),)), self._make((theirs.fileno(),))]
+
+    def _make(self, line: Sequence[int]) -> _Made:
+        """Make a child, which confines itself and waits; return its pid and the socket to it."""
+        folder = "" if self.namespaces else os.path.join(os.getcwd(), os.urandom(6).hex())
+        near, far = socket.socketpair()
+        with far:
+            try:
+                return self.template.make(folder.encode(), [far.fileno(), *line]), near
+            except OSError as error:
+                raise Unready(str(error)) from error
+
+    def _watch(
+        self, pids: Sequence[int], begun: float, case: Request, out: int, err: int, value: int
+    ) -> Request:
+        """Wait for a case's process, or for its tester's, which ends with the submission's process."""
+        step, before = 0, [0.0] * len(pids)
+        pid, decides = pids[0], pids[-1]
+        clock, told, wanted, why, alone_so_far = _Clock(begun), begun, case["output"], "", True
+        while True:
+            done, status, usage = os.wait4(decides, os.WNOHANG)
+            if done:
+                break
+            now = time.monotonic()
+            if now >= clock.looked + LOOK_S:  # most cases are over before
+                ran, waits, alone = _observe(pids)
+                if not (alone and (self.namespaces or set(list_others()) <= {*pids, self.template.pid})):
+                    alone_so_far = False  # what it started may be what keeps it from running
+                clock.look(now, ran, waits and alone_so_far)
+                spent = [_spent(each) for each in pids]
+                if case["steps"] > 1 and (size := os.fstat(value).st_size) > step:  # a byte for each step
+                    step, before, clock.used = size, spent, 0.0
+                if any(each - then > case["cpu_s"] for each, then in zip(spent, before, strict=True)):
+                    why = "cpu"
+                elif os.fstat(out).st_size > wanted or os.fstat(err).st_size > wanted:
+                    why = "output"
+                elif clock.used >= case["wall_s"]:
+                    why = "wall"
+                elif now >= begun + MOST_WAITING * case["wall_s"]:
+                    why = "starved"
+                elif now >= told + case["wall_s"]:
+                    told = now
+                    self.wire.send({"waits": True})
+            if why:
+                os.kill(decides, signal.SIGKILL)
+                _, status, usage = os.wait4(decides, 0)
+                break
+            signal.sigtimedwait([signal.SIGCHLD], min(case["wall_s"], LOOK_S))
+        wall_s, cpu_s = time.monotonic() - begun, usage.ru_utime + usage.ru_stime
+        if decides != pid:
+            gone = not why and os.waitstatus_to_exitcode(status) == _GONE
+            if not gone:
+                os.kill(pid, signal.SIGKILL)
+            _, ended, usage = os.wait4(pid, 0)
+            status = ended if gone else status
+            cpu_s = max(cpu_s, usage.ru_utime + usage.ru_stime)
+        return {
+            "status": status,
+            "why": why,
+            "cpu_s": cpu_s,
+            "wall_s": wall_s,
+            "maxrss_kb": usage.ru_maxrss,
+        }
+
+    # ------------------------------------------------------------------------------------ in the case
+
+    def _be_case(self, packet: bytes, fds: list[int]) -> NoReturn:
+        lockdown.show()
+        near = socket.socket(fileno=fds[0])
+        line = fds[1:]
+        files: list[int] = []
+
+        def tell() -> None:
+            files.extend(open_nameless(b"") for _ in range(3))  # of this case's own space
+            socket.send_fds(near, [b"ready"], files)
+
+        try:
+            kept = sorted((near.fileno(), *line))
+            for low, high in zip((2, *kept), (*kept, 1 << 16), strict=True):
+                os.closerange(low + 1, high)
+            self.enter(packet.decode(), tell)
+            message = Wire(near).receive()
+            compiled, case = message["compiled"], message["case"]
+            if message.get("tests"):
+                lockdown.hide()
+                near.send(b"1")
+            near.close()
+            stdin = open_nameless(case["stdin"] or b"")
+        except EOFError:
+            os._exit(0)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                near.send(f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000])
+            os._exit(1)
+        for fd, to in zip((stdin, *files[:2]), range(3), strict=True):
+            os.dup2(fd, to)
+        value, *line = (duplicate_above(fd, 20) for fd in (files[2], *line))
+        os.closerange(3, 20)
+        os.closerange(21 + len(line), 64)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _SIGNALS)
+        if not compiled:
+            os._exit(_translate(self.code, value))
+        put_files(self.files)
+        reseed(None)
+        seconds = math.ceil(case["cpu_s"] * case["steps"])
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        tester = None if case["tester"] is None else (self.testers[case["tester"]], line[0])
+        if message.get("tests"):
+            assert tester is not None
+            _test(*tester, case["args"], value)
+        for fd in line if tester is None else ():
+            os.close(fd)
+        loaded = marshal.loads(compiled)
+        if isinstance(loaded, str):
+            loaded = compile(loaded, "main.py", "exec", dont_inherit=True)
+        end(_case(loaded, self.code, case, value, tester))
+
+
+def _tell(end: socket.socket, message: Request) -> None:
+    """Send a child its work; if it has ended, waiting for it will show that."""
+    body = marshal.dumps(message)
+    with contextlib.suppress(BrokenPipeError):
+        end.sendall(struct.pack("!I", len(body)) + body)
+
+
+def _test(tester: Mapping[str, Any], fd: int, args: tuple[Any, ...], report: int) -> NoReturn:
+    """Run the tester's half of a case and report what it returns."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for to in range(3):
+        os.dup2(nothing, to)
+    left = iter(range(_MOST_STEPS))
+    tester["test"].__globals__["step"] = lambda: next(left, None) is None or os.write(report, b" ")
+    result = tester["test"](fd, *args)
+    if result is None:
+        os._exit(_GONE)
+    write_all(report, json.dumps(result).encode())
+    os._exit(0)
+
+
+_TESTER = "tester.py"
+_MOST_STEPS = 1000  # each is a blank before the report
+_GONE = 75  # the exit code of a tester whose submission has ended
+
+
+class _Clock:
+    """A clock of a case's wall time, which does not count waiting for a processor."""
+
+    def __init__(self, begun: float) -> None:
+        self.looked, self.used, self._ran = begun, 0.0, 0.0
+
+    def look(self, now: float, ran: float, waits: bool) -> None:
+        """Count the time since the last look. `ran`: total CPU seconds; `waits`: it runs or could run."""
+        passed, self.looked = now - self.looked, now
+        part, self._ran = max(0.0, ran - self._ran), ran
+        self.used += min(passed, part) if waits else passed
+
+
+def _observe(pids: Sequence[int]) -> tuple[float, bool, bool]:
+    """Return the CPU seconds with descendants, whether a thread could run, and whether these are all."""
+    own = read_fields(os.getpid())
+    ran, waits, seen, processes = 0.0, False, 0, 0
+    left = list(pids)
+    while left and seen < _LOOKED_AT:
+        pid = left.pop()
+        processes += 1
+        ran += _cpu(pid)
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                seen += 1
+                fields = read_fields(pid, f"task/{task}/stat")
+                # One that asked to come after all others cannot complain that they come before it.
+                fair = own and fields and all(fields[i] == own[i] for i in _SCHEDULING)
+                waits = waits or bool(fair and fields[0] == "R")
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
+                    left += map(int, file.read().split())
+    return ran, waits, processes == len(pids)
+
+
+_LOOKED_AT = 256  # threads
+_SCHEDULING = (16, 38)  # nice value and policy
+
+
+def _cpu(pid: int) -> float:
+    """Return the CPU seconds of a process, its threads together."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0
+
+
+def _translate(code: str, value: int) -> int:
+    """Compile `code` and write its code object to a descriptor; return the exit code."""
+    try:
+        compiled: CodeType | str = compile(code, "main.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+        return refuse(error)
+    try:
+        data = marshal.dumps(compiled)
+    except ValueError:  # nested too deep for that: every case compiles it anew
+        data = marshal.dumps(code)
+    write_all(value, data)
+    return 0
+
+
+def _case(
+    compiled: CodeType,
+    code: str,
+    case: Request,
+    value: int,
+    tester: tuple[Mapping[str, Any], int] | None = None,
+) -> int:
+    after: list[CodeType] = []
+    if case["code"] is not None:
+        tail = case["code"].decode("utf-8", "surrogatepass")
+        try:
+            after.append(compile(tail, "case.py", "exec", dont_inherit=True))
+        except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+            return refuse(error)
+        remember(tail, "case.py")
+    namespace = new_main(code, "main.py")
+    if case["call"] is None and tester is None:
+        return execute([compiled, *after], namespace, lambda: after and os.write(value, b"true"))
+    # Not __main__: a submission's own tests at its foot are not part of being called.
+    namespace["__name__"] = "submission"
+    sys.modules["submission"] = sys.modules["__main__"]
+    if (failed := execute([compiled], namespace)) != 0:
+        return failed
+    if tester is not None:
+        space, fd = tester
+        space["serve"](namespace, fd)
+        return 0
+    try:
+        result = _resolve(namespace, case["call"])(*case["args"])
+        if isinstance(result, CoroutineType):
+            import asyncio
+
+            result = asyncio.run(result)
+        text = plain(result).encode()
+    except SystemExit as error:
+        return exit_code(error) or 1
+    except BaseException as error:
+        return report_error(error)
+    write_all(value, text)
+    return 0
+
+
+def _spent(pid: int) -> float:
+    """Return the CPU seconds of a process and those below it that it waited for."""
+    return _cpu(pid) + sum(map(int, read_fields(pid)[13:15])) / _HERTZ
+
+
+_HERTZ = os.sysconf("SC_CLK_TCK")
+
+
+def _resolve(namespace: dict[str, Any], dotted: str) -> Any:
+    first, *rest = dotted.split(".")
+    if first not in namespace:
+        raise NameError(f"name {first!r} is not defined")
+    found = namespace[first]
+    if rest and isinstance(found, type):
+        found = found()
+    for name in rest:
+        found = getattr(found, name)
+    return found
+
+
+def plain(value: Any) -> str:
+    """Write plain data as JSON, without calling its methods, so that no object can pretend to be equal.
+
+    Tuples become lists, integer keys become text, and NaN and infinities keep their names. Instances of
+    subclasses, such as an IntEnum or a named tuple, and numpy's numbers and arrays are written as the plain
+    values that they hold. Raises TypeError for anything else.
+    """
+    return json.dumps(_plain(value, 0), allow_nan=True)
+
+
+def _plain(value: Any, depth: int) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if depth > 200:
+        raise TypeError("the result is nested too deep to be compared")
+    for base, exact in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
+        if issubclass(kind, base):
+            return exact(value)
+    for items in (list, tuple):
+        if issubclass(kind, items):
+            return [_plain(item, depth + 1) for item in items.__iter__(value)]
+    if issubclass(kind, dict):
+        if any(type(key) not in (str, int) for key in dict.__iter__(value)):
+            raise TypeError("the result is no plain data: a dictionary's keys must be text or whole numbers")
+        return {str(key): _plain(item, depth + 1) for key, item in dict.items(value)}
+    if kind.__module__ == "numpy" and hasattr(value, "tolist"):
+        return _plain(value.tolist(), depth + 1)
+    raise TypeError(
+        f"the result is no plain data: {kind.__name__} is none of bool, int, float, str, list, dict"
+    )

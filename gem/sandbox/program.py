@@ -1,0 +1,240 @@
+"""A program in a confined child: how it is run, how it ends, and the processes that it leaves.
+
+Like its neighbours `files`, `cells` and `judge` it uses the standard library only, because it runs in the
+sandbox, after `gem.sandbox.lockdown`. Requests come from the host and are trusted. The program in this
+process can forge its replies, but only those about itself.
+"""
+
+import atexit
+import builtins
+import contextlib
+import io
+import linecache
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+from gem.sandbox.files import put_files
+
+DOES_NOT_COMPILE, NO_MEMORY = 254, 253  # exit codes; believed only with the words on stderr to match
+LONGEST_LINE = 1000  # of a source that does not compile, which is shown with the error
+SPARED = 8  # children that ended and were not waited for
+Request = dict[str, Any]
+
+
+def run(request: Request) -> NoReturn:
+    """Run the program of a request as ``python main.py`` would, and exit with its code."""
+    put_files(request.get("files") or {})
+    sys.argv = ["main.py", *request.get("args", ())]
+    reseed(request.get("seed"))
+    end(_main(request["code"].decode("utf-8", "surrogatepass"), "main.py"))
+
+
+def _main(code: str, name: str, after: CodeType | None = None) -> int:
+    try:
+        compiled = compile(code, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+        return refuse(error)
+    return execute([compiled] if after is None else [compiled, after], new_main(code, name))
+
+
+def refuse(error: BaseException) -> int:
+    """Say why a source does not compile, and return the exit code."""
+    if not isinstance(error, SyntaxError):  # NUL, lone surrogates, nesting
+        error = SyntaxError(str(error) or type(error).__name__)
+    lines = "".join(traceback.format_exception_only(error)).splitlines()
+    say("".join(f"{line[:LONGEST_LINE]}\n" for line in lines))
+    return DOES_NOT_COMPILE
+
+
+def execute(
+    codes: list[CodeType], namespace: dict[str, Any], reached: Callable[[], object] = lambda: None
+) -> int:
+    """Run code in a namespace, call `reached` at its end, and return the exit code."""
+    try:
+        for code in codes:
+            exec(code, namespace)  # noqa: S102 - the one place that programs are for
+        reached()
+    except SystemExit as error:
+        return exit_code(error)
+    except BaseException as error:
+        return report_error(error)
+    return 0
+
+
+def new_main(code: str, name: str) -> dict[str, Any]:
+    """Return the namespace of a new ``__main__``; tracebacks show lines of `code`."""
+    module = ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    remember(code, name)
+    return module.__dict__
+
+
+def remember(code: str, name: str) -> None:
+    """Make tracebacks show the lines of `code` under the file name `name`."""
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+
+
+def exit_code(error: SystemExit) -> int:
+    """Return the exit code of a SystemExit, and say what it says."""
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    say(f"{error.code}\n")
+    return 1
+
+
+def report_error(error: BaseException) -> int:
+    """Say how a program ended by an error, as the interpreter does, and return the exit code."""
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
+        tb = tb.tb_next  # ours
+    error.__traceback__ = tb
+    try:
+        if sys.excepthook is not sys.__excepthook__:
+            sys.excepthook(type(error), error, tb)
+        else:
+            say("".join(traceback.format_exception(error)))
+    except BaseException:
+        say(f"{type(error).__name__}\n")
+    if isinstance(error, MemoryError):
+        return NO_MEMORY
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def say(text: str) -> None:
+    """Write to stderr, whatever the program has made of it."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BaseException:
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+
+
+def end(code: int) -> NoReturn:
+    """Exit as the interpreter does, but without finalizing the interpreter."""
+    try:
+        if (threading := sys.modules.get("threading")) is not None:  # not imported for those without
+            threading._shutdown()
+        atexit._run_exitfuncs()
+    except BaseException as error:
+        code = code or report_error(error)
+    os._exit(flush() or code)
+
+
+def flush() -> int:
+    """Flush the standard streams; return 120 if that fails, as the interpreter does."""
+    code = 0
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except BaseException:
+            code = 120
+    return code
+
+
+def open_streams() -> None:
+    """Reopen sys.stdin, sys.stdout and sys.stderr on the current descriptors 0, 1 and 2."""
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]
+        io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
+    )
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(  # type: ignore[misc]
+        io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8"
+    )
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
+        io.BufferedWriter(io.FileIO(2, "w", closefd=False)), "utf-8", "backslashreplace", line_buffering=True
+    )
+
+
+def open_streams_to_be() -> None:
+    """Open the streams as pipes, which cannot be rewound, whatever 1 and 2 are now or later."""
+    kept, pipe = (os.dup(1), os.dup(2)), os.pipe()  # what a stream can do is seen when it is made
+    for fd in (1, 2):
+        os.dup2(pipe[1], fd)
+    open_streams()
+    for fd, own in zip((1, 2), kept, strict=True):
+        os.dup2(own, fd)
+    for fd in (*kept, *pipe):
+        os.close(fd)
+
+
+def reseed(seed: int | None) -> None:
+    """Reseed this child's random generators; children of one fork server would share numpy's."""
+    if seed is not None:
+        random.seed(seed)  # noqa: TID251 - the program's own generator, in its own process
+    if (numpy_random := sys.modules.get("numpy.random")) is not None:
+        number = int.from_bytes(os.urandom(4), "little") if seed is None else seed & 0xFFFFFFFF
+        numpy_random.seed(number)
+
+
+def reap() -> None:
+    """Reap ended orphans except the latest, which may be a child that a later cell waits for."""
+    if not _ended():
+        return
+    stats = [(pid, fields) for pid in list_others() if (fields := read_fields(pid))]
+    dead = sorted((int(fields[19]), pid) for pid, fields in stats if fields[0] == "Z")  # by their beginning
+    for _, pid in dead[:-SPARED]:
+        with contextlib.suppress(OSError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _ended() -> bool | None:
+    """Return whether an ended child waits to be reaped; None if there is no child at all."""
+    if not hasattr(os, "waitid"):  # macOS, before Python 3.13: it may be so
+        return True
+    try:
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return None
+
+
+def list_others() -> list[int]:
+    """Return every other process of the namespace; if the namespace is shared, the descendants only."""
+    try:
+        found = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
+    except OSError:
+        return []  # a backend that shows no /proc lets no program start another
+    if os.getpid() == 1:
+        return list(found)
+    parents = {pid: fields[1] for pid in found if (fields := read_fields(pid))}
+    below: set[int] = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if int(parent) in below and pid not in below}:
+        below |= more
+    return list(below - {os.getpid()})
+
+
+def read_fields(pid: int, name: str = "stat") -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on; empty if the process is gone."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return []
+
+
+def kill_everything_else(spare: int = 0) -> None:
+    """Kill and reap every process that a program has left; orphans are this process's children."""
+    deadline = time.monotonic() + 2
+    while _ended() is not None and time.monotonic() < deadline:
+        others = [-1] if os.getpid() == 1 and not spare else [pid for pid in list_others() if pid != spare]
+        for pid in others:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            if spare and not others:
+                return
+            time.sleep(0.001)
+        except ChildProcessError:
+            return
