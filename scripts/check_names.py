@@ -1,0 +1,70 @@
+"""Check the names of gem: a function is a verb with its object, and no variable is a lone participle.
+
+    .venv/bin/python scripts/check_names.py [FOLDER ...]      default: gem; `make lint` runs it
+
+A name such as `found` says that something was found, not what. So no variable, parameter or attribute has a
+name of the list `VAGUE`, and no function that is not a property is named by one participle. Names that users
+and stored files know stay, with the reason, in `KEPT`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VAGUE = re.compile("told|said|found|shown|seen|held|mine|through|carried")
+PARTICIPLE = re.compile(
+    f"{VAGUE.pattern}|begun|bought|broken|brought|built|chosen|done|drawn|driven|given|gone|got|heard|hidden|kept"
+    "|known|left|lost|made|meant|met|paid|put|sent|spoken|spent|taken|thought|won|written|[a-z]+ed"
+)
+VERBS = re.compile("bleed|breed|embed|exceed|feed|need|proceed|reseed|seed|shed|speed|succeed")
+KEPT: dict[str, str] = {}
+"""Public names that stay: FILE:NAME below gem/, and why."""
+
+
+def main(folders: list[str]) -> int:
+    """Print each vague name with its place; the exit code is 1 when there is one."""
+    paths = sorted(path for folder in folders or ["gem"] for path in (ROOT / folder).rglob("*.py"))
+    faults = [fault for path in paths for fault in faults_of(path)]
+    for fault in faults:
+        print(fault)
+    if faults:
+        print(f"{len(faults)} names; name the thing, or the verb with its object (CONTRIBUTING.md, Rules).")
+    return 1 if faults else 0
+
+
+def faults_of(path: Path) -> Iterator[str]:
+    """Yield FILE:LINE: NAME for each name of a file that says too little."""
+    place = path.relative_to(ROOT).as_posix()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name = vague_function(node) or vague_variable(node)
+        if name and f"{place.removeprefix('gem/')}:{name}" not in KEPT:
+            yield f"{place}:{getattr(node, 'lineno', 0)}: {name}"
+
+
+def vague_function(node: ast.AST) -> str:
+    """Return the name of a function that is a lone participle; a property is read like a field and may be."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return ""
+    if any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
+        return ""
+    word = node.name.strip("_")
+    return node.name if PARTICIPLE.fullmatch(word) and not VERBS.fullmatch(word) else ""
+
+
+def vague_variable(node: ast.AST) -> str:
+    """Return the name that a node gives to a variable, parameter or attribute, if it is of the list."""
+    name = ""
+    if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        name = node.id if isinstance(node, ast.Name) else node.attr
+    elif isinstance(node, ast.arg):
+        name = node.arg
+    return name if VAGUE.fullmatch(name.strip("_")) else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
