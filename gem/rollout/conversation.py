@@ -46,18 +46,18 @@ def drive(
     An exception of `call` or `ask` breaks the episode and is stored in its record; so is AgentUnavailable, as
     there is no run to stop. KeyboardInterrupt and similar ones end the episode and reach the caller.
     """
-    how: Callable[[Any], Any] = playing.send
+    resume: Callable[[Any], Any] = playing.send
     value: Any = None
     try:
         while True:
-            wanted = how(value)
-            if ask is None and not isinstance(wanted, Call):
+            request = resume(value)
+            if ask is None and not isinstance(request, Call):
                 raise BadArgument("the episode needs an action; pass drive() a function that answers asks.")
             try:
-                value = call(wanted) if isinstance(wanted, Call) else ask(wanted)  # type: ignore[misc]
-                how = playing.send
+                value = call(request) if isinstance(request, Call) else ask(request)  # type: ignore[misc]
+                resume = playing.send
             except (Exception, CancelledError) as error:
-                how, value = playing.throw, carried(error)
+                resume, value = playing.throw, carried(error)
     except StopIteration as end:
         episode: Episode = end.value
         return episode
@@ -71,21 +71,21 @@ async def drive_async(
     ask: Callable[[tuple[Ask, ...]], Awaitable[Sequence[Reply]]],
 ) -> Episode:
     """Play an episode to its end, like `drive`, with awaitable `call` and `ask`."""
-    how: Callable[[Any], Any] = playing.send
+    resume: Callable[[Any], Any] = playing.send
     value: Any = None
     try:
         while True:
-            wanted = how(value)
+            request = resume(value)
             try:
-                value = await (call(wanted) if isinstance(wanted, Call) else ask(wanted))
-                how = playing.send
+                value = await (call(request) if isinstance(request, Call) else ask(request))
+                resume = playing.send
             except Exception as error:
-                how, value = playing.throw, carried(error)
+                resume, value = playing.throw, carried(error)
             except CancelledError as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
-                how, value = playing.throw, error  # the agent gave up by itself
+                resume, value = playing.throw, error  # the agent gave up by itself
     except StopIteration as end:
         episode: Episode = end.value
         return episode
@@ -144,19 +144,19 @@ class Conversation:
                 environment cannot be made.
         """
         seed = seeding.check(seed)
-        made = env if isinstance(env, Env) else make(env)
-        self._own = None if made is env else made
+        world = env if isinstance(env, Env) else make(env)
+        self._own_env = None if world is env else world
         run = run or RunInfo(limits=limits, history=history, versions=versions())
-        self.episode = Episode(replace(task_of(made), seed=seed), run, job, sample, salt=salt, group=group)
+        self.episode = Episode(replace(task_of(world), seed=seed), run, job, sample, salt=salt, group=group)
         """The record; complete when `asks` is empty."""
         self.asks: tuple[Ask, ...] = ()
         """The asks to answer now."""
         self._call = call
         self._playing: Playing | None = play(
-            made, seed, limits, history=history, record=self.episode, start=start
+            world, seed, limits, history=history, record=self.episode, start=start
         )
         try:
-            self._go_on(self._playing.send, None)
+            self._advance(self._playing.send, None)
         except BaseException:  # Ctrl-C
             self.close()
             raise
@@ -181,31 +181,29 @@ class Conversation:
             raise EnvClosed("the episode is over; begin another conversation.")
         if len(replies) != len(self.asks):
             raise BadArgument(f"got {len(replies)} replies to {len(self.asks)} asks; one each, in order.")
-        told = tuple(Reply(reply) if isinstance(reply, str) else reply for reply in replies)
-        return self._go_on(self._playing.send, told)
+        answers = tuple(Reply(reply) if isinstance(reply, str) else reply for reply in replies)
+        return self._advance(self._playing.send, answers)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """End the episode without verdict, because the agent failed.
 
         On AgentUnavailable the caller decides whether to start other episodes.
         """
         if self._playing is not None:
-            self._go_on(self._playing.throw, carried(error))
+            self._advance(self._playing.throw, carried(error))
 
     def cancel(self) -> None:
         """End the episode without verdict, because it is no longer needed."""
-        if self._playing is not None:
-            self._go_on(self._playing.throw, CancelledError())
+        self.fail(CancelledError())
 
     def out_of_time(self) -> None:
         """End the episode because its time for answers is used up; see `Limits.on_time`."""
-        if self._playing is not None:
-            self._go_on(self._playing.throw, OutOfTime("the time for its answers is spent."))
+        self.fail(OutOfTime("the time for its answers is spent."))
 
     def close(self) -> None:
         """Cancel an unfinished episode, and close an environment made here. Calling it twice is harmless."""
         self.cancel()
-        own, self._own = self._own, None
+        own, self._own_env = self._own_env, None
         if own is not None:
             own.close()
 
@@ -217,27 +215,27 @@ class Conversation:
         """Close."""
         self.close()
 
-    def _go_on(self, how: Callable[[Any], Any], value: Any) -> tuple[Ask, ...]:
+    def _advance(self, resume: Callable[[Any], Any], value: Any) -> tuple[Ask, ...]:
         """Run the episode until it needs an answer, or is over."""
         assert self._playing is not None
         self.asks = ()
         playing = self._playing
         while True:
             try:
-                wanted = how(value)
+                request = resume(value)
             except StopIteration:
                 self._playing = None
                 return ()
             except BaseException:  # it never began
                 self._playing = None
                 raise
-            if type(wanted) is tuple:
-                self.asks = wanted
-                return wanted
+            if type(request) is tuple:
+                self.asks = request
+                return request
             try:
-                how, value = playing.send, self._call(wanted)
+                resume, value = playing.send, self._call(request)
             except Exception as error:
-                how, value = playing.throw, carried(error)
+                resume, value = playing.throw, carried(error)
             except BaseException:
                 self._playing = None
                 playing.close()

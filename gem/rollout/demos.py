@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gem import registry, seeding
 from gem.agents.solver import SolverAgent
@@ -24,18 +24,38 @@ ROUND = 256
 """Number of episodes per round; after each round, the missing ones are counted."""
 
 
-class Written(NamedTuple):
-    """Counts of episodes played, kept and broken, and the kept ones' turns and mean return.
+@dataclass(slots=True)
+class DemoCounts:
+    """Counts of episodes played, kept and broken, and the kept ones' turns and return.
 
-    `stored` episodes were in the store before. The mean return is NaN where none was kept.
+    `stored` episodes were in the store before.
     """
 
-    played: int
-    kept: int
-    turns: int
-    reward: float
-    broken: int
+    played: int = 0
+    kept: int = 0
+    turns: int = 0
+    total: float = 0.0
+    broken: int = 0
     stored: int = 0
+
+    @property
+    def reward(self) -> float:
+        """The mean return of the kept episodes; NaN where none was kept."""
+        return self.total / self.kept if self.kept else math.nan
+
+    @property
+    def available(self) -> int:
+        """The number of episodes that the store holds."""
+        return self.stored + self.kept
+
+    def add(self, episode: Episode, keep: bool) -> None:
+        """Count an episode that was played, and is kept or not."""
+        self.played += 1
+        self.broken += not episode.scored
+        if keep:
+            self.kept += 1
+            self.turns += len(episode.turns)
+            self.total += episode.reward()
 
 
 def write_demos(
@@ -48,7 +68,7 @@ def write_demos(
     kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[str] = (),
     host: str | Host = "auto",
-) -> Written:
+) -> DemoCounts:
     """Play episodes with the environment's solver until the store at `out` has `episodes` of them for `seed`.
 
     `wrappers` are names of the wrapper factory, the innermost first; with a tool, the solver calls it where
@@ -63,65 +83,74 @@ def write_demos(
     """
     if episodes < 1:
         raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
-    spec = registry.spec_named(env_id)
-    env_id = spec.id
-    if spec.solver == "none":
-        raise NoSolver(
-            f"{env_id} has no solver to write demonstrations; `gem-gym list` shows which have one."
-        )
-    maker = registry.Maker(env_id, dict(kwargs or {}), tuple(wrappers))
-    env = maker()  # an unknown keyword or a missing package fails before a store is made
-    played_in = _written(registry.task_of(env))
-    env.close()
+    maker, key = _make_solvable(env_id, kwargs, wrappers)
+    env_id = maker.spec.id
+    counts, numbers = DemoCounts(), count()
 
-    def wanted(episode: Episode) -> bool:
+    def accept(episode: Episode) -> bool:
         return episode.scored and (lost or bool(episode.success))
 
-    numbers = count()
-    stored = played = kept = turns = broken = 0
-    reward = 0.0
-    with EpisodeStore(out) as store, ExitStack() as last:
-        before = len(store)
-        theirs = (store[entry.number] for entry in store.select(spec=env_id))
-        held = {episode.seed: wanted(episode) for episode in theirs if _written(episode.task) == played_in}
+    def enter(episode: Episode) -> None:
+        if accept(episode):
+            store.append(episode)
+        counts.add(episode, accept(episode))
 
-        def keep(episode: Episode) -> None:
-            if wanted(episode):
-                store.append(episode)
-
-        # One at a time: they are stored in their order, and Ctrl-C loses one alone.
-        runner = last.enter_context(Runner(SolverAgent(), host=host, concurrency=1, on_episode=keep))
-        while stored + kept < episodes:
-            jobs: list[Job] = []
-            while len(jobs) < ROUND and stored + kept + len(jobs) < episodes:
-                number = next(numbers)
-                child = seeding.derive(seed, "demos", number)
-                if child in held:
-                    stored += held[child]
-                else:
-                    jobs.append(Job(maker, child, group=str(number)))
+    # One at a time: they are stored in their order, and Ctrl-C loses one alone.
+    with (
+        EpisodeStore(out) as store,
+        Runner(SolverAgent(), host=host, concurrency=1, on_episode=enter) as runner,
+    ):
+        same_env = (store[entry.number] for entry in store.select(spec=env_id))
+        stored = {episode.seed: accept(episode) for episode in same_env if _env_key(episode.task) == key}
+        while counts.available < episodes:
+            jobs = _plan_round(maker, seed, numbers, stored, counts, episodes)
             try:
-                found = runner.play(jobs)
+                latest = runner.play(jobs)
             except KeyboardInterrupt as stop:
-                done = stored + len(store) - before
-                stop.add_note(
-                    f"{done} of {episodes} episodes are in {out}; the same command continues from there"
-                )
+                done = f"{counts.available} of {episodes} episodes are in {out}"
+                stop.add_note(f"{done}; the same command continues from there")
                 raise
-            for episode in filter(wanted, found):
-                kept += 1
-                turns += len(episode.turns)
-                reward += episode.reward()
-            played += len(found)
-            broken += sum(not episode.scored for episode in found)
-            if played > max(ROUND, 100 * kept) and stored + kept < episodes:
-                failed = next((episode.error for episode in found if episode.error), None)
-                why = str(failed) if failed else "the solver lost every one"
-                raise NoVerdict(f"{env_id}: no episode worth keeping among the last {len(found)}: {why}.")
-    return Written(played, kept, turns, reward / kept if kept else math.nan, broken, stored)
+            if counts.played > max(ROUND, 100 * counts.kept) and counts.available < episodes:
+                why = next((str(each.error) for each in latest if each.error), "the solver lost every one")
+                raise NoVerdict(f"{env_id}: no episode worth keeping among the last {len(latest)}: {why}.")
+    return counts
 
 
-def _written(task: TaskRef) -> str:
+def _plan_round(
+    maker: registry.Maker,
+    seed: int,
+    numbers: Iterator[int],
+    stored: Mapping[int, bool],
+    counts: DemoCounts,
+    episodes: int,
+) -> list[Job]:
+    """Return the next jobs whose episodes are not in `stored`; count those there that are kept."""
+    jobs: list[Job] = []
+    while len(jobs) < ROUND and counts.available + len(jobs) < episodes:
+        number = next(numbers)
+        child = seeding.derive(seed, "demos", number)
+        if child in stored:
+            counts.stored += stored[child]
+        else:
+            jobs.append(Job(maker, child, group=str(number)))
+    return jobs
+
+
+def _make_solvable(
+    env_id: str, kwargs: Mapping[str, Any] | None, wrappers: Sequence[str]
+) -> tuple[registry.Maker, str]:
+    """Return what makes the environment, and its key; refuse one without solver, or that cannot be made."""
+    spec = registry.spec_named(env_id)
+    if spec.solver == "none":
+        raise NoSolver(
+            f"{spec.id} has no solver to write demonstrations; `gem-gym list` shows which have one."
+        )
+    maker = registry.Maker(spec.id, dict(kwargs or {}), tuple(wrappers))
+    with maker() as env:  # an unknown keyword or a missing package fails before a store is made
+        return maker, _env_key(registry.task_of(env))
+
+
+def _env_key(task: TaskRef) -> str:
     """Return a key of a task's environment, which is the same before and after storing the task."""
     return json.dumps(
         [task.spec, task.kwargs, [each.name for each in task.wrappers]], sort_keys=True, default=repr

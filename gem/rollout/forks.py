@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from gem import seeding
@@ -57,12 +58,12 @@ def branches(
         BadArgument: for turns that the episode does not have, or a task that cannot be made again.
         ContractBroken: when the recorded actions lead to other results than the recorded ones.
     """
-    wanted = list(turns) if isinstance(turns, Iterable) else [turns]
-    answered = answered_turns(episode)
-    for turn in wanted:
-        if not isinstance(turn, int) or not 0 <= turn <= answered:
+    positions = list(turns) if isinstance(turns, Iterable) else [turns]
+    last = count_answered(episode)
+    for turn in positions:
+        if not isinstance(turn, int) or not 0 <= turn <= last:
             raise BadArgument(
-                f"a branch begins after turn {turn!r:.40}; accepted: 0 to {answered}, the turns of episode "
+                f"a branch begins after turn {turn!r:.40}; accepted: 0 to {last}, the turns of episode "
                 f"{episode.id!r} that were played."
             )
     if samples < 1:
@@ -75,7 +76,7 @@ def branches(
             f"({', '.join(episode.task.opaque)}); pass env, which makes its environment."
         )
     recipe = episode.task if env is None else env
-    states = _played_again(episode, wanted, recipe, fork)
+    states = _replay_states(episode, positions, recipe, fork)
     return [
         Job(
             recipe,
@@ -85,17 +86,17 @@ def branches(
             salt=seeding.derive(salt, "branch", turn),
             start=Branch(episode, turn, states.get(turn)),
         )
-        for turn in wanted
+        for turn in positions
         for sample in range(samples)
     ]
 
 
-def answered_turns(episode: Episode) -> int:
+def count_answered(episode: Episode) -> int:
     """Return how many turns of an episode have an action and a reward; it may still run, or have broken."""
     return next((at for at, turn in enumerate(episode.turns) if turn.reward is None), len(episode.turns))
 
 
-def _played_again(
+def _replay_states(
     episode: Episode, turns: Sequence[int], recipe: Recipe, fork: bool
 ) -> Mapping[int, dict[str, Any]]:
     """Play the actions before the last of `turns` again; return the environment states of `turns`, if any.
@@ -105,39 +106,39 @@ def _played_again(
     """
     last = max(turns, default=0)
     states: dict[int, dict[str, Any]] = {}
-    between = [0]  # the numbers of turns after which a step ended
-    uncopied: list[Exception] = []
+    ends = [0]  # the numbers of turns after which a step ended
+    errors: list[Exception] = []
 
-    def keep(env: Env) -> None:
-        at = between[-1]
-        if fork and not episode.several and at in turns and at < len(episode.turns):
+    def copy_state(env: Env) -> None:
+        turn = ends[-1]
+        if fork and not episode.several and turn in turns and turn < len(episode.turns):
             try:
-                states[at] = env.get_state()
+                states[turn] = env.get_state()
             except CannotFork:
                 pass  # its forks play the recorded actions again
             except Exception as error:
-                uncopied.append(error)
+                errors.append(error)
 
-    def call(wanted: Call) -> Any:
-        if wanted.verb == "step":
-            keep(wanted.env)
-            (actions,) = wanted.args
-            between.append(between[-1] + (len(actions) if episode.several else 1))
-        return carry_out(wanted)
+    def call(request: Call) -> Any:
+        if request.verb == "step":
+            copy_state(request.env)
+            (actions,) = request.args
+            ends.append(ends[-1] + (len(actions) if episode.several else 1))
+        return carry_out(request)
 
     start = Branch(episode, last)
     with maker(recipe)() as env, Conversation(env, episode.seed, start=start, call=call) as talk:
         if talk.asks:
-            keep(env)
+            copy_state(env)
         _check_same(episode, talk, last)
-        if uncopied:
+        if errors:
             raise BadArgument(
-                f"{env} cannot be copied ({uncopied[0]!r:.200}); pass fork=False to play the actions "
+                f"{env} cannot be copied ({errors[0]!r:.200}); pass fork=False to play the actions "
                 "again, or set forkable = False on its class."
             )
-    if inside := sorted(set(turns).difference(between)):
+    if inner := sorted(set(turns).difference(ends)):
         raise BadArgument(
-            f"turn {inside[0]} of episode {episode.id!r} was simultaneous with the one before; a "
+            f"turn {inner[0]} of episode {episode.id!r} was simultaneous with the one before; a "
             "branch begins between two steps."
         )
     return states
@@ -145,21 +146,21 @@ def _played_again(
 
 def _check_same(episode: Episode, talk: Conversation, last: int) -> None:
     """Refuse any difference from the record, up to the observation after the turn number `last`."""
-    said = f"episode {episode.id!r} does not replay as recorded, so it cannot be continued: "
+    problem = f"episode {episode.id!r} does not replay as recorded, so it cannot be continued: "
     if (error := talk.episode.error) is not None:
-        raise ContractBroken(f"{said}{error.type}: {error.message}")
-    played = talk.episode.turns
-    if len(played) < last:
-        raise ContractBroken(f"{said}it ended after turn {len(played)}.")
-    for number, (was, now) in enumerate(zip(episode.turns[: last + 1], played, strict=False)):
+        raise ContractBroken(f"{problem}{error.type}: {error.message}")
+    turns = talk.episode.turns
+    if len(turns) < last:
+        raise ContractBroken(f"{problem}it ended after turn {len(turns)}.")
+    for number, (was, now) in enumerate(zip(episode.turns[: last + 1], turns, strict=False)):
         if was.observation != now.observation:
-            shown = f"{text_of(was.observation)!r:.80}, and {text_of(now.observation)!r:.80} now"
-            raise ContractBroken(f"{said}turn {number} was shown {shown}.")
+            both = f"{text_of(was.observation)!r:.80}, and {text_of(now.observation)!r:.80} now"
+            raise ContractBroken(f"{problem}turn {number} was shown {both}.")
         # A seat gets rewards between its turns too: its last turn's reward is complete only after the branch.
         if number < last and not episode.several and was.reward != now.reward:
-            raise ContractBroken(f"{said}turn {number} earned {was.reward}, and {now.reward} now.")
+            raise ContractBroken(f"{problem}turn {number} earned {was.reward}, and {now.reward} now.")
     if last < len(episode.turns) and not talk.asks:
-        raise ContractBroken(f"{said}it ended after turn {last}.")
+        raise ContractBroken(f"{problem}it ended after turn {last}.")
 
 
 # -- the value of a turn
@@ -216,14 +217,15 @@ def turn_values(
         raise BadArgument(f"episode {episode.id!r} has several seats; accepted: episodes of one.")
     if samples < 2:
         raise BadArgument(f"samples is {samples}; accepted: 2 or more, for an interval.")
-    count = answered_turns(episode)
+    count = count_answered(episode)
     over = episode.terminated and count == len(episode.turns)
-    played = runner.play(branches(episode, range(count + (not over)), samples, env=env, fork=fork, salt=salt))
-    check_actor(played)
-    groups = [played[at : at + samples] for at in range(0, len(played), samples)]
+    jobs = branches(episode, range(count + (not over)), samples, env=env, fork=fork, salt=salt)
+    episodes = runner.play(jobs)
+    check_actor(episodes)
+    groups = [episodes[first : first + samples] for first in range(0, len(episodes), samples)]
     returns = [[each.reward() for each in group if each.scored] for group in groups]
-    seen = {*chain(*returns), *([episode.earned()] if over else ())}
-    values = [_value(each, seen) if len(each) > 1 else None for each in returns]
+    distinct = {*chain(*returns), *([episode.earned()] if over else ())}
+    values = [_mean_with_interval(each, distinct) if len(each) > 1 else None for each in returns]
     if over:
         values.append(exact([episode.earned()]) if episode.scored else None)
     return [
@@ -232,27 +234,27 @@ def turn_values(
             episode.turns[turn].action or "",
             values[turn],
             values[turn + 1],
-            _difference(values[turn + 1], values[turn]),
+            _subtract(values[turn + 1], values[turn]),
             sum(not each.scored for each in groups[turn]),
         )
         for turn in range(count)
     ]
 
 
-def _value(returns: Sequence[float], seen: Set[float]) -> Interval:
-    """Return the mean return with its interval; `seen` are the returns from all positions."""
-    if seen <= {0, 1}:
+def _mean_with_interval(returns: Sequence[float], distinct: Set[float]) -> Interval:
+    """Return the mean return with its interval; `distinct` are the returns from all positions."""
+    if distinct <= {0, 1}:
         return rate_interval(returns)
-    found = mean_interval(returns)
-    least, most = min(seen), max(seen)
-    if found.low < found.high or least == most:
-        return found
-    n = found.n
-    low, high = spread((found.mean - least) / (most - least), [0.0] * n, n, 1.0, n, 0.95)
-    return found._replace(low=least + low * (most - least), high=least + high * (most - least))
+    interval = mean_interval(returns)
+    least, most = min(distinct), max(distinct)
+    if interval.low < interval.high or least == most:
+        return interval
+    n = interval.n
+    low, high = spread((interval.mean - least) / (most - least), [0.0] * n, n, 1.0, n, 0.95)
+    return interval._replace(low=least + low * (most - least), high=least + high * (most - least))
 
 
-def _difference(one: Interval | None, other: Interval | None) -> Interval | None:
+def _subtract(one: Interval | None, other: Interval | None) -> Interval | None:
     if one is None or other is None:
         return None
     mean = one.mean - other.mean
@@ -265,7 +267,7 @@ def _difference(one: Interval | None, other: Interval | None) -> Interval | None
 # -- search
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a search: the best episode (None where none has a verdict), and the steps it took."""
 
     episode: Episode | None
@@ -281,7 +283,7 @@ def tree_search(
     keep: int = 1,
     steps: int = 10_000,
     salt: int = 0,
-) -> Found:
+) -> SearchResult:
     """Search for an episode of high return, turn by turn, with the runner's agent.
 
     From each kept position, `samples` episodes are played to their end. Their first actions (as the
@@ -311,37 +313,32 @@ def tree_search(
         if number < 1:
             raise BadArgument(f"{name} is {number}; accepted: 1 or more.")
     best: Episode | None = None
-    taken = turn = 0
+    total = turn = 0
     jobs = [Job(env, seed, sample=sample, salt=salt) for sample in range(samples)]
     while True:
-        played = runner.play(jobs)
         candidates: dict[tuple[str, str], list[Episode]] = {}
-        for job, episode in zip(jobs, played, strict=True):
+        for job, episode in zip(jobs, runner.play(jobs), strict=True):
             if episode.several:
                 raise BadArgument(f"{episode.spec} has several seats; accepted: environments of one.")
-            taken += len(episode.turns) - (turn if job.start and job.start.state else 0)
+            total += len(episode.turns) - (turn if job.start and job.start.state else 0)
             if not episode.scored:
                 continue
             if best is None or episode.reward() > best.reward():
                 best = episode
             if len(episode.turns) > turn + 1:
                 position = "" if job.start is None else job.start.episode.id
-                candidates.setdefault((position, _move(episode.turns[turn])), []).append(episode)
-        if not candidates or taken >= steps or (best is not None and best.success):
-            return Found(best, taken)
+                candidates.setdefault((position, _action_of(episode.turns[turn])), []).append(episode)
+        if not candidates or total >= steps or (best is not None and best.success):
+            return SearchResult(best, total)
         turn += 1
-        kept = sorted(candidates.values(), key=_mean_return, reverse=True)[:keep]
+        ranking = sorted(candidates.values(), key=lambda each: fmean(map(Episode.reward, each)), reverse=True)
         jobs = []
-        for number, (through, *_) in enumerate(kept):
-            jobs += branches(through, turn, samples, env=env, salt=seeding.derive(salt, "kept", number))
-            taken += turn  # the way to the position
+        for number, (first, *_) in enumerate(ranking[:keep]):
+            jobs += branches(first, turn, samples, env=env, salt=seeding.derive(salt, "kept", number))
+            total += turn  # the way to the position
 
 
-def _move(turn: Turn) -> str:
+def _action_of(turn: Turn) -> str:
     """Return a turn's action as the environment parsed it: models write one action in many ways."""
-    read = turn.info.get("parsed_action")
-    return str(turn.action if read is None else read)
-
-
-def _mean_return(episodes: Sequence[Episode]) -> float:
-    return math.fsum(episode.reward() for episode in episodes) / len(episodes)
+    parsed = turn.info.get("parsed_action")
+    return str(turn.action if parsed is None else parsed)

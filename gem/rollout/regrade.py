@@ -14,7 +14,7 @@ from gem.registry import make
 
 
 @dataclass(frozen=True, slots=True)
-class Regraded:
+class NewVerdict:
     """One episode's old and new verdict. `after` is None where there is no new one; `why` explains."""
 
     episode: str
@@ -71,7 +71,7 @@ class References:
         self._envs.clear()
 
 
-def regrade(episodes: Iterable[Episode], grader: Grader) -> Iterator[Regraded]:
+def regrade(episodes: Iterable[Episode], grader: Grader) -> Iterator[NewVerdict]:
     """Yield the new verdict of each scored episode that has an answer: its last action.
 
     Raises:
@@ -83,14 +83,14 @@ def regrade(episodes: Iterable[Episode], grader: Grader) -> Iterator[Regraded]:
             answer = next((turn.action for turn in reversed(episode.turns) if turn.action is not None), None)
             if answer is None or not episode.scored:
                 continue
-            before = _solved(episode)
+            before = _read_success(episode)
             try:
                 question = text_of(episode.turns[0].observation)
                 score: Score | None = grade_with(grader, answer, references(episode), question)
                 why = score.why if score else ""
             except NoVerdict as error:
                 score, why = None, f"no verdict: {error}"
-            yield Regraded(
+            yield NewVerdict(
                 episode.id,
                 episode.spec,
                 before,
@@ -103,7 +103,7 @@ def regrade(episodes: Iterable[Episode], grader: Grader) -> Iterator[Regraded]:
         references.close()
 
 
-def _solved(episode: Episode) -> bool | None:
+def _read_success(episode: Episode) -> bool | None:
     if "correct" in episode.final_info:
         return bool(episode.final_info["correct"])
     return episode.stop is StopReason.SOLVED if episode.success is not None else None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from gem import registry
 from gem.agents.scripted import ScriptedAgent
-from gem.content import Image, Obs
+from gem.content import Image
 from gem.errors import BadArgument, GemError
 from gem.hosts import Host
 from gem.record import Ask, Episode, Limits, Reply, StopReason
@@ -15,9 +17,6 @@ from gem.rollout.episode import LIMITS_FROM_OUTSIDE, TASK_ENDS
 from gem.rollout.jobs import Job
 from gem.rollout.runner import rollout
 from gem.specs import TaskRef
-
-PLAYED = "played"
-"""The job name of replayed episodes, which is a part of their ids."""
 
 
 class Difference(NamedTuple):
@@ -32,7 +31,7 @@ class Difference(NamedTuple):
     other: str
 
 
-class Replayed(NamedTuple):
+class Replay(NamedTuple):
     """A replay: the new episode, and its first difference from the record (None: no difference).
 
     `whole`: whether the whole transcript was compared. An end by a limit of tokens, context or time is not
@@ -52,52 +51,49 @@ def first_difference(one: Episode, other: Episode, ends: bool = True) -> Differe
         other: another one.
         ends: also compare how they ended.
     """
-    for number in range(max(len(one.turns), len(other.turns))):
-        turns = [each.turns[number] if number < len(each.turns) else None for each in (one, other)]
-        mine, theirs = turns
-        if mine is None or theirs is None:
-            said = ["the end" if turn is None else f"a turn of {turn.seat}" for turn in turns]
-            return Difference(number, "turn", *said)
-        for what, values in {
-            "seat": (mine.seat, theirs.seat),
-            "observation": (_plain(mine.observation), _plain(theirs.observation)),
-            "action": (mine.action, theirs.action),
-            "reward": (repr(mine.reward), repr(theirs.reward)),
-        }.items():
-            if values[0] != values[1]:
-                return Difference(number, what, *map(str, values))
-    if not ends:
-        return None
-    last = len(one.turns)
-    for what, pair in {
-        "stop": (one.stop, other.stop),
-        "verdict": (one.verdict, other.verdict),
-        "seats": (sorted(one.ends), sorted(other.ends)),
-    }.items():
-        if pair[0] != pair[1]:
-            return Difference(last, what, *map(str, pair))
-    for seat, end in one.ends.items():
-        there = other.ends[seat]
-        for what, both in {
-            "final observation": (_plain(end.observation), _plain(there.observation)),
-            "stop": (end.stop, there.stop),
-            "terminated": (end.terminated, there.terminated),
-            "truncated": (end.truncated, there.truncated),
-            "reward before its first turn": (repr(end.unearned), repr(there.unearned)),
-        }.items():
-            if both[0] != both[1]:
-                return Difference(last, what, *map(str, both))
+    for turn, what, *values in _pairs(one, other, ends):
+        first, second = map(_comparable, values)
+        if first != second:
+            return Difference(turn, what, str(first), str(second))
     return None
 
 
-def _plain(obs: Obs) -> str:
-    if isinstance(obs, str):
-        return obs
-    parts = (f"[{part.mime}, {part.data.hex()}]" if isinstance(part, Image) else part.text for part in obs)
+def _pairs(one: Episode, other: Episode, ends: bool) -> Iterator[tuple[Any, ...]]:
+    """Yield what is compared: the turn, the name of the value, and both values; stop where they differ."""
+    for number, turns in enumerate(zip_longest(one.turns, other.turns)):
+        if None in turns:
+            yield number, "turn", *("the end" if turn is None else f"a turn of {turn.seat}" for turn in turns)
+            return
+        for name in ("seat", "observation", "action", "reward"):
+            yield number, name, *(getattr(turn, name) for turn in turns)
+    if not ends:
+        return
+    last = len(one.turns)
+    yield last, "stop", one.stop, other.stop
+    yield last, "verdict", one.verdict, other.verdict
+    yield last, "seats", sorted(one.ends), sorted(other.ends)
+    for seat, end in one.ends.items():
+        for what, name in {
+            "final observation": "observation",
+            "stop": "stop",
+            "terminated": "terminated",
+            "truncated": "truncated",
+            "reward before its first turn": "unearned",
+        }.items():
+            yield last, what, getattr(end, name), getattr(other.ends[seat], name)
+
+
+def _comparable(value: Any) -> Any:
+    """Return a value whose equality is that of the transcript: NaN equals NaN, and images have their data."""
+    if isinstance(value, float):
+        return repr(value)
+    if not isinstance(value, tuple):
+        return value
+    parts = (f"[{part.mime}, {part.data.hex()}]" if isinstance(part, Image) else part.text for part in value)
     return "\n".join(parts)
 
 
-def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | None = None) -> Replayed:
+def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | None = None) -> Replay:
     """Play the actions of an episode again, from its seed, and compare the results.
 
     The environment is made from the episode's task. That of a stored episode is checked first; see
@@ -114,24 +110,27 @@ def replay(episode: Episode, *, host: str | Host = "serial", call_s: float | Non
         GemError: when the environment cannot be made.
     """
     check_replayable(episode)
-    actions = script(episode)
+    actions = {
+        seat: [turn.action for turn in episode.turns_of(seat) if turn.action is not None]
+        for seat in episode.seats
+    }
     whole = episode.stop not in LIMITS_FROM_OUTSIDE or episode.stop is StopReason.TURN_LIMIT
     # Through a proxy, a step may take several model calls: turns without an action, which count there too.
-    acted = replace(episode, turns=[turn for turn in episode.turns if turn.action is not None])
+    record = replace(episode, turns=[turn for turn in episode.turns if turn.action is not None])
     turns = episode.run.limits.turns
-    if len(acted.turns) < len(episode.turns):
-        turns = len(acted.turns) if episode.stop is StopReason.TURN_LIMIT else None
+    if len(record.turns) < len(episode.turns):
+        turns = len(record.turns) if episode.stop is StopReason.TURN_LIMIT else None
     limits = Limits(turns=turns, call_s=call_s)
 
     def answer(ask: Ask) -> Reply:
-        mine = actions.get(ask.seat, ())
-        if ask.turn >= len(mine):
+        of_seat = actions.get(ask.seat, ())
+        if ask.turn >= len(of_seat):
             raise BadArgument(f"the record has no action {ask.turn + 1} of {ask.seat!r}.")
-        return Reply(mine[ask.turn])
+        return Reply(of_seat[ask.turn])
 
-    job = Job(episode.task, episode.seed, key=PLAYED, limits=limits)
-    (played,) = rollout([job], ScriptedAgent(answer), host=host, retries=0)
-    return Replayed(played, first_difference(acted, played, ends=whole), whole)
+    job = Job(episode.task, episode.seed, key="played", limits=limits)
+    (again,) = rollout([job], ScriptedAgent(answer), host=host, retries=0)
+    return Replay(again, first_difference(record, again, ends=whole), whole)
 
 
 def check_replayable(episode: Episode) -> None:
@@ -148,9 +147,9 @@ def check_replayable(episode: Episode) -> None:
     if episode.task.seed is None:
         raise BadArgument(f"episode {episode.id!r} cannot be played again: its seed was not stored.")
     if episode.stop not in TASK_ENDS | LIMITS_FROM_OUTSIDE:
-        said = f": {episode.error.type} in {episode.error.boundary}" if episode.error else ""
+        why = f": {episode.error.type} in {episode.error.boundary}" if episode.error else ""
         raise BadArgument(
-            f"episode {episode.id!r} did not reach its end ({episode.stop}{said}); accepted: one with a "
+            f"episode {episode.id!r} did not reach its end ({episode.stop}{why}); accepted: one with a "
             "verdict, or one that a limit ended."
         )
 
@@ -161,17 +160,9 @@ def claims(task: TaskRef) -> list[str]:
         spec = registry.spec(task.spec)
     except GemError:
         return []
-    found = []
+    reasons = []
     if not spec.deterministic:
-        found.append(f"{spec.id} does not claim to be deterministic")
+        reasons.append(f"{spec.id} does not claim to be deterministic")
     if spec.waits:
-        found.append(f"{spec.id} depends on something outside it (a sandbox, a server)")
-    return found
-
-
-def script(episode: Episode) -> dict[str, list[str]]:
-    """Return the actions of each seat, in order."""
-    return {
-        seat: [turn.action for turn in episode.turns_of(seat) if turn.action is not None]
-        for seat in episode.seats
-    }
+        reasons.append(f"{spec.id} depends on something outside it (a sandbox, a server)")
+    return reasons

@@ -46,10 +46,10 @@ def session(
     others = others or {}
 
     def answer(ask: Ask) -> Reply:
-        holder = others.get(ask.seat, human)
-        if holder is human and several:
+        agent = others.get(ask.seat, human)
+        if agent is human and several:
             human.say(f"[{ask.seat}]")
-        return holder([ask])[0]
+        return agent([ask])[0]
 
     def answers(asks: tuple[Ask, ...]) -> tuple[Reply, ...]:
         try:
@@ -57,32 +57,36 @@ def session(
         except KeyboardInterrupt:
             raise CancelledError from None
 
-    def call(wanted: Call) -> Any:
+    def call(request: Call) -> Any:
         try:
-            value = carry_out(wanted)
+            value = carry_out(request)
         except KeyboardInterrupt:
             raise CancelledError from None
-        if isinstance(value, Step):
-            human.say(f"[reward {value.reward:g}]\n")
-        elif isinstance(value, MultiStep):
-            for seat, reward in value.rewards.items():
-                human.say(f"[reward {reward:g} of {seat}]")
-            human.say("")
+        if isinstance(value, Step | MultiStep):
+            human.say(_write_rewards(value))
         return value
 
     with make(env_id, **kwargs) as env:
         several = len(env.spec.seats) > 1 if env.spec else False
         episode = drive(play(env, seed, limits, actor=verbs_of(others) or None), call, answers)
     if episode.scored:  # else it is on the screen already
-        for seat, last in episode.ends.items():
+        for seat, end in episode.ends.items():
             if seat not in others:
-                head = f"[{seat}]\n" if episode.several else ""
-                human.say(f"{head}{printable(last.observation)}\n")
-    human.say(_summary(episode))
+                title = f"[{seat}]\n" if episode.several else ""
+                human.say(f"{title}{printable(end.observation)}\n")
+    human.say(_summarize(episode))
     return episode
 
 
-def _summary(episode: Episode) -> str:
+def _write_rewards(step: Step | MultiStep) -> str:
+    """Return the rewards of a step as lines."""
+    if isinstance(step, Step):
+        return f"[reward {step.reward:g}]\n"
+    return "".join(f"[reward {reward:g} of {seat}]\n" for seat, reward in step.rewards.items())
+
+
+def _summarize(episode: Episode) -> str:
+    """Return how an episode ended, in one line for all and one for each of several seats."""
     turns = f"after {len(episode.turns)} turn{'s' * (len(episode.turns) != 1)}"
     if episode.error is not None:
         return f"No verdict {turns}: {episode.error.type}: {printable(episode.error.message)}"
