@@ -61,7 +61,11 @@ def test_an_environment_without_references_says_so():
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("mathh", "Did you mean 'math'"), ("os:getcwd", r"takes \(\); accepted: a function that can be called with")]
+    ("name", "message"),
+    [
+        ("mathh", "Did you mean 'math'"),
+        ("os:getcwd", r"takes \(\); accepted: a function that can be called with"),
+    ],
 )
 def test_a_grader_is_named_or_refused(name, message):
     with pytest.raises(BadArgument, match=message):
