@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,7 @@ from gem.train.config import TrainConfig
 from gem.train.config.toml_file import to_toml
 from gem.train.learn import checkpoint
 from gem.train.learn.policy import CausalPolicy
+from gem.train.learn.start_weights import find_source
 from gem.train.learn.training import load_policy
 from gem.train.report.progress import cells
 from gem.train.report.run_folder import RunFolder
@@ -54,7 +56,10 @@ def export_model(
         MissingExtra: without the packages that the model needs.
     """
     whole = RunFolder(run)
-    folder = whole.newest_phase
+    if whole.phase_name:  # a phase alone is no model's whole training
+        run = Path(os.path.abspath(run))
+        whole = RunFolder(run.parents[1])
+    folder = RunFolder(run).newest_phase
     phases = [whole] if folder is whole else [whole, *whole.later_phases]
     phases = phases[: [each.path for each in phases].index(folder.path) + 1]
     names = [SETTINGS, *(f"training-{each.phase_name}.toml" for each in phases[1:])]
@@ -163,11 +168,14 @@ def _how_trained(phases: Sequence[RunFolder], configs: Mapping[str, TrainConfig]
     chosen = {"last": "the last ones", "best": "those of the best held-out evaluation"}[weights]
     (_, first), *later = configs.items()
     rank = f" with LoRA adapters of rank {first.lora_rank}" if first.lora_rank else ""
+    start = _describe_start(first.start_from)
     text = (
         f"## Training\n\nAlgorithm {first.algorithm}{rank}, {first.episodes} episodes, batches of "
         f"{first.batch}, learning rate {first.lr:g}, seed {first.seed}, in {first.dtype}."
     )
-    commands = [f"gem-gym train --config {SETTINGS} --out runs/again"]
+    text += f" It began with {start}." if start else ""
+    given = f" --from {shlex.quote(Path(first.start_from).name)}" if start else ""
+    commands = [f"gem-gym train --config {SETTINGS}{given} --out runs/again"]
     for phase, (name, config) in zip(phases[1:], later, strict=True):
         text += (
             f" Then phase {phase.phase_name} from iteration {phase.first_iteration} on, to {config.episodes} "
@@ -179,6 +187,26 @@ def _how_trained(phases: Sequence[RunFolder], configs: Mapping[str, TrainConfig]
         f"{text} The weights are {chosen}. All settings are in {files}; this trains the model again:\n\n"
         "```sh\n" + "\n".join(commands) + "\n```"
     )
+
+
+def _describe_start(start_from: str, after: Sequence[str] = ()) -> str:
+    """Return the weights that a run began with, and those that these began with; empty for a model's own.
+
+    `after`: what began with these, so that a circle ends.
+    """
+    if not start_from or start_from in after:
+        return ""
+    text, config = f"the weights of {Path(start_from).name}", None
+    with suppress(GemError):  # it may be gone
+        source = find_source(start_from)
+        config = RunFolder(source.folder).read_config(trust=True) if source.kind == "run" else None
+    if config is None:
+        return text
+    text += (
+        f" ({config.algorithm} on {config.title}, {config.episodes} episodes, learning rate {config.lr:g})"
+    )
+    earlier = _describe_start(config.start_from, (*after, start_from))
+    return f"{text}, which began with {earlier}" if earlier else text
 
 
 def _figures_of(folder: RunFolder) -> str:
