@@ -6,6 +6,7 @@ A file may come from somebody else. It may name, without being trusted:
 - what is in a file that this user named before, by the digest of its content (`gem.source_files`);
 - a wrapper of the wrapper factory, and the classes in `WRAPPERS`;
 - the classes in `MADE`, which are made from plain values, and the functions in `CALLED`;
+- a judge that this user named before: any other would get answers, and the user's key;
 - an agent on this machine: ``random``, ``solver``, a model, or an endpoint on the loopback interface.
 
 These start no program outside the sandbox, write no file, and send nothing to a server that the file names.
@@ -47,6 +48,9 @@ MADE = frozenset(
     }
 )
 """The classes of which a file may describe an object, as ``$make``. Their constructors start nothing."""
+
+JUDGE = "gem.graders.functions:JudgeByName"
+"""The class of a judge by name. It asks a server, so the name of the judge decides; see `check_values`."""
 
 CALLED = frozenset(
     {
@@ -247,13 +251,26 @@ def check_values(value: Any) -> None:
         if isinstance(each, Mapping):
             for key, allowed in (("$make", MADE), ("$callable", CALLED)):
                 name = each.get(key)
-                if key in each and not (
+                if key in each and name == JUDGE:
+                    _check_judge(each)
+                elif key in each and not (
                     isinstance(name, str) and (name in allowed or _is_own_value(key, name))
                 ):
                     refuse("an argument names code:", name)
             pending += each.values()
         elif isinstance(each, list | tuple):
             pending += each
+
+
+def _check_judge(made: Mapping[str, Any]) -> None:
+    kwargs = made.get("kwargs")
+    model = kwargs.get("model") if isinstance(kwargs, Mapping) else None
+    if made.get("args") or not isinstance(model, str) or not named_before("judge", model):
+        refuse(
+            "the task's answers would go, with your key, to a judge that you did not name here before "
+            "(--grader judge:MODEL[@URL] names one):",
+            model,
+        )
 
 
 def _is_own_value(key: str, name: str) -> bool:

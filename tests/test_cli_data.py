@@ -118,7 +118,7 @@ def test_a_grader_of_ones_own_comes_from_a_file(capsys, tmp_path):
     assert run("regrade", "run/episodes.jsonl", "--grader", "g.py:half") == 0
 
 
-def test_a_judge_is_asked_for_every_row(capsys):
+def test_a_judge_is_asked_for_every_row(capsys, monkeypatch):
     def verdict(body):
         tag = body["messages"][0]["content"].partition("blocks tagged ")[2].partition(",")[0]
         return json.dumps({"tag": tag, "score": 0, "why": "so it is"})
@@ -133,7 +133,19 @@ def test_a_judge_is_asked_for_every_row(capsys):
         assert run("eval", "--out", "run", "--resume") == 0
         assert len(judge.requests) == 4  # all is stored: nobody is asked
         assert {body["model"] for body in judge.requests} == {"stub"}
-    assert "3/3" in capsys.readouterr().out
+        assert run("regrade", "run/episodes.jsonl", "--grader", "text") == 0  # this user named the judge
+        assert "3/3" in capsys.readouterr().out
+        monkeypatch.setenv("GEM_CACHE", "another user's")
+        monkeypatch.setattr("gem.source_files._NAMES", set())
+        assert run("regrade", "run/episodes.jsonl", "--grader", "text") == cli.MISUSED
+        told = capsys.readouterr().err
+        assert "with your key, to a judge that you did not name here before (--grader judge:MODEL" in told
+        assert f"'stub@{judge.base_url}'" in told
+        assert "add --trust" in told
+        assert run("replay", "run/episodes.jsonl", "all") == cli.FAILED
+        assert len(judge.requests) == 4
+        assert run("regrade", "run/episodes.jsonl", "--grader", "text", "--trust") == 0
+        capsys.readouterr()
     assert run("show", "run/episodes.jsonl", 0) == 0
     shown = capsys.readouterr().out.splitlines()
     assert f"task: {ids('run')[0]}" in shown

@@ -13,6 +13,7 @@ from gem.graders.base import Grader, Score, checked, grade_with, takes_question
 from gem.naming import load_named
 from gem.plugins import check_parameters, load
 from gem.record import Ask
+from gem.source_files import remember_name
 from gem.specs import Rebuildable
 
 MADE = {
@@ -55,7 +56,9 @@ def named_grader(name: Any, folder: str = "") -> tuple[str, Grader | None]:
     if name in NAMES:
         return name, None
     if name.startswith("judge:"):
-        return "judge", JudgeByName(name.removeprefix("judge:"))
+        judge = JudgeByName(name.removeprefix("judge:"))
+        remember_name("judge", judge.model)
+        return "judge", judge
     if ":" not in name:
         raise BadArgument(f"grader is {name!r}.{did_you_mean(name, (*NAMES, 'judge:'))} Accepted: {FORMS}.")
     return "function", FunctionGrader(load_named(name, "grader", folder=folder))
