@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple, Self
@@ -73,7 +73,9 @@ class Cluster:
             self._take_over(address)
             return
         _check_reachable(address)
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        config = self.ray.job_config.JobConfig()
+        config._py_driver_sys_path = _Nothing()
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "job_config": config}
         if address == "local":
             options["include_dashboard"] = False
         try:
@@ -243,20 +245,28 @@ def _times(reserves: Mapping[str, float], there: Mapping[str, float]) -> int:
     return max(0, min((int(there.get(name, 0.0) / amount) for name, amount in reserves.items()), default=1))
 
 
+class _Nothing(list[str]):
+    """The folders that Ray is to put first on the nodes' path: none, whatever it adds.
+
+    A ``statistics.py`` of the user's would hide the standard library before gem itself is imported there.
+    """
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Ignore the folders."""
+
+
 def added_folders() -> tuple[str, ...]:
-    """Return the folders that Ray puts ahead of Python's path on the nodes, but that are not on it here."""
-    here = {os.path.abspath(each) for each in sys.path}
-    config = ray_module().get_runtime_context().worker.core_worker.get_job_config()
-    return tuple(each for each in config.py_driver_sys_path if each not in here)
+    """Return the folders where nodes look for modules last: that of this program's file, the current one."""
+    script = os.path.dirname(os.path.realpath(sys.argv[0]))
+    return tuple(dict.fromkeys((*([script] if script in sys.path else []), os.getcwd())))
 
 
-def look_last_in(folders: Iterable[str]) -> None:
+def look_last_in(folders: Collection[str]) -> None:
     """Make Python look for modules in these folders last, on a node.
 
-    Ray has the driver's current folder first, where a ``random.py`` of the user's hides the standard library.
+    Where another program connected to Ray, they are first.
     """
-    moved = [each for each in folders if each in sys.path]
-    sys.path[:] = [each for each in sys.path if each not in moved] + moved
+    sys.path[:] = [each for each in sys.path if each not in folders] + [*folders]
 
 
 def ray_module() -> Any:

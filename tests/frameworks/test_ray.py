@@ -514,7 +514,8 @@ def named(tmp_path, monkeypatch):
         (tmp_path / "mine").mkdir(exist_ok=True)
         (tmp_path / "mine" / name).write_text(text)
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "random.py").write_text("raise RuntimeError('a neighbour was imported')\n")
+    for name in ("random.py", "statistics.py"):  # Ray imports the first itself, gem the second
+        (tmp_path / "elsewhere" / name).write_text("raise RuntimeError('a neighbour was imported')\n")
     monkeypatch.setenv("GEM_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path / "elsewhere")
     return "../mine/relay.py:Relay"
