@@ -17,7 +17,7 @@ from gem.specs import Rebuildable
 LONGEST = 20_000  # characters at the end of a reply in which an answer is looked for
 _STYLE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}|\*\*|[$`]")
 _LETTER = re.compile(
-    r"(?:(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)\s*(?:is|:)?\s*)*\(?([A-Za-z])\)?"
+    r"(?:(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)\s*+(?:(?:is|:)\s*+)?)*+\(?([A-Za-z])\)?"
     r"(?:\s*[.:)]\s*(.*)|\s*)",
     re.DOTALL | re.IGNORECASE,
 )

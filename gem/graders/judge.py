@@ -9,7 +9,6 @@ any other reply the judge is asked once more, and then there is no verdict.
 from __future__ import annotations
 
 import json
-import math
 import secrets
 from collections.abc import Callable
 from hashlib import blake2b
@@ -186,7 +185,7 @@ def _verdict(said: str, nonce: str) -> tuple[float, str] | None:
     score, why = verdict["score"], verdict["why"]
     if isinstance(score, bool) or not isinstance(score, int | float) or not isinstance(why, str):
         return None
-    return (float(score), why[:500]) if math.isfinite(score) and 0 <= score <= 1 else None
+    return (float(score), why[:500]) if 0 <= score <= 1 else None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -211,6 +211,23 @@ def test_a_grader_takes_some_texts(name):
             READERS[name](text)
 
 
+@pytest.mark.parametrize("form", [r"{0}^/ \pm\tool", r"\boxed{{{0}\left}}", "answer {0}", "{1}", "{2}"])
+def test_long_runs_of_one_character_end(form):
+    """A pattern that can part a run of digits, spaces or dollars in many ways would take years for these."""
+    text = form.format("9" * 40, "answer" + " " * 4000 + "!!", "$" * 4000 + "!")
+    for reference in REFERENCES:
+        with in_time(text):
+            assert MathGrader()(text, reference).value == 0.0
+    for name in ("text", "judge", "cascade"):
+        with in_time(text):
+            READERS[name](text)
+
+
+@pytest.mark.parametrize("score", ["9" * 400, "-" + "9" * 400, "1" + "0" * 309, "1e999", "NaN"])
+def test_a_score_that_no_float_holds_is_no_verdict(score):
+    read_judge(score)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_a_grader_takes_every_text(name):

@@ -17,7 +17,7 @@ from gem.graders.mathematics.units import counted
 
 MOST = 4000  # characters behind an answer that are looked at
 
-_END = re.compile(r"(?:\$+|\\[)\]]|[}*.,:;\s])+")
+_END = re.compile(r"(?:\$|\\[)\]]|[}*.,:;\s])+")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|\s*;\s*|\s+[—–-]{1,3}\s+|\s*—\s*")
 _TEXT = re.compile(r"\\text\w*\s*\{([^{}]*)\}")
 _DASH = re.compile(r"[—–-]+\s+")
