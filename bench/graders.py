@@ -127,7 +127,7 @@ def boxed(answer: str) -> str:
 
 
 def ours(rows: list[tuple[str, str, bool]]) -> dict[str, Any]:
-    for memory in (latex.read, scalars.facts, evaluation.sample, decision.prepared):
+    for memory in (latex.read, scalars.facts, evaluation.sample, decision.prepare_text):
         memory.cache_clear()
     before, started = worker_cpu_s(), time.process_time()
     verdicts = [grading.check_correct(answer, gold) for answer, gold, _ in rows]

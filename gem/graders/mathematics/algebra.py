@@ -51,7 +51,7 @@ def same(gold: Node, answer: Node) -> bool | None:
         return len(names) < 2 and same(_set(gold), _set(answer))
     if "logic" in (gold[0], answer[0]):
         return _same_logic(gold, answer)
-    named = _relations(gold, _asked(gold, answer))
+    named = _relations(gold, _give_variable(gold, answer))
     if named is None:
         return False
     gold, answer = named
@@ -111,11 +111,11 @@ def _set(tree: Node) -> Node:
     """Return the set of a statement "x is in a set"; there (1, 2) is an interval, not a list."""
     if tree[0] != "in":
         return tree
-    found: Node = tree[2]
-    if found[0] != "seq" or found[1] in ("", "{") or len(found[3]) != 2:
-        return found
-    low, high = map(approximately, found[3])
-    return found if low is None or high is None or low >= high else ("union", (found,))
+    members: Node = tree[2]
+    if members[0] != "seq" or members[1] in ("", "{") or len(members[3]) != 2:
+        return members
+    low, high = map(approximately, members[3])
+    return members if low is None or high is None or low >= high else ("union", (members,))
 
 
 def _same_logic(gold: Node, answer: Node) -> bool:
@@ -125,7 +125,7 @@ def _same_logic(gold: Node, answer: Node) -> bool:
     return sorted(map(repr, gold[2])) == sorted(map(repr, answer[2]))
 
 
-def _asked(gold: Node, answer: Node) -> Node:
+def _give_variable(gold: Node, answer: Node) -> Node:
     """Give "at least 5", which names no variable, the variable of the reference."""
     if answer[0] != "rel" or answer[2][0] != ASKED or gold[0] not in ("rel", "union"):
         return answer
@@ -210,7 +210,7 @@ def _distinct(members: Sequence[Node]) -> list[Node]:
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 
 
-def _settled(node: Node) -> Node:
+def _drop_approximations(node: Node) -> Node:
     """Drop approximations from an equation: x = 1/3 ~ 0.33 becomes x = 1/3, x ~ 11 becomes x = 11."""
     if node[0] != "rel":
         return node
@@ -261,8 +261,7 @@ def _says(answer: Node) -> Node | None:
     )
     if _name(answer) is not None or summed or length:
         return last
-    said: Node | None = last if constant(first) and same(first, last) else None
-    return said
+    return last if constant(first) and same(first, last) else None
 
 
 def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
@@ -270,7 +269,7 @@ def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
 
     Return None if the reference is a value and the answer is an equation that states no value.
     """
-    gold, answer = _settled(gold), _settled(answer)
+    gold, answer = _drop_approximations(gold), _drop_approximations(answer)
     if gold[0] == "seq" and answer[0] == "seq":
         gold_named, answer_named = (any(_equation(x) for x in tree[3]) for tree in (gold, answer))
         if gold_named and answer_named:
@@ -283,24 +282,24 @@ def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
                 and _equation(answer_first)
                 and gold_first[2][0] == answer_first[2][0]
             ):
-                return _unnamed(gold), _unnamed(answer)
+                return _remove_names(gold), _remove_names(answer)
             return gold, answer
         if answer_named:
-            return gold, _unnamed(answer)
+            return gold, _remove_names(answer)
         if gold_named:
-            return _unnamed(gold), answer
+            return _remove_names(gold), answer
         return gold, answer
     if _equation(answer) and not _equation(gold):
-        said = _says(answer)
-        if said is None:
+        answer_value = _says(answer)
+        if answer_value is None:
             return None if gold[0] != "seq" else (gold, answer)
-        return (_unnamed(gold) if gold[0] == "seq" and not gold[1] else gold), said
+        return (_remove_names(gold) if gold[0] == "seq" and not gold[1] else gold), answer_value
     if _equation(gold) and answer[0] != "rel" and _name(gold) is not None:
-        return gold[2][-1], _unnamed(answer)
+        return gold[2][-1], _remove_names(answer)
     return gold, answer
 
 
-def _unnamed(tree: Node) -> Node:
+def _remove_names(tree: Node) -> Node:
     if tree[0] != "seq":
         return tree
     return (*tree[:3], tuple(x[2][-1] if _equation(x) and _single(_name(x)) else x for x in tree[3]))
@@ -324,8 +323,8 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
             if _bound(left) and _bound(right) and left[1] == right[1] and len(left[2]) == len(right[2]):
                 bound = [("sym", f"argument {i}") for i in range(len(left[2]))]
                 return same(
-                    _renamed(gold[2][-1], dict(zip(left[2], bound, strict=True))),
-                    _renamed(answer[2][-1], dict(zip(right[2], bound, strict=True))),
+                    _rename_variables(gold[2][-1], dict(zip(left[2], bound, strict=True))),
+                    _rename_variables(answer[2][-1], dict(zip(right[2], bound, strict=True))),
                 )
             if constant(gold[2][-1]) and constant(answer[2][-1]) and left[0] == right[0] == "sym":
                 return False  # x = 1 and y = 1
@@ -348,33 +347,33 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
     return same_set(gold, answer)
 
 
-def _renamed(node: Any, names: dict[Node, Node]) -> Any:
+def _rename_variables(node: Any, names: dict[Node, Node]) -> Any:
     if isinstance(node, tuple):
         if node in names:
             return names[node]
-        return tuple(_renamed(part, names) for part in node)
+        return tuple(_rename_variables(part, names) for part in node)
     return node
 
 
 def _ratio(a: Node, b: Node) -> Fraction | None:
     """Return a / b if it is the same nonzero fraction at several points."""
-    found: set[Fraction] = set()
+    ratios: set[Fraction] = set()
     try:
         for point in range(4):
             field = Exact(point)
             top, below = value(a, field), value(b, field)
             if below == 0 or top == 0:
                 return None
-            found.add(top / below)
+            ratios.add(top / below)
     except (Inexact, Undefined, Opaque):
         return None
     except TooBig as big:
         if big.hopeless:
             raise
         return None
-    if len(found) != 1:
+    if len(ratios) != 1:
         return None
-    ratio = found.pop()
+    ratio = ratios.pop()
     try:
         turns = any(facts(a)[1:] + facts(b)[1:])
     except Opaque:

@@ -10,10 +10,10 @@ import re
 
 from gem.graders.mathematics.algebra import same
 from gem.graders.mathematics.evaluation import TooBig
-from gem.graders.mathematics.latex import Unread, normalised, read
+from gem.graders.mathematics.latex import Unread, normalise_text, read
 from gem.graders.mathematics.number_words import numerals
 from gem.graders.mathematics.scalars import constant
-from gem.graders.mathematics.units import counted
+from gem.graders.mathematics.units import is_unit_or_noun
 
 MOST = 4000  # characters behind an answer that are looked at
 
@@ -69,11 +69,13 @@ _TRAILS = re.compile(
 _CHOICE = re.compile(r"\(?[A-J]\)?|yes|no|true|false", re.IGNORECASE)
 
 
-def corrected(answer: str, rest: str) -> str | None:
+def apply_corrections(answer: str, rest: str) -> str | None:
     """Return the answer after applying corrections in the rest of the reply; None if it is withdrawn.
 
-    >>> corrected("2", "Actually, it is 3."), corrected("2", "That is wrong."), corrected("2", "No other is.")
-    ('3', None, '2')
+    >>> apply_corrections("2", "Actually, it is 3."), apply_corrections("2", "That is wrong.")
+    ('3', None)
+    >>> apply_corrections("2", "No other is.")
+    '2'
     """
     rest = _TEXT.sub(r"\1", rest[:MOST])
     end = _END.match(rest)
@@ -89,7 +91,7 @@ def corrected(answer: str, rest: str) -> str | None:
         if not words:
             continue
         asked, question = words.endswith("?"), asked
-        said = words
+        claim = words
         lead = _LEAD.match(words)
         if lead and (not words[lead.end() :].strip(" .!?")):
             if not question:
@@ -100,29 +102,29 @@ def corrected(answer: str, rest: str) -> str | None:
             stands, open_to = answer if stands is None else stands, False
             continue
         for start in (lead.end() if lead else 0, 0):
-            behind = _denied(words[start:], answer)
+            behind = _cut_denial(words[start:], answer)
             if behind is not None:
-                stands, open_to, said, lead = None, True, behind, None
+                stands, open_to, claim, lead = None, True, behind, None
                 break
-        found = _value(said[lead.end() :] if lead else said, bare=bool(lead) or open_to) if said else None
-        if found is not None:
+        value = _value(claim[lead.end() :] if lead else claim, bare=bool(lead) or open_to) if claim else None
+        if value is not None:
             other = _OTHER.search(lead[0] if lead else "") or re.search(r"\bcould\b", words)
             if other:
-                stands = stands if stands is not None and _equal(stands, found) else None
+                stands = stands if stands is not None and _equal(stands, value) else None
             else:
-                stands = answer = found
+                stands = answer = value
             open_to = False
         else:
-            open_to = open_to and said != words
+            open_to = open_to and claim != words
     return stands
 
 
-def _denied(said: str, answer: str) -> str | None:
+def _cut_denial(sentence: str, answer: str) -> str | None:
     """Return the text after a denial ("that is wrong, it is 3"); None if there is no denial."""
-    denial = _DENIED.match(said)
+    denial = _DENIED.match(sentence)
     if denial is None or _another(denial[1], answer):
         return None
-    behind = said[denial.end() :]
+    behind = sentence[denial.end() :]
     if behind.strip(" .!?…") and not re.match(r"\s*[,.:;!—–-]", behind):
         return None
     return behind.strip(" .,:;!?…—–-")
@@ -131,7 +133,9 @@ def _denied(said: str, answer: str) -> str | None:
 def _equal(one: str, other: str) -> bool:
     """Return whether two values are certainly equal, such as 1/2 and 0.5."""
     try:
-        left, right = (read(normalised(re.sub(r"approximately|about", "", text))) for text in (one, other))
+        left, right = (
+            read(normalise_text(re.sub(r"approximately|about", "", text))) for text in (one, other)
+        )
         return same(left, right) is True
     except (Unread, TooBig, RecursionError):
         return one == other
@@ -143,9 +147,9 @@ def _another(subject: str | None, answer: str) -> bool:
     return number[-1:].isdigit() and number != answer.strip("$ ")
 
 
-def _value(said: str, *, bare: bool) -> str | None:
+def _value(words: str, *, bare: bool) -> str | None:
     """Return the value that words state, after "it is" or, with `bare`, alone; None if they say more."""
-    text = said.strip(" .!?…,")
+    text = words.strip(" .!?…,")
     stated = _IS.match(text)
     if not (stated or bare):
         return None
@@ -162,7 +166,7 @@ def _value(said: str, *, bare: bool) -> str | None:
     except Unread:
         return None
     if tree[0] == "unit":
-        return text if counted(tree[2]) else None
+        return text if is_unit_or_noun(tree[2]) else None
     if tree[0] == "rel" and constant(tree[2][0]):
         return None  # 1 + 1 = 2 is a check
     return text if not re.search(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}(?![a-zA-Z}])", spoken) else None

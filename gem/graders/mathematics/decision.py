@@ -10,11 +10,11 @@ from gem.graders.base import UNDECIDED
 from gem.graders.mathematics import number_words
 from gem.graders.mathematics.algebra import same
 from gem.graders.mathematics.evaluation import TooBig
-from gem.graders.mathematics.latex import LENGTH, Node, Unread, english, normalised, read
+from gem.graders.mathematics.latex import LENGTH, Node, Unread, english, normalise_text, read
 from gem.graders.mathematics.replies import ANSWER, STYLED
 from gem.graders.mathematics.scalars import constant
-from gem.graders.mathematics.units import counted
-from gem.graders.mathematics.values import bare, unevaluated
+from gem.graders.mathematics.units import is_unit_or_noun
+from gem.graders.mathematics.values import bare, is_unevaluated
 
 _INTEGER = re.compile(r"([+-]?)(\d+|0*[1-9]\d{0,2}(?:,\d{3})+)", re.ASCII)
 _CHOICE = re.compile(
@@ -80,35 +80,35 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
         return False, "too long"
     if _ORDINAL.fullmatch(gold) and number_words.ordinal(answer.strip(" .")):
         return number_words.number(answer.strip(" .")) == int(gold[:-2]), "text"
-    left, right = prepared(gold), prepared.__wrapped__(answer)
+    left, right = prepare_text(gold), prepare_text.__wrapped__(answer)
     if not right:
         return False, "no answer"
-    verdict, why = _compared(left, right)
+    verdict, why = _compare_texts(left, right)
     if not verdict and _TALK.search(right):
-        value = number_words.stated(_untexted(right))
+        value = number_words.extract_value(_strip_styles(right))
         if value is not None and value != right:
-            told, reason = _compared(left, prepared.__wrapped__(value))
-            if told is not False:
-                return told, reason
-        if number_words.spoken(right):
-            plain = _untexted(right)
+            equal, reason = _compare_texts(left, prepare_text.__wrapped__(value))
+            if equal is not False:
+                return equal, reason
+        if number_words.has_number_word(right):
+            plain = _strip_styles(right)
             amount = number_words.quantity(plain) if plain != right else None
-            spoken = number_words.numerals(plain) if amount is None else str(amount)
-            if spoken != right and any(letter.isdigit() for letter in spoken):
-                told, reason = _in_digits(left, spoken)
-                if told:
-                    return told, reason
+            in_digits = number_words.numerals(plain) if amount is None else str(amount)
+            if in_digits != right and any(letter.isdigit() for letter in in_digits):
+                equal, reason = _in_digits(left, in_digits)
+                if equal:
+                    return equal, reason
     return verdict, why
 
 
 def _in_digits(left: str, spoken: str) -> tuple[bool | None, str]:
     """Compare with an answer whose number words are now digits, including phrases such as "half of 2"."""
-    told, reason = _compared(left, spoken)
-    value = None if told else number_words.stated(spoken)
-    return (told, reason) if value is None else _compared(left, prepared.__wrapped__(value))
+    equal, reason = _compare_texts(left, spoken)
+    value = None if equal else number_words.extract_value(spoken)
+    return (equal, reason) if value is None else _compare_texts(left, prepare_text.__wrapped__(value))
 
 
-def _compared(left: str, right: str) -> tuple[bool | None, str]:
+def _compare_texts(left: str, right: str) -> tuple[bool | None, str]:
     """Compare two normalised texts."""
     if left == right or (STYLED.search(left + right) and _plain(left) == _plain(right)):
         return bool(left), "same text"
@@ -120,33 +120,33 @@ def _compared(left: str, right: str) -> tuple[bool | None, str]:
     return _trees(left, right)
 
 
-def _untexted(text: str) -> str:
+def _strip_styles(text: str) -> str:
     return " ".join(STYLED.sub(r" \1 ", text).split())
 
 
 def readable(gold: str) -> bool | None:
     """Return whether this process reads a reference whole; None if only sympy could."""
-    text = prepared(gold)
+    text = prepare_text(gold)
     if not text:
         return False
     plain = STYLED.sub(r"\1", text).strip()
     words = _PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain)
     if _CHOICE.fullmatch(plain) or (words and _WORD.search(plain)) or number_words.date(plain):
         return True
-    for form in (text, number_words.stated(_untexted(text))):
+    for form in (text, number_words.extract_value(_strip_styles(text))):
         if form is None:
             continue
         try:
-            if _measured(read(form)):
+            if _has_known_unit(read(form)):
                 return True
         except Unread:
             pass
     return None if formula(gold) is not None else False
 
 
-def _measured(tree: Node) -> bool:
+def _has_known_unit(tree: Node) -> bool:
     """Return whether the words after a number are known to be a unit or a counted thing."""
-    return tree[0] != "unit" or tree[2][0] == "(" or counted(tree[2])
+    return tree[0] != "unit" or tree[2][0] == "(" or is_unit_or_noun(tree[2])
 
 
 def formula(text: str) -> str | None:
@@ -157,7 +157,7 @@ def formula(text: str) -> str | None:
     """
     if len(text) > ANSWER:
         return None
-    text = prepared.__wrapped__(text)
+    text = prepare_text.__wrapped__(text)
     if len(text) > LENGTH or not _FORMULA.fullmatch(text):
         return None
     if ("\\cr" in text and "\\begin" not in text) or (_TO.search(text) and "\\lim" not in text):
@@ -173,20 +173,20 @@ def _digits(match: re.Match[str]) -> tuple[bool, str]:
 
 
 @lru_cache(maxsize=2048)
-def prepared(text: str) -> str:
+def prepare_text(text: str) -> str:
     """Return a text as it is read: without emphasis, with phrases, clocks and lists as mathematics."""
     emphasised = _EMPHASIS.fullmatch(text)
-    text = normalised(emphasised[2] if emphasised else text)
+    text = normalise_text(emphasised[2] if emphasised else text)
     if "," in text:
         text = _LETTERS.sub(r"\1", text)
     if len(text) < 60:
-        text = _said(text)
+        text = _rewrite_phrase(text)
     if ":" in text:
         text = _CLOCK.sub(r"\1 \2m", text)
     return _ORDINAL.sub(r"\1", text) if "th" in text or "st" in text or "nd" in text or "rd" in text else text
 
 
-def _said(text: str) -> str:
+def _rewrite_phrase(text: str) -> str:
     """Rewrite the few phrases that mean a number or a set."""
     if _PHRASED.fullmatch(text):
         words = STYLED.sub(r"\1", text).strip().casefold()
@@ -196,10 +196,10 @@ def _said(text: str) -> str:
     between = _BETWEEN.fullmatch(text)
     if between:
         return f"{between[1]}:{between[2]}"
-    return _SCALED.sub(_scaled, text) if "illion" in text or "thousand" in text else text
+    return _SCALED.sub(_write_out_scale, text) if "illion" in text or "thousand" in text else text
 
 
-def _scaled(match: re.Match[str]) -> str:
+def _write_out_scale(match: re.Match[str]) -> str:
     amount = Fraction(match[1]) * number_words.SCALES[match[2].casefold()]
     return str(amount) if amount.denominator == 1 else match[0]
 
@@ -232,9 +232,9 @@ def _phrase(gold: str, answer: str) -> bool | None:
         and sorted(plain) == sorted(given.replace("*", "").replace(" ", ""))
     ):
         return None  # xy and yx may be products
-    said = number_words.quantity(plain)
-    if said is not None and (said.denominator > 1 or number_words.number(plain) is not None):
-        return said == number_words.quantity(given) or decide(str(said), given)[0]
+    amount = number_words.quantity(plain)
+    if amount is not None and (amount.denominator > 1 or number_words.number(plain) is not None):
+        return amount == number_words.quantity(given) or decide(str(amount), given)[0]
     if _flat(given) in ("true", "false", "yes", "no") and _flat(plain) in ("true", "false", "yes", "no"):
         return {"true": "yes", "false": "no"}.get(_flat(plain), _flat(plain)) == {
             "true": "yes",
@@ -272,7 +272,7 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
         if unread.hopeless or "\\" not in answer:
             return False, UNDECIDED if _BURST.search(answer) and not unread.hopeless else "unreadable"
         return _for_sympy(gold, answer, "unread")
-    if unevaluated(left, right, answer):
+    if is_unevaluated(left, right, answer):
         return False, "not evaluated"
     try:
         verdict = same(left, right)
@@ -292,11 +292,11 @@ def _read_gold(gold: str) -> Node:
     try:
         tree: Node = read(gold)
     except Unread:
-        value = number_words.stated(_untexted(gold)) if _TALK.search(gold) else None
+        value = number_words.extract_value(_strip_styles(gold)) if _TALK.search(gold) else None
         if value is None:
             raise
         tree = read(value)
-    if not _measured(tree):
+    if not _has_known_unit(tree):
         raise Unread("words")
     return tree
 
@@ -323,14 +323,14 @@ def _decimal_comma(gold: Node, answer: str) -> bool | None:
 
 def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
     """Compare with a reference that is not read: as a formula, by its parts, as a date, or word for word."""
-    if _spelled(gold) == _spelled(answer):
+    if _normalise_spelling(gold) == _normalise_spelling(answer):
         return True, "same words"
     if _WORDS_ALONE.fullmatch(gold) and _flat(gold) == _flat(answer):
         return True, "same words"
     main, rest = _CLAUSE.sub("", gold), _CLAUSE.sub("", answer)
     if main and main != gold and rest != answer:  # "2n, where n is odd": both halves count
-        conditions = _spelled(gold[len(main) :]) == _spelled(answer[len(rest) :])
-        return (_compared(main, rest)[0] is True and conditions), "formula and condition"
+        conditions = _normalise_spelling(gold[len(main) :]) == _normalise_spelling(answer[len(rest) :])
+        return (_compare_texts(main, rest)[0] is True and conditions), "formula and condition"
     if _WORD.search(gold):
         left, right = number_words.date(gold), number_words.date(answer)
         if left is not None:
@@ -342,7 +342,7 @@ def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
     return _for_sympy(gold, answer, "the reference is no plain formula")
 
 
-def _spelled(text: str) -> str:
+def _normalise_spelling(text: str) -> str:
     """Return a text without styles, spaces beside signs and stops at its end, and words without case."""
     text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", STYLED.sub(r" \1 ", text)).split()).replace("\\%", "%")
     text = re.sub(r" ?([^\w\s]) ?", r"\1", text)

@@ -66,11 +66,11 @@ def value(node: Node, field: Field) -> Number:
         total = value(node[1][0], field)
         for term in node[1][1:]:
             total = total + value(term, field)
-        return field.checked(total)
+        return field.check_size(total)
     if tag == "*":
         product = value(node[1][0], field)
         for factor in node[1][1:]:
-            product = field.checked(product * value(factor, field))
+            product = field.check_size(product * value(factor, field))
         return product
     if tag == "-":
         return -value(node[1], field)
@@ -78,7 +78,7 @@ def value(node: Node, field: Field) -> Number:
         top, below = value(node[1], field), value(node[2], field)
         if below == 0:
             raise Undefined
-        return field.checked(top / below)
+        return field.check_size(top / below)
     if tag == "^":
         base = value(node[1], field)
         odd = _odd_root_of(node[2]) if node[2][0] in ("/", "-") else None
@@ -134,7 +134,7 @@ class Field:
         """Return the value of a function."""
         raise NotImplementedError
 
-    def checked(self, number: Number) -> Number:
+    def check_size(self, number: Number) -> Number:
         """Return a number, unless it is too big."""
         return number
 
@@ -148,7 +148,7 @@ class Exact(Field):
     def constant(self, name: str) -> Fraction:
         raise Undefined if name == "inf" else Inexact
 
-    def checked(self, number: Fraction) -> Fraction:
+    def check_size(self, number: Fraction) -> Fraction:
         if number.numerator.bit_length() > BITS or number.denominator.bit_length() > BITS:
             raise TooBig
         return number
@@ -170,10 +170,10 @@ class Exact(Field):
 
     def function(self, name: str, arguments: list[Fraction]) -> Fraction:
         if name.rstrip("'") in USERS:
-            shown = ", ".join(map(str, arguments))
-            if len(shown) > 1000:
+            argument_list = ", ".join(map(str, arguments))
+            if len(argument_list) > 1000:
                 raise Opaque
-            return sample(f"{name}({shown})", 0, "rational")
+            return sample(f"{name}({argument_list})", 0, "rational")
         exact = EXACT.get(name)
         if exact is None:
             raise Inexact if name in FLOAT else Opaque
@@ -301,13 +301,13 @@ class Float(Field):
         if base == 0 and exponent.real < 0:
             raise Undefined
         try:
-            return self.checked(complex(base**exponent))
+            return self.check_size(complex(base**exponent))
         except OverflowError as error:
             raise TooBig from error
         except ZeroDivisionError as error:  # 0 to an imaginary power
             raise Undefined from error
 
-    def checked(self, number: complex) -> complex:
+    def check_size(self, number: complex) -> complex:
         if not cmath.isfinite(number):
             raise TooBig
         return number
@@ -317,7 +317,7 @@ class Float(Field):
         if function is None:
             raise Opaque
         try:
-            return self.checked(complex(function(*arguments)))
+            return self.check_size(complex(function(*arguments)))
         except (OverflowError, TypeError) as error:
             raise TooBig from error
         except (ValueError, ZeroDivisionError) as error:
@@ -425,7 +425,7 @@ class Precise(Field):
         self.widest = 0
         self.total = 0
 
-    def seen(self, number: Any) -> Any:
+    def check_size(self, number: Any) -> Any:
         if number != 0:
             size = int(self.context.mag(number))
             if abs(size) > 2 * BITS:
@@ -438,7 +438,7 @@ class Precise(Field):
     def number(self, number: Fraction) -> Any:
         context = self.context
         self.total += number.denominator.bit_length()
-        return self.seen(context.mpc(context.mpf(number.numerator) / number.denominator))
+        return self.check_size(context.mpc(context.mpf(number.numerator) / number.denominator))
 
     def constant(self, name: str) -> Any:
         if name == "inf":
@@ -455,11 +455,8 @@ class Precise(Field):
         if abs(exponent) * (abs(context.mag(base)) + 4) > BITS:
             raise TooBig(hopeless=abs(exponent) * abs(context.mag(base)) > HUGE)
         if exponent.imag == 0 and exponent.real == int(exponent.real):
-            return self.seen(base ** int(exponent.real))
-        return self.seen(base**exponent)
-
-    def checked(self, number: Any) -> Any:
-        return self.seen(number)
+            return self.check_size(base ** int(exponent.real))
+        return self.check_size(base**exponent)
 
     def function(self, name: str, arguments: list[Any]) -> Any:
         function = _precise(name)
@@ -471,7 +468,7 @@ class Precise(Field):
         ):
             raise TooBig
         try:
-            return self.seen(context.mpc(function(context, *arguments)))
+            return self.check_size(context.mpc(function(context, *arguments)))
         except TypeError as error:
             raise Opaque from error
         except (ValueError, ZeroDivisionError, OverflowError) as error:

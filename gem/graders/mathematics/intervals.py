@@ -13,13 +13,13 @@ Piece = tuple[Node, Node, bool, bool]  # low, high, low open, high open
 def _pieces(node: Node) -> list[Piece] | None:
     """Return a set of real numbers as sorted intervals; a point is a closed interval."""
     if node[0] == "union":
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for part in node[1]:
-            pieces = _pieces(part)
-            if pieces is None:
+            more = _pieces(part)
+            if more is None:
                 return None
-            found.extend(pieces)
-        return _ordered(found)
+            pieces.extend(more)
+        return _sort_pieces(pieces)
     if node[0] == "without":
         whole, out = _pieces(node[1]), _pieces(node[2])
         if whole is None or out is None:
@@ -27,7 +27,7 @@ def _pieces(node: Node) -> list[Piece] | None:
         for low, high, _, _ in out:
             if low != high:
                 return None
-            whole = _punched(whole, low)
+            whole = _punch_hole(whole, low)
             if whole is None:
                 return None
         return whole
@@ -39,43 +39,43 @@ def _pieces(node: Node) -> list[Piece] | None:
     if opened in ("{", ""):
         if any(approximately(member) is None for member in members):
             return None
-        return _ordered([(member, member, False, False) for member in members])
+        return _sort_pieces([(member, member, False, False) for member in members])
     if len(members) != 2 or any(approximately(member) is None for member in members):
         return None
     low, high = members
     return [(low, high, opened == "(" or infinite(low), closed == ")" or infinite(high))]
 
 
-def _ordered(pieces: list[Piece]) -> list[Piece]:
+def _sort_pieces(pieces: list[Piece]) -> list[Piece]:
     return sorted(pieces, key=lambda piece: (approximately(piece[0]) or 0.0, approximately(piece[1]) or 0.0))
 
 
-def _punched(pieces: list[Piece], hole: Node) -> list[Piece] | None:
+def _punch_hole(pieces: list[Piece], hole: Node) -> list[Piece] | None:
     at = approximately(hole)
     if at is None:
         return None
-    found: list[Piece] = []
+    remaining: list[Piece] = []
     for low, high, low_open, high_open in pieces:
         left, right = approximately(low), approximately(high)
         if left is None or right is None:
             return None
         if left < at < right:
-            found += [(low, hole, low_open, True), (hole, high, True, high_open)]
+            remaining += [(low, hole, low_open, True), (hole, high, True, high_open)]
         elif at == left and left < right:
-            found.append((low, high, True, high_open))
+            remaining.append((low, high, True, high_open))
         elif at == right and left < right:
-            found.append((low, high, low_open, True))
+            remaining.append((low, high, low_open, True))
         elif not at == left == right:
-            found.append((low, high, low_open, high_open))
-    return found
+            remaining.append((low, high, low_open, high_open))
+    return remaining
 
 
-def _joined(pieces: list[Piece]) -> list[Piece]:
+def _join_pieces(pieces: list[Piece]) -> list[Piece]:
     """Join pieces that touch or overlap; their ends are compared as floats."""
-    found: list[Piece] = []
+    spans: list[Piece] = []
     for piece in pieces:
-        if found:
-            low, high, low_open, high_open = found[-1]
+        if spans:
+            low, high, low_open, high_open = spans[-1]
             end, start = approximately(high) or 0.0, approximately(piece[0]) or 0.0
             if start < end or (start == end and not (high_open and piece[2])):
                 further = approximately(piece[1]) or 0.0
@@ -83,15 +83,15 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
                     high, high_open = piece[1], piece[3]
                 elif further == end:
                     high_open = high_open and piece[3]
-                found[-1] = (
+                spans[-1] = (
                     low,
                     high,
                     low_open and (piece[2] or start > (approximately(low) or 0.0)),
                     high_open,
                 )
                 continue
-        found.append(piece)
-    return found
+        spans.append(piece)
+    return spans
 
 
 def same_set(gold: Node, answer: Node) -> bool | None:
@@ -99,9 +99,9 @@ def same_set(gold: Node, answer: Node) -> bool | None:
     left, right = _pieces(gold), _pieces(answer)
     if left is None or right is None:
         return None
-    if _named(gold) and _named(answer) and variable(gold) != variable(answer):
+    if _names_variable(gold) and _names_variable(answer) and variable(gold) != variable(answer):
         return False
-    left, right = _joined(left), _joined(right)
+    left, right = _join_pieces(left), _join_pieces(right)
     if len(left) != len(right):
         return False
     return all_of(
@@ -110,7 +110,7 @@ def same_set(gold: Node, answer: Node) -> bool | None:
     )
 
 
-def _named(node: Node) -> bool:
+def _names_variable(node: Node) -> bool:
     """Return whether a set is given by inequalities, which name a variable."""
     return node[0] == "rel" or (node[0] == "union" and all(part[0] == "rel" for part in node[1]))
 

@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
-from gem.graders.mathematics.units import SHORT_UNITS, UNITS, counted, folded
+from gem.graders.mathematics.units import SHORT_UNITS, UNITS, fold_case, is_unit_or_noun
 
 Node: TypeAlias = tuple[Any, ...]
 
@@ -141,7 +141,7 @@ def _price(match: re.Match[str]) -> str:
     return f"{match[2]} \\text{{ {_SIGNS[match[1]]}}} "
 
 
-def normalised(text: str) -> str:
+def normalise_text(text: str) -> str:
     """Return `text` without decoration: delimiters, spacing and variants of style."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
@@ -203,7 +203,7 @@ def read(text: str) -> Node:
 
 def _tokens(text: str) -> list[str]:
     r"""Return the tokens: numbers, ``\\command``, words with a leading quote, and single characters."""
-    found: list[str] = []
+    tokens: list[str] = []
     at, end = 0, len(text)
     while at < end:
         match = _TOKEN.match(text, at)
@@ -216,31 +216,31 @@ def _tokens(text: str) -> list[str]:
         if kind == "cmd":
             value = _RENAMED.get(value, value)
             if value in ("{", "}"):
-                found.append("\\" + value)
+                tokens.append("\\" + value)
             elif not value[0].isalpha():
                 if value in "%|":
-                    found.append("%" if value == "%" else "|")
+                    tokens.append("%" if value == "%" else "|")
                 elif value in ("<", ">", "*", "/", "[", "]", ":"):
-                    found.append(value)
+                    tokens.append(value)
                 elif value not in " ,;!":
                     raise Unread(f"command \\{value}")
             else:
                 if value in _STYLES:
-                    at = _styled(text, at, found)
+                    at = _read_style(text, at, tokens)
                 else:
-                    found.append("\\" + value)
+                    tokens.append("\\" + value)
         elif kind == "word":
-            _word(value, found)
+            _word(value, tokens)
         else:
-            found.append(
+            tokens.append(
                 {"<=": "\\le", ">=": "\\ge", "!=": "\\ne", "==": "=", "**": "^", ":=": "="}.get(value, value)
             )
-        if len(found) > 2 * NODES:
+        if len(tokens) > 2 * NODES:
             raise Unread("too many symbols", hopeless=True)
-    return found
+    return tokens
 
 
-def _styled(text: str, at: int, found: list[str]) -> int:
+def _read_style(text: str, at: int, tokens: list[str]) -> int:
     r"""Read the content of a style such as \\text; words in it are words, not products of letters."""
     opened = re.compile(r"\s*\{").match(text, at)
     if not opened:
@@ -256,41 +256,42 @@ def _styled(text: str, at: int, found: list[str]) -> int:
         parts = re.findall(r"\d+(?:\.\d+)?|,", inside)
         if "".join(parts) != inside.rstrip("."):
             raise Unread("points in a number")
-        found.extend(parts)
+        tokens.extend(parts)
     elif re.fullmatch(r"[A-Za-z]", inside):
-        unit = found and (found[-1][-1].isdigit() or found[-1] == "}") and inside in UNITS
-        found.append("'" + inside if unit else inside)
+        unit = tokens and (tokens[-1][-1].isdigit() or tokens[-1] == "}") and inside in UNITS
+        tokens.append("'" + inside if unit else inside)
     elif inside.lower() in _WORDS or inside.lower() in FUNCTIONS:
-        _word(inside, found)
+        _word(inside, tokens)
     else:
         for word in inside.split():
-            lower = folded(word.strip(".,;:()"))
+            lower = fold_case(word.strip(".,;:()"))
             if lower in ("and", "or"):
-                found.append("\\" + lower)
+                tokens.append("\\" + lower)
             elif lower:
-                found.append("'" + lower)
+                tokens.append("'" + lower)
     return close + 1
 
 
-def _word(word: str, found: list[str]) -> None:
-    lower = folded(word)
+def _word(word: str, tokens: list[str]) -> None:
+    lower = fold_case(word)
     known = lower in UNITS or lower.rstrip("s") in UNITS or lower in SHORT_UNITS
-    counted = bool(found) and found[-1][-1].isdigit()
-    measure = counted and lower in ("min", "sec", "in", "am", "pm")  # else functions, or products of letters
+    after_number = bool(tokens) and tokens[-1][-1].isdigit()
+    # a measure; else functions, or products of letters
+    measure = after_number and lower in ("min", "sec", "in", "am", "pm")
     if measure or not word.isascii():
-        found.append("'" + lower)
+        tokens.append("'" + lower)
     elif lower in _WORDS and (len(word) > 2 or word in ("pi", "or", "oo")):
-        found.append(_WORDS[lower])
+        tokens.append(_WORDS[lower])
     elif lower in FUNCTIONS or lower in ("asin", "acos", "atan"):
-        found.append("\\" + _RENAMED.get(lower, lower))
+        tokens.append("\\" + _RENAMED.get(lower, lower))
     elif len(word) == 1:
-        found.append(word)
-    elif known or len(word) > 3 or (found and found[-1][0] == "'"):  # the last: another word of a phrase
-        found.append("'" + lower)
+        tokens.append(word)
+    elif known or len(word) > 3 or (tokens and tokens[-1][0] == "'"):  # the last: another word of a phrase
+        tokens.append("'" + lower)
     elif english(lower):
         raise Unread(f"the word {word}")
     else:
-        found.extend(word)
+        tokens.extend(word)
 
 
 def english(word: str) -> bool:
@@ -321,12 +322,12 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         text = _plainer(text)
-        text = _GROUPED.sub(self._grouped, text)
+        text = _GROUPED.sub(self._join_thousands, text)
         if " " in text:
             text = _SPACED.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
-            text = _MIXED.sub(_mixed, text)
+            text = _MIXED.sub(_expand_mixed_number, text)
             text = _LETTER_UNIT.sub(r"\1 \\text{\2}", text)
-            text = _COUNTED.sub(_counted, text)
+            text = _COUNTED.sub(_wrap_words, text)
         self.tokens = _tokens(text)
         self.at = 0
         self.depth = 0
@@ -334,7 +335,7 @@ class _Reader:
         self.bars = 0
 
     @staticmethod
-    def _grouped(match: re.Match[str]) -> str:
+    def _join_thousands(match: re.Match[str]) -> str:
         """Join groups of thousands, except in brackets, where they are a tuple of integers."""
         before = match.string[: match.start()].rstrip(" +-")
         after = match.string[match.end() :].lstrip()
@@ -359,9 +360,9 @@ class _Reader:
             self.fail(f"{token} is missing")
 
     def fail(self, why: str) -> NoReturn:
-        raise Unread(why, hopeless=not self.balanced())
+        raise Unread(why, hopeless=not self.is_balanced())
 
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         count = self.tokens.count
         return count("{") == count("}") and count("(") + count("[") == count(")") + count("]")
 
@@ -371,7 +372,7 @@ class _Reader:
             raise Unread("too many parts", hopeless=True)
         return parts
 
-    def joined(self, tag: str, items: list[Node], *before: Any) -> Node:
+    def join_items(self, tag: str, items: list[Node], *before: Any) -> Node:
         """Return a single item unchanged, several items as a node."""
         return items[0] if len(items) == 1 else self.node(tag, *before, tuple(items))
 
@@ -427,32 +428,32 @@ class _Reader:
             if self.take() == "\\cup":
                 items.append(self.ratio())
             else:
-                left = self.joined("union", items)
+                left = self.join_items("union", items)
                 items = [self.node("without", left, self.ratio())]
-        return self.joined("union", items)
+        return self.join_items("union", items)
 
     def ratio(self) -> Node:
         items = [self.sum()]
         while self.peek() == ":":
             self.take()
             items.append(self.sum())
-        return self.joined("ratio", items)
+        return self.join_items("ratio", items)
 
     def sum(self) -> Node:
         terms = []
         sign = self.sign()
         term = self.term()
-        terms.append(self.signed(sign, term))
+        terms.append(self.apply_sign(sign, term))
         while self.peek() in ("+", "-"):
             sign = self.sign()
-            terms.append(self.signed(sign, self.term()))
+            terms.append(self.apply_sign(sign, self.term()))
         if len(terms) == 1:
             return terms[0]
         if any(term[0] in ("seq", "union", "matrix") for term in terms):
             self.fail("a sum of sets or matrices")
         return self.node("+", tuple(terms))
 
-    def signed(self, sign: int, term: Node) -> Node:
+    def apply_sign(self, sign: int, term: Node) -> Node:
         if sign > 0:
             return term
         if term[0] == "unit":  # -3 cm
@@ -476,32 +477,32 @@ class _Reader:
                 right = self.power()
                 right = self.node("-", right) if sign < 0 else right
                 if token == "/":
-                    top = self.joined("*", factors)
+                    top = self.join_items("*", factors)
                     factors = [self.node("/", top, right)]
                 else:
                     factors.append(right)
             elif token[:1] == "'":
-                factors = [self.unit(self.joined("*", factors))]
+                factors = [self.unit(self.join_items("*", factors))]
             elif token in ("", "+", "-", "|") or token in _STOP:
                 if token == "|" and not self.bars:
                     factors.append(self.power())
                     continue
                 break
             elif token == "(" and self.unit_in_brackets():
-                factors = [self.unit(self.joined("*", factors))]
+                factors = [self.unit(self.join_items("*", factors))]
             elif token == "%":
                 self.take()
-                factors = [self.node("%", self.joined("*", factors))]
+                factors = [self.node("%", self.join_items("*", factors))]
             elif token == "\\bmod" or token == "\\mod":
                 self.take()
-                left = self.joined("*", factors)
+                left = self.join_items("*", factors)
                 factors = [self.node("fn", "mod", (left, self.power()))]
             else:
-                mixed = self.mixed(factors)
-                if mixed is None:
+                number = self.mixed_number(factors)
+                if number is None:
                     factors.append(self.power())
                 else:
-                    factors = [mixed]
+                    factors = [number]
         if len(factors) == 1:
             return factors[0]
         if len(factors) == 2 and factors[0][0] == "sym" and factors[1][1:3] in (("(", "]"), ("[", ")")):
@@ -510,7 +511,7 @@ class _Reader:
             self.fail("a product of sets, matrices or measures")
         return self.node("*", tuple(factors))
 
-    def mixed(self, factors: list[Node]) -> Node | None:
+    def mixed_number(self, factors: list[Node]) -> Node | None:
         r"""Read 1\frac{2}{3}: an integer and a proper fraction side by side are a sum."""
         whole = factors[-1]
         if self.peek() != "\\frac" or len(factors) != 1 or whole[0] != "num" or whole[2] is not None:
@@ -641,11 +642,11 @@ class _Reader:
         if first.isdigit() or (first == "." and len(token) > 1):
             return self.number(token)
         if token in ("(", "["):
-            return self.bracketed(token)
+            return self.brackets(token)
         if token == "\\{":
-            described = self.described()
-            if described is not None:
-                return described
+            described_set = self.set_builder()
+            if described_set is not None:
+                return described_set
             items = () if self.peek() == "\\}" else self.items(self.listing())
             self.expect("\\}")
             return self.node("seq", "{", "}", items)
@@ -667,7 +668,7 @@ class _Reader:
             return self.command(token[1:])
         return self.fail(f"unexpected {token}")
 
-    def described(self) -> Node | None:
+    def set_builder(self) -> Node | None:
         r"""Read the rest of {x | -2 < x < 1} as its inequality, or consume nothing."""
         start = self.at
         if self.peek()[:1].isalpha():
@@ -692,7 +693,7 @@ class _Reader:
     def items(self, inside: Node) -> tuple[Node, ...]:
         return inside[3] if inside[0] == "seq" and not inside[1] else (inside,)
 
-    def bracketed(self, opened: str) -> Node:
+    def brackets(self, opened: str) -> Node:
         if self.peek() in (")", "]"):
             self.fail("empty brackets")
         inside = self.listing()
@@ -716,14 +717,14 @@ class _Reader:
             base = self.script()
             if decimals or base[0] != "num":
                 self.fail("a number with an index")
-            return self.node("num", self.based(whole, base[1]), None)
+            return self.node("num", self.convert_digits(whole, base[1]), None)
         if decimals:
             return self.node(
                 "num", Fraction(int(whole + decimals or "0"), 10 ** len(decimals)), len(decimals)
             )
         return self.node("num", Fraction(int(whole)), None)
 
-    def based(self, digits: str, base: Fraction) -> Fraction:
+    def convert_digits(self, digits: str, base: Fraction) -> Fraction:
         try:
             return Fraction(int(digits, base.numerator if base.denominator == 1 else 1))
         except ValueError:
@@ -812,9 +813,9 @@ class _Reader:
 
     def after(self, *tokens: str) -> bool:
         """Return whether these tokens are next, and consume them if so."""
-        found = tuple(self.tokens[self.at : self.at + len(tokens)]) == tokens
-        self.at += len(tokens) * found
-        return found
+        matches = tuple(self.tokens[self.at : self.at + len(tokens)]) == tokens
+        self.at += len(tokens) * matches
+        return matches
 
     def reals(self) -> Node:
         r"""Read the real numbers, or the positive or negative ones, as in ``\mathbb{R}^+``."""
@@ -857,7 +858,7 @@ class _Reader:
                 token[0].isalnum() or token in ("\\pi", "\\frac", "\\sqrt") or token[1:] in _GREEK
             ):
                 factors.append(self.power())
-            arguments = (self.joined("*", factors),)
+            arguments = (self.join_items("*", factors),)
         if name == "log" and base is not None:
             arguments = (*arguments, base)
         elif base is not None:
@@ -900,17 +901,19 @@ class _Reader:
         return self.node("matrix", tuple(rows))
 
 
-def _counted(match: re.Match[str]) -> str:
+def _wrap_words(match: re.Match[str]) -> str:
     """Write the words after a number as text, because short ones would be read as products of letters."""
-    number, words, bracketed = match.groups()
-    if bracketed is not None:
-        return rf"{number} (\text{{{bracketed}}})"
-    return rf"{number} \text{{{words}}}" if _spoken(words) else match[0]
+    number, words, brackets = match.groups()
+    if brackets is not None:
+        return rf"{number} (\text{{{brackets}}})"
+    return rf"{number} \text{{{words}}}" if _are_words(words) else match[0]
 
 
-def _spoken(words: str) -> bool:
+def _are_words(words: str) -> bool:
     """Return whether words are not products of letters: known words, or a long one that is not a function."""
-    return counted(words) or any(len(word) > 3 and word.lower() not in FUNCTIONS for word in words.split())
+    return is_unit_or_noun(words) or any(
+        len(word) > 3 and word.lower() not in FUNCTIONS for word in words.split()
+    )
 
 
 def _inequality(node: Node) -> bool:
@@ -932,7 +935,7 @@ def _plainer(text: str) -> str:
     if "0" in text:
         text = _PREFIXED.sub(lambda m: str(int(m[0], 0)), text)
     if "_" in text:
-        text = _LETTER_DIGITS.sub(_valued, _BASED_WORD.sub(r"\1", text))
+        text = _LETTER_DIGITS.sub(_write_decimal, _BASED_WORD.sub(r"\1", text))
     if "d" in text:
         text = _DIFFERENTIALS.sub(_quotient, text)
         if _OPERATOR.search(text):
@@ -948,7 +951,7 @@ def _plainer(text: str) -> str:
     return text
 
 
-def _valued(match: re.Match[str]) -> str:
+def _write_decimal(match: re.Match[str]) -> str:
     """Write a number with letters for digits, such as BEE_{16}, in decimal digits."""
     try:
         return f"({int(match[1], int(match[2] or match[3]))})"
@@ -980,7 +983,7 @@ def _periodic(whole: str, decimals: str, period: str) -> str:
     return f"({value.numerator}/{value.denominator})"
 
 
-def _mixed(match: re.Match[str]) -> str:
+def _expand_mixed_number(match: re.Match[str]) -> str:
     whole, top, below = match.groups()
     if 0 <= int(top[:20]) < int(below[:20]):
         return f"({whole}+{top}/{below})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from gem.graders.mathematics.units import counted
+from gem.graders.mathematics.units import is_unit_or_noun
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
@@ -81,7 +81,7 @@ _CARDINALS = re.compile(
 _SPOKEN = re.compile(rf"(?<![a-z])(?:{_CARDINAL}|half|quarter)", re.IGNORECASE)
 
 
-def spoken(text: str) -> bool:
+def has_number_word(text: str) -> bool:
     """Return whether a text contains a word for a number."""
     return _SPOKEN.search(text) is not None
 
@@ -94,7 +94,7 @@ def numerals(text: str) -> str:
     """
     if not _CARDINALS.search(text) or _NO_CARDINAL.search(text):
         return text
-    return _CARDINALS.sub(lambda found: _digits_of(found[0]), text)
+    return _CARDINALS.sub(lambda match: _digits_of(match[0]), text)
 
 
 _NO_CARDINAL = re.compile(
@@ -139,7 +139,7 @@ def quantity(words: str) -> Fraction | None:
     count = 1 if one else number(rest)
     if count is None or part:
         return Fraction(count, part) if count and part else None
-    return Fraction(count) if counted(last) and rest != "a" else None
+    return Fraction(count) if is_unit_or_noun(last) and rest != "a" else None
 
 
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
@@ -164,10 +164,10 @@ def date(words: str) -> str | None:
         return None
     text = re.sub(r"^(?:on|in) | (?:utc|gmt|ad|ce)$", "", text)
     for pattern, order in _DATES:
-        found = pattern.fullmatch(text)
-        if not found:
+        match = pattern.fullmatch(text)
+        if not match:
             continue
-        parts = dict(zip(order, found.groups(), strict=True))
+        parts = dict(zip(order, match.groups(), strict=True))
         month = _MONTHS.get(parts["m"], 0) if not parts["m"].isdigit() else int(parts["m"])
         day = int(parts.get("d", 1))
         if 1 <= month <= 12 and 1 <= day <= 31:
@@ -223,19 +223,21 @@ _TURNED = {
 _RAISED = {"squared": "({})^{{2}}", "cubed": "({})^{{3}}"}
 
 
-def stated(text: str) -> str | None:
+def extract_value(text: str) -> str | None:
     r"""Return the value that a sentence states, without the sentence; None if nothing is removed.
 
-    >>> stated("Therefore the answer is 5 apples"), stated("minus 5"), stated("at least 5")
-    ('5 apples', '-(5)', '\\ge 5')
-    >>> stated("the answer is not 5"), stated("the wrong answer is 5")
+    >>> extract_value("Therefore the answer is 5 apples")
+    '5 apples'
+    >>> extract_value("minus 5"), extract_value("at least 5")
+    ('-(5)', '\\ge 5')
+    >>> extract_value("the answer is not 5"), extract_value("the wrong answer is 5")
     ('not 5', None)
     """
     if len(text) > 400:
         return None
     name, rest = _after_subject(_without_opening(text.strip()))
     hedge = _HEDGES.match(rest)
-    rest = _turned((rest[hedge.end() :] if hedge else rest).strip(), 0)
+    rest = _write_formula((rest[hedge.end() :] if hedge else rest).strip(), 0)
     if name and rest:
         rest = f"{name} {rest}" if rest.startswith(_SIGNS) else f"{name} = {rest}"
     return None if rest == text.strip() or not rest else rest
@@ -263,15 +265,15 @@ def _after_subject(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _turned(text: str, depth: int) -> str:
+def _write_formula(text: str, depth: int) -> str:
     """Write "half of 10" and the like as formulas."""
     lower = text.casefold()
     for table in (_COMPARED, _TURNED):
         for phrase, formula in table.items():
             if lower.startswith(phrase + " ") and depth < 3:
-                inside = _turned(text[len(phrase) + 1 :].strip(), depth + 1)
+                inside = _write_formula(text[len(phrase) + 1 :].strip(), depth + 1)
                 return formula.format(inside) if table is _TURNED else f"{formula} {inside}"
     for phrase, formula in _RAISED.items():
         if lower.endswith(" " + phrase) and depth < 3:
-            return formula.format(_turned(text[: -len(phrase) - 1].strip(), depth + 1))
+            return formula.format(_write_formula(text[: -len(phrase) - 1].strip(), depth + 1))
     return text

@@ -6,8 +6,8 @@ import contextlib
 import re
 from typing import Any
 
-from gem.graders.mathematics.decision import prepared
-from gem.graders.mathematics.latex import LENGTH, Node, Unread, normalised, read
+from gem.graders.mathematics.decision import prepare_text
+from gem.graders.mathematics.latex import LENGTH, Node, Unread, normalise_text, read
 from gem.graders.mathematics.replies import ANSWER, final_answer, references
 from gem.graders.mathematics.scalars import constant
 from gem.graders.mathematics.values import bare, in_form, leaves, worked_out
@@ -23,22 +23,22 @@ def copied(reply: str, reference: Any, question: str) -> bool:
     >>> copied(r"\boxed{\dbinom{5}{2}}", "10", r"Find $\binom{5}{2}$."), copied("10", "10", "Is 10 even?")
     (True, False)
     """
-    given = prepared.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
+    given = prepare_text.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
     short = re.sub(r"\s", "", _canonical(given))
     wanted = r"\s*".join(map(re.escape, short))
     question = question[:ANSWER]
-    there = re.search(rf"(?<![\w.]){wanted}(?!\w|\.\d)", _canonical(normalised(question))) is not None
+    there = re.search(rf"(?<![\w.]){wanted}(?!\w|\.\d)", _canonical(normalise_text(question))) is not None
     try:
         tree = read.__wrapped__(given)
     except Unread:
-        return there and "\\" in short and given not in map(prepared, references(reference))
+        return there and "\\" in short and given not in map(prepare_text, references(reference))
     if tree[0] not in _LEFT_TO_DO or worked_out(tree, given):
         return there and _CONVERT.search(question) is not None and _rewritten(tree, given, reference)
     if not there and tree not in _formulas(question):
         return False
     for gold in references(reference):
         try:
-            if leaves(read(prepared(gold))) == leaves(tree):
+            if leaves(read(prepare_text(gold))) == leaves(tree):
                 return False
         except Unread:
             return False
@@ -54,17 +54,17 @@ _CONVERT = re.compile(
 
 def _formulas(question: str) -> list[Node]:
     """Return the formulas of a question as trees, which are equal for different notations."""
-    found = []
+    formulas = []
     for text in re.findall(r"\$\$?([^$]+)\$|\\[(\[](.+?)\\[)\]]", question)[:20]:
         with contextlib.suppress(Unread):
-            found.append(read.__wrapped__(prepared.__wrapped__((text[0] or text[1]).rstrip(" .,;?"))))
-    return found
+            formulas.append(read.__wrapped__(prepare_text.__wrapped__((text[0] or text[1]).rstrip(" .,;?"))))
+    return formulas
 
 
 def _rewritten(tree: Node, given: str, reference: Any) -> bool:
     """Return whether every reference is a number in a notation or unit that differs from the answer's."""
     for gold in references(reference):
-        text = prepared(gold)
+        text = prepare_text(gold)
         try:
             wanted, wanted_unit = _notation(read(text), text)
             got, unit = _notation(tree, given)
@@ -92,11 +92,11 @@ def formed(reply: str, reference: Any, question: str) -> bool:
     >>> tuple(formed(answer, "x^2+2x+1", "Expand $(x+1)^2$.") for answer in ("(x+1)(x+1)", "1+2x+x^2"))
     (False, True)
     """
-    given = prepared.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
-    return any(_formed(prepared(gold), given, question) for gold in references(reference))
+    given = prepare_text.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
+    return any(_has_asked_form(prepare_text(gold), given, question) for gold in references(reference))
 
 
-def _formed(gold: str, given: str, question: str) -> bool:
+def _has_asked_form(gold: str, given: str, question: str) -> bool:
     try:
         tree = read(gold)
     except Unread:

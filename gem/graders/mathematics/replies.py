@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from gem.errors import BadArgument
-from gem.graders.mathematics.corrections import corrected
+from gem.graders.mathematics.corrections import apply_corrections
 from gem.parsing import boxed
 
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
@@ -87,28 +87,28 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     if inside is not None:
         given = _joined_boxes(text, inside)
         behind = text[text.find(inside, text.rfind("\\boxed")) + len(inside) + 1 :]
-        return given if len(behind) < 4 else corrected(given, behind), True
+        return given if len(behind) < 4 else apply_corrections(given, behind), True
     stripped = text.strip()
     if not stripped:
         return None, True
     anchors = list(_ANCHOR.finditer(stripped[-REPLY:]))
     if anchors:
-        return _anchored(stripped[-REPLY:][anchors[-1].end() :]), len(stripped) < 40
+        return _read_after_anchor(stripped[-REPLY:][anchors[-1].end() :]), len(stripped) < 40
     if "\n" not in stripped and (len(stripped) <= 200 or " " not in stripped):
-        return _unassured(stripped), True
+        return _drop_assurance(stripped), True
     return _sentences(stripped[-REPLY:])[-1].strip()[-ANSWER:], False
 
 
-def _anchored(rest: str) -> str | None:
+def _read_after_anchor(rest: str) -> str | None:
     """Return the text after "answer is": the sentence, or a formula on its own line."""
     rest = rest.strip().removeprefix("}").strip()  # the end of \text{The answer is }
     segment = _SEGMENT.match(rest)
     behind = rest[segment.end() :].partition("\n")[0] if segment else ""
     if segment and (not behind.strip(" .!*") or _SENTENCE_END.match(behind.lstrip())):
-        return corrected(next(group for group in segment.groups() if group), rest[segment.end() :])
+        return apply_corrections(next(group for group in segment.groups() if group), rest[segment.end() :])
     line = rest.partition("\n")[0]
-    said = re.split(r"\.\s|\.$", line, maxsplit=1)[0]
-    return corrected(_REASON.sub("", said), rest[len(said) :]) if said else None
+    sentence = re.split(r"\.\s|\.$", line, maxsplit=1)[0]
+    return apply_corrections(_REASON.sub("", sentence), rest[len(sentence) :]) if sentence else None
 
 
 _REASON = re.compile(
@@ -120,23 +120,23 @@ _REASON = re.compile(
 
 def _sentences(text: str) -> list[str]:
     """Return the sentences of a reply, without closing assurances."""
-    found = [part for part in _SENTENCES.split(text) if part.strip()]
-    while len(found) > 1 and _ASSURANCE.fullmatch(found[-1].strip()):
-        found.pop()
-    return found or [text]
+    sentences = [part for part in _SENTENCES.split(text) if part.strip()]
+    while len(sentences) > 1 and _ASSURANCE.fullmatch(sentences[-1].strip()):
+        sentences.pop()
+    return sentences or [text]
 
 
-def _unassured(line: str) -> str:
+def _drop_assurance(line: str) -> str:
     last = _SENTENCES.split(line)[-1].strip()
     return line[: -len(last)].strip() if len(last) < len(line) and _ASSURANCE.fullmatch(last) else line
 
 
 def _joined_boxes(text: str, last: str) -> str:
     """Join the boxes that belong to the last one's statement, or a single box and a percent sign after it."""
-    found = [last]
+    boxes = [last]
     start = text.rfind("\\boxed")
     tail = text[start:]
-    while start > 0 and len(found) < 20 and text.find("\\boxed", 0, start) >= 0:
+    while start > 0 and len(boxes) < 20 and text.find("\\boxed", 0, start) >= 0:
         before = text[:start]
         earlier = boxed(before[-ANSWER:])
         if earlier is None:
@@ -146,12 +146,12 @@ def _joined_boxes(text: str, last: str) -> str:
         closed = before.find("}", closed) + 1
         if not closed or not _belongs(before[closed:]):
             break
-        found.append(earlier)
+        boxes.append(earlier)
         start = opened
-    if len(set(found)) == 1:
+    if len(set(boxes)) == 1:
         sign = _PERCENT.match(tail, tail.find(last) + len(last)) if len(tail) < ANSWER else None
         return last + "%" if sign and "%" not in last else last
-    return ", ".join(reversed(found))
+    return ", ".join(reversed(boxes))
 
 
 def _belongs(gap: str) -> bool:

@@ -34,7 +34,7 @@ from gem.graders.mathematics.evaluation import (
     value,
 )
 from gem.graders.mathematics.latex import Node
-from gem.graders.mathematics.units import counted, measure, same_things
+from gem.graders.mathematics.units import is_unit_or_noun, measure, same_things
 
 FLOAT_PLACES = 6  # decimals that an approximation of a fraction must have: math-verify's float_rounding
 FULL_DIGITS = 12  # digits that an approximation of an irrational number must have
@@ -107,7 +107,7 @@ def same_value(a: Node, b: Node) -> bool | None:
         if infinite(a) or infinite(b):
             return approximately(a) == approximately(b)
         verdict = _same_at(a, b, 0, "rational")
-        return False if verdict is None and _undefined(a) != _undefined(b) else verdict
+        return False if verdict is None and _is_undefined(a) != _is_undefined(b) else verdict
     kind, points = ("small", 10) if exponent else ("whole", 24) if floor else ("rational", 6)
     continuous = any(name[0] in _REAL for name in names)
     if floor and (continuous or _idle(a) or _idle(b)):
@@ -266,7 +266,7 @@ def _gap(a: Node, b: Node, field: Precise) -> Number:
     return abs(value(a, field) - value(b, field))
 
 
-def _undefined(node: Node) -> bool:
+def _is_undefined(node: Node) -> bool:
     for field in (Exact(), Float()):
         try:
             value(node, field)
@@ -362,7 +362,7 @@ def _units_agree(gold: str, answer: str) -> bool:
         return True
     if not gold or not answer:
         words = gold or answer
-        return (bool(gold) and gold[0] == "(") or counted(words.strip("()"))
+        return (bool(gold) and gold[0] == "(") or is_unit_or_noun(words.strip("()"))
     gold, answer = gold.strip("()"), answer.strip("()")
     left, right = measure(gold), measure(answer)
     if left and right:
@@ -404,7 +404,7 @@ def _numbers(gold: Node, answer: Node) -> bool | None:
         return same_value(gold, answer)
     left, right = exactly(gold), exactly(answer)
     if left is not None and right is not None:
-        return left == right or _rounded(left, right, places)
+        return left == right or _is_rounding(left, right, places)
     if (left is None) == (right is None):
         return same_value(gold, answer)
     verdict = same_value(gold, answer)
@@ -430,7 +430,7 @@ def _places(node: Node) -> int | None:
     return node[2] if node[0] == "num" else None
 
 
-def _rounded(left: Fraction, right: Fraction, places: tuple[int | None, int | None]) -> bool:
+def _is_rounding(left: Fraction, right: Fraction, places: tuple[int | None, int | None]) -> bool:
     """Return whether the shorter decimal is the other number rounded to its own six or more decimals."""
     known = [count for count in places if count is not None]
     count = min(known)

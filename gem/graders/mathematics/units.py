@@ -122,11 +122,13 @@ _TAILS = (
 )  # fmt: skip
 
 
-def counted(words: str) -> bool:
+def is_unit_or_noun(words: str) -> bool:
     """Return whether words after a number certainly do not change it: a unit, or a counted thing.
 
-    >>> counted("dollars per day"), counted("red apples"), counted("squared"), counted("or more")
-    (True, True, False, False)
+    >>> is_unit_or_noun("dollars per day"), is_unit_or_noun("red apples"), is_unit_or_noun("or more")
+    (True, True, False)
+    >>> is_unit_or_noun("squared")
+    False
     """
     text = " ".join(words.casefold().replace("/", " per ").split())
     if not text or len(text) > 60:
@@ -165,7 +167,7 @@ def _singular(word: str) -> tuple[str, ...]:
     return (word[:-1], word[:-2]) if word.endswith("es") else (word[:-1],)
 
 
-def folded(words: str) -> str:
+def fold_case(words: str) -> str:
     """Return words in lower case, except where only a capital makes a difference: Mg is not mg."""
     return re.sub(r"\bM(?=[gmlL]\b)", "mega", words).casefold()
 
@@ -180,7 +182,7 @@ def measure(words: str) -> Measure | None:
     powers: dict[str, int] = {}
     scale = Fraction(1)
     exponent, side = 1, 1
-    for word in folded(words).replace("/", " per ").split():
+    for word in fold_case(words).replace("/", " per ").split():
         if word == "per":
             side = -1
             continue
@@ -233,8 +235,8 @@ def same_things(one: str, other: str) -> bool:
 
 def _phrase(words: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """Return the words of "pink boxes of candy" in the singular: the counted thing and its content."""
-    found = [word.strip(".()") for word in folded(words).replace("-", " ").split()]
-    stems = tuple(_stem(word) for word in found if word)
+    plain_words = [word.strip(".()") for word in fold_case(words).replace("-", " ").split()]
+    stems = tuple(_stem(word) for word in plain_words if word)
     if not stems or "per" in stems:
         return (stems, ()) if stems else None
     at = stems.index("of") if "of" in stems else len(stems)

@@ -17,16 +17,16 @@ from gem.graders.mathematics.latex import Node
 from gem.graders.mathematics.scalars import constant, exactly
 
 
-def unevaluated(gold: Node, answer: Node, text: str) -> bool:
+def is_unevaluated(gold: Node, answer: Node, text: str) -> bool:
     """Return whether an answer with text `text` is not fully evaluated although the reference is."""
     gold, answer = bare(gold), bare(answer)
     if answer[0] == "num" or not _value(gold):
         return False
     if answer[0] == "seq" and len(answer[3]) == 1:
-        return unevaluated(gold, answer[3][0], text)
+        return is_unevaluated(gold, answer[3][0], text)
     if answer[0] == "rel":  # x = 9 + 64 is, 9 + 64 = 73 is not
         sides = [side for side in answer[2] if constant(bare(side))]
-        return bool(sides) and all(unevaluated(gold, side, text) for side in sides)
+        return bool(sides) and all(is_unevaluated(gold, side, text) for side in sides)
     added = answer[0] == "+" and "+" in text  # 1 + 2/3, not 1 2/3
     if answer[0] not in ("+", "*", "/", "^", "fn") or (gold == answer and not added):
         return False
@@ -88,8 +88,8 @@ def in_form(gold: Node, answer: Node, question: str) -> bool:
 
     The reference decides: if it is not in that form, the question asks for another form.
     """
-    gold, answer = (_said(bare(tree)) for tree in (gold, answer))
-    if _EXPAND.search(question) and not _folded(gold) and _folded(answer):
+    gold, answer = (_take_last_side(bare(tree)) for tree in (gold, answer))
+    if _EXPAND.search(question) and not _has_product_of_sums(gold) and _has_product_of_sums(answer):
         return False
     if _FACTOR.search(question) and gold[0] in ("*", "^") and _factors(answer) < _factors(gold):
         return False
@@ -100,12 +100,12 @@ def in_form(gold: Node, answer: Node, question: str) -> bool:
     return True
 
 
-def _said(tree: Node) -> Node:
+def _take_last_side(tree: Node) -> Node:
     """Return the last side of an equation, which is the value that it states."""
     return bare(tree[2][-1]) if tree[0] == "rel" and set(tree[1]) == {"="} else tree
 
 
-def _folded(tree: object) -> bool:
+def _has_product_of_sums(tree: object) -> bool:
     """Return whether a tree contains a product or power of sums."""
     if not isinstance(tree, tuple) or not tree:
         return False
@@ -113,7 +113,7 @@ def _folded(tree: object) -> bool:
         return True
     if tree[0] == "^" and bare(tree[1])[0] == "+" and tree[2][0] == "num" and tree[2][1] > 1:
         return True
-    return any(map(_folded, tree))
+    return any(map(_has_product_of_sums, tree))
 
 
 def _factors(tree: Node) -> int:

@@ -31,42 +31,42 @@ def load() -> None:
 def answer(question: dict[str, Any]) -> dict[str, Any]:
     """Answer one question."""
     if "read" in question:
-        return {"readable": _parsed(question["read"]) is not None}
+        return {"readable": _parse_formula(question["read"]) is not None}
     return grade(question["gold"], question["answer"])
 
 
 def grade(gold: str, answer: str) -> dict[str, Any]:
     """Compare two formulas: equal where their difference is 0, or their equations have the same solutions."""
-    left = _parsed(gold)
+    left = _parse_formula(gold)
     if left is None:
         return {"why": "the reference cannot be read"}
-    right = _parsed(answer)
+    right = _parse_formula(answer)
     if right is None:
         return {"why": "the answer cannot be read"}
     return {"equal": bool(_same(left, right))}
 
 
-def _parsed(text: str) -> Any:
+def _parse_formula(text: str) -> Any:
     from latex2sympy2_extended import latex2sympy
     from latex2sympy2_extended.latex2sympy2 import ConversionConfig
     from sympy import Basic, Float, Limit, MatrixBase, nsimplify
 
     config = ConversionConfig(lowercase_symbols=False)
     try:
-        found = latex2sympy(text, normalization_config=None, conversion_config=config)
+        expression = latex2sympy(text, normalization_config=None, conversion_config=config)
     except (MemoryError, RecursionError):
         raise
     except Exception:  # the parser raises plain exceptions, and others of its own making
         return None
-    if not isinstance(found, Basic | MatrixBase):
+    if not isinstance(expression, Basic | MatrixBase):
         return None
-    if found.has(Limit) and not _ONE_SIDED.search(text):
-        found = found.replace(lambda part: isinstance(part, Limit), _from_both_sides)
-    constants = _constants(found)
-    found = found.subs(constants) if constants else found
-    if found.has(Float):  # decimals are written as they are meant
-        found = found.xreplace({x: nsimplify(x, rational=True) for x in found.atoms(Float)})
-    return found
+    if expression.has(Limit) and not _ONE_SIDED.search(text):
+        expression = expression.replace(lambda part: isinstance(part, Limit), _from_both_sides)
+    constants = _constants(expression)
+    expression = expression.subs(constants) if constants else expression
+    if expression.has(Float):  # decimals are written as they are meant
+        expression = expression.xreplace({x: nsimplify(x, rational=True) for x in expression.atoms(Float)})
+    return expression
 
 
 _ONE_SIDED = re.compile(r"\^\s*(?:[+-]|\{\s*[+-]\s*\})\s*\}")
@@ -79,11 +79,11 @@ def _from_both_sides(limit: Any) -> Any:
     return Limit(inside, name, at, "+-") if at.is_finite else limit
 
 
-def _constants(found: Any) -> dict[Any, Any]:
+def _constants(expression: Any) -> dict[Any, Any]:
     from sympy import E, I, pi
 
     known = {"e": E, "i": I, "pi": pi}  # the index of a sum is no free symbol
-    return {x: known[x.name] for x in found.free_symbols if getattr(x, "name", "") in known}
+    return {x: known[x.name] for x in expression.free_symbols if getattr(x, "name", "") in known}
 
 
 def _same(left: Any, right: Any) -> bool:
