@@ -18,47 +18,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from functools import partial
-from os import PathLike
 from typing import Any, Self, TypeVar
 
 from gem.errors import BadArgument
 from gem.sandbox import bwrap
-from gem.sandbox.base import Budget, Case, Result, SandboxFailed
+from gem.sandbox.base import Budget, Result, SandboxFailed
 from gem.sandbox.judging import Judging
 from gem.sandbox.pool import Child, Lost, Pool, Settings, Zygote, kind_for, make_child
-from gem.sandbox.session import ZygoteSession, image_bytes
-from gem.sandbox.verdicts import checked_budget, checked_cases, checked_files, verdict
+from gem.sandbox.request import Caller, Cancel, Message, Request
+from gem.sandbox.session import ZygoteSession
+from gem.sandbox.verdicts import verdict
 
 BACKSTOP_S = 10.0  # a fork server that has not kept a deadline for so long hangs
 _T = TypeVar("_T")
 
-Message = dict[str, Any]
 
-
-class Cancel:
-    """A way to end a call from another thread: `cancel()` kills the whole tree."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._lock = threading.Lock()
-        self._child: Child | None = None
-
-    def watch(self, child: Child | None) -> None:
-        """Set the child that `cancel()` kills from now on."""
-        with self._lock:
-            self._child = child
-            if child is not None and self.asked:
-                child.order("kill", why="cancelled")
-
-    def cancel(self) -> None:
-        """End the call now, or as soon as it starts."""
-        with self._lock:
-            self.asked = True
-            if self._child is not None:
-                self._child.order("kill", why="cancelled")
-
-
-class ZygoteSandbox:
+class ZygoteSandbox(Caller):
     """A sandbox that runs programs in children of fork servers.
 
     Args:
@@ -96,34 +71,14 @@ class ZygoteSandbox:
         self._executor: ThreadPoolExecutor | None = None
         self._executor_lock = threading.Lock()
 
-    def run(
-        self,
-        code: str,
-        *,
-        stdin: bytes = b"",
-        args: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-        cancel: Cancel | None = None,
-    ) -> Result:
-        """Run a program in a fresh child.
+    def _run(self, request: Request) -> Result:
+        kind = kind_for(request.code)
+        return self.twice(lambda: self._run_once(kind, request, request.cancel or Cancel()))
 
-        Raises:
-            SandboxFailed: when the sandbox failed twice in a row.
-            BadArgument: for a file's path that leaves the working folder, or a budget that is not positive.
-        """
-        budget = checked_budget(budget)
-        request = {
-            "code": code.encode("utf-8", "surrogatepass"),
-            "args": [str(arg).replace("\0", "") for arg in args],
-            "files": checked_files(files),
-        }
-        call = partial(self._run, kind_for(code), request, stdin, budget, cancel or Cancel())
-        return self.twice(call)
-
-    def _run(self, kind: str, request: Message, stdin: bytes, budget: Budget, cancel: Cancel) -> Result:
+    def _run_once(self, kind: str, request: Request, cancel: Cancel) -> Result:
+        budget = request.budget
         with self.running, self.pool.borrow(kind) as zygote, self.child(zygote, budget) as child:
-            child.begin(request, self.message("run", budget), stdin)
+            child.begin(request.run_message(), self.message("run", budget), request.stdin)
             cancel.watch(child)
             try:
                 ended = self._until_ended(child, budget)
@@ -131,33 +86,11 @@ class ZygoteSandbox:
                 cancel.watch(None)
             return verdict(ended, child.out.text(), child.err.text(), budget, self.info, cut=child.cut)
 
-    def session(
-        self,
-        *,
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-        image: str | PathLike[str] | bytes | None = None,
-        loopback: bool = False,
-        preload: Sequence[str] = (),
-        seed: int | None = None,
-    ) -> ZygoteSession:
-        """Open a session; its child is forked at first use, when the first cell's imports are known.
-
-        Raises:
-            BadArgument: for an image or a file that cannot be unpacked.
-            SandboxFailed: at its first use, when the sandbox failed twice in a row.
-        """
-        if loopback and not self.settings.namespaces:
+    def _session(self, request: Request) -> ZygoteSession:
+        """Open a session; its child is forked at first use, when the first cell's imports are known."""
+        if request.loopback and not self.settings.namespaces:
             raise BadArgument(f"loopback: the backend {self.backend!r} has no network of its own to give.")
-        session = ZygoteSession(
-            self,
-            files=checked_files(files),
-            budget=checked_budget(budget),
-            image=image_bytes(image),
-            loopback=loopback,
-            preload=preload,
-            seed=seed,
-        )
+        session = ZygoteSession(self, request)
         self.keep(session)
         return session
 
@@ -165,34 +98,11 @@ class ZygoteSandbox:
         """Register a session, so that closing the sandbox closes it."""
         self._sessions.add(session)
 
-    def judge(
-        self,
-        code: str,
-        cases: Sequence[Case],
-        *,
-        go_on: Callable[[int, Result], bool] | None = None,
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-    ) -> list[Result]:
-        """Compile once, run every case in its own fork, and return the results in order.
-
-        Every case begins with only `files` in the working folder and no process of another case. A `code`
-        case is OK only if its end was reached. But the submission runs in the same process as that code and
-        could fake that; the results of calls are compared outside, so they cannot be faked.
-
-        Raises:
-            SandboxFailed: when the sandbox failed twice in a row.
-            BadArgument: for a case that is not exactly one of the four, or arguments that are not plain data.
-        """
-        request: Message = {
-            "code": code.encode("utf-8", "surrogatepass"),
-            "files": checked_files(files),
-        }
-        limits = checked_budget(budget)
-        asked, request["testers"] = checked_cases(cases, limits)
+    def _judge(self, request: Request) -> list[Result]:
+        cases = request.cases
         texts = [text for case in cases if case.tester for text in case.args if isinstance(text, str)]
-        kind = kind_for("\n".join([code, *(case.code or "" for case in cases), *texts]))
-        return Judging(self, kind, request, asked, limits, go_on).results()
+        kind = kind_for("\n".join([request.code, *(case.code or "" for case in cases), *texts]))
+        return Judging(self, kind, request).results()
 
     async def arun(self, code: str, **kwargs: Any) -> Result:
         """Run without blocking the event loop; cancelling kills the whole tree."""

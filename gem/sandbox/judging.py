@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gem.sandbox.base import Budget, Result, SandboxFailed, Status
+from gem.sandbox.base import Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, make_child
+from gem.sandbox.request import Message, Request
 from gem.sandbox.verdicts import case_verdict, check_served, verdict
 from gem.sandbox.wire import Garbled, Wire, watch
 
@@ -22,8 +22,6 @@ BEGIN_S = 30.0
 COMPILE_CPU_S = 1.0  # at least; compiling may take what a case may
 BACKSTOP_S = 10.0  # the child keeps the deadlines of cases itself; one that is so late hangs
 
-Message = dict[str, Any]
-
 
 class Broke(Lost):
     """A submission's child ended by itself or hangs; the second time, the submission is to blame."""
@@ -32,20 +30,13 @@ class Broke(Lost):
 class Judging:
     """The judging of one submission's cases, resumed at the same case if the sandbox failed."""
 
-    def __init__(
-        self,
-        sandbox: ZygoteSandbox,
-        kind: str,
-        request: Message,
-        cases: Sequence[Message],
-        budget: Budget,
-        go_on: Callable[[int, Result], bool] | None,
-    ) -> None:
-        self.sandbox, self.kind, self.request = sandbox, kind, request
-        self.cases, self.budget, self.go_on = cases, budget, go_on
+    def __init__(self, sandbox: ZygoteSandbox, kind: str, request: Request) -> None:
+        self.sandbox, self.kind = sandbox, kind
+        self.budget, self.go_on = request.budget, request.go_on
+        self.submission, self.cases = request.judge_message()
         self.done: list[Result] = []
         self.begun = False
-        self.over = not cases
+        self.over = not self.cases
 
     def results(self) -> list[Result]:
         """Return a result per case, until `go_on` returns False. Raises SandboxFailed."""
@@ -85,7 +76,7 @@ class Judging:
                 assert child.wire is not None
                 wire = Wire(child.wire)
                 with sandbox.running:
-                    child.begin(self.request, sandbox.message("judge", budget, timed=False), None)
+                    child.begin(self.submission, sandbox.message("judge", budget, timed=False), None)
                     child.order("arm", cpu_s=max(COMPILE_CPU_S, budget.cpu_s))
                     reply, _, ended = self._hear(child, wire, BEGIN_S)
                     child.order("arm", cpu_s=0.0)

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
@@ -30,15 +30,13 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Session, Status
 from gem.sandbox.driver import BOOT, SOURCES
+from gem.sandbox.request import Caller, Cancel, Message, Request
 from gem.sandbox.scratch import Scratch
 from gem.sandbox.verdicts import (
     case_verdict,
     cell_result,
     check_served,
-    checked_budget,
     checked_case,
-    checked_cases,
-    checked_files,
     verdict,
 )
 
@@ -52,10 +50,8 @@ _LONGEST_REPLY = 256 << 20
 _LONGEST_WORDS = 1 << 16
 _ENDED = "the session ended in this cell\n"
 
-Message = dict[str, Any]
 
-
-class OneShotSandbox(ABC):
+class OneShotSandbox(Caller, ABC):
     """The base of backends that can only run one program; adds judging and asynchronous runs."""
 
     backend: str
@@ -64,40 +60,18 @@ class OneShotSandbox(ABC):
         self.info: dict[str, Any] = {"backend": self.backend}
         self._closed = False
 
-    @abstractmethod
-    def run(
-        self,
-        code: str,
-        *,
-        stdin: bytes = b"",
-        args: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> Result:
-        """Run a program in a fresh process; `cancelled` ends it from another thread."""
-
-    def judge(
-        self,
-        code: str,
-        cases: Sequence[Case],
-        *,
-        go_on: Callable[[int, Result], bool] | None = None,
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-    ) -> list[Result]:
+    def _judge(self, request: Request) -> list[Result]:
         """Compile the code in its own process, then run every case in another."""
-        budget = checked_budget(budget)
-        for case in cases:
-            checked_case(case, budget)
-        compiled = self.run(_COMPILE.format(source=repr(code)), budget=budget)
+        for case in request.cases:
+            checked_case(case, request.budget)
+        compiled = self.run(_COMPILE.format(source=repr(request.code)), budget=request.budget)
         if not compiled.ok:
             return [replace(compiled, status=Status.CE)]
         results: list[Result] = []
-        for number, case in enumerate(cases):
-            result = self._case(code, case, files, budget)
+        for number, case in enumerate(request.cases):
+            result = self._case(request.code, case, request.files, request.budget)
             results.append(result)
-            if go_on is not None and not go_on(number, result):
+            if request.go_on is not None and not request.go_on(number, result):
                 break
         return results
 
@@ -125,14 +99,14 @@ class OneShotSandbox(ABC):
 
     async def arun(self, code: str, **kwargs: Any) -> Result:
         """Run without blocking the event loop; cancelling ends the process."""
-        cancelled = threading.Event()
+        cancel = Cancel()
         work = asyncio.get_running_loop().run_in_executor(
-            None, functools.partial(self.run, code, cancelled=cancelled, **kwargs)
+            None, functools.partial(self.run, code, cancel=cancel, **kwargs)
         )
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            cancelled.set()
+            cancel.cancel()
             with contextlib.suppress(Exception):
                 await work
             raise
@@ -186,48 +160,26 @@ class PipedSandbox(OneShotSandbox):
         super().__init__()
         self.starting = threading.BoundedSemaphore(STARTING)
 
-    def run(
-        self,
-        code: str,
-        *,
-        stdin: bytes = b"",
-        args: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> Result:
-        """Run a program in a fresh process.
-
-        Raises:
-            SandboxFailed: when the command could not be started, or was lost, twice.
-        """
+    def _run(self, request: Request) -> Result:
+        """Run a program in a fresh process, and once more if the command could not be started or was lost."""
         self._check_open()
-        budget = checked_budget(budget)
-        request = {
-            "code": code.encode("utf-8", "surrogatepass"),
-            "args": [arg.replace("\0", "") for arg in args],
-            "files": checked_files(files),
-            "stdin": stdin,
-        }
-        cancelled = cancelled or threading.Event()
+        message, cancel = {**request.run_message(), "stdin": request.stdin}, request.cancel or Cancel()
         try:
-            return self._run_once(request, budget, cancelled)
+            return self._run_once(message, request.budget, cancel)
         except SandboxFailed:
-            if cancelled.is_set():
+            if cancel.asked:
                 raise
-            return self._run_once(request, budget, cancelled)
+            return self._run_once(message, request.budget, cancel)
 
-    def _run_once(self, request: Message, budget: Budget, cancelled: threading.Event) -> Result:
+    def _run_once(self, request: Message, budget: Budget, cancel: Cancel) -> Result:
         frames: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         written = {b"1": bytearray(), b"2": bytearray()}
         ended: Message | None = None
         why = ""
-        with contextlib.closing(
-            _Process(self, "run", request, budget, frames, _frames, cancelled)
-        ) as process:
+        with contextlib.closing(_Process(self, "run", request, budget, frames, _frames, cancel)) as process:
             begun = time.monotonic()
             while ended is None and not why:
-                if cancelled.is_set():
+                if cancel.asked:
                     why = "cancelled"
                 elif time.monotonic() > begun + budget.wall_s + BACKSTOP_S:
                     why = "late"
@@ -251,51 +203,19 @@ class PipedSandbox(OneShotSandbox):
         wall_s = time.monotonic() - begun
         return Result(status, out, err, signal=9, wall_s=wall_s, info={**self.info, "why": why})
 
-    def session(
-        self,
-        *,
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-        image: str | os.PathLike[str] | bytes | None = None,
-        loopback: bool = False,
-        preload: Sequence[str] = (),
-        seed: int | None = None,
-    ) -> Session:
+    def _session(self, request: Request) -> Session:
         """Open a session in its own process. `loopback` and `preload` have no effect here."""
         self._check_open()
-        return PipedSession(
-            self,
-            {"files": checked_files(files), "image": None if image is None else _tar(image), "seed": seed},
-            checked_budget(budget),
-        )
+        return PipedSession(self, request)
 
-    def judge(
-        self,
-        code: str,
-        cases: Sequence[Case],
-        *,
-        go_on: Callable[[int, Result], bool] | None = None,
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-    ) -> list[Result]:
-        """Compile once, run every case in its own fork, and return the results in order.
-
-        Raises:
-            SandboxFailed: when the command could not be started, or was lost, twice.
-            BadArgument: for a case that is not exactly one of the three, or arguments that are not plain
-                data.
-        """
+    def _judge(self, request: Request) -> list[Result]:
         self._check_open()
-        budget = checked_budget(budget)
-        request: Message = {
-            "code": code.encode("utf-8", "surrogatepass"),
-            "files": checked_files(files),
-        }
-        asked, request["testers"] = checked_cases(cases, budget)
+        budget, go_on = request.budget, request.go_on
+        submission, asked = request.judge_message()
         results: list[Result] = []
         lost_at = -1
         while len(results) < len(asked):
-            with contextlib.closing(_Talk(self, "judge", request, budget)) as talk:
+            with contextlib.closing(_Talk(self, "judge", submission, budget)) as talk:
                 first = talk.hear(budget.wall_s + BACKSTOP_S)
                 if first is None and self.watched and talk.process.end() not in _CRASHED:
                     lost_at = self._lose_again(talk, lost_at, len(results))
@@ -304,7 +224,7 @@ class PipedSandbox(OneShotSandbox):
                     words = "compiling took more than the budget has\n" if first is None else first.err
                     return [Result(Status.CE, stderr=words, exit_code=1, info=self.info)]
                 while len(results) < len(asked):
-                    result, goes_on = self._judge(talk, asked[len(results)], budget)
+                    result, goes_on = self._judge_case(talk, asked[len(results)], budget)
                     if result is None:
                         lost_at = self._lose_again(talk, lost_at, len(results))
                         break
@@ -321,7 +241,7 @@ class PipedSandbox(OneShotSandbox):
             raise SandboxFailed(f"the backend {self.backend!r} lost a judge: {talk.process.said()}")
         return now
 
-    def _judge(self, talk: _Talk, case: Message, budget: Budget) -> tuple[Result | None, bool]:
+    def _judge_case(self, talk: _Talk, case: Message, budget: Budget) -> tuple[Result | None, bool]:
         """Return a case's result (None if it was lost) and whether the judge can go on."""
         begun = time.monotonic()
         heard = talk.ask(case, case["wall_s"] + BACKSTOP_S)
@@ -400,7 +320,7 @@ class _Process:
         budget: Budget,
         frames: queue.SimpleQueue[Any],
         listen: Callable[[BinaryIO, queue.SimpleQueue[Any]], None],
-        cancelled: threading.Event | None = None,
+        cancel: Cancel | None = None,
     ) -> None:
         self.sandbox = sandbox
         self.code: int | None = None
@@ -427,7 +347,7 @@ class _Process:
             self._threads = [self._beside(self._keep_words), self._beside(listen, self.popen.stdout, frames)]
             try:
                 self.give(bundle)
-                self._wait_for_driver(frames, cancelled)
+                self._wait_for_driver(frames, cancel)
             except BaseException:
                 self.end()
                 raise
@@ -437,10 +357,10 @@ class _Process:
         thread.start()
         return thread
 
-    def _wait_for_driver(self, frames: queue.SimpleQueue[Any], cancelled: threading.Event | None) -> None:
+    def _wait_for_driver(self, frames: queue.SimpleQueue[Any], cancel: Cancel | None) -> None:
         deadline = time.monotonic() + self.sandbox.start_s
         while True:
-            if cancelled is not None and cancelled.is_set():
+            if cancel is not None and cancel.asked:
                 raise SandboxFailed("the run was cancelled before the program began.")
             if time.monotonic() > deadline:
                 raise SandboxFailed(f"{self.sandbox.start_s:g} s were not enough to begin: {self.said()}")
@@ -588,8 +508,8 @@ class _Talk:
 class PipedSession:
     """A session whose process reads requests on stdin and answers on stdout."""
 
-    def __init__(self, sandbox: PipedSandbox, request: Message, budget: Budget) -> None:
-        self.sandbox, self.request, self.budget = sandbox, request, budget
+    def __init__(self, sandbox: PipedSandbox, request: Request) -> None:
+        self.sandbox, self.request, self.budget = sandbox, request, request.budget
         self.restarts = 0
         self._cells = 0
         self._lock = threading.Lock()
@@ -599,7 +519,7 @@ class PipedSession:
         self._begin()
 
     def _begin(self) -> None:
-        request = {**self.request, "first": self._cells + 1}
+        request = self.request.session_message(self._cells + 1)
         self._talk = talk = _Talk(self.sandbox, "session", request, self.budget)
         heard = talk.hear(self.sandbox.start_s)
         if heard is None or not heard.head["begun"]:
@@ -739,17 +659,3 @@ class PipedSession:
         self._ending = threading.Thread(target=talk.close, name="gem-sandbox-end")
         self._ending.start()
         return None
-
-
-def _tar(image: str | os.PathLike[str] | bytes) -> bytes:
-    if isinstance(image, bytes):
-        return image
-    if not os.path.isdir(image):
-        return Path(image).read_bytes()
-    import io
-    import tarfile
-
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.add(image, ".")
-    return buffer.getvalue()

@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from gem.errors import BadArgument, missing_extra
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.piped import OneShotSandbox
-from gem.sandbox.verdicts import checked_budget, checked_files
+from gem.sandbox.request import Request
 
 _MARGIN_S = 30.0  # for the service's queue, past the program's own budget
 
@@ -53,45 +52,28 @@ class RemoteSandbox(OneShotSandbox):
         self._broken: type[Exception] = httpx.HTTPError
         self.info |= {"url": url}
 
-    def run(
-        self,
-        code: str,
-        *,
-        stdin: bytes = b"",
-        args: Sequence[str] = (),
-        files: Mapping[str, bytes] | None = None,
-        budget: Budget | None = None,
-        cancelled: threading.Event | None = None,
-    ) -> Result:
-        """Run a program on the service; `Budget.wall_s` and `memory_mb` are passed on.
-
-        Raises:
-            SandboxFailed: when the service cannot be reached or reports a failure, twice.
-        """
+    def _run(self, request: Request) -> Result:
+        """Run a program on the service; `Budget.wall_s` and `memory_mb` are passed on."""
         self._check_open()
-        budget = checked_budget(budget)
-        if args:
-            code = f"import sys; sys.argv[1:] = {list(args)!r}\n{code}"
-        request = {
+        code, budget = request.code, request.budget
+        if request.args:
+            code = f"import sys; sys.argv[1:] = {list(request.args)!r}\n{code}"
+        asked = {
             "code": code,
             "language": "python",
             "run_timeout": budget.wall_s,
             "memory_limit_MB": budget.memory_mb,
-            "stdin": stdin.decode("utf-8", "replace"),
-            "files": {path: base64.b64encode(data).decode() for path, data in checked_files(files).items()},
+            "stdin": request.stdin.decode("utf-8", "replace"),
+            "files": {path: base64.b64encode(data).decode() for path, data in request.files.items()},
         }
         begun = time.monotonic()
         try:
-            return self._result(self._ask(request, budget), budget, begun)
+            return self._result(self._ask(asked, budget), budget, begun)
         except SandboxFailed:
-            return self._result(self._ask(request, budget), budget, begun)
+            return self._result(self._ask(asked, budget), budget, begun)
 
-    def session(self, **_: Any) -> NoReturn:
-        """Refuse to open a session: the protocol runs whole programs and keeps no state.
-
-        Raises:
-            BadArgument: always.
-        """
+    def _session(self, request: Request) -> NoReturn:
+        """Refuse to open a session: the protocol runs whole programs and keeps no state."""
         raise BadArgument(
             "the backend 'remote' has no sessions: its service runs whole programs. Use another backend."
         )

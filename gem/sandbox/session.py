@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import select
-import tarfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, kind_for, make_child
+from gem.sandbox.request import Message, Request
 from gem.sandbox.verdicts import cell_result, checked_budget, verdict
 from gem.sandbox.wire import Garbled, Timetable, Wire, watch
 
@@ -32,8 +30,6 @@ LONGEST_FILE = 64 << 20
 LONGEST_TAR = 256 << 20
 FIGURES_BYTES = 32 << 20  # as cells.py has it, which is the sandbox's half
 _BLOBS = {"cell": FIGURES_BYTES, "read": LONGEST_FILE, "pack": LONGEST_TAR}
-
-Message = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -54,21 +50,10 @@ class ZygoteSession:
     it is restarted. Not closing it is harmless: the child ends when the object is garbage-collected.
     """
 
-    def __init__(
-        self,
-        sandbox: ZygoteSandbox,
-        *,
-        files: Mapping[str, bytes],
-        budget: Budget,
-        image: bytes | None,
-        loopback: bool,
-        preload: Sequence[str],
-        seed: int | None,
-    ) -> None:
-        self._sandbox = sandbox
-        self._files, self._image, self._loopback, self._preload = dict(files), image, loopback, tuple(preload)
-        self._budget = budget
-        self._seed = int.from_bytes(os.urandom(4), "little") if seed is None else seed
+    def __init__(self, sandbox: ZygoteSandbox, request: Request) -> None:
+        if request.seed is None:  # a fork has the same
+            request = replace(request, seed=int.from_bytes(os.urandom(4), "little"))
+        self._sandbox, self._request, self._budget = sandbox, request, request.budget
         self._lock = threading.RLock()
         self._child: Child | None = None
         self._wire: Wire | None = None
@@ -196,15 +181,7 @@ class ZygoteSession:
         with self._lock:
             if self._closed:
                 raise EnvClosed("this session is closed.")
-            twin = type(self)(
-                self._sandbox,
-                files=self._files,
-                budget=self._budget,
-                image=self._image,
-                loopback=self._loopback,
-                preload=self._preload,
-                seed=self._seed,
-            )
+            twin = type(self)(self._sandbox, self._request)
             log = list(self._log)
         self._sandbox.keep(twin)
         try:
@@ -267,21 +244,15 @@ class ZygoteSession:
 
     def _begin(self, hint: str) -> Child:
         sandbox = self._sandbox
-        zygote = sandbox.pool.take(kind_for(hint, self._preload))
+        zygote = sandbox.pool.take(kind_for(hint, self._request.preload))
         child = None
         try:
             child = make_child(zygote, wire=True, output=self._budget.output_kb << 10)
-            request = {
-                "image": self._image,
-                "files": self._files,
-                "seed": self._seed,
-                "first": self._cells + 1,
-            }
-            message = sandbox.message("session", self._budget, timed=False, loopback=self._loopback)
+            message = sandbox.message("session", self._budget, timed=False, loopback=self._request.loopback)
             message["idle_cpu_s"] = self._budget.cpu_s
             assert child.wire is not None
             self._wire = Wire(child.wire)
-            child.begin(request, message, None)
+            child.begin(self._request.session_message(self._cells + 1), message, None)
             self._child = child
             answer = self._ask(None, self._budget, Timetable((FILE_S, "kill")))
             if answer.reply is None:
@@ -413,19 +384,3 @@ def _let_go(child: Child) -> None:
 def _digest(result: Result) -> str:
     seen = (result.status, result.exit_code, result.stdout, result.stderr, result.value, len(result.figures))
     return hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def image_bytes(image: str | PathLike[str] | bytes | None) -> bytes | None:
-    """Return a tar of an image: a folder, a tar file, or a tar's bytes. Raises BadArgument."""
-    if image is None or isinstance(image, bytes):
-        return image
-    path = os.fspath(image)
-    if os.path.isfile(path):
-        with open(path, "rb") as file:
-            return file.read()
-    if not os.path.isdir(path):
-        raise BadArgument(f"image: {path!r} is neither a folder nor a tar file.")
-    buffer = BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        tar.add(path, ".")
-    return buffer.getvalue()

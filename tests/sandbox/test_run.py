@@ -11,7 +11,8 @@ import pytest
 
 from gem.errors import BadArgument
 from gem.sandbox.base import Budget, Status
-from gem.sandbox.client import Cancel, ZygoteSandbox
+from gem.sandbox.client import ZygoteSandbox
+from gem.sandbox.request import Cancel
 
 
 def test_a_program_gets_its_input_arguments_and_files(sandbox):

@@ -1,0 +1,176 @@
+"""One call of a sandbox as a value, and the public methods that check a call and make it."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from gem.errors import BadArgument
+from gem.sandbox.base import Budget, Case, Result, Session
+from gem.sandbox.verdicts import checked_budget, checked_cases, checked_files
+
+if TYPE_CHECKING:
+    from gem.sandbox.pool import Child
+
+Message = dict[str, Any]
+
+
+class Cancel:
+    """A way to end a call from another thread: `cancel()` kills the whole tree."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+
+    def watch(self, child: Child | None) -> None:
+        """Set the child that `cancel()` kills from now on."""
+        with self._lock:
+            self._child = child
+            if child is not None and self.asked:
+                child.order("kill", why="cancelled")
+
+    def cancel(self) -> None:
+        """End the call now, or as soon as it starts."""
+        with self._lock:
+            self.asked = True
+            if self._child is not None:
+                self._child.order("kill", why="cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One checked call of a sandbox; see `gem.sandbox.base.Sandbox` for what its parts mean.
+
+    A run has `code`, `stdin`, `args` and `cancel`; a judging `code`, `cases` and `go_on`; a session `image`
+    (a tar), `loopback`, `preload` and `seed`. All have `files` and `budget`.
+    """
+
+    files: Mapping[str, bytes]
+    budget: Budget
+    code: str = ""
+    stdin: bytes = b""
+    args: tuple[str, ...] = ()
+    cancel: Cancel | None = None
+    cases: Sequence[Case] = ()
+    go_on: Callable[[int, Result], bool] | None = None
+    image: bytes | None = None
+    loopback: bool = False
+    preload: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def run_message(self) -> Message:
+        """Return the message that describes a run, but for its standard input."""
+        code = self.code.encode("utf-8", "surrogatepass")
+        return {"code": code, "args": list(self.args), "files": self.files}
+
+    def judge_message(self) -> tuple[Message, list[Message]]:
+        """Return the message that describes a submission, and those of its cases.
+
+        Raises:
+            BadArgument: for a case that is not exactly one of the four, or arguments that are not plain data.
+        """
+        asked, testers = checked_cases(self.cases, self.budget)
+        code = self.code.encode("utf-8", "surrogatepass")
+        return {"code": code, "files": self.files, "testers": testers}, asked
+
+    def session_message(self, first: int) -> Message:
+        """Return the message that describes a session whose next cell has the number `first`."""
+        return {"files": self.files, "image": self.image, "seed": self.seed, "first": first}
+
+
+class Caller:
+    """The base of sandboxes: each public method checks its call and passes it on as a Request."""
+
+    def run(
+        self,
+        code: str,
+        *,
+        stdin: bytes = b"",
+        args: Sequence[str] = (),
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+        cancel: Cancel | None = None,
+    ) -> Result:
+        """Run a program in a fresh child; `cancel` ends it from another thread.
+
+        Raises:
+            SandboxFailed: when the sandbox failed twice in a row.
+            BadArgument: for a file's path that leaves the working folder, or a budget that is not positive.
+        """
+        words = tuple(str(arg).replace("\0", "") for arg in args)
+        limits = checked_budget(budget)
+        return self._run(Request(checked_files(files), limits, code, stdin, words, cancel))
+
+    def session(
+        self,
+        *,
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+        image: str | PathLike[str] | bytes | None = None,
+        loopback: bool = False,
+        preload: Sequence[str] = (),
+        seed: int | None = None,
+    ) -> Session:
+        """Open a session.
+
+        Raises:
+            BadArgument: for an image or a file that cannot be unpacked.
+            SandboxFailed: when the sandbox failed twice in a row.
+        """
+        given, limits = checked_files(files), checked_budget(budget)
+        tar, names = _read_image(image), tuple(preload)
+        return self._session(Request(given, limits, image=tar, loopback=loopback, preload=names, seed=seed))
+
+    def judge(
+        self,
+        code: str,
+        cases: Sequence[Case],
+        *,
+        go_on: Callable[[int, Result], bool] | None = None,
+        files: Mapping[str, bytes] | None = None,
+        budget: Budget | None = None,
+    ) -> list[Result]:
+        """Compile once, run every case in its own fork, and return the results in order.
+
+        Every case begins with only `files` in the working folder and no process of another case. A `code`
+        case is OK only if its end was reached. But the submission runs in the same process as that code and
+        could fake that; the results of calls are compared outside, so they cannot be faked.
+
+        Raises:
+            SandboxFailed: when the sandbox failed twice in a row.
+            BadArgument: for a case that is not exactly one of the four, or arguments that are not plain data.
+        """
+        limits = checked_budget(budget)
+        return self._judge(Request(checked_files(files), limits, code, cases=cases, go_on=go_on))
+
+    def _run(self, request: Request) -> Result:
+        raise NotImplementedError
+
+    def _session(self, request: Request) -> Session:
+        raise NotImplementedError
+
+    def _judge(self, request: Request) -> list[Result]:
+        raise NotImplementedError
+
+
+def _read_image(image: str | PathLike[str] | bytes | None) -> bytes | None:
+    """Return a tar of an image: a folder, a tar file, or a tar's bytes. Raises BadArgument."""
+    if image is None or isinstance(image, bytes):
+        return image
+    path = os.fspath(image)
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            return file.read()
+    if not os.path.isdir(path):
+        raise BadArgument(f"image: {path!r} is neither a folder nor a tar file.")
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        tar.add(path, ".")
+    return buffer.getvalue()
