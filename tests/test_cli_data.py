@@ -1,3 +1,4 @@
+import csv
 import json
 import re
 from pathlib import Path
@@ -35,6 +36,26 @@ def test_a_file_of_ones_own_is_asked_row_by_row_in_order(capsys):
     assert told.out.splitlines()[1].split()[-1] == "7/7"
     assert told.err.startswith("q.csv: 7 rows. Question: column 'question'; answer: 'answer'; ids: 'id'.")
     assert ids("run") == [f"r{n}" for n in range(7)]
+
+
+def test_each_row_has_a_line_with_its_id_and_outcome(capsys, tmp_path):
+    (tmp_path / "odd.csv").write_text('id,question,answer\n"a,1",Number?,5\n=2+2,Which?,6\n')
+    words = ("eval", "--data", "odd.csv", "--grader", "text", "--out", "run")
+    assert run(*words, "--agent", "random", "--agent", "solver", "-k", 2) == 0
+    table = list(csv.reader(Path("run/samples.csv").read_text().splitlines()))
+    assert table[0] == ["environment", "agent", "id", "sample", "outcome", "success", "return", "episode"]
+    solved = [row for row in table if row[1] == "solver"]
+    assert [row[2:7] for row in solved] == [
+        [task, sample, "solved", "True", "1.0"] for task in ("a,1", "=2+2") for sample in ("0", "1")
+    ]
+    with EpisodeStore("run/solver/episodes.jsonl", read_only=True) as store:
+        assert {row[7] for row in solved} == {episode.id for episode in store}
+    assert "samples.csv" in Path("run/report.md").read_text()
+    before = Path("run/samples.csv").read_bytes()
+    assert run("eval", "--out", "run", "--resume") == 0
+    assert Path("run/samples.csv").read_bytes() == before
+    assert run("eval", "game:GuessTheNumber-v0-easy", "-n", 2, "--out", "game") == 0
+    assert not Path("game/samples.csv").exists()
 
 
 def test_some_rows_are_each_asked_once_and_all_of_them_go_on(capsys):

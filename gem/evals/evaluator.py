@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -492,7 +493,9 @@ class _SuiteRun:
             "concurrency": self.suite.settings.concurrency or CONCURRENCY,
             "limits": Limits(turns=entry.turns, tokens=entry.tokens),
             "admit": None if self.budget is None else self.budget.admit,
-            "on_episode": self._count_episode,
+            "on_episode": partial(
+                self._count_episode, tasks.label, name, {seed: at for at, seed in enumerate(tasks.seeds)}
+            ),
         }
         if options.ray is None:
             return evaluate(**asked, **play)
@@ -504,8 +507,10 @@ class _SuiteRun:
     def _make_other(self, name: str) -> Agent:
         return self._kept(self.options.make_agent(name, AgentSettings()))
 
-    def _count_episode(self, episode: Episode) -> None:
-        self.result.count()
+    def _count_episode(
+        self, label: str, agent: str, places: Mapping[int | None, int], episode: Episode
+    ) -> None:
+        self.result.count(label, agent, places.get(episode.seed, 0), episode)
         self.events.on_episode(episode)
 
     def _play_reference(self, tasks: _Tasks, name: str) -> EnvResult | None:

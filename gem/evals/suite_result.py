@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import shlex
@@ -20,6 +22,7 @@ from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite import Entry, Suite
 from gem.evals.usage import Budget, Prices, uncounted
+from gem.record import Episode
 from gem.rollout.episode import versions
 from gem.source_files import remember_name
 
@@ -49,6 +52,7 @@ class SuiteResult:
         self.prices, self.budget, self.command = prices, budget, list(command)
         self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
         self.total, self.ended = total, 0
+        self._samples: dict[tuple[str, str, int, int], tuple[Any, ...]] = {}
         self.warnings: list[str] = []
         self.stopped = "the evaluation has not finished"
 
@@ -160,14 +164,39 @@ class SuiteResult:
             self.checked,
             title=self.suite.name or "Evaluation",
             about=self.suite.about,
-            notes=[*self.notes, *[f"incomplete: {self.stopped}"] * bool(self.stopped)],
+            notes=[
+                *self.notes,
+                *["the outcome of each row of the data, by its id: samples.csv"] * bool(self._samples),
+                *[f"incomplete: {self.stopped}"] * bool(self.stopped),
+            ],
             command=shlex.join(["gem-gym", "eval", *self.command]) if self.command else "",
         )
 
     # -- while it is played
 
-    def count(self) -> None:
-        """Count an episode that has ended; with the first one, the files say what is being played."""
+    def to_csv(self) -> str:
+        """Return a table with the outcome of each row of a data set, by its id; empty without data sets."""
+        if not self._samples:
+            return ""
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(("environment", "agent", "id", "sample", "outcome", "success", "return", "episode"))
+        labels, agents = [entry.label for entry in self.suite.entries], [*self.cards]
+        for label, agent, place, sample in sorted(
+            self._samples, key=lambda at: (labels.index(at[0]), agents.index(at[1]), *at[2:])
+        ):
+            table.writerow((label, agent, *self._samples[label, agent, place, sample]))
+        return text.getvalue()
+
+    def count(self, label: str, agent: str, place: int, episode: Episode) -> None:
+        """Count an episode that has ended; with the first one, the files say what is being played.
+
+        `place`: the number of its task among those of its environment, from 0.
+        """
+        if (task := episode.initial_info.get("task")) is not None:
+            earned = episode.reward() if episode.scored and not episode.several else None
+            what = (task, episode.sample, str(episode.stop), episode.success, earned, episode.id)
+            self._samples[label, agent, place, episode.sample] = what
         if not self.ended and self.out is not None:
             self._write_command()  # not before: a command that the store refuses must not replace another
             with suppress(StoreError):  # reported later, together with the figures
@@ -215,6 +244,8 @@ class SuiteResult:
             return
         _write(self.out / "result.json", self.text().encode() + b"\n")
         _write(self.out / "report.md", self.to_markdown().encode("utf-8", "backslashreplace"))
+        if rows := self.to_csv():
+            _write(self.out / "samples.csv", rows.encode("utf-8", "backslashreplace"))
         _write(self.out / "junit.xml", junit(list(self.cards.values()), self.checked, self.stopped))
 
     def text(self) -> str:
