@@ -23,7 +23,7 @@ from gem.serve.proxy.server import Server
 from gem.train.config import TrainConfig
 from gem.train.learn import policy_gradient
 from gem.train.learn.learner import Learner, Settings
-from gem.train.learn.policy import make_policy, settled
+from gem.train.learn.policy import make_policy, resolve_dtype
 from gem.train.learn.steps import Progress
 
 # -- the program
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--group", type=int, default=6, help="programs that work on each task")
     given = parser.parse_args()
     batch = given.tasks * given.group
-    config = settled(
+    config = resolve_dtype(
         TrainConfig(
             env="proxy:agent",
             model="smollm2",

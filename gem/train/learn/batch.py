@@ -45,15 +45,15 @@ REFERENCE_STATES = "reference_states"
 class Weighted:
     """A training row and the target of each of its turns; a turn that is not listed has advantage 0.
 
-    `source`: the index of its episode in the batch. `noted`: tensors over the row's n sampled tokens, by
-    name, each (n, ...): `present`, their log probabilities under the policy before the update, `value`, and
-    outputs of the reference (`REFERENCE_LOGPROB` or `REFERENCE_STATES`).
+    `source`: the index of its episode in the batch. `stored_outputs`: tensors over the row's n sampled
+    tokens, by name, each (n, ...): `present`, their log probabilities under the policy before the update,
+    `value`, and outputs of the reference (`REFERENCE_LOGPROB` or `REFERENCE_STATES`).
     """
 
     row: Row
     targets: Mapping[int, Target] = field(default_factory=dict)
     source: int = 0
-    noted: dict[str, Tensor] = field(default_factory=dict)
+    stored_outputs: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Batch:
     place before each sampled token, in ascending order. `target`, `old_logprob` (N,): the token, and its log
     probability when it was sampled. `turn` (N,): the index of its turn, of M; `row` (N,): the index of its
     row. `first` (M,): the index of each turn's first token, of N. `advantage`, `returns`, `value` (M,): see
-    Target. `noted`: see Weighted, each (N, ...).
+    Target. `stored_outputs`: see Weighted, each (N, ...).
     """
 
     prefix: Tensor
@@ -86,7 +86,7 @@ class Batch:
     advantage: Tensor
     returns: Tensor
     value: Tensor
-    noted: dict[str, Tensor]
+    stored_outputs: dict[str, Tensor]
 
     @property
     def turns(self) -> int:
@@ -168,7 +168,6 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
     place_U, of_N = torch.tensor(flat_N).unique(return_inverse=True)  # type: ignore[no-untyped-call]
     of_N, by_place = of_N.sort(stable=True)
     where = by_place.argsort()
-    names = weighted[0].noted
     return Batch(
         prefix=torch.tensor(all_ids[0][:shared], dtype=torch.long),
         ids=ids_BT,
@@ -184,7 +183,10 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
         advantage=torch.tensor([target.advantage for target in targets_M]),
         returns=torch.tensor([target.returns for target in targets_M]),
         value=torch.tensor([target.value for target in targets_M]),
-        noted={name: torch.cat([weighted[b].noted[name] for b in order])[by_place] for name in names},
+        stored_outputs={
+            name: torch.cat([weighted[b].stored_outputs[name] for b in order])[by_place]
+            for name in weighted[0].stored_outputs
+        },
     )
 
 

@@ -63,10 +63,10 @@ def load(path: Path) -> dict[str, Any]:
             f"checkpoint {path} cannot be read: {first}. It may be damaged: restore a copy, or train "
             "anew (--overwrite)."
         ) from error
-    found = state.get("schema") if isinstance(state, dict) else None
-    if found != SCHEMA:
+    schema = state.get("schema") if isinstance(state, dict) else None
+    if schema != SCHEMA:
         raise SchemaMismatch(
-            f"checkpoint {path} has schema {found}, this version reads {SCHEMA}; train anew, or use the "
+            f"checkpoint {path} has schema {schema}, this version reads {SCHEMA}; train anew, or use the "
             "version that wrote it."
         )
     return state

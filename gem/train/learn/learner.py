@@ -158,9 +158,9 @@ class Learner:
         """Return the model's outputs for a batch; see Outputs."""
         states_UD = self.policy.states(batch)
         reference_UD = None
-        if REFERENCE_STATES in batch.noted:
+        if REFERENCE_STATES in batch.stored_outputs:
             first_U = torch.searchsorted(batch.of, torch.arange(len(batch.place)))
-            reference_UD = batch.noted[REFERENCE_STATES][first_U].to(states_UD.device)
+            reference_UD = batch.stored_outputs[REFERENCE_STATES][first_U].to(states_UD.device)
         logprob_N, entropy_N, kl_N, reference_N = self._scores(self.policy, states_UD, reference_UD, batch)
         value_M = None if self.critic is None else self.critic(batch, states_UD).to("cpu")
         return Outputs(logprob_N, entropy_N, kl_N, value_M, reference_N)
@@ -218,7 +218,7 @@ class Learner:
         return logp_UV[of_N, target_N], entropy_U[of_N], kl_N, reference_N
 
     @torch.no_grad()
-    def note(self, rows: Sequence[Weighted]) -> None:
+    def store_outputs(self, rows: Sequence[Weighted]) -> None:
         """Store the model's outputs in the rows, before an iteration's first step.
 
         ``present``: the log probability of each sampled token. ``value``, with a critic: the value of its
@@ -226,13 +226,13 @@ class Learner:
         """
         for batch, part in self._parts(rows):
             outputs = self.forward(batch)
-            found = {"present": outputs.logprob}
+            values = {"present": outputs.logprob}
             if outputs.value is not None:
-                found["value"] = outputs.value[batch.turn]
-            _write(found, batch, part)
+                values["value"] = outputs.value[batch.turn]
+            _store_values(values, batch, part)
 
     @torch.no_grad()
-    def note_reference(self, rows: Sequence[Weighted], *, full: bool) -> None:
+    def store_reference(self, rows: Sequence[Weighted], *, full: bool) -> None:
         """Store the reference's outputs in the rows, computed once per row.
 
         These are its log probabilities of the sampled tokens, under `REFERENCE_LOGPROB`; with `full` its
@@ -248,17 +248,17 @@ class Learner:
         for batch, part in self._parts(list(unknown.values())):
             states_UD = self.reference.states(batch)
             if full:
-                _write({name: states_UD.to("cpu")[batch.of]}, batch, part)
+                _store_values({name: states_UD.to("cpu")[batch.of]}, batch, part)
             else:
-                _write({name: self._scores(self.reference, states_UD, None, batch)[0]}, batch, part)
-        known = {**self._looked_up, **{key: item.noted[name] for key, item in unknown.items()}}
+                _store_values({name: self._scores(self.reference, states_UD, None, batch)[0]}, batch, part)
+        known = {**self._looked_up, **{key: item.stored_outputs[name] for key, item in unknown.items()}}
         for key, item in zip(keys, rows, strict=True):
-            item.noted[name] = known[key]
+            item.stored_outputs[name] = known[key]
         self._looked_up = known if len(known) <= LOOKED_UP else {key: known[key] for key in unknown}
 
     def _parts(self, rows: Sequence[Weighted]) -> Iterator[tuple[Batch, list[Weighted]]]:
         for part in microbatches(rows, self.settings.pass_tokens) if rows else ():
-            bare = [replace(item, noted={}) for item in part]
+            bare = [replace(item, stored_outputs={}) for item in part]
             yield collate(bare, self.policy.pad, self.policy.capacity), part
 
     # -- steps
@@ -274,8 +274,8 @@ class Learner:
         """
         sums: dict[str, float] = {}
         positions = 0
-        mine = parallel.share(rows)
-        for part in microbatches(mine, self.settings.pass_tokens) if mine else ():
+        share = parallel.share(rows)
+        for part in microbatches(share, self.settings.pass_tokens) if share else ():
             batch = collate(part, self.policy.pad, self.policy.capacity)
             loss, watched = objective(batch, self.forward(batch))
             (loss / divisor).backward()  # type: ignore[no-untyped-call]
@@ -361,17 +361,17 @@ class Learner:
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
         self.optimiser.load_state_dict(state["optimiser"])
-        held = [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m]
+        copies = [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m]
         with torch.no_grad():
-            for master, stored in zip(held, state["masters"], strict=True):
+            for master, stored in zip(copies, state["masters"], strict=True):
                 master.copy_(stored)
 
 
-def _write(found: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> None:
+def _store_values(values: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> None:
     """Note values of a batch's tokens in its rows: along a row places ascend, so its tokens are in order."""
     for b, item in enumerate(rows):
-        mine_N = batch.row == b
-        item.noted.update({name: values_N[mine_N] for name, values_N in found.items()})
+        of_row_N = batch.row == b
+        item.stored_outputs.update({name: values_N[of_row_N] for name, values_N in values.items()})
 
 
 def weights(policy: Policy) -> dict[str, Any]:
@@ -391,13 +391,13 @@ def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
             f"{where} belongs to vocabulary {state['vocab_hash']}, this one is {policy.renderer.vocab_hash}: "
             "its token ids mean other words here. Train anew, or use the version that wrote it."
         )
-    mine = dict(policy.model.named_parameters())
+    parameters = dict(policy.model.named_parameters())
     stored = state["model"]
     for name, tensor in stored.items():
-        if name not in mine or mine[name].shape != tensor.shape:
+        if name not in parameters or parameters[name].shape != tensor.shape:
             raise SchemaMismatch(
                 f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there."
             )
     with torch.no_grad():
         for name, tensor in stored.items():
-            mine[name].copy_(tensor)
+            parameters[name].copy_(tensor)

@@ -114,7 +114,7 @@ def own_loss(
     reference_RT = None if reference_N is None else by_rows(reference_N)
     mask_RT = by_rows(torch.ones_like(advantage_N))
     what = f"algorithm {algorithm.name}: loss(logp, old, reference, advantage, mask)"
-    found = call_foreign(
+    loss = call_foreign(
         what,
         algorithm.loss,
         by_rows(logprob_N),
@@ -124,15 +124,15 @@ def own_loss(
         mask_RT,
     )
     accepted = f"accepted: a loss for each token, {shape}, or for each row, {shape[:1]}, which gem sums"
-    if not isinstance(found, Tensor):
-        raise BadArgument(f"{what} returned {found!r:.80}; {accepted}.")
-    if tuple(found.shape) not in (shape, shape[:1]):
-        raise BadArgument(f"{what} returned a tensor of shape {tuple(found.shape)}; {accepted}.")
-    each = found[row_N, at_N] if found.dim() == 2 else found
+    if not isinstance(loss, Tensor):
+        raise BadArgument(f"{what} returned {loss!r:.80}; {accepted}.")
+    if tuple(loss.shape) not in (shape, shape[:1]):
+        raise BadArgument(f"{what} returned a tensor of shape {tuple(loss.shape)}; {accepted}.")
+    each = loss[row_N, at_N] if loss.dim() == 2 else loss
     odd = each.detach()[~each.isfinite()].tolist()
     if odd:
         raise BadArgument(f"{what} returned {odd[0]}; accepted: finite numbers where mask is 1.")
-    if not found.requires_grad:
+    if not loss.requires_grad:
         raise BadArgument(f"{what} returned a loss without gradient; accepted: one computed from logp.")
     return each.sum()
 

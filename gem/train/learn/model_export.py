@@ -159,8 +159,8 @@ def _card(folder: RunFolder, config: TrainConfig, trained: str, *, adapter: bool
 def _licence_of(model: Path) -> str:
     """Return the licence in a model folder's own card; empty where it has none."""
     with suppress(OSError, UnicodeDecodeError):
-        if found := LICENCE.match((model / CARD).read_text(encoding="utf-8")):
-            return found[1]
+        if match := LICENCE.match((model / CARD).read_text(encoding="utf-8")):
+            return match[1]
     return ""
 
 
@@ -219,10 +219,10 @@ def _figures_of(folder: RunFolder) -> str:
             figures = checkpoint.load(folder.checkpoint)["figures"]
     named = {"": figures, **figures.get("environments", {})}
     tables = []
-    for label, found in named.items():
+    for label, results in named.items():
         known = {
             name: EnvResult.from_json(each)
-            for name, each in found.items()
+            for name, each in results.items()
             if isinstance(each, Mapping) and "scored" in each
         }
         if known:

@@ -45,19 +45,19 @@ def share(items: Sequence[T]) -> list[T]:
     return list(items[rank() :: world()])
 
 
-def gathered(mine: Sequence[T]) -> list[T]:
+def gather(items: Sequence[T]) -> list[T]:
     """Return the shares of all processes together, in the order before they were shared out."""
     if world() == 1:
-        return list(mine)
+        return list(items)
     shares: list[list[T]] = [[] for _ in range(world())]
-    distributed.all_gather_object(shares, list(mine))
+    distributed.all_gather_object(shares, list(items))
     total = sum(map(len, shares))
     return [shares[place % world()][place // world()] for place in range(total)]
 
 
 def from_first(make: Callable[[], T]) -> T:
     """Return the result of `make` in the first process; the others wait for it."""
-    (made,) = gathered([make()] if rank() == 0 else [])
+    (made,) = gather([make()] if rank() == 0 else [])
     return made
 
 
@@ -72,10 +72,10 @@ def add_up_figures(figures: dict[str, float]) -> dict[str, float]:
     """Return figures summed over all processes; one that a process lacks counts as 0 there."""
     if world() == 1:
         return figures
-    found: list[dict[str, float]] = [{} for _ in range(world())]
-    distributed.all_gather_object(found, figures)
-    names = dict.fromkeys(name for each in found for name in each)
-    return {name: sum(each.get(name, 0.0) for each in found) for name in names}
+    by_process: list[dict[str, float]] = [{} for _ in range(world())]
+    distributed.all_gather_object(by_process, figures)
+    names = dict.fromkeys(name for each in by_process for name in each)
+    return {name: sum(each.get(name, 0.0) for each in by_process) for name in names}
 
 
 def wait() -> None:

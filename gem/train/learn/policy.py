@@ -173,8 +173,8 @@ class CausalPolicy:
         self.capacity: int | None = None if windowed else capacity  # a short trial would not see the window
         with torch.no_grad(), evaluating(model):
             self._try()
-        held = isinstance(self.agent, HuggingFaceAgent)  # then it samples from this very model
-        self._served = None if held else ServedWeights(renderer)
+        in_process = isinstance(self.agent, HuggingFaceAgent)  # then it samples from this very model
+        self._served = None if in_process else ServedWeights(renderer)
 
     def _try(self) -> None:
         """Compare logits computed here with the model's own, with a tree of rows and without."""
@@ -325,11 +325,11 @@ def make_policy(config: TrainConfig) -> Policy:
 def twin(policy: Policy) -> Policy:
     """Return a frozen copy of a policy, which shares the parameters that are not trained."""
     shared = {id(p): p for p in policy.model.parameters() if not p.requires_grad}
-    held, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
+    agent, policy.agent = policy.agent, None  # type: ignore[misc, assignment]
     try:
         other = copy.deepcopy(policy, {**shared, id(policy.renderer): policy.renderer})
     finally:
-        policy.agent = held  # type: ignore[misc]
+        policy.agent = agent  # type: ignore[misc]
     for parameter in other.model.parameters():
         parameter.requires_grad_(False)
     return other
@@ -382,7 +382,7 @@ def _server(config: TrainConfig, renderer: Renderer, context: int | None) -> Tok
     )
 
 
-def settled(config: TrainConfig) -> TrainConfig:
+def resolve_dtype(config: TrainConfig) -> TrainConfig:
     """Return the config with the dtype ``auto`` replaced by the faster one on this machine."""
     if config.dtype != "auto" or config.model == "tiny":
         return config

@@ -5,7 +5,7 @@ difference between algorithms lies, and a few steps are taken on them. With a cr
 
 In a game of several seats the policy plays all of them, or one against an opponent. Each seat is trained on
 its own turns, and its returns are compared with those of the same seat alone. Likewise, each of several
-environments is compared with itself (`gem.train.learn.strata`).
+environments is compared with itself (`gem.train.learn.seat_episodes`).
 
 A turn is one action. A critic values the state before each turn, where the answer begins, and learns
 lambda-returns in the same steps as the policy (PPO: arXiv 1707.06347). Where an outside limit truncated an
@@ -32,8 +32,8 @@ from gem.train.config import TrainConfig
 from gem.train.learn.batch import Target, Weighted, weigh
 from gem.train.learn.learner import Learner
 from gem.train.learn.rewards import compute_rewards
+from gem.train.learn.seat_episodes import split_by_seat
 from gem.train.learn.steps import Progress, Steps, is_regularised, penalise, take_steps
-from gem.train.learn.strata import strata
 from gem.train.tasks.schedule import Slot
 
 
@@ -63,35 +63,35 @@ def learn(
     algorithm = config.algorithm_value
     by_part: dict[int, list[Weighted]] = {}
     selected: list[bool] = []
-    for stratum in strata(episodes, slots, config.normalise_by):
-        branches = find_branches(stratum.episodes) if algorithm.group == "turn" else {}
-        mine, seat = [episode for episode in stratum.episodes if episode.scored], stratum.seat
-        rows = weigh(mine, seat)
+    for peers in split_by_seat(episodes, slots, config.normalise_by):
+        branches = find_branches(peers.episodes) if algorithm.group == "turn" else {}
+        scored_episodes, seat = [episode for episode in peers.episodes if episode.scored], peers.seat
+        rows = weigh(scored_episodes, seat)
         if not rows:
             continue
-        values = note_values(learner, mine, rows, seat) if algorithm.critic else {}
-        penalties = penalise(learner, mine, rows, seat, config, progress)
+        values = compute_values(learner, scored_episodes, rows, seat) if algorithm.critic else {}
+        penalties = penalise(learner, scored_episodes, rows, seat, config, progress)
         if algorithm.critic:
-            after = bootstraps(learner, mine, rows, seat, stratum.part in assembled)
-            values["bootstraps"] = [after.get(source, 0.0) for source in range(len(mine))]
+            after = compute_bootstraps(learner, scored_episodes, rows, seat, peers.part in assembled)
+            values["bootstraps"] = [after.get(source, 0.0) for source in range(len(scored_episodes))]
         view = make_view(
-            mine,
+            scored_episodes,
             seat,
             config.gamma,
-            rewards=compute_rewards(config.reward, mine, seat) if config.reward else None,
+            rewards=compute_rewards(config.reward, scored_episodes, seat) if config.reward else None,
             lam=config.lam,
             penalties=penalties,
-            starts=[branches.get(episode.group, 0) for episode in mine],
+            starts=[branches.get(episode.group, 0) for episode in scored_episodes],
             **values,
         )
         targets = make_targets(config, view)
         if (chosen := algorithm.select_turns(view)) is not None:
             selected += chain.from_iterable(chosen)
             rows = [each for row in rows if (each := keep_turns(row, chosen[row.source])) is not None]
-        kept = by_part.setdefault(stratum.part, [])
+        kept = by_part.setdefault(peers.part, [])
         kept += [replace(row, targets=targets[row.source]) for row in rows]
     whiten = algorithm.critic and config.whiten
-    weighted = [row for kept in by_part.values() for row in (whitened(kept) if whiten else kept)]
+    weighted = [row for kept in by_part.values() for row in (whiten_advantages(kept) if whiten else kept)]
     if not weighted or not (_has_signal(weighted) or is_regularised(learner, config, progress)):
         return Steps(selected=fmean(selected)) if selected else None
     scored = sum(episode.scored for episode in episodes)
@@ -130,8 +130,8 @@ def keep_turns(row: Weighted, chosen: Sequence[bool]) -> Weighted | None:
     end = len(mask) - mask[::-1].index(1)
     cut = given.first(end)
     kept = torch.tensor([mask[at] for at in given.learnt], dtype=torch.bool)
-    noted = {name: values[kept] for name, values in row.noted.items()}
-    return replace(row, row=Row(cut.ids, mask[:end], cut.logprobs, cut.turn), noted=noted)
+    outputs = {name: values[kept] for name, values in row.stored_outputs.items()}
+    return replace(row, row=Row(cut.ids, mask[:end], cut.logprobs, cut.turn), stored_outputs=outputs)
 
 
 def find_branches(episodes: Sequence[Episode]) -> dict[str, int]:
@@ -147,19 +147,19 @@ def branch_turn(episode: Episode) -> int:
 # -- the critic's values
 
 
-def note_values(
+def compute_values(
     learner: Learner, episodes: Sequence[Episode], rows: Sequence[Weighted], seat: str
 ) -> dict[str, Any]:
     """Return the critic's value of the state before each turn, as fields of a view."""
-    learner.note(rows)
+    learner.store_outputs(rows)
     values = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
     for item in rows:
-        for at, value in zip(item.row.learnt, item.noted.pop("value").tolist(), strict=True):
+        for at, value in zip(item.row.learnt, item.stored_outputs.pop("value").tolist(), strict=True):
             values[item.source][item.row.turn[at]] = value
     return {"values": values}
 
 
-def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
+def whiten_advantages(weighted: Sequence[Weighted]) -> list[Weighted]:
     """Return the rows with advantages of mean 0 and deviation 1 over all turns; 0 where they are equal."""
     turns = {
         (item.source, turn, id(item.targets)): t for item in weighted for turn, t in item.targets.items()
@@ -178,7 +178,7 @@ def whitened(weighted: Sequence[Weighted]) -> list[Weighted]:
     ]
 
 
-def bootstraps(
+def compute_bootstraps(
     learner: Learner,
     episodes: Sequence[Episode],
     rows: Sequence[Weighted],
@@ -198,9 +198,13 @@ def bootstraps(
         if not end.truncated or end.observation is None:
             continue
         turn = episode.turns_of(seat)[-1]
-        held = (*turn.prompt_ids, *turn.token_ids)
-        said = [Message("user", end.observation)]
-        ids = policy.renderer.prompt(said) if assembled else (*held, *policy.renderer.delta(held, said))
+        turn_ids = (*turn.prompt_ids, *turn.token_ids)
+        messages = [Message("user", end.observation)]
+        ids = (
+            policy.renderer.prompt(messages)
+            if assembled
+            else (*turn_ids, *policy.renderer.delta(turn_ids, messages))
+        )
         ids = (*ids, *policy.prefix_ids)
         if policy.context is not None:
             ids = ids[-policy.context + 1 :]
@@ -210,5 +214,5 @@ def bootstraps(
         ends.append(Weighted(row, source=source))
     if not ends:
         return {}
-    learner.note(ends)
-    return {item.source: float(item.noted["value"][0]) for item in ends}
+    learner.store_outputs(ends)
+    return {item.source: float(item.stored_outputs["value"][0]) for item in ends}

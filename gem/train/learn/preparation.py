@@ -20,8 +20,8 @@ from gem.train.learn.warmup_cache import WarmUps
 from gem.train.report.figures import take_figures
 from gem.train.report.run_folder import WarmupStep
 from gem.train.tasks.demonstrations import loss_on, open_demonstrations
+from gem.train.tasks.format_check import FormatCheck, is_below
 from gem.train.tasks.played_env import PlayedEnv
-from gem.train.tasks.well_formed import WellFormed, below
 
 TIMES = 20
 """How often in a warm-up the loss on held-out demonstrations is measured."""
@@ -32,7 +32,7 @@ WARM_LONGER = "RL begins before the format is learnt; take more --warmup-steps, 
 def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
     """Measure random play and the solver, warm the model up, and measure it before any RL."""
     config, watcher = trainer.config, trainer.watcher
-    with trainer.counted():
+    with trainer.count_time():
         trainer.learner.publish(0)  # first: a server that is not there is said at once
         watcher.stage("measuring random play and the solver")
         take_figures(trainer, "random", RandomAgent(), config.eval_episodes)
@@ -65,7 +65,10 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
     config = trainer.config
     envs = played_in_warmup(config, trainer.envs)
     elsewhere = 0.0
-    with open_demonstrations(config) as (demos, apart), closing(Looks(trainer, apart, envs)) as looks:
+    with (
+        open_demonstrations(config) as (demos, apart),
+        closing(WarmupMonitor(trainer, apart, envs)) as monitor,
+    ):
 
         def make() -> None:
             warm_up(
@@ -80,9 +83,9 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
                 pass_tokens=config.pass_tokens,
                 actor=SolverAgent() if config.warmup_by == "solver" else None,
                 demos=demos,
-                on_step=looks.hear,
-                look=looks.look,
-                most=looks.last,
+                on_step=monitor.store_loss,
+                is_learnt=monitor.check,
+                most=monitor.last,
             )
 
         played = {"random": "random play", "solver": "the solver's play"}[config.warmup_by]
@@ -97,7 +100,7 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
     return max(0.0, elsewhere)
 
 
-class Looks:
+class WarmupMonitor:
     """A monitor of a warm-up: it checks what is learnt after each step, records it, and ends the warm-up."""
 
     def __init__(self, trainer: Trainer, apart: Sequence[Episode], envs: Sequence[PlayedEnv]) -> None:
@@ -105,16 +108,16 @@ class Looks:
         self.trainer, self.config, self.apart = trainer, trainer.config, apart
         self.last = self.config.warmup_most or self.config.warmup_steps
         self.loss = float("nan")
-        self.judge: WellFormed | None = None
+        self.format_check: FormatCheck | None = None
         if self.config.warmup_check:
             makers = [env.maker for env in envs]
-            self.judge = WellFormed(trainer.policy, self.config, makers, trainer.limits)
+            self.format_check = FormatCheck(trainer.policy, self.config, makers, trainer.limits)
 
-    def hear(self, step: int, loss: float) -> None:
+    def store_loss(self, step: int, loss: float) -> None:
         """Store a step's loss."""
         self.loss = loss
 
-    def look(self, step: int, learner: Learner) -> bool:
+    def check(self, step: int, learner: Learner) -> bool:
         """Check the learner after a step; return whether the format is learnt."""
         done = WarmupStep(step + 1, self.loss)
         every = max(1, self.config.warmup_steps // TIMES)
@@ -123,8 +126,8 @@ class Looks:
             done = replace(done, held_out_loss=loss)
             self.trainer.watcher.cloned(done.step, loss)
         learnt = False
-        if self.judge is not None and self._due(done.step):
-            done, learnt = self._judged(self.judge, done)
+        if self.format_check is not None and self._due(done.step):
+            done, learnt = self._check_format(self.format_check, done)
         self.trainer.watcher.warmed(step, self.last, done.loss)
         if parallel.rank() == 0:
             self.trainer.folder.append_warmup(done)
@@ -137,24 +140,26 @@ class Looks:
             return False
         return step % config.warmup_check == 0 or step in (config.warmup_steps, self.last)
 
-    def _judged(self, judge: WellFormed, done: WarmupStep) -> tuple[WarmupStep, bool]:
-        """Return the step with what the judge found, and whether the format is learnt."""
-        found = parallel.from_first(lambda: judge.look(done.step))
+    def _check_format(self, format_check: FormatCheck, done: WarmupStep) -> tuple[WarmupStep, bool]:
+        """Return the step with the verdict, and whether the format is learnt."""
+        verdict = parallel.from_first(lambda: format_check.check(done.step))
         shares = (
-            f"{found.readable:.1%} of sampled episodes are readable, and "
-            f"{found.random_readable:.1%} of random ones"
+            f"{verdict.readable:.1%} of sampled episodes are readable, and "
+            f"{verdict.random_readable:.1%} of random ones"
         )
         watcher = self.trainer.watcher
-        if found.learnt:
+        if verdict.learnt:
             watcher.stage(f"the format is learnt, after step {done.step}: {shares}")
         elif done.step == self.last:
             watcher.warned(f"the warm-up ends before the format is learnt: {shares}. {WARM_LONGER}")
-        return replace(done, readable=found.readable, random_readable=found.random_readable), found.learnt
+        return replace(
+            done, readable=verdict.readable, random_readable=verdict.random_readable
+        ), verdict.learnt
 
     def close(self) -> None:
         """Close the agent of the check."""
-        if self.judge is not None:
-            self.judge.close()
+        if self.format_check is not None:
+            self.format_check.close()
 
 
 def warn_below_random(trainer: Trainer) -> None:
@@ -163,7 +168,7 @@ def warn_below_random(trainer: Trainer) -> None:
         if not {"before", "random"} <= figures.keys():
             continue
         before, random = (EnvResult.from_json(figures[name]) for name in ("before", "random"))
-        if below(before, random):
+        if is_below(before, random):
             where = f"{label}: " if label else ""
             trainer.watcher.warned(
                 f"{where}before any RL the policy plays worse than random, beyond noise; a longer warm-up "

@@ -24,13 +24,13 @@ def find_reward(name: str) -> Reward:
     Raises:
         BadArgument: where there is none, or it is no function.
     """
-    found: Reward = find_named(name, "reward")
-    if not callable(found):
+    reward: Reward = find_named(name, "reward")
+    if not callable(reward):
         raise BadArgument(
-            f"reward is {name!r}, {found!r:.80}; accepted: a function of an episode and its turns."
+            f"reward is {name!r}, {reward!r:.80}; accepted: a function of an episode and its turns."
         )
-    check_parameters(f"reward {name}", found, ("episode", "turns"))
-    return found
+    check_parameters(f"reward {name}", reward, ("episode", "turns"))
+    return reward
 
 
 def compute_rewards(name: str, episodes: Sequence[Episode], seat: str) -> list[list[float]]:
@@ -42,7 +42,7 @@ def compute_rewards(name: str, episodes: Sequence[Episode], seat: str) -> list[l
     reward, what = find_reward(name), f"reward {name}"
     turns = [episode.turns_of(seat) for episode in episodes]
     given = [
-        call_foreign(f"{what} (episode {episode.id})", reward, episode, mine)
-        for episode, mine in zip(episodes, turns, strict=True)
+        call_foreign(f"{what} (episode {episode.id})", reward, episode, seat_turns)
+        for episode, seat_turns in zip(episodes, turns, strict=True)
     ]
-    return check_turns(what, given, [[0.0] * len(mine) for mine in turns])
+    return check_turns(what, given, [[0.0] * len(seat_turns) for seat_turns in turns])

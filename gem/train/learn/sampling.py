@@ -77,7 +77,7 @@ class Sampling:
             version = self.sampler.agent.policy_version
             if version != self.runner.version:
                 self.runner.publish(version or 0, self.sampler.model.state_dict())
-        return parallel.gathered(self.runner.play(parallel.share(jobs)))
+        return parallel.gather(self.runner.play(parallel.share(jobs)))
 
     def seed_of(self, iteration: int, task: int) -> int:
         """Return the seed of a task, which does not depend on its environment."""

@@ -46,10 +46,11 @@ def find_source(name: str) -> Source:
         return Source("adapter", run.path, run.path / "adapter_model.safetensors")
     if run.config.is_file() and any(run.path.glob("*.safetensors*")):
         return Source("model", run.path, run.config)
-    held = f"has no {file.name} yet" if run.config.is_file() else "holds neither a run nor a model"
+    fault = f"has no {file.name} yet" if run.config.is_file() else "holds neither a run nor a model"
     raise BadArgument(
-        f"from is {name!r}, which {held}; accepted: the folder of a run with a checkpoint (with @best behind "
-        "it: its best weights), or one in Hugging Face's form, as `gem-gym export --format hf` writes it."
+        f"from is {name!r}, which {fault}; accepted: the folder of a run with a checkpoint (with @best "
+        "behind it: its best weights), or one in Hugging Face's form, as `gem-gym export --format hf` writes "
+        "it."
     )
 
 
@@ -114,12 +115,12 @@ def load_source(policy: Policy, config: TrainConfig) -> None:
         from safetensors.torch import load_file
 
         try:
-            found: Any = set_peft_model_state_dict(policy.model, load_file(source.file))
+            keys: Any = set_peft_model_state_dict(policy.model, load_file(source.file))
         except (OSError, RuntimeError, ValueError) as error:
             raise StoreError(f"{source.file} cannot be loaded: {error}") from error
-        if found.unexpected_keys:
+        if keys.unexpected_keys:
             raise BadArgument(
-                f"{source.file} holds adapters of other modules, such as {found.unexpected_keys[0]}."
+                f"{source.file} holds adapters of other modules, such as {keys.unexpected_keys[0]}."
             )
 
 

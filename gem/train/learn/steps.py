@@ -31,17 +31,17 @@ class Progress:
     iterations: int
     begin: int = 0
 
-    def left(self, kind: ScheduleKind) -> float:
+    def decay(self, kind: ScheduleKind) -> float:
         """Return what is left of a value that falls from 1 to 0 over the phase."""
         return share_left(kind, (self.iteration - self.begin) / (self.iterations - self.begin))
 
     def kl(self, config: TrainConfig) -> float:
         """Return the present weight of the divergence."""
-        return config.kl * self.left(config.kl_schedule)
+        return config.kl * self.decay(config.kl_schedule)
 
     def entropy(self, config: TrainConfig) -> float:
         """Return the present weight of the entropy bonus."""
-        return config.entropy * self.left(config.entropy_schedule)
+        return config.entropy * self.decay(config.entropy_schedule)
 
 
 @dataclass(slots=True)
@@ -88,11 +88,11 @@ def take_steps(
     `episodes`: the number of the iteration's episodes with a verdict, which the policy does not control.
     """
     learner.set_lr(config.lr_at(progress.iteration, progress.begin))
-    if config.importance_cap and not all("present" in item.noted for item in weighted):
-        learner.note(weighted)
+    if config.importance_cap and not all("present" in item.stored_outputs for item in weighted):
+        learner.store_outputs(weighted)
     wanted = progress.kl(config) or config.algorithm_value.loss is not None
     if learner.reference is not None and wanted and not config.kl_reward:
-        learner.note_reference(weighted, full=config.kl_estimator == "full")
+        learner.store_reference(weighted, full=config.kl_estimator == "full")
     value_clip = config.value_clip
     if config.value_clip_by == "spread":
         value_clip *= pstdev([target.returns for target in _targets(weighted)])
@@ -176,15 +176,15 @@ def make_objective(config: TrainConfig, progress: Progress, value_clip: float) -
             watched["entropy"] = outputs.entropy.sum()
             watched["gap"] = (outputs.logprob - batch.old_logprob).abs().sum()
         if config.entropy:
-            loss = loss - entropy * _summed(outputs.entropy, share_N)
+            loss = loss - entropy * _sum_weighted(outputs.entropy, share_N)
         kl_N = outputs.kl
-        if kl_N is None and (reference_N := batch.noted.get(REFERENCE_LOGPROB)) is not None:
+        if kl_N is None and (reference_N := batch.stored_outputs.get(REFERENCE_LOGPROB)) is not None:
             estimator = "k3" if config.kl_reward or config.kl_estimator == "full" else config.kl_estimator
             kl_N = kl_estimate(outputs.logprob, reference_N, estimator)
         if kl_N is not None:
             watched["kl"] = kl_N.detach().sum()
             if not config.kl_reward:
-                loss = loss + kl * _summed(kl_N, share_N)
+                loss = loss + kl * _sum_weighted(kl_N, share_N)
         if outputs.value is not None:
             error = value_loss(outputs.value, batch.value, batch.returns, value_clip or None)
             watched["value"] = error.detach()
@@ -196,7 +196,7 @@ def make_objective(config: TrainConfig, progress: Progress, value_clip: float) -
     ) -> tuple[Tensor, dict[str, Tensor]]:
         start_N, weight_N = batch.old_logprob, None
         if config.importance_cap:
-            start_N = batch.noted["present"]
+            start_N = batch.stored_outputs["present"]
             weight_N = importance_weights(start_N, batch.old_logprob, config.importance_cap)
         if share_N is not None:
             weight_N = share_N if weight_N is None else weight_N * share_N
@@ -215,7 +215,7 @@ def make_objective(config: TrainConfig, progress: Progress, value_clip: float) -
     def _own(batch: Batch, outputs: Outputs) -> tuple[Tensor, dict[str, Tensor]]:
         reference_N = outputs.reference
         if reference_N is None:
-            reference_N = batch.noted.get(REFERENCE_LOGPROB)
+            reference_N = batch.stored_outputs.get(REFERENCE_LOGPROB)
         old_N, advantage_N = batch.old_logprob, batch.advantage[batch.turn]
         loss = own_loss(algorithm, batch.row, outputs.logprob, old_N, reference_N, advantage_N)
         log_ratio_N = (outputs.logprob - old_N).detach()
@@ -229,7 +229,7 @@ def _shares(batch: Batch) -> Tensor:
     return 1.0 / torch.bincount(batch.row)[batch.row]
 
 
-def _summed(values_N: Tensor, share_N: Tensor | None) -> Tensor:
+def _sum_weighted(values_N: Tensor, share_N: Tensor | None) -> Tensor:
     return values_N.sum() if share_N is None else (values_N * share_N).sum()
 
 
@@ -248,11 +248,11 @@ def penalise(
     """
     if not rows or learner.reference is None or not config.kl_reward or not progress.kl(config):
         return None
-    learner.note_reference(rows, full=False)
+    learner.store_reference(rows, full=False)
     penalties = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]
     for item in rows:
         row = item.row
-        for at, reference in zip(row.learnt, item.noted[REFERENCE_LOGPROB].tolist(), strict=True):
+        for at, reference in zip(row.learnt, item.stored_outputs[REFERENCE_LOGPROB].tolist(), strict=True):
             gap = row.logprobs[at] - reference
             penalties[item.source][row.turn[at]] += progress.kl(config) * gap
     return penalties

@@ -60,7 +60,7 @@ class Trainer(Sampling):
         if not self.ended:
             self.watcher.stage("training")
         while not self.ended:
-            with self.counted():
+            with self.count_time():
                 began = time.perf_counter()
                 episodes = self.next_episodes()
                 sampled = time.perf_counter()
@@ -96,7 +96,7 @@ class Trainer(Sampling):
             self.watcher.stage(f"stopped early at iteration {self.iteration}: {self.early_end}")
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def count_time(self) -> Iterator[None]:
         """Add the CPU seconds and the seconds of this block to those of the run."""
         began, began_cpu = time.perf_counter(), time.process_time()
         yield
@@ -152,7 +152,7 @@ class Trainer(Sampling):
         ends = (self.begin, self.config.iterations)
         if not every or (self.iteration % every and self.iteration not in ends):
             return
-        with self.counted():
+        with self.count_time():
             self.wait_for_samples()
             evaluation = parallel.from_first(lambda: self.held_out.measure(self.iteration))
             self.evaluations.append(evaluation)
@@ -194,7 +194,7 @@ class Trainer(Sampling):
         """Return the metrics of an iteration; `slots`: one per episode, None: there is one environment."""
         slots = slots or [Slot()] * len(episodes)
         scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
-        told = [won for slot, episode in scored if (won := slot.succeeded(episode)) is not None]
+        successes = [won for slot, episode in scored if (won := slot.succeeded(episode)) is not None]
         count = len(scored) or NAN
         returns = [slot.reward(episode) for slot, episode in scored]
         turns = sum(len(slot.turns(episode)) for slot, episode in scored)
@@ -204,7 +204,7 @@ class Trainer(Sampling):
         return Metrics(
             iteration=self.iteration,
             episodes=self.iteration * self.config.batch,
-            success=sum(told) / len(told) if told else NAN,
+            success=sum(successes) / len(successes) if successes else NAN,
             reward=sum(returns) / count,
             turns=turns / count,
             unreadable=sum(slot.stop(episode) is StopReason.UNREADABLE for slot, episode in scored) / count,
@@ -322,12 +322,12 @@ class Trainer(Sampling):
         """The evaluation on held-out instances."""
         tasks = self.config.batch // (self.config.group if self.config.grouped else 1)
 
-        def drawn() -> Iterator[int]:
+        def draw_seeds() -> Iterator[int]:
             for iteration, task in product(range(self.config.iterations), range(tasks)):
                 yield self.seed_of(iteration, task)  # a job would fix the plan of its iteration
             yield from cloned_seeds(self.config)
 
-        return HeldOut(self.policy, self.config, self.envs, drawn)
+        return HeldOut(self.policy, self.config, self.envs, draw_seeds)
 
     @functools.cached_property
     def watched(self) -> WatchedSeeds | None:

@@ -27,7 +27,7 @@ from gem.train.config.checks import check_algorithm
 from gem.train.learn import checkpoint, parallel
 from gem.train.learn.learner import Critic, Learner, Settings, load_weights
 from gem.train.learn.phases import begin_phase
-from gem.train.learn.policy import Policy, make_policy, settled
+from gem.train.learn.policy import Policy, make_policy, resolve_dtype
 from gem.train.learn.preparation import prepare
 from gem.train.learn.rewards import find_reward
 from gem.train.learn.start_weights import check_source, load_source
@@ -66,7 +66,7 @@ def train(
     folder = RunFolder(config.out)
     if resume and config.dtype == "auto":
         config = replace(config, dtype=folder.read_config(trust=True).dtype)
-    config = settled(config)
+    config = resolve_dtype(config)
     if resume and (changed := config.differences(folder.read_config(trust=True))):
         raise BadArgument(
             f"the run in {config.out} has another {', '.join(changed)}; a resumed run keeps its settings."
@@ -82,16 +82,18 @@ def train(
     first = parallel.rank() == 0
     if not first:
         trainer.watcher = Watcher()
-    told = trainer.watcher
-    with closing(trainer.policy.agent), folder.held() if first else nullcontext(), closing(told):
+    watcher = trainer.watcher
+    with closing(trainer.policy.agent), folder.held() if first else nullcontext(), closing(watcher):
         if resume:
             trainer.restore()
-            told.begun(folder, config, trainer.history)
+            watcher.begun(folder, config, trainer.history)
             tell_figures(trainer)
             for name in folder.changed_sources(config):
-                told.warned(f"the file of {name} changed since this run began; it goes on with the new one.")
+                watcher.warned(
+                    f"the file of {name} changed since this run began; it goes on with the new one."
+                )
             for change in changed_files(config.names):
-                told.warned(change)
+                watcher.warned(change)
         elif phase_of is not None:
             begin_phase(trainer, config, RunFolder(phase_of))
         else:
@@ -104,7 +106,7 @@ def train(
         if config.staleness:
             trainer.learner.publish(trainer.iteration)
         summary = finish(trainer)
-        told.finished(summary)
+        watcher.finished(summary)
         return summary
 
 
@@ -115,7 +117,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         BadArgument: for a model, an environment or a wrapper that cannot be created. NoSolver: where a
             warm-up needs a solver or a random actor that no environment has.
     """
-    config = settled(config)
+    config = resolve_dtype(config)
     check_algorithm(config)
     if config.ray:
         ray_module()  # refused before training, which is long
@@ -156,11 +158,11 @@ def fixed_opponent(name: str) -> Agent:
     Raises:
         BadArgument: where it is neither. MissingExtra: without the packages that the agent needs.
     """
-    found = named_agent(name)
-    if found is None and not Path(name).is_dir():
+    agent = named_agent(name)
+    if agent is None and not Path(name).is_dir():
         hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
         raise BadArgument(f"no opponent is called {name!r}; accepted: {NAMES}, or the folder of a run.{hint}")
-    return trained_agent(Path(name)) if found is None else found
+    return trained_agent(Path(name)) if agent is None else agent
 
 
 def begin(trainer: Trainer, config: TrainConfig, warm_ups: WarmUps | None = None) -> None:
@@ -195,7 +197,7 @@ def finish(trainer: Trainer) -> dict[str, Any]:
     """
     config, watcher = trainer.config, trainer.watcher
     chosen = best(trainer.evaluations)
-    with trainer.counted():
+    with trainer.count_time():
         watcher.stage("measuring after training")
         take_trained_figures(trainer, "after", "greedy")
         if chosen is not None and chosen.iteration != trainer.iteration:

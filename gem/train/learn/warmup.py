@@ -49,15 +49,15 @@ def warm_up(
     actor: BaseAgent | None = None,
     demos: Sequence[Episode] | None = None,
     on_step: Callable[[int, float], None] | None = None,
-    look: Callable[[int, Learner], bool] | None = None,
+    is_learnt: Callable[[int, Learner], bool] | None = None,
     most: int | None = None,
 ) -> None:
     """Clone the play of `actor` (default: random), or `demos`, for `steps` steps of `batch` episodes each.
 
     With several environments, given as a sequence of makers, the actor plays each in turn. `on`: the tokens
-    whose loss counts, see `gem.train.config.value_types.WarmupOn` and balanced(). The learning rate falls
-    linearly over the second half of `steps`, to a fifth of `lr` at least. `on_step` gets each step's
-    number and its loss, the mean negative log probability per token in nats. `look` gets the number and
+    whose loss counts, see `gem.train.config.value_types.WarmupOn` and balance_weights(). The learning rate
+    falls linearly over the second half of `steps`, to a fifth of `lr` at least. `on_step` gets each step's
+    number and its loss, the mean negative log probability per token in nats. `is_learnt` gets the number and
     the learner: the warm-up ends where it returns True, and after `most` steps (default: `steps`) anyway.
     Where an episode exceeds the model's context, only its beginning is learnt.
 
@@ -81,18 +81,18 @@ def warm_up(
         else:
             stream = seeding.stream(seed, "warm-up", step)
             episodes = [demos[int(stream.random() * len(demos))] for _ in range(batch)]
-        shown = balanced(cloned_rows(policy, episodes, on))
-        if not shown:
+        weighted = balance_weights(cloned_rows(policy, episodes, on))
+        if not weighted:
             broken = next((episode.error for episode in episodes if episode.error), None)
             raise NoVerdict(
                 f"nothing to learn from among {batch} {what}: "
                 + (str(broken) if broken else f"no answer fits a context of {policy.context} tokens.")
             )
-        tokens = sum(sum(item.row.mask) for item in shown)
-        sums, _ = learner.update(shown, _cloning, tokens)
+        tokens = sum(sum(item.row.mask) for item in weighted)
+        sums, _ = learner.update(weighted, _cloning, tokens)
         if on_step is not None:
             on_step(step, sums["loss"])
-        if look is not None and look(step, learner):
+        if is_learnt is not None and is_learnt(step, learner):
             break
     learner.publish(0)
 
@@ -104,46 +104,46 @@ def warm_up_seed(seed: int, step: int, number: int) -> int:
 
 def cloned_rows(policy: Policy, episodes: Sequence[Episode], on: WarmupOn) -> list[Weighted]:
     """Return the rows that a warm-up learns from; episodes without verdict have none."""
-    shown: list[Weighted] = []
+    weighted: list[Weighted] = []
     for episode in episodes:
         for seat in episode.seats if episode.scored else ():
             made = rows(tokenise(episode, policy.renderer, seat), seat)
             if on == "all" and len(made) == 1 and seat in episode.ends:
-                made = [_ended(made[0], episode.ends[seat].observation, policy)]
+                made = [_append_end(made[0], episode.ends[seat].observation, policy)]
             for row in made:
                 cut = row.first(policy.context)
                 if any(cut.mask):
-                    shown.append(Weighted(cut if on == "answers" else _whole(cut)))
-    return shown
+                    weighted.append(Weighted(cut if on == "answers" else _whole(cut)))
+    return weighted
 
 
-def _ended(row: Row, said: Obs, policy: Policy) -> Row:
+def _append_end(row: Row, observation: Obs, policy: Policy) -> Row:
     """Return a row with the environment's last message: the end of an episode is most useful to predict."""
-    if not isinstance(said, str):
+    if not isinstance(observation, str):
         return row
-    told = policy.renderer.delta(tuple(row.ids), [Message("user", said)])
-    size = len(told)
+    ids = policy.renderer.delta(tuple(row.ids), [Message("user", observation)])
+    size = len(ids)
     return Row(
-        (*row.ids, *told),
+        (*row.ids, *ids),
         (*row.mask, *(0,) * size),
         (*row.logprobs, *(0.0,) * size),
         (*row.turn, *(-1,) * size),
     )
 
 
-def balanced(shown: Sequence[Weighted]) -> list[Weighted]:
+def balance_weights(weighted: Sequence[Weighted]) -> list[Weighted]:
     """Return rows in which the tokens of answers have half of the weight, and any others the other half.
 
     The environment's tokens are many times more, and would outweigh the format of the answers.
     """
-    tokens = sum(sum(item.row.mask) for item in shown)
-    answers = sum(turn >= 0 for item in shown for turn in _turns(item.row))
+    tokens = sum(sum(item.row.mask) for item in weighted)
+    answers = sum(turn >= 0 for item in weighted for turn in _turns(item.row))
     if answers in (0, tokens):
-        return [replace(item, targets=dict.fromkeys(_turns(item.row), Target(1.0))) for item in shown]
-    mine, others = Target(tokens / (2 * answers)), Target(tokens / (2 * (tokens - answers)))
+        return [replace(item, targets=dict.fromkeys(_turns(item.row), Target(1.0))) for item in weighted]
+    answer, other = Target(tokens / (2 * answers)), Target(tokens / (2 * (tokens - answers)))
     return [
-        replace(item, targets={turn: mine if turn >= 0 else others for turn in _turns(item.row)})
-        for item in shown
+        replace(item, targets={turn: answer if turn >= 0 else other for turn in _turns(item.row)})
+        for item in weighted
     ]
 
 

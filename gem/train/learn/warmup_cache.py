@@ -61,7 +61,7 @@ class WarmUps:
             StoreError: when the folder cannot be written.
         """
         if config.demos is not None:
-            return _timed(make)
+            return _measure_cpu_s(make)
         settings = {name: value for name, value in config.to_json().items() if name in SETTINGS}
         searched = os.environ.get(URL)  # what the search tool finds is in the episodes too
         named = json.dumps([__version__, policy.renderer.vocab_hash, settings, searched], sort_keys=True)
@@ -78,12 +78,12 @@ class WarmUps:
                 state = checkpoint.load(path)
                 load_weights(policy, state, str(path))
                 return float(state["cpu_s"])
-            cpu_s = _timed(make)
+            cpu_s = _measure_cpu_s(make)
             checkpoint.save(path, {**weights(policy), "cpu_s": cpu_s})
             return cpu_s
 
 
-def _timed(make: Callable[[], None]) -> float:
+def _measure_cpu_s(make: Callable[[], None]) -> float:
     began = time.process_time()
     make()
     return time.process_time() - began

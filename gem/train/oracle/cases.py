@@ -223,10 +223,10 @@ def learn_step(
     start = Progress(0, 1)
 
     def step(episodes: Sequence[Episode]) -> Tensor:
-        learner.noted = []
+        learner.step_gradients = []
         policy_gradient.learn(learner, episodes, config, start)
-        if not learner.noted:  # no advantage differs from 0
+        if not learner.step_gradients:  # no advantage differs from 0
             return torch.zeros_like(policy.model.logits)
-        return torch.stack(learner.noted).mean(0)
+        return torch.stack(learner.step_gradients).mean(0)
 
     return step

@@ -31,18 +31,18 @@ Group = tuple[float, tuple[Outcome, ...], int | None]
 
 
 class Probe(Learner):
-    """A learner that notes the gradient of each step and does not change its weights.
+    """A learner that stores the gradient of each step and does not change its weights.
 
-    `noted`: the negative gradients of the loss, before they are scaled down to a norm.
+    `step_gradients`: the negative gradients of the loss, before they are scaled down to a norm.
     """
 
-    noted: list[Tensor]
+    step_gradients: list[Tensor]
 
     def step(self) -> float:
-        """Note the gradient instead of taking a step."""
+        """Store the gradient instead of taking a step."""
         gradient = self.gradients[0]
         assert gradient is not None
-        self.noted.append(-gradient.clone())
+        self.step_gradients.append(-gradient.clone())
         self.optimiser.zero_grad()
         return float(gradient.norm())
 

@@ -83,8 +83,8 @@ def split(store: EpisodeStore, share: float, seed: int) -> tuple[Chosen, Chosen]
 def loss_on(learner: Learner, episodes: Sequence[Episode], on: WarmupOn) -> float:
     """Return the mean negative log probability per token of up to HELD_OUT demonstrations, in nats."""
     rows = cloned_rows(learner.policy, episodes[:HELD_OUT], on)
-    learner.note(rows)
-    logprobs = [value for row in rows for value in row.noted["present"].tolist()]
+    learner.store_outputs(rows)
+    logprobs = [value for row in rows for value in row.stored_outputs["present"].tolist()]
     return -sum(logprobs) / len(logprobs) if logprobs else float("nan")
 
 

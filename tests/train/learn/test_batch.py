@@ -150,9 +150,9 @@ def test_what_was_noted_follows_its_token():
         Row((5, 1, 2), (0, 1, 1), (0.0, -1.0, -2.0), (-1, 0, 0)),
         Row((5, 1), (0, 1), (0.0, -3.0), (-1, 0)),
     ]
-    items = [Weighted(row, noted={"x": torch.tensor(row.logprobs[1:])}) for row in rows]
+    items = [Weighted(row, stored_outputs={"x": torch.tensor(row.logprobs[1:])}) for row in rows]
     batch = collate(items, PAD)
-    assert torch.equal(batch.noted["x"], batch.old_logprob)
+    assert torch.equal(batch.stored_outputs["x"], batch.old_logprob)
 
 
 @given(st.lists(st.lists(tokens, max_size=6).map(tuple), min_size=1, max_size=6))

@@ -241,11 +241,13 @@ def test_the_base_of_an_adapter_is_the_reference():
     policy = CausalPolicy(peft.get_peft_model(policy.model, adapter), Words(), Silent())
     learner = Learner(policy, STEPS, reference=Base(policy))
     assert all("lora" in name for name, p in policy.model.named_parameters() if p.requires_grad)
-    rows = [replace(item, noted={}) for item in ROWS]
-    learner.note_reference(rows, full=False)
-    learner.note(rows)
-    assert torch.allclose(torch.cat([item.noted["reference_logprob"] for item in rows]), wanted, atol=2e-5)
-    present = torch.cat([item.noted["present"] for item in rows])
+    rows = [replace(item, stored_outputs={}) for item in ROWS]
+    learner.store_reference(rows, full=False)
+    learner.store_outputs(rows)
+    assert torch.allclose(
+        torch.cat([item.stored_outputs["reference_logprob"] for item in rows]), wanted, atol=2e-5
+    )
+    present = torch.cat([item.stored_outputs["present"] for item in rows])
     assert torch.allclose(present, plain(policy), atol=2e-5)
     assert not torch.allclose(present, wanted, atol=1e-2)
 
@@ -276,8 +278,8 @@ def test_layers_that_are_computed_again_give_the_same_gradient_in_less_memory(na
 def test_divergence_from_a_reference_over_the_whole_vocabulary():
     policy, reference = causal(), causal(seed=3)
     learner = Learner(policy, STEPS, reference=reference)
-    rows = [replace(item, noted={}) for item in ROWS]
-    learner.note_reference(rows, full=True)
+    rows = [replace(item, stored_outputs={}) for item in ROWS]
+    learner.store_reference(rows, full=True)
     batch = collate(rows, 0, policy.capacity)
     outputs = learner.forward(batch)
     wanted = []
@@ -300,18 +302,18 @@ def test_the_reference_is_asked_once_for_a_row(full, monkeypatch):
     asked = []
     states = reference.states
     monkeypatch.setattr(reference, "states", lambda batch: asked.append(len(batch.ids)) or states(batch))
-    first, again = ([replace(item, noted={}) for item in ROWS] for _ in range(2))
-    learner.note_reference(first, full=full)
-    learner.note_reference(again, full=full)
+    first, again = ([replace(item, stored_outputs={}) for item in ROWS] for _ in range(2))
+    learner.store_reference(first, full=full)
+    learner.store_reference(again, full=full)
     assert len(asked) == 1
     name = "reference_states" if full else "reference_logprob"
     for one, other in zip(first, again, strict=True):
-        assert torch.equal(one.noted[name], other.noted[name])
-    learner.note_reference(again, full=not full)  # another output: no cache has it
-    assert (len(asked), len(again[0].noted)) == (2, 2)
+        assert torch.equal(one.stored_outputs[name], other.stored_outputs[name])
+    learner.store_reference(again, full=not full)  # another output: no cache has it
+    assert (len(asked), len(again[0].stored_outputs)) == (2, 2)
     learner.reference = causal(seed=4)
-    learner.note_reference(again, full=full)
-    assert not torch.allclose(first[0].noted[name], again[0].noted[name])
+    learner.store_reference(again, full=full)
+    assert not torch.allclose(first[0].stored_outputs[name], again[0].stored_outputs[name])
 
 
 @pytest.mark.parametrize("own", [False, True])

@@ -254,7 +254,7 @@ def test_selected_turns_keep_the_notes_of_their_tokens():
     learner, steps = learnt(
         replace(PLAIN, critic=True, select=lambda view: [[False, True]] * 3), critic=True, importance_cap=2.0
     )
-    assert all(len(item.noted["present"]) == 2 for item in learner.rows)
+    assert all(len(item.stored_outputs["present"]) == 2 for item in learner.rows)
     assert math.isfinite(steps.value_error)
 
 

@@ -65,5 +65,5 @@ def test_two_processes_have_the_losses_of_one(tmp_path, algorithm):
 def test_alone_everything_is_what_it_was():
     assert parallel.begin("cpu") == "cpu"
     assert (parallel.world(), parallel.rank()) == (1, 0)
-    assert parallel.share([1, 2, 3]) == parallel.gathered([1, 2, 3]) == [1, 2, 3]
+    assert parallel.share([1, 2, 3]) == parallel.gather([1, 2, 3]) == [1, 2, 3]
     assert parallel.add_up_figures({"a": 1.0}) == {"a": 1.0}

@@ -116,13 +116,13 @@ def test_equal_episodes_teach_the_policy_nothing(reward):
 def test_the_value_of_what_was_cut_off_is_that_of_the_next_prompt(monkeypatch):
     learner, episodes = valued(), [played(1.0, truncated=True)]
     rows, seen = weigh(episodes, SEAT), []
-    monkeypatch.setattr(learner, "note", lambda ends: seen.append(ends[0].row.ids[:-1]))
+    monkeypatch.setattr(learner, "store_outputs", lambda ends: seen.append(ends[0].row.ids[:-1]))
     monkeypatch.setattr(learner.policy, "prefix_ids", (41, 42))
     renderer, said = learner.policy.renderer, [Message("user", "Higher.")]
     held = (11, 12, 13, 14, 15, 16)
     for assembled, wanted in ((False, (*held, *renderer.delta(held, said))), (True, renderer.prompt(said))):
-        with suppress(KeyError):  # nothing was noted
-            policy_gradient.bootstraps(learner, episodes, rows, SEAT, assembled)
+        with suppress(KeyError):  # nothing was stored
+            policy_gradient.compute_bootstraps(learner, episodes, rows, SEAT, assembled)
         assert seen.pop() == (*wanted, 41, 42)
 
 

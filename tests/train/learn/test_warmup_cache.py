@@ -17,7 +17,7 @@ from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
 from gem.train.learn.policy import TinyPolicy
 from gem.train.learn.training import train
-from gem.train.learn.warmup import balanced, cloned_rows
+from gem.train.learn.warmup import balance_weights, cloned_rows
 from gem.train.learn.warmup_cache import WarmUps
 from gem.train.report.run_folder import RunFolder
 from gem.train.report.watcher import Watcher
@@ -130,10 +130,10 @@ def test_answers_count_half_however_much_the_environment_says():
     maker = Maker(QUICK.env, QUICK.env_kwargs)
     episodes = rollout([Job(maker, seed) for seed in range(8)], RandomAgent())
     weights = {True: 0.0, False: 0.0}
-    for item in balanced(cloned_rows(policy, episodes, "all")):
+    for item in balance_weights(cloned_rows(policy, episodes, "all")):
         for at in item.row.learnt:
             turn = item.row.turn[at]
             weights[turn >= 0] += item.targets[turn].advantage
     assert weights[True] == pytest.approx(weights[False])
-    alone = balanced(cloned_rows(policy, episodes, "answers"))
+    alone = balance_weights(cloned_rows(policy, episodes, "answers"))
     assert {target.advantage for item in alone for target in item.targets.values()} == {1.0}

@@ -20,7 +20,7 @@ from gem.testing.doubles import EchoEnv
 from gem.train.config import TrainConfig
 from gem.train.config.env_part import EnvPart
 from gem.train.learn.learner import weights
-from gem.train.learn.strata import strata
+from gem.train.learn.seat_episodes import split_by_seat
 from gem.train.learn.trainer import Trainer
 from gem.train.learn.training import make_trainer, train
 from gem.train.report.run_folder import RunFolder
@@ -203,18 +203,18 @@ def test_a_group_is_of_one_environment_and_compared_with_itself_alone(tmp_path, 
     assert same_weights(learnt(tmp_path, 1.0, **how), learnt(tmp_path, 64.0, **how))
 
 
-def test_strata_hold_every_episode_once_for_each_seat_that_learns(tmp_path):
+def test_a_batch_split_by_seat_holds_every_episode_once_for_each_seat_that_learns(tmp_path):
     trainer, episodes = mixed_episodes(tmp_path)
     slots = trainer.slots_of(episodes)
     trainer.close()
-    by_part = list(strata(episodes, slots, "environment"))
+    by_part = list(split_by_seat(episodes, slots, "environment"))
     assert [(each.part, each.seat, len(each.episodes)) for each in by_part] == [
         (0, "agent", 8),
         (1, "agent", 8),
     ]
-    (whole,) = strata(episodes, slots, "batch")
+    (whole,) = split_by_seat(episodes, slots, "batch")
     assert whole.episodes == episodes
-    (alone,) = strata(episodes, None, "environment")
+    (alone,) = split_by_seat(episodes, None, "environment")
     assert alone.episodes == episodes
 
 

@@ -16,8 +16,8 @@ from gem.train.learn.training import train
 from gem.train.learn.warmup import warm_up_seed
 from gem.train.learn.warmup_cache import WarmUps
 from gem.train.report.run_folder import RunFolder
-from gem.train.tasks import well_formed
-from gem.train.tasks.well_formed import Look, WellFormed, below, compare
+from gem.train.tasks import format_check
+from gem.train.tasks.format_check import FormatCheck, FormatVerdict, compare_with_random, is_below
 
 CONFIG = replace(QUICK, episodes=16, warmup_steps=60, warmup_check=10, eval_episodes=40)
 WON = episode(*paid(1.0))
@@ -41,14 +41,14 @@ RANDOM = [WON] * 30 + [LOST] * 70
     ],
 )
 def test_the_format_is_learnt_where_play_is_as_readable_and_earns_as_much(played, readable, learnt):
-    found = compare(played, RANDOM)
+    found = compare_with_random(played, RANDOM)
     assert (found.readable, found.learnt) == (readable, learnt)
 
 
 def test_random_play_that_is_unreadable_itself_is_what_counts():
     random = [LOST] * 150 + [GARBLED] * 150
-    assert compare(random, random) == Look(0.5, 0.5, True)
-    assert not compare([LOST] * 120 + [GARBLED] * 180, random).learnt
+    assert compare_with_random(random, random) == FormatVerdict(0.5, 0.5, True)
+    assert not compare_with_random([LOST] * 120 + [GARBLED] * 180, random).learnt
 
 
 # -- a warm-up
@@ -76,16 +76,20 @@ def test_it_stops_when_the_format_is_learnt(tmp_path):
 
 def test_a_look_alone_may_be_lucky(tmp_path, monkeypatch):
     found = iter([True, False, True, True, True])
-    monkeypatch.setattr(well_formed, "EPISODES", 2)
-    monkeypatch.setattr(well_formed, "compare", lambda played, random: Look(1.0, 1.0, next(found)))
+    monkeypatch.setattr(format_check, "EPISODES", 2)
+    monkeypatch.setattr(
+        format_check, "compare_with_random", lambda played, random: FormatVerdict(1.0, 1.0, next(found))
+    )
     train(replace(CONFIG, warmup_check=2, warmup_steps=20, out=tmp_path))
     assert len(RunFolder(tmp_path).warmed()) == 8
 
 
 def test_each_look_has_seeds_of_its_own(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(well_formed, "rollout", lambda jobs, agent, **how: seen.append(jobs))
-    monkeypatch.setattr(well_formed, "compare", lambda played, random: Look(1.0, 1.0, False))
+    monkeypatch.setattr(format_check, "rollout", lambda jobs, agent, **how: seen.append(jobs))
+    monkeypatch.setattr(
+        format_check, "compare_with_random", lambda played, random: FormatVerdict(1.0, 1.0, False)
+    )
     train(replace(CONFIG, warmup_check=2, warmup_steps=4, out=tmp_path))
     mine, random, later, _ = ([job.seed for job in jobs] for jobs in seen)
     cloned = {warm_up_seed(CONFIG.seed, step, i) for step in range(4) for i in range(CONFIG.warmup_batch)}
@@ -95,8 +99,8 @@ def test_each_look_has_seeds_of_its_own(tmp_path, monkeypatch):
 
 
 def test_looking_changes_no_step(tmp_path, monkeypatch):
-    look = WellFormed.look
-    monkeypatch.setattr(WellFormed, "look", lambda judge, step: replace(look(judge, step), learnt=False))
+    check = FormatCheck.check
+    monkeypatch.setattr(FormatCheck, "check", lambda one, step: replace(check(one, step), learnt=False))
     train(replace(CONFIG, warmup_check=30, out=tmp_path / "looked"))
     train(replace(CONFIG, warmup_check=0, out=tmp_path / "not"))
     assert same_weights(weights(tmp_path / "looked"), weights(tmp_path / "not"))
@@ -153,15 +157,15 @@ def measured(won, of):
     [(0, 30, 100, True), (20, 36, 100, True), (30, 36, 100, False), (36, 30, 100, False), (2, 4, 10, False)],
 )
 def test_below_is_beyond_noise(mine, other, of, worse):
-    assert below(measured(mine, of), measured(other, of)) == worse
+    assert is_below(measured(mine, of), measured(other, of)) == worse
 
 
 def test_where_success_is_unknown_returns_are_compared():
     paid_out = [episode(*paid(float(at % 3)), stop=StopReason.ENDED) for at in range(60)]
     nothing = [episode(*paid(0.0), stop=StopReason.ENDED)] * 60
-    assert below(summarise("test:X", nothing), summarise("test:X", paid_out))
-    assert not below(summarise("test:X", paid_out), summarise("test:X", nothing))
-    assert not below(summarise("test:X", [BROKEN]), summarise("test:X", paid_out))
+    assert is_below(summarise("test:X", nothing), summarise("test:X", paid_out))
+    assert not is_below(summarise("test:X", paid_out), summarise("test:X", nothing))
+    assert not is_below(summarise("test:X", [BROKEN]), summarise("test:X", paid_out))
 
 
 def test_a_run_that_begins_below_random_play_says_so(tmp_path):

@@ -17,7 +17,7 @@ from gem.train.tasks.schedule import Slot
 
 
 @dataclass(frozen=True, slots=True)
-class Stratum:
+class SeatEpisodes:
     """Episodes whose turns of one seat are compared; `part` is the number of their environment."""
 
     part: int
@@ -25,20 +25,20 @@ class Stratum:
     episodes: Sequence[Episode]
 
 
-def strata(
+def split_by_seat(
     episodes: Sequence[Episode], slots: Sequence[Slot] | None, normalise_by: NormaliseBy
-) -> Iterator[Stratum]:
-    """Yield the strata of a batch; each turn of the trained policy is in exactly one.
+) -> Iterator[SeatEpisodes]:
+    """Yield the parts of a batch whose turns are compared; each turn of the trained policy is in exactly one.
 
     `slots`: that of each episode; None: one environment, where the policy plays every seat. With
     ``normalise_by="batch"`` all environments count as one, of number 0.
     """
-    told = slots or [Slot()] * len(episodes)
-    parts = [slot.part if normalise_by == "environment" else 0 for slot in told]
+    slots = slots or [Slot()] * len(episodes)
+    parts = [slot.part if normalise_by == "environment" else 0 for slot in slots]
     for part in sorted(set(parts)):
-        mine = [
-            (slot, episode) for slot, episode, of in zip(told, episodes, parts, strict=True) if of == part
+        pairs = [
+            (slot, episode) for slot, episode, of in zip(slots, episodes, parts, strict=True) if of == part
         ]
-        seats = (seat for slot, each in mine for seat in ((slot.seat,) if slot.seat else each.seats))
+        seats = (seat for slot, each in pairs for seat in ((slot.seat,) if slot.seat else each.seats))
         for seat in dict.fromkeys(seats):
-            yield Stratum(part, seat, [each for slot, each in mine if slot.seat in ("", seat)])
+            yield SeatEpisodes(part, seat, [each for slot, each in pairs if slot.seat in ("", seat)])

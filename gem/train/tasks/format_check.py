@@ -33,7 +33,7 @@ LEVEL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FormatVerdict:
     """The result of a check: shares of readable episodes, of the policy and random play, and the verdict."""
 
     readable: float
@@ -41,7 +41,7 @@ class Look:
     learnt: bool
 
 
-class WellFormed:
+class FormatCheck:
     """A comparison of a policy's sampled play with random play."""
 
     def __init__(self, policy: Policy, config: TrainConfig, makers: Sequence[Maker], limits: Limits) -> None:
@@ -50,27 +50,27 @@ class WellFormed:
         self.agent = observing_agent(policy, config, entropy=False)
         self.in_a_row = 0
 
-    def look(self, step: int) -> Look:
+    def check(self, step: int) -> FormatVerdict:
         """Play with the current weights, those after warm-up step `step`, and compare.
 
-        The format is learnt when compare() finds it learnt for the second time in a row.
+        The format is learnt when compare_with_random() finds it learnt for the second time in a row.
         """
         seeds = (seeding.derive(self.config.seed, "well-formed", step, i) for i in range(EPISODES))
         count = len(self.makers)
         jobs = [Job(self.makers[i % count], seed, key=f"{step}-{i}") for i, seed in enumerate(seeds)]
         how: dict[str, Any] = {"limits": self.limits, "concurrency": self.config.batch}
         self.agent.publish(step)
-        found = compare(rollout(jobs, self.agent, **how), rollout(jobs, RandomAgent(), **how))
+        verdict = compare_with_random(rollout(jobs, self.agent, **how), rollout(jobs, RandomAgent(), **how))
         self.agent.publish(step)  # frees what it kept
-        self.in_a_row = self.in_a_row + 1 if found.learnt else 0
-        return replace(found, learnt=self.in_a_row >= 2)
+        self.in_a_row = self.in_a_row + 1 if verdict.learnt else 0
+        return replace(verdict, learnt=self.in_a_row >= 2)
 
     def close(self) -> None:
         """Close the agent."""
         self.agent.close()
 
 
-def compare(played: Sequence[Episode], random: Sequence[Episode]) -> Look:
+def compare_with_random(played: Sequence[Episode], random: Sequence[Episode]) -> FormatVerdict:
     """Compare sampled play with random play on the same seeds.
 
     The format is learnt where the share of readable episodes is less than MARGIN below random play's at 95%
@@ -80,25 +80,25 @@ def compare(played: Sequence[Episode], random: Sequence[Episode]) -> Look:
     """
     pairs = [pair for pair in zip(played, random, strict=True) if all(each.scored for each in pair)]
     if not pairs:
-        return Look(0.0, 0.0, False)
-    read = [(_readable(mine), _readable(other)) for mine, other in pairs]
-    lost = [int(mine and not other) for mine, other in read]
-    won = [int(other and not mine) for mine, other in read]
+        return FormatVerdict(0.0, 0.0, False)
+    read = [(_readable(episode), _readable(other)) for episode, other in pairs]
+    lost = [int(one and not other) for one, other in read]
+    won = [int(other and not one) for one, other in read]
     less = score_difference(lost, won, [1] * len(pairs), LEVEL)
-    earned = math.fsum(mine.reward() - other.reward() for mine, other in pairs)
-    mine, other = (sum(column) / len(pairs) for column in zip(*read, strict=True))
-    return Look(mine, other, less.high < MARGIN and earned >= 0)
+    earned = math.fsum(episode.reward() - other.reward() for episode, other in pairs)
+    readable, random_readable = (sum(column) / len(pairs) for column in zip(*read, strict=True))
+    return FormatVerdict(readable, random_readable, less.high < MARGIN and earned >= 0)
 
 
 def _readable(episode: Episode) -> bool:
     return episode.stop is not StopReason.UNREADABLE
 
 
-def below(measured: EnvResult, reference: EnvResult) -> bool:
+def is_below(measured: EnvResult, reference: EnvResult) -> bool:
     """Return whether a measurement is below another beyond noise: in success if both have it, else in return.
 
     See `gem.statistics.surely_below`.
     """
-    told = measured.success is not None and reference.success is not None
-    mine, other = (each.success if told else each.reward for each in (measured, reference))
-    return mine is not None and other is not None and surely_below(mine, other)
+    by_success = measured.success is not None and reference.success is not None
+    value, reference_value = (each.success if by_success else each.reward for each in (measured, reference))
+    return value is not None and reference_value is not None and surely_below(value, reference_value)
