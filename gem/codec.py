@@ -558,7 +558,9 @@ def _number_back(number: schema.Number) -> float:
 
 
 def _values(values: Any) -> Any:
-    return plain(values) if type(values) is dict or isinstance(values, Mapping) else values
+    if type(values) is dict:
+        return plain(values) if values else values
+    return plain(values) if isinstance(values, Mapping) else values
 
 
 def _restored_values(values: dict[str, Any]) -> Any:
@@ -610,7 +612,8 @@ def _plain(value: Any, depth: int) -> Any:
 def _plain_mapping(values: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     stored = {}
     for key, value in values.items():
-        if type(key) is not str or not _encodes(key) or (len(values) == 1 and key in _RESTORE):
+        odd = type(key) is not str or not (key.isascii() or _encodes(key))
+        if odd or (len(values) == 1 and key in _RESTORE):
             return {"$dict": [[plain(key, depth), plain(value, depth)] for key, value in values.items()]}
         kind = type(value)  # as nearly always: written out, because values are many
         simple = (kind is float and math.isfinite(value)) or (kind is int and value.bit_length() < 64)

@@ -1,7 +1,8 @@
 """The index of an episode store: a summary of each episode and the position of its line, in an SQLite file.
 
-It is a cache. `gem.rollout.store` decides what enters it, under the lock of the store's file, and whether it
-still matches; this module writes and queries it. All errors are sqlite3.Error, also for wrong values in it.
+It is a cache. `gem.rollout.indexed_file` decides what enters it, under the lock of the store's file, and
+whether it still matches; this module writes and queries it. All errors are sqlite3.Error, also for wrong
+values in it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from gem.errors import BadArgument
 
-VERSION = 0x67656D02
+VERSION = 0x67656D03
 """Version number of the form of an index; SQLite keeps it as the file's user version."""
 
 WAIT_S = 2.0
@@ -51,12 +52,17 @@ class Entry(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The part of a store that an index covers: episodes, bytes, torn lines, and a hash of both ends."""
+    """The part of a store that an index covers: episodes, bytes, torn lines, and a hash of both ends.
+
+    `inode` and `changed_ns` are those of the file at that time.
+    """
 
     episodes: int = 0
     scanned: int = 0
     torn: int = 0
     seal: bytes = b""
+    inode: int = 0
+    changed_ns: int = 0
 
 
 class Tally(NamedTuple):
@@ -107,7 +113,7 @@ _CIRCUMSTANCES = {
 _COLUMNS = ", ".join(f'"{name}"' for name in Entry._fields)
 _TABLES = f"""
 BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS mark (episodes, scanned, torn, seal);
+CREATE TABLE IF NOT EXISTS mark ({", ".join(Mark._fields)});
 CREATE TABLE IF NOT EXISTS runs (id PRIMARY KEY, start, "end") WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS episodes ({_COLUMNS.replace('"number"', '"number" INTEGER PRIMARY KEY')});
 CREATE INDEX IF NOT EXISTS episodes_by_id ON episodes (id);
@@ -179,7 +185,7 @@ class Index:
                 spans = [(_plain(run), *span) for run, span in runs.items()]
                 self._db.executemany("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", spans)
                 self._db.execute("DELETE FROM mark")
-                self._db.execute("INSERT INTO mark VALUES (?, ?, ?, ?)", mark)
+                self._db.execute("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?)", mark)
                 found = mark
         self.mark = found
 
@@ -312,7 +318,7 @@ class Index:
         found = self._db.execute("SELECT * FROM mark").fetchone()
         if found is None:
             return Mark()
-        if tuple(map(type, found)) != (int, int, int, bytes) or min(found[:3]) < 0:
+        if tuple(map(type, found)) != (int, int, int, bytes, int, int) or min(found[:3]) < 0:
             raise sqlite3.DatabaseError(f"the index reaches {found}, which is nowhere")
         mark = Mark(*found)
         if self._value("SELECT max(number) FROM episodes") != (mark.episodes - 1 if mark.episodes else None):

@@ -5,8 +5,7 @@ from records import episode, turn
 
 from gem.errors import BadArgument
 from gem.record import Failure, RunInfo, StopReason, Verdict
-from gem.rollout import EpisodeStore
-from gem.rollout import store as store_module
+from gem.rollout import EpisodeStore, indexed_file
 
 RUN = RunInfo("run")
 STOPS = (StopReason.SOLVED, StopReason.FAILED, StopReason.ERROR)
@@ -22,7 +21,7 @@ def made(number):
 @pytest.fixture(params=[0, 7, 23], ids=["all in the index", "some new", "none in the index"])
 def store(request, tmp_path, monkeypatch):
     """A store of 23 episodes that is being written, of which some are not in the index yet."""
-    monkeypatch.setattr(store_module, "SAVE_EVERY", 1000)
+    monkeypatch.setattr(indexed_file, "SAVE_EVERY", 1000)
     path = tmp_path / "episodes.jsonl"
     with EpisodeStore(path) as writer:
         for number in range(23 - request.param):

@@ -21,7 +21,8 @@ from gem.history import HistoryPolicy
 from gem.record import SCHEMA, Episode, Limits, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.rollout.index import Index
-from gem.rollout.store import SAVE_EVERY, merge
+from gem.rollout.indexed_file import SAVE_EVERY, IndexedFile
+from gem.rollout.store import merge
 from gem.specs import TaskRef
 
 DATA = Path(__file__).parent / "data"
@@ -232,9 +233,9 @@ def test_many_episodes_are_opened_and_filtered_by_the_index_without_being_read(p
 def test_a_store_without_index_is_scanned_in_pieces(path, monkeypatch):
     fill(path, 9000)
     kept = []
-    note = EpisodeStore._note
+    note = IndexedFile._note
     monkeypatch.setattr(
-        EpisodeStore, "_note", lambda self, entry: kept.append(len(self._new)) or note(self, entry)
+        IndexedFile, "_note", lambda self, entry: kept.append(len(self._new)) or note(self, entry)
     )
     with EpisodeStore(path, read_only=True) as store:
         assert len(store.select()) == 9000
@@ -311,7 +312,7 @@ def test_a_deleted_index_is_made_again_while_the_store_is_open(path):
         assert index.execute("SELECT count(*) FROM episodes").fetchone() == (3 * SAVE_EVERY,)
 
 
-def test_a_store_that_was_replaced_leaves_the_index_of_the_new_one_alone(path, tmp_path):
+def test_a_store_that_was_replaced_is_not_written_and_leaves_the_index_of_the_new_one_alone(path, tmp_path):
     other = tmp_path / "other.jsonl"
     for name, offset in ((path, 0), (other, 5000)):
         with EpisodeStore(name) as store:
@@ -322,11 +323,69 @@ def test_a_store_that_was_replaced_leaves_the_index_of_the_new_one_alone(path, t
             old.append(episode(1000 + i))
         other.replace(path)
         index_of(other).replace(index_of(path))
-        old.append(episode(2000))
-        old.append(episode(2001))
-        assert len(old) == len(old.select()) == 300 + SAVE_EVERY + 1
+        with pytest.raises(StoreError, match=r"deleted, or replaced by another file.*store of another name"):
+            old.append(episode(2000))
+        assert len(old) == len(old.select()) == len(list(old)) == 300 + SAVE_EVERY - 1
     with EpisodeStore(path, read_only=True) as new:
         assert [entry.seed for entry in new.select()] == list(range(5000, 5300))
+
+
+def test_a_store_that_was_deleted_is_not_written(path, monkeypatch):
+    with EpisodeStore(path) as store:
+        store.append(episode(0))
+        monkeypatch.chdir("/")
+        store.append(episode(1))
+        held = path.read_bytes()
+        path.unlink()
+        with pytest.raises(StoreError, match="was deleted"):
+            store.append(episode(2))
+        assert [each.seed for each in store] == [0, 1]
+        path.write_bytes(held)  # a copy is another file
+        with pytest.raises(StoreError, match="was deleted"):
+            store.append(episode(2))
+
+
+@pytest.mark.parametrize("keep_time", [False, True])
+def test_an_index_is_not_believed_after_the_file_was_edited(path, keep_time):
+    with EpisodeStore(path) as store:
+        for i in range(20):
+            store.append(episode(i))
+    before = path.stat()
+    stale = path.read_bytes()
+    middle = b"".join(lines(path)[10:11])
+    path.write_bytes(stale.replace(middle, middle.replace(b'"reward":0.25', b'"reward":0.95', 1)))
+    if keep_time:  # as if it was not noticed: the index is believed, but not the line
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with EpisodeStore(path, read_only=True) as store:
+        stops = [entry.stop for entry in store.select()]
+        assert stops.count("damaged") == (not keep_time)
+        with pytest.raises(StoreError, match="line 11,"):
+            store[9]
+
+
+def test_an_index_is_not_believed_after_the_file_was_replaced_and_extended(path, tmp_path):
+    with EpisodeStore(path) as store:
+        for i in range(20):
+            store.append(episode(i))
+    held, other = lines(path), tmp_path / "other"
+    other.write_bytes(
+        b"".join([*held[:10], held[10].replace(b"e9", b"x9"), *held[11:], held[1].replace(b"e0", b"y0")])
+    )
+    other.replace(path)
+    with EpisodeStore(path, read_only=True) as store:
+        assert [entry.stop for entry in store.select()].count("damaged") == 2
+
+
+def test_an_index_of_a_file_that_grew_is_extended(path, monkeypatch):
+    with EpisodeStore(path) as store:
+        for i in range(2000):
+            store.append(episode(i))
+    with path.open("ab") as file:
+        file.write(codec.encode(episode(2000)) + b"\n")
+    read = count_read(monkeypatch)
+    with EpisodeStore(path, read_only=True) as store:
+        assert len(store) == 2001
+    assert sum(read) < 20_000
 
 
 def test_an_index_that_breaks_while_it_is_used_is_given_up(path):
