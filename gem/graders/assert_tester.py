@@ -58,7 +58,7 @@ class Printed(io.TextIOWrapper):
         self._bytes = io.BytesIO()
         super().__init__(self._bytes, "utf-8", "backslashreplace")
 
-    def taken(self) -> str:
+    def take_text(self) -> str:
         """Return what was printed since the last call."""
         self.flush()
         data: bytes = self._bytes.getvalue()
@@ -71,7 +71,7 @@ class Printed(io.TextIOWrapper):
         """Buffer text; too much of it goes to stdout, where the sandbox counts it."""
         written = super().write(text)
         if self._bytes.tell() > MOST_PRINTED:
-            os.write(1, self.taken().encode())
+            os.write(1, self.take_text().encode())
         return written
 
 
@@ -91,38 +91,38 @@ _EXACT: dict[type, Callable[[Any], Any]] = {
 }
 
 
-def _refill_list(mine: Any, items: list[Any], more: Any) -> None:
-    list.__setitem__(mine, slice(None), items)
+def _refill_list(container: Any, items: list[Any], more: Any) -> None:
+    list.__setitem__(container, slice(None), items)
 
 
-def _refill_dict(mine: Any, items: list[Any], more: Any) -> None:
-    kind: Any = collections.OrderedDict if isinstance(mine, collections.OrderedDict) else dict
-    kind.clear(mine)
+def _refill_dict(container: Any, items: list[Any], more: Any) -> None:
+    kind: Any = collections.OrderedDict if isinstance(container, collections.OrderedDict) else dict
+    kind.clear(container)
     for key, value in items:
-        kind.__setitem__(mine, key, value)
-    if isinstance(mine, collections.defaultdict):
-        mine.default_factory = more
+        kind.__setitem__(container, key, value)
+    if isinstance(container, collections.defaultdict):
+        container.default_factory = more
 
 
-def _dict_items(mine: Any) -> Iterable[Any]:
+def _dict_items(container: Any) -> Iterable[Any]:
     """Return the items in order; an OrderedDict has an order of its own, apart from its base dict's."""
-    if isinstance(mine, collections.OrderedDict):
-        return collections.OrderedDict.items(mine)
-    return dict.items(mine)
+    if isinstance(container, collections.OrderedDict):
+        return collections.OrderedDict.items(container)
+    return dict.items(container)
 
 
-def _refill_set(mine: Any, items: list[Any], more: Any) -> None:
-    set.clear(mine)
-    set.update(mine, items)
+def _refill_set(container: Any, items: list[Any], more: Any) -> None:
+    set.clear(container)
+    set.update(container, items)
 
 
-def _refill_bytes(mine: Any, items: list[Any], more: Any) -> None:
-    bytearray.__setitem__(mine, slice(None), bytes(items))
+def _refill_bytes(container: Any, items: list[Any], more: Any) -> None:
+    bytearray.__setitem__(container, slice(None), bytes(items))
 
 
-def _refill_deque(mine: Any, items: list[Any], more: Any) -> None:
-    collections.deque.clear(mine)
-    collections.deque.extend(mine, items)
+def _refill_deque(container: Any, items: list[Any], more: Any) -> None:
+    collections.deque.clear(container)
+    collections.deque.extend(container, items)
 
 
 CONTAINERS: dict[type, tuple[Callable[[Any], Iterable[Any]], Callable[[Any, list[Any], Any], None]]] = {
@@ -162,7 +162,7 @@ def _value_type(value: type) -> tuple[str, str] | None:
     return key if key in _VALUES and vars(sys.modules[key[0]]).get(key[1]) is value else None
 
 
-def _known(value: Any) -> bool:
+def _is_plain_value(value: Any) -> bool:
     """Return whether a value of _VALUES is plain data in all its parts; its time zone may be any object."""
     zone = getattr(value, "tzinfo", None)
     return (zone is None or _value_type(type(zone)) is not None) and getattr(
@@ -170,7 +170,7 @@ def _known(value: Any) -> bool:
     ) is not None
 
 
-def _made(module: str, name: str, *args: Any) -> Any:
+def _make_value(module: str, name: str, *args: Any) -> Any:
     kind = _class_of(module, name)
     if name in ("time", "datetime"):
         return kind(*args[:-1], fold=args[-1])
@@ -311,7 +311,7 @@ class Peer:
                 self._answer(operation, value)
                 del value
 
-    def raised(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Record an exception that comes from the other process."""
 
     def _answer(self, operation: str, operands: list[Any]) -> None:
@@ -338,7 +338,9 @@ class Peer:
     def _send(self, kind: str, operation: str, value: Any) -> None:
         changed, dropped = self._changes(), self._drops()
         released, self._released = sorted(self._released), set()
-        data = json.dumps([kind, operation, value, changed, dropped, released, self.printed.taken()]).encode()
+        data = json.dumps(
+            [kind, operation, value, changed, dropped, released, self.printed.take_text()]
+        ).encode()
         view = memoryview(len(data).to_bytes(4, "big") + data)
         try:
             while view:
@@ -353,7 +355,7 @@ class Peer:
             raise TooLong(f"a reply of more than {LONGEST} bytes")
         try:
             kind, operation, value, changed, dropped, released, text = json.loads(self._exactly(size))
-            told = value
+            raw_value = value
             # In the order in which they were written: a value may bring a container that a change names.
             if kind == "ask":
                 value = [self.decode(each) for each in value]
@@ -365,9 +367,9 @@ class Peer:
                 self._forget(number)
             for number in released:
                 self._own_numbers.pop(id(self.own.pop(number, None)), None)
-            if kind == "raised" and isinstance(value, BaseException) and "o" not in told:
-                self.raised(value)
-            self.heard(str(text))
+            if kind == "raised" and isinstance(value, BaseException) and "o" not in raw_value:
+                self.note_error(value)
+            self.receive_output(str(text))
         except Exception as error:
             raise Garbled(f"a message that cannot be read ({type(error).__name__}: {error})"[:300]) from None
         known = kind in ("ask", "value", "names") or (kind == "raised" and isinstance(value, BaseException))
@@ -375,7 +377,7 @@ class Peer:
             raise Garbled("a message of no kind")
         return kind, operation, value
 
-    def heard(self, text: str) -> None:
+    def receive_output(self, text: str) -> None:
         """Receive what the other process printed."""
 
     def _exactly(self, size: int) -> bytes:
@@ -490,20 +492,20 @@ class Peer:
             return {"b": value.hex()}
         if kind is complex:
             return {"c": [value.real, value.imag]}
-        if (key := _value_type(kind)) is not None and _known(value):
+        if (key := _value_type(kind)) is not None and _is_plain_value(value):
             return {"v": [*key, *(self.encode(each, depth + 1) for each in _VALUES[key](value))]}
         if (constant := _CONSTANT_NAMES.get(id(value))) is not None:
             return {"k": constant}
         if issubclass(kind, type) and value in _GLOBAL:
             return {"g": _GLOBAL[value]}
-        if kind.__module__ == "numpy" and (found := _array(value)) is not None:
-            if found[3] or not value.flags.writeable:
-                return {"a": found}
+        if kind.__module__ == "numpy" and (array_parts := _array(value)) is not None:
+            if array_parts[3] or not value.flags.writeable:
+                return {"a": array_parts}
             number = next(self._numbers)
             self._share(number, value, kind)
             self._fresh.add(number)
             self._look(number)
-            return {"A": [number, found]}
+            return {"A": [number, array_parts]}
         return self.encode_object(value, kind, depth)
 
     def _new_container(self, value: Any, kind: type, depth: int) -> Any:
@@ -554,7 +556,7 @@ class Peer:
             case "c":
                 return complex(float(content[0]), float(content[1]))
             case "v":
-                return _made(*content[:2], *(self.decode(each, depth + 1) for each in content[2:]))
+                return _make_value(*content[:2], *(self.decode(each, depth + 1) for each in content[2:]))
             case "d":
                 items = [
                     (self.decode(key, depth + 1), self.decode(each, depth + 1)) for key, each in content[1]
@@ -570,10 +572,10 @@ class Peer:
             case "a":
                 return _array_of(*content)
             case "A":
-                number, found = content
+                number, array_parts = content
                 if number in self._shared or not isinstance(number, int):
                     raise Garbled("an array's number that is taken")
-                array = _array_of(*found[:3])
+                array = _array_of(*array_parts[:3])
                 self._share(number, array, type(array))
                 self._look(number)
                 return array
@@ -599,9 +601,9 @@ class Peer:
         """Return a stand-in."""
         raise NotImplementedError
 
-    def meet(self, found: Any) -> Any:
+    def meet(self, thing: Any) -> Any:
         """Return an object that the other process sent again."""
-        return found
+        return thing
 
     def keep(self, number: int, stand_in: Any) -> None:
         """Register a stand-in for as long as this process holds it."""
@@ -615,8 +617,8 @@ class Peer:
 
     def stand_in(self, number: int) -> Any:
         """Return the existing stand-in, or None."""
-        found = self.theirs.get(number)
-        return self._kept.get(number) if found is None else found
+        thing = self.theirs.get(number)
+        return self._kept.get(number) if thing is None else thing
 
     def _release(self, number: int) -> None:
         if number not in self.theirs:
@@ -675,14 +677,14 @@ def _array_of(dtype: str, shape: list[int], data: str, scalar: bool = False) -> 
     return array[()] if scalar else array
 
 
-def _refill_array(mine: Any, other: Any) -> None:
-    if mine.shape != other.shape:
-        if mine.size != other.size:
-            mine.resize(other.shape, refcheck=False)
-        mine.shape = other.shape
-    if mine.dtype != other.dtype:
-        mine.dtype = other.dtype
-    mine[...] = other
+def _refill_array(array: Any, other: Any) -> None:
+    if array.shape != other.shape:
+        if array.size != other.size:
+            array.resize(other.shape, refcheck=False)
+        array.shape = other.shape
+    if array.dtype != other.dtype:
+        array.dtype = other.dtype
+    array[...] = other
 
 
 # ------------------------------------------------------------------------------- the submission's process
@@ -712,10 +714,10 @@ class Server(Peer):
             return entry(self.space, operands[0])
         if operation == "seed":
             return random.seed(*operands)  # noqa: TID251 - as the tests asked
-        found = super().perform(operation, operands)
+        outcome = super().perform(operation, operands)
         if operation == "drop":
             return None
-        return ITSELF if operation in _KEEPING and found is operands[0] else found
+        return ITSELF if operation in _KEEPING and outcome is operands[0] else outcome
 
     def encode_object(self, value: Any, kind: type, depth: int) -> Any:
         """Return an object's number, its class, and its plain value if it has one."""
@@ -734,22 +736,24 @@ class Server(Peer):
         if kind is memoryview and value.format == "B" and value.ndim == 1:
             return {"m": [value.tobytes().hex(), value.readonly]}
         described = self._describe(kind, instance=True)
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "h": 0 if isinstance(described, dict) else self.number_of(value),
             "K": described,
         }
         if (base := _base(kind, SCALARS)) is not None:
-            found["p"] = self.encode(_EXACT[base](value), depth + 1)
+            fields["p"] = self.encode(_EXACT[base](value), depth + 1)
         elif (base := _base(kind, CONTAINERS)) is not None:
             shared = next(self._numbers)
             self._share(shared, value, base)
             self._look(shared)
-            found["l"] = [shared, base.__name__, self._contents(self._shared[shared][2], base, depth + 1)]
+            fields["l"] = [shared, base.__name__, self._contents(self._shared[shared][2], base, depth + 1)]
         elif issubclass(kind, BaseException):
-            found["e"] = [self.encode(each, depth + 1) if _tells(each) else repr(each) for each in value.args]
+            fields["e"] = [
+                self.encode(each, depth + 1) if _tells(each) else repr(each) for each in value.args
+            ]
             cause = value.__cause__
-            found["b"] = None if cause is None or depth > 5 else self.encode(cause, depth + 1)
-        return found
+            fields["b"] = None if cause is None or depth > 5 else self.encode(cause, depth + 1)
+        return fields
 
     def _describe(self, kind: type, *, instance: bool = False) -> Any:
         """Return a class: its number and, the first time, what its stand-in needs."""
@@ -768,21 +772,21 @@ class Server(Peer):
     def decode_object(self, value: dict[str, Any]) -> Any:
         """Return a stand-in for an object of the tester."""
         number = value["h"]
-        found = self.stand_in(number)
-        if found is None:
+        thing = self.stand_in(number)
+        if thing is None:
             if "e" in value:
                 base = self.decode(value["K"])
                 args = [self.decode(each) for each in value["e"]]
-                found = (base if value["c"] == base.__name__ else type(value["c"], (base,), {}))(*args)
-                found._gem_number = number
+                thing = (base if value["c"] == base.__name__ else type(value["c"], (base,), {}))(*args)
+                thing._gem_number = number
             else:
-                found = far = object.__new__(FarFunction if value["f"] else Far)
-                object.__setattr__(found, "_gem_number", number)
-                object.__setattr__(found, "_gem_peer", self)
+                thing = far = object.__new__(FarFunction if value["f"] else Far)
+                object.__setattr__(thing, "_gem_number", number)
+                object.__setattr__(thing, "_gem_peer", self)
                 if value["f"]:
                     vars(far).update(__name__=value["c"], __qualname__=value["c"])
-            self.keep(number, found)
-        return found
+            self.keep(number, thing)
+        return thing
 
 
 def _tells(value: Any) -> bool:
@@ -796,12 +800,12 @@ def entry(space: dict[str, Any], dotted: str) -> Any:
         first, rest = "Solution", [first]
     if first not in space:
         raise NameError(f"name {first!r} is not defined")
-    found = space[first]
-    if rest and isinstance(found, type):
-        found = found()
+    callee = space[first]
+    if rest and isinstance(callee, type):
+        callee = callee()
     for name in rest:
-        found = getattr(found, name)
-    return found
+        callee = getattr(callee, name)
+    return callee
 
 
 class Far:
@@ -850,20 +854,20 @@ def _far_ask(far: Any, operation: str, *operands: Any) -> Any:
 
 def _special_methods() -> dict[str, tuple[str, str]]:
     """Return every special method that is forwarded to the other process, with its operation and kind."""
-    found = {}
+    methods = {}
     for name in _BINARY:
-        found[f"__{name}__"] = (name, "binary")
-        found[f"__r{name}__"] = (name, "swapped")
-    found |= {f"__{name}__": (name, "in place") for name in _INPLACE}
-    found |= {f"__{name}__": (name, "order") for name in _ORDER}
-    found |= {f"__{name}__": (name, "one") for name in _UNARY}
+        methods[f"__{name}__"] = (name, "binary")
+        methods[f"__r{name}__"] = (name, "swapped")
+    methods |= {f"__{name}__": (name, "in place") for name in _INPLACE}
+    methods |= {f"__{name}__": (name, "order") for name in _ORDER}
+    methods |= {f"__{name}__": (name, "one") for name in _UNARY}
     for name in ("getitem", "setitem", "delitem", "format", "round"):
-        found[f"__{name}__"] = (name, "one")
-    found["__contains__"] = ("contains", "contains")
-    found["__call__"] = ("call", "call")
-    found |= {f"__{name}__": (name, "exit") for name in ("exit", "aexit")}
-    found["__await__"] = ("await", "await")
-    return found
+        methods[f"__{name}__"] = (name, "one")
+    methods["__contains__"] = ("contains", "contains")
+    methods["__call__"] = ("call", "call")
+    methods |= {f"__{name}__": (name, "exit") for name in ("exit", "aexit")}
+    methods["__await__"] = ("await", "await")
+    return methods
 
 
 SPECIAL_METHODS = _special_methods()
@@ -1099,30 +1103,30 @@ def _contains(self: Any, item: Any) -> Any:
     return any(each is item or each == item for each in items)
 
 
-def _called(self: Any, /, *args: Any, **names: Any) -> Any:
+def _forward_call(self: Any, /, *args: Any, **names: Any) -> Any:
     return _ask(self, "call", list(args), names)
 
 
-def _exited(self: Any, kind: Any, error: Any, tb: Any) -> Any:
+def _forward_exit(self: Any, kind: Any, error: Any, tb: Any) -> Any:
     swallowed = _peer().ask("exit", self, error)
     if swallowed:
-        _peer().left(error)
+        _peer().note_suppressed(error)
     return swallowed
 
 
-async def _aexited(self: Any, kind: Any, error: Any, tb: Any) -> Any:
+async def _forward_aexit(self: Any, kind: Any, error: Any, tb: Any) -> Any:
     swallowed = await _peer().ask("aexit", self, error)
     if swallowed:
-        _peer().left(error)
+        _peer().note_suppressed(error)
     return swallowed
 
 
-def _awaited(self: Any) -> Any:
+def _forward_await(self: Any) -> Any:
     yield from ()  # this is a generator, as what can be awaited has to be
     return _peer().ask("await", self)
 
 
-def _sent(self: Any, value: Any) -> Any:
+def _forward_send(self: Any, value: Any) -> Any:
     raise StopIteration(_peer().ask("await", self))
 
 
@@ -1156,11 +1160,11 @@ def _method(name: str) -> Any:
         case "contains":
             return _contains
         case "call":
-            return _called
+            return _forward_call
         case "exit":
-            return _exited if operation == "exit" else _aexited
+            return _forward_exit if operation == "exit" else _forward_aexit
         case "await":
-            return _awaited
+            return _forward_await
         case _:
             return _one(operation)
 
@@ -1252,7 +1256,7 @@ class Tester(Peer):
         if ours and (isinstance(error, AssertionError) or not isinstance(error, Exception)):
             self.failed = error
 
-    def left(self, error: BaseException | None) -> None:
+    def note_suppressed(self, error: BaseException | None) -> None:
         """Record a failed assert that the submission suppressed, in a context manager or of a callback.
 
         Tests may want other exceptions, even of `assert False`, to be suppressed.
@@ -1285,12 +1289,12 @@ class Tester(Peer):
             raise Garbled("no names")
         self.space.theirs = frozenset(names)
 
-    def heard(self, text: str) -> None:
+    def receive_output(self, text: str) -> None:
         """Print what the submission printed, for tests that look at it."""
         if text:
             sys.stdout.write(str(text))
 
-    def raised(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Record that this exception is the submission's, not an assert's."""
         self.foreign = error
 
@@ -1312,24 +1316,24 @@ class Tester(Peer):
         if operation in ("getattr", "setattr", "delattr"):
             if not _lendable_name(thing, *operands[1:], reads=operation == "getattr"):
                 raise AttributeError(f"{operation} of a name that is not the submission's to use")
-            if operation == "getattr" and not _lendable(found := getattr(thing, operands[1])):
+            if operation == "getattr" and not _lendable(attribute := getattr(thing, operands[1])):
                 raise AttributeError(operands[1])
             if operation == "getattr":
-                return found
+                return attribute
         elif operation in ("copy", "deepcopy", "dir", "format"):
             raise TypeError(f"{operation} of an object of the tests")
         try:
             return super().perform(operation, operands)
         except AssertionError as error:
-            self.left(error)
+            self.note_suppressed(error)
             raise
 
-    def meet(self, found: Any) -> Any:
+    def meet(self, thing: Any) -> Any:
         """Return a stand-in that was received again: from here on it is found, even if the tests made it."""
-        if isinstance(found, Thing):
-            object.__setattr__(found, "_gem_met", True)
-            object.__setattr__(found, "_gem_level", max(FOUND, _level(found)))
-        return found
+        if isinstance(thing, Thing):
+            object.__setattr__(thing, "_gem_met", True)
+            object.__setattr__(thing, "_gem_level", max(FOUND, _level(thing)))
+        return thing
 
     def encode_object(self, value: Any, kind: type, depth: int) -> Any:
         """Return the number of an object of the submission or of the tests."""
@@ -1353,17 +1357,17 @@ class Tester(Peer):
         number = value["h"]
         if not isinstance(number, int):
             raise Garbled("an object without a number")
-        found = self.stand_in(number)
-        if found is not None:
-            self.meet(found)
+        thing = self.stand_in(number)
+        if thing is not None:
+            self.meet(thing)
         else:
-            found = self._stand_in(value, kind)
-            if issubclass(type(found), Thing):
-                object.__setattr__(found, "_gem_number", number)
-                self.keep(number, found)
+            thing = self._stand_in(value, kind)
+            if issubclass(type(thing), Thing):
+                object.__setattr__(thing, "_gem_number", number)
+                self.keep(number, thing)
                 if "l" in value:
-                    self._share_stand_in(found, *value["l"])
-        return found
+                    self._share_stand_in(thing, *value["l"])
+        return thing
 
     def _stand_in(self, value: dict[str, Any], kind: Any) -> Any:
         if issubclass(kind, BaseException):
@@ -1415,7 +1419,7 @@ class Tester(Peer):
         if "__eq__" in space and "__hash__" not in space:
             space["__hash__"] = None
         if "send" in names and "__await__" in names and not theirs:  # a coroutine
-            space |= {"send": _sent, "throw": _thrown, "close": lambda self: None}
+            space |= {"send": _forward_send, "throw": _thrown, "close": lambda self: None}
         kind = type.__new__(Stand, str(name)[:200], tuple(over), space)
         type.__setattr__(kind, "_gem_number", number)
         self._kept[number] = kind
@@ -1489,8 +1493,8 @@ def _modules(source: str) -> dict[str, str]:
     """Return the modules that tests use as if they had imported them, by name."""
     used = set(re.findall(r"(?<![\w.])(\w+)\s*\.", source))
     known = sys.stdlib_module_names | {"numpy", "pandas", "scipy", "sympy"}
-    found = {name: name for name in used & known}
-    return found | {name: full for name, full in (("np", "numpy"), ("pd", "pandas")) if name in used}
+    modules = {name: name for name in used & known}
+    return modules | {name: full for name, full in (("np", "numpy"), ("pd", "pandas")) if name in used}
 
 
 step: Callable[[], object] = bool  # the sandbox's: it gives an assert a budget of its own

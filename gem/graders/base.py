@@ -66,7 +66,7 @@ def grade_with(grader: Grader, answer: str, reference: Any, question: str | None
     return grader(answer, reference)
 
 
-def checked(score: Any) -> Score:
+def check_score(score: Any) -> Score:
     """Return `score` if it is a valid Score.
 
     Raises:

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Self
 
 from gem.errors import BadArgument, StoreError
-from gem.graders.base import UNDECIDED, Grader, Score, checked, grade_with, takes_question
+from gem.graders.base import UNDECIDED, Grader, Score, check_score, grade_with, takes_question
 from gem.specs import Rebuildable, arguments_of, written_arguments
 
 
@@ -45,26 +45,27 @@ class CachedGrader(Rebuildable):
             BadArgument: when the grader has no name, or was made with arguments that cannot be serialized.
             StoreError: when the file cannot be used.
         """
-        name = name or _named(grader)
+        name = name or _name_grader(grader)
         if capacity < 1:
             raise BadArgument(f"capacity is {capacity}; accepted: 1 or more.")
         self.grader, self.name, self.capacity = grader, name, capacity
         self.hits = self.misses = 0
         self._kept: OrderedDict[bytes, Score] = OrderedDict()
         self._lock = Lock()
-        self._file = None if path is None else _opened(Path(path))
+        self._file = None if path is None else _open_file(Path(path))
 
     def __call__(self, answer: str, reference: Any, question: str | None = None) -> Score:
         """Return the cached score, or grade the answer and cache the score."""
         key = self._key(answer, reference, question if takes_question(self.grader) else None)
         with self._lock:
-            score = self._kept.get(key) or self._stored(key)
+            score = self._kept.get(key) or self._read_score(key)
             if score is not None:
                 self.hits += 1
                 self._keep(key, score)
                 return score
             self.misses += 1
-        score = checked(grade_with(self.grader, answer, reference, question))  # what is kept is kept for good
+        # what is kept is kept for good
+        score = check_score(grade_with(self.grader, answer, reference, question))
         with self._lock:
             if score.why != UNDECIDED:
                 self._keep(key, score)
@@ -99,7 +100,7 @@ class CachedGrader(Rebuildable):
         if len(self._kept) > self.capacity:
             self._kept.popitem(last=False)
 
-    def _stored(self, key: bytes) -> Score | None:
+    def _read_score(self, key: bytes) -> Score | None:
         if self._file is None:
             return None
         try:
@@ -126,7 +127,7 @@ class CachedGrader(Rebuildable):
             raise StoreError(f"a verdict cannot be stored: {error}") from error
 
 
-def _named(grader: Grader) -> str:
+def _name_grader(grader: Grader) -> str:
     """Return a name that differs for graders that grade differently."""
     name = getattr(grader, "name", None)
     if not name or not isinstance(name, str):
@@ -142,7 +143,7 @@ def _named(grader: Grader) -> str:
     return f"{name}:{json.dumps(settings, sort_keys=True)}" if settings else name
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_file(path: Path) -> sqlite3.Connection:
     file = None
     try:
         file = sqlite3.connect(path, timeout=60, check_same_thread=False)

@@ -103,7 +103,7 @@ class CascadeGrader(Rebuildable):
         given = list(verdicts.items())
         with self._lock:
             self._settled[by] += 1
-            for i, (a, said) in enumerate(given):
+            for i, (a, verdict) in enumerate(given):
                 for b, other in given[i + 1 :]:
                     self._compared[a, b] += 1
-                    self._disagreed[a, b] += said != other
+                    self._disagreed[a, b] += verdict != other

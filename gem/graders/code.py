@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from gem import parsing
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
-from gem.graders.code_tests import CANDIDATE, CodeTests, defined, read_tests, root
+from gem.graders.code_tests import CANDIDATE, CodeTests, find_definitions, read_tests, root
 from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, checked
 from gem.sandbox.shared import default_sandbox
@@ -136,8 +136,8 @@ class CodeGrader(Rebuildable):
         """Score code."""
         code = code.removeprefix("\ufeff")  # as Python does with a file's
         tests = replace(tests, compare=tests.compare or self.compare, checker=tests.checker or self.checker)
-        budget = self.budget or scaled(BUDGET)
-        chosen = tests.chosen(self.max_tests)
+        budget = self.budget or scale_budget(BUDGET)
+        chosen = tests.choose_tests(self.max_tests)
         run = _Run(self._open(), tests, budget, self.tolerance, self.partial, chosen)
         return run.score(code)
 
@@ -149,11 +149,11 @@ class CodeGrader(Rebuildable):
 
 def submission(answer: str) -> str | None:
     """Return the code in an answer: the last fenced block labelled as Python, or else the last of any."""
-    found = parsing.code(answer, "python")
-    return parsing.code(answer) if found is None else found
+    block = parsing.code(answer, "python")
+    return parsing.code(answer) if block is None else block
 
 
-def scaled(budget: Budget) -> Budget:
+def scale_budget(budget: Budget) -> Budget:
     """Return a budget with its seconds scaled to this machine's speed; they are never reduced."""
     slow = slowness()
     return replace(
@@ -252,12 +252,12 @@ class _Run:
                 why += f" on test {failed + 1} of {len(self.chosen)}"
             index = self.chosen[failed]
             if index < self.tests.public or first.verdict == "CE":
-                info["public"] = self._shown(index, first)
+                info["public"] = self._describe_failure(index, first)
         correct = failed is None and len(self.outcomes) == len(self.chosen)
         value = passed / len(self.chosen) if self.partial else float(correct)
         return Score(value, correct, code, why, info)
 
-    def _shown(self, index: int, outcome: Outcome) -> dict[str, Any]:
+    def _describe_failure(self, index: int, outcome: Outcome) -> dict[str, Any]:
         """Return what the agent may read of a test that failed."""
         if outcome.verdict == "CE" or self.tests.kind == "asserts":
             return {"why": outcome.why}
@@ -308,7 +308,7 @@ class _Run:
             verdict = "WA" if no_data and result.status is Status.RE else result.status.value
             return Outcome(verdict, why, result.stdout[:1000], _limit(result))
         if self.tests.kind == "asserts":
-            return self._said(result)
+            return self._read_verdict(result)
         if self.tests.kind != "program" and result.value is None:
             raise SandboxFailed("the sandbox ran a function to its end and has no result of it.")
         if self.tests.kind == "program":
@@ -318,11 +318,11 @@ class _Run:
                 got = read_plain(result.value or "")
             except ValueError:
                 return Outcome("WA", "what the function returned is no plain data")
-        shown = _writable(got) if isinstance(got, str) else json.dumps(got)
+        got_text = _writable(got) if isinstance(got, str) else json.dumps(got)
         if self.tests.checker:
             self.unchecked.append((len(self.outcomes), got))  # asked later: it needs a child of its own
-            return Outcome("AC", "", shown[:1000])
-        return Outcome("AC" if self._right(index, got) else "WA", "", shown[:1000])
+            return Outcome("AC", "", got_text[:1000])
+        return Outcome("AC" if self._right(index, got) else "WA", "", got_text[:1000])
 
     def _right(self, index: int, got: Any) -> bool:
         """Return whether an output is right; what cannot be compared is wrong."""
@@ -345,15 +345,15 @@ class _Run:
         """Let the task's checker decide on the outputs; it is trusted, but runs in the sandbox."""
         for place, got in self.unchecked:
             given, wanted = (each[self.chosen[place]] for each in (self.tests.inputs, self.tests.outputs))
-            right = self._checked(given, got, wanted)
-            if right is None and self._checked(given, wanted, wanted) is None:
+            right = self._run_checker(given, got, wanted)
+            if right is None and self._run_checker(given, wanted, wanted) is None:
                 raise NoVerdict("the task's checker fails on the wanted output too.")
             if not right:
                 self.outcomes[place] = replace(self.outcomes[place], verdict="WA")
                 if not self.partial:
                     return
 
-    def _checked(self, given: Any, got: Any, wanted: Any) -> bool | None:
+    def _run_checker(self, given: Any, got: Any, wanted: Any) -> bool | None:
         """Return the checker's verdict on an output; None if the checker fails."""
         checker = self.tests.checker or ""
         if re.search(r"^def check\(", checker, re.MULTILINE):
@@ -374,7 +374,7 @@ class _Run:
 
     def _assert(self, code: str) -> None:
         """Run every test in its own process, next to the submission's process."""
-        program, tests = assembled(code, self.tests), self.tests
+        program, tests = assemble_program(code, self.tests), self.tests
         if not tests.isolate:
             self._assert_together(program)
             return
@@ -391,7 +391,7 @@ class _Run:
             self._enter(0, results[0])
         self._check_all_ran()
 
-    def _said(self, result: Result) -> Outcome:
+    def _read_verdict(self, result: Result) -> Outcome:
         """Return the tester's verdict on a test that it ran to its end."""
         try:
             verdict, why = json.loads(result.value or "")
@@ -448,16 +448,16 @@ _NO_PROCESS = re.compile(r"BlockingIOError: \[Errno 11\]|RuntimeError: can't sta
 
 def _callable(code: str, name: str) -> str:
     """Return how to call a submission's function; some data sets name a method of class Solution."""
-    names = defined(code) or frozenset()
+    names = find_definitions(code) or frozenset()
     return f"Solution.{name}" if "." not in name and name not in names and "Solution" in names else name
 
 
-def assembled(code: str, tests: CodeTests) -> str:
+def assemble_program(code: str, tests: CodeTests) -> str:
     """Return the program of a submission with asserts: after the prompt's imports, or as its continuation."""
-    names = defined(code)
+    names = find_definitions(code)
     if tests.opening and not (names and {root(tests.name or ""), "Solution"} & names):
         continued = tests.opening + code
-        if names is not None or defined(continued) is not None:
+        if names is not None or find_definitions(continued) is not None:
             return continued
     if not tests.preamble.strip():
         return code

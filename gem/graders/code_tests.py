@@ -51,19 +51,19 @@ class CodeTests:
         """Return the number of tests."""
         return len(self.inputs)
 
-    def chosen(self, most: int | None) -> list[int]:
+    def choose_tests(self, most: int | None) -> list[int]:
         """Return the tests to run, in order: those shown first, then the others, small inputs first.
 
         If there are more than `most`, the smallest, the largest and others evenly spaced between are kept.
         """
-        shown, rest = list(range(self.public)), list(range(self.public, len(self)))
+        public, rest = list(range(self.public)), list(range(self.public, len(self)))
         rest.sort(key=lambda i: (_size(self.inputs[i]), i))
         if most is not None and len(self) > most:
-            shown = shown[:most]
-            room = most - len(shown)
+            public = public[:most]
+            room = most - len(public)
             last = max(room - 1, 1)
             rest = [rest[(len(rest) - 1) * k // last] for k in range(room)] if room > 1 else rest[-1:] * room
-        return shown + rest
+        return public + rest
 
 
 def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:
@@ -121,7 +121,7 @@ def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
         "function" if name else "program",
         (),
         (),
-        _dotted(str(name), "fn_name") if name else None,
+        _shorten_entry_point(str(name), "fn_name") if name else None,
         public,
         check_compare(compare) if compare else None,
         str(checker) if checker else None,
@@ -152,7 +152,7 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:
     )
     if not row.get("entry_point"):
         return tests
-    name = _dotted(str(row["entry_point"]), "entry_point")
+    name = _shorten_entry_point(str(row["entry_point"]), "entry_point")
     if re.search(r"^def\s+check\s*\(", "\n".join(pieces), re.MULTILINE):
         called = name if name.isidentifier() else CANDIDATE
         pieces = [f"{piece}\n\ncheck({called})\n" for piece in pieces]
@@ -170,7 +170,7 @@ CANDIDATE = "__candidate__"
 """The argument of `check` if the entry point is not a plain name."""
 
 
-def _dotted(name: str, column: str) -> str:
+def _shorten_entry_point(name: str, column: str) -> str:
     """Return an entry point without calls that have no arguments: ``Solution().f`` becomes ``Solution.f``.
 
     Raises:
@@ -193,8 +193,8 @@ def _dotted(name: str, column: str) -> str:
 
 def root(name: str) -> str:
     """Return the name that a submission must define for an entry point."""
-    found = re.match(r"\w+", name)
-    return found[0] if found else name
+    match = re.match(r"\w+", name)
+    return match[0] if match else name
 
 
 def _code_of(prompt: str, name: str) -> tuple[str, str]:
@@ -224,27 +224,27 @@ def _tree(code: str) -> ast.Module:
     return ast.parse(code)
 
 
-def defined(code: str) -> frozenset[str] | None:
+def find_definitions(code: str) -> frozenset[str] | None:
     """Return the names that code binds at its top level; None if it does not compile."""
     try:
         tree = _tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    found: set[str] = set()
+    names: set[str] = set()
     left: list[ast.AST] = [tree]
     while left:
         for node in ast.iter_child_nodes(left.pop()):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                found.add(node.name)
+                names.add(node.name)
             elif isinstance(node, ast.alias):
-                found.add((node.asname or node.name).partition(".")[0])
+                names.add((node.asname or node.name).partition(".")[0])
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
+                names.add(node.id)
             elif not isinstance(node, ast.Lambda | ast.expr):
                 left.append(node)
             if isinstance(node, ast.Tuple | ast.List | ast.Starred):
                 left.append(node)
-    return frozenset(found)
+    return frozenset(names)
 
 
 _PLAIN_ATTRIBUTES = {
@@ -285,7 +285,7 @@ def evident_classes(sources: Sequence[str]) -> set[str]:
     Such a name begins with a capital. The tests use attributes of its objects that plain data lacks, test for
     its instances, derive from it or catch it.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     own: set[str] = set()
     for source in sources:
         try:
@@ -297,7 +297,7 @@ def evident_classes(sources: Sequence[str]) -> set[str]:
             match node:
                 case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                     own.add(name)
-                    found |= {base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)}
+                    names |= {base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)}
                 case ast.alias():
                     own.add((node.asname or node.name).partition(".")[0])
                 case (
@@ -311,17 +311,17 @@ def evident_classes(sources: Sequence[str]) -> set[str]:
                             case ast.Call(func=ast.Name(id=kind)):
                                 made[name] = kind
                 case ast.ExceptHandler(type=ast.AST() as kinds):
-                    found |= {each.id for each in ast.walk(kinds) if isinstance(each, ast.Name)}
+                    names |= {each.id for each in ast.walk(kinds) if isinstance(each, ast.Name)}
                 case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
-                    found |= {each.id for each in ast.walk(kinds) if isinstance(each, ast.Name)}
+                    names |= {each.id for each in ast.walk(kinds) if isinstance(each, ast.Name)}
         for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr not in _PLAIN_ATTRIBUTES:
                 match node.value:
                     case ast.Call(func=ast.Name(id=name)):
-                        found.add(name)
+                        names.add(name)
                     case ast.Name(id=name):
-                        found.add(made.get(name, name))
-    return {name for name in found - own if name.lstrip("_")[:1].isupper()}
+                        names.add(made.get(name, name))
+    return {name for name in names - own if name.lstrip("_")[:1].isupper()}
 
 
 _CLASS = re.compile(
@@ -333,13 +333,13 @@ _CLASS = re.compile(
 
 def _named_classes(row: Mapping[str, Any], sources: Sequence[str]) -> set[str]:
     """Return the names that the tests call and that the task's text or code describes as classes."""
-    said = {
-        next(filter(None, found.groups()))
+    class_names = {
+        next(filter(None, match.groups()))
         for text in row.values()
         if isinstance(text, str)
-        for found in _CLASS.finditer(text[:_LOOKED_AT])
+        for match in _CLASS.finditer(text[:_LOOKED_AT])
     }
-    if not said:
+    if not class_names:
         return set()
     called, own = set[str](), set[str]()
     for source in sources:
@@ -349,7 +349,7 @@ def _named_classes(row: Mapping[str, Any], sources: Sequence[str]) -> set[str]:
             continue
         called |= {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
         own |= {n.name for n in nodes if isinstance(n, ast.ClassDef)}
-    return said & called - own
+    return class_names & called - own
 
 
 _LOOKED_AT = 20_000  # characters of a column

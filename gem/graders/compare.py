@@ -54,14 +54,14 @@ def same_text(got: str, wanted: str, compare: str = "tokens", tolerance: float =
         return _lines(got) == _lines(wanted)
     if compare == "unordered":
         return _sorted_lines(got) == _sorted_lines(wanted)
-    mine, theirs = got.split(), wanted.split()
+    tokens, wanted_tokens = got.split(), wanted.split()
     if compare == "unordered_tokens":
-        return sorted(mine) == sorted(theirs)
+        return sorted(tokens) == sorted(wanted_tokens)
     if compare == "floats":
-        return len(mine) == len(theirs) and all(
-            _same_token(a, b, tolerance) for a, b in zip(mine, theirs, strict=True)
+        return len(tokens) == len(wanted_tokens) and all(
+            _same_token(a, b, tolerance) for a, b in zip(tokens, wanted_tokens, strict=True)
         )
-    return mine == theirs
+    return tokens == wanted_tokens
 
 
 def same_value(got: Any, wanted: Any, compare: str = "tokens", tolerance: float = TOLERANCE) -> bool:
@@ -187,9 +187,9 @@ def _same_in_any_order(got: list[Any], wanted: list[Any], tolerance: float) -> b
     for key in exactly.elements():
         missing = json.loads(key)
         near = (i for i, item in enumerate(left) if _same(item, missing, tolerance))
-        if (found := next(near, None)) is None:
+        if (index := next(near, None)) is None:
             return False
-        del left[found]
+        del left[index]
     return True
 
 

@@ -44,7 +44,7 @@ def main(path: str) -> None:
         signal.signal(name, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     try:
-        program = _imported(path)
+        program = _import_program(path)
         program.load()
     except ImportError as error:
         send(control, {"missing": error.name or "a package", "why": str(error)})
@@ -57,7 +57,7 @@ def main(path: str) -> None:
         _serve(control, program)
 
 
-def _imported(path: str) -> ModuleType:
+def _import_program(path: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location("program", path)
     assert spec is not None
     assert spec.loader is not None

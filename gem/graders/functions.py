@@ -9,7 +9,7 @@ from typing import Any
 
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, did_you_mean
-from gem.graders.base import Grader, Score, checked, grade_with, takes_question
+from gem.graders.base import Grader, Score, check_score, grade_with, takes_question
 from gem.naming import load_named
 from gem.plugins import check_parameters, load
 from gem.record import Ask
@@ -113,23 +113,23 @@ class FunctionGrader(Rebuildable):
         """
         extra = {"question": question} if self.asks_question else {}
         try:
-            found = self._call(answer, reference, **extra)
-            if not isinstance(found, Score | Real) and hasattr(found, "item"):
-                found = found.item()  # a truth value of numpy, or a tensor of one
+            verdict = self._call(answer, reference, **extra)
+            if not isinstance(verdict, Score | Real) and hasattr(verdict, "item"):
+                verdict = verdict.item()  # a truth value of numpy, or a tensor of one
         except GemError:
             raise
         except Exception as error:  # the fault of the function, which gets any text, not of the answer
             raise NoVerdict(f"the grader {self.name} raised {type(error).__name__}: {error}") from error
-        if isinstance(found, bool):
-            return Score(float(found), found, answer[:200])
-        if isinstance(found, Real):
-            return checked(Score(float(found), float(found) >= 1, answer[:200]))
-        if not isinstance(found, Score):
+        if isinstance(verdict, bool):
+            return Score(float(verdict), verdict, answer[:200])
+        if isinstance(verdict, Real):
+            return check_score(Score(float(verdict), float(verdict) >= 1, answer[:200]))
+        if not isinstance(verdict, Score):
             raise NoVerdict(
-                f"the grader {self.name} returned {found!r:.80}; accepted: True or False, a number from "
+                f"the grader {self.name} returned {verdict!r:.80}; accepted: True or False, a number from "
                 "0 to 1, or a Score."
             )
-        return checked(found)
+        return check_score(verdict)
 
 
 class JudgeByName(Rebuildable):
@@ -157,7 +157,7 @@ class JudgeByName(Rebuildable):
 
     def __call__(self, answer: str, reference: Any, question: str = "") -> Score:
         """Score `answer`; see JudgeGrader."""
-        return grade_with(self._made(), answer, reference, question or None)
+        return grade_with(self._open_judge(), answer, reference, question or None)
 
     def ping(self) -> None:
         """Ask the judge one plain question.
@@ -165,7 +165,7 @@ class JudgeByName(Rebuildable):
         Raises:
             AgentUnavailable: when it does not answer; it would give no verdict on any answer.
         """
-        agent = self._made().agent  # type: ignore[attr-defined]  # a JudgeGrader's
+        agent = self._open_judge().agent  # type: ignore[attr-defined]  # a JudgeGrader's
         try:
             agent([Ask("ping", "judge", 0, (Message("user", "Say yes."),), max_tokens=16)])
         except Exception as error:  # whatever the judge's model or server did
@@ -186,7 +186,7 @@ class JudgeByName(Rebuildable):
         if close is not None:
             close()
 
-    def _made(self) -> Grader:
+    def _open_judge(self) -> Grader:
         with self._lock:
             if self._judge is None:
                 self._judge = self._make()

@@ -111,35 +111,35 @@ class JudgeGrader(Rebuildable):
         )
         episode = f"judge-{content.hexdigest()}-{nonce}"
         seed = int.from_bytes(content.digest(), "big") >> 1
-        said = ""
+        reply_text = ""
         try:
             for turn in range(2):
                 ask = Ask(episode, "judge", turn, tuple(messages), seed=seed, max_tokens=self.max_tokens)
-                said = self._said(ask)
-                verdict = read_verdict(said, nonce)
+                reply_text = self._ask_judge(ask)
+                verdict = read_verdict(reply_text, nonce)
                 if verdict is not None:
                     score, why = verdict
                     return Score(score, score >= self.passing, answer, why, {"judge_asks": turn + 1})
-                messages += [Message("assistant", said), Message("user", AGAIN.format(nonce=nonce))]
+                messages += [Message("assistant", reply_text), Message("user", AGAIN.format(nonce=nonce))]
         finally:
             self.agent.forget(episode)
-        raise NoVerdict(f"the judge gave no verdict twice; it said: {said!r:.200}")
+        raise NoVerdict(f"the judge gave no verdict twice; it said: {reply_text!r:.200}")
 
     def _instruct(self, nonce: str) -> str:
         prompt = PROMPT if self.prompt is None else self.prompt
         return prompt.replace("{rubric}", self.rubric) + FORM.format(nonce=nonce)
 
-    def _said(self, ask: Ask) -> str:
+    def _ask_judge(self, ask: Ask) -> str:
         try:
             (reply,) = self.agent([ask])
-            said = reply.text
-            if not isinstance(said, str):
-                raise TypeError(f"its reply's text is {said!r:.80}")
+            text = reply.text
+            if not isinstance(text, str):
+                raise TypeError(f"its reply's text is {text!r:.80}")
         except NoVerdict:
             raise
         except Exception as error:  # whatever the judge's model or server did, it is not the answer's fault
             raise NoVerdict(f"the judge failed: {type(error).__name__}: {error}") from error
-        return said
+        return text
 
 
 def _quote_all(nonce: str, **texts: Any) -> str:
@@ -159,19 +159,19 @@ def _quote(value: Any) -> str:
     return json.dumps(text).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def read_verdict(said: str, nonce: str) -> tuple[float, str] | None:
+def read_verdict(reply: str, nonce: str) -> tuple[float, str] | None:
     """Return the score and reason of a reply that is a verdict with this tag and nothing else; else None.
 
     The judge's thinking, up to the last ``</think>``, is not part of its verdict.
     """
-    _, closing, rest = said.rpartition("</think>")
+    _, closing, rest = reply.rpartition("</think>")
     if closing and (verdict := _verdict(rest, nonce)) is not None:
         return verdict
-    return _verdict(said, nonce)
+    return _verdict(reply, nonce)
 
 
-def _verdict(said: str, nonce: str) -> tuple[float, str] | None:
-    text = said.strip()
+def _verdict(reply: str, nonce: str) -> tuple[float, str] | None:
+    text = reply.strip()
     if text.startswith("```") and text.endswith("```") and "\n" in text:
         text = text[text.index("\n") : -3].strip()
     if len(text) > LONGEST:

@@ -80,25 +80,25 @@ class MathGrader(Rebuildable):
         """
         golds = references(reference)
         given, _ = final_answer(answer)
-        shown = given[:200] if given is not None else None
+        excerpt = given[:200] if given is not None else None
         if given is None:
             return Score(0.0, False, None, "no answer")
         undecided: list[str] = []
         why = "different"
         for gold in golds:
-            verdict, said = decide(gold, given)
+            verdict, reason = decide(gold, given)
             if verdict:
-                return Score(1.0, True, shown, said)
+                return Score(1.0, True, excerpt, reason)
             if verdict is None:
                 undecided.append(gold)
             elif len(golds) == 1:
-                why = said
+                why = reason
         for gold in undecided:
-            verdict, said = self._ask(gold, given)
+            verdict, reason = self._ask(gold, given)
             if verdict:
-                return Score(1.0, True, shown, said)
-            why = said
-        return Score(0.0, False, shown, why)
+                return Score(1.0, True, excerpt, reason)
+            why = reason
+        return Score(0.0, False, excerpt, why)
 
     def reads(self, reference: Any) -> bool:
         """Return whether every text of a reference is read whole, so that other notations of it are accepted.

@@ -64,19 +64,19 @@ def answered_number(reply: str) -> tuple[Fraction | None, str | None]:
     if inside is None:
         inside = tagged(reply, "answer")
     if inside is not None:
-        found = find_numbers(inside)
-        return (found[0] if len(found) == 1 else None), inside
-    found = find_numbers(reply)
-    return (found[-1], str(found[-1])) if found else (None, None)
+        numbers = find_numbers(inside)
+        return (numbers[0] if len(numbers) == 1 else None), inside
+    numbers = find_numbers(reply)
+    return (numbers[-1], str(numbers[-1])) if numbers else (None, None)
 
 
 def find_numbers(text: str) -> list[Fraction]:
     """Return all numbers of a text, or the one that it is in words."""
     plain = _SPACES.sub("", _FRACTION.sub(r"\1/\2", text[:LONGEST])).replace("\\$", "$")
-    found = [number for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
-    if not found and (word := number_words.number(text.strip(" .!").casefold()[:100])) is not None:
+    numbers = [number for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
+    if not numbers and (word := number_words.number(text.strip(" .!").casefold()[:100])) is not None:
         return [Fraction(word)]
-    return found
+    return numbers
 
 
 def _value(text: str) -> Fraction | None:
@@ -98,19 +98,19 @@ def read_numbers(reference: Any) -> list[Fraction]:
         try:
             return [Fraction(str(reference))]
         except ValueError:  # NaN and infinity
-            raise _refused(reference) from None
+            raise _reference_error(reference) from None
     if isinstance(reference, str):
         text = reference.rpartition("####")[2] if "####" in reference else reference
         inside = boxed(text)
-        found = find_numbers(text if inside is None else inside)
-        if len(found) == 1:
-            return found
+        numbers = find_numbers(text if inside is None else inside)
+        if len(numbers) == 1:
+            return numbers
     elif isinstance(reference, Sequence) and reference:
         return [number for part in reference for number in read_numbers(part)]
-    raise _refused(reference)
+    raise _reference_error(reference)
 
 
-def _refused(reference: Any) -> BadArgument:
+def _reference_error(reference: Any) -> BadArgument:
     return BadArgument(
         f"the reference is {reference!r:.80}; accepted by the number grader: a number, a text with one "
         "number, or a list of these"

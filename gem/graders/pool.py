@@ -78,17 +78,17 @@ class _Server:
         finally:
             theirs.close()
         try:
-            said = receive(self.control, monotonic() + START_S)
+            message = receive(self.control, monotonic() + START_S)
         except OSError as error:
-            said = {"broken": str(error)}
+            message = {"broken": str(error)}
         except BaseException:
             self.close()
             raise
-        if "ready" not in said:
+        if "ready" not in message:
             self.close()
-            if "missing" in said:
-                raise Missing(said["missing"], said["why"])
-            raise WorkerLost(f"the grading workers do not start: {said['broken']}")
+            if "missing" in message:
+                raise Missing(message["missing"], message["why"])
+            raise WorkerLost(f"the grading workers do not start: {message['broken']}")
         self.control.settimeout(START_S)
 
     def fork(self) -> _Worker:

@@ -28,10 +28,10 @@ def same_rows(got: Sequence[Row], wanted: Sequence[Row], ordered: bool = False) 
     if not ordered:
         width = max(widths, default=0)
         columns = [_classes([row[place] for row in (*got, *wanted)]) for place in range(width)]
-        same = _counted(got, columns) == _counted(wanted, columns)
+        same = _count_rows(got, columns) == _count_rows(wanted, columns)
         return "" if same else "its rows are others"
-    for place, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
-        if not all(map(same_value, mine, theirs)):
+    for place, (got_row, wanted_row) in enumerate(zip(got, wanted, strict=True)):
+        if not all(map(same_value, got_row, wanted_row)):
             return f"row {place + 1} is another"
     return ""
 
@@ -65,7 +65,7 @@ def _classes(column: Sequence[Any]) -> dict[Any, int]:
     return classes
 
 
-def _counted(rows: Sequence[Row], columns: Sequence[Mapping[Any, int]]) -> Counter[tuple[Any, ...]]:
+def _count_rows(rows: Sequence[Row], columns: Sequence[Mapping[Any, int]]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(map(_form, row, columns)) for row in rows)
 
 

@@ -7,7 +7,6 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import Any, Literal
 
 from gem.errors import BadArgument
@@ -59,7 +58,7 @@ class TextGrader(Rebuildable):
     def __call__(self, answer: str, reference: Any) -> Score:
         """Score `answer` against `reference`; see `references`."""
         golds = references(reference)
-        given = extracted(answer)
+        given = extract_answer(answer)
         right = any(exact_match(given, gold, self.official) for gold in golds)
         why = "exact match" if right else "different" if given else "no answer"
         value = float(right)
@@ -68,13 +67,13 @@ class TextGrader(Rebuildable):
         return Score(value, right, given[:200] or None, why)
 
 
-def extracted(reply: str) -> str:
+def extract_answer(reply: str) -> str:
     """Return the answer in a reply: the boxed part, the tagged part, or all of it."""
     reply = reply[-LONGEST:]
-    found = boxed(reply)
-    if found is None:
-        found = tagged(reply, "answer")
-    return _LABEL.sub("", reply, count=1).strip() if found is None else found
+    inside = boxed(reply)
+    if inside is None:
+        inside = tagged(reply, "answer")
+    return _LABEL.sub("", reply, count=1).strip() if inside is None else inside
 
 
 def references(reference: Any) -> list[str]:
@@ -88,7 +87,7 @@ def references(reference: Any) -> list[str]:
     """
     texts = list(dict.fromkeys(_texts(reference, reference)))
     if not texts:
-        raise _refused(reference)
+        raise _reference_error(reference)
     return [text for text in texts if text.strip()] or texts
 
 
@@ -104,13 +103,13 @@ def _texts(part: Any, whole: Any) -> list[str]:
         return [text for each in known for text in _texts(each, whole)]
     if isinstance(part, Sequence):
         return [text for each in part for text in _texts(each, whole)]
-    raise _refused(whole)
+    raise _reference_error(whole)
 
 
 _GIVEN = ("text", "value", "aliases", "target")  # SQuAD, TriviaQA, Search-R1
 
 
-def _refused(reference: Any) -> BadArgument:
+def _reference_error(reference: Any) -> BadArgument:
     return BadArgument(
         f"the reference is {reference!r:.80}; accepted: text, a number, a truth value, a non-empty sequence "
         "of them, or the answers of SQuAD and TriviaQA"
@@ -173,17 +172,17 @@ def normalise(text: str) -> str:
 
 
 def _readings(official: bool) -> tuple[Callable[[str], str], ...]:
-    return (normalise,) if official else (_signed, _marked, _alike)
+    return (normalise,) if official else (_keep_signs, _drop_punctuation, _alike)
 
 
-def _signed(text: str) -> str:
+def _keep_signs(text: str) -> str:
     """Normalise as the script does, but keep signs of numbers and characters between two digits."""
     # the point of a decimal is no punctuation, nor is what makes a time, a fraction or a range
     return normalise(_BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text)))
 
 
-def _marked(text: str) -> str:
-    """Normalise like `_signed`, and remove the punctuation of all scripts."""
+def _drop_punctuation(text: str) -> str:
+    """Normalise like `_keep_signs`, and remove the punctuation of all scripts."""
     text = _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text))
     return normalise("".join(c for c in text if c.isascii() or unicodedata.category(c)[0] != "P"))
 
@@ -192,17 +191,17 @@ def _alike(text: str) -> str:
     """Normalise, and write numbers, ordinals and accented letters in one way."""
     text = unicodedata.normalize("NFKC", text)
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
-    text = _PERCENT.sub("", _SCALED.sub(_scaled, text)).replace(" & ", " and ")
+    text = _PERCENT.sub("", _SCALED.sub(number_words.write_out_scale, text)).replace(" & ", " and ")
     text = _HYPHEN.sub(" ", text)
     folded = unicodedata.normalize("NFKD", text.casefold())
     kept = "".join(c for c in folded if not unicodedata.combining(c))
-    words = [_shorter(word) for word in _marked(kept).split()]
-    found: list[str] = []
+    words = [_shorter(word) for word in _drop_punctuation(kept).split()]
+    parts: list[str] = []
     at = 0
     while at < len(words):
         ordinal = _ORDINAL.fullmatch(words[at])
         if ordinal:
-            found.append(ordinal[1])
+            parts.append(ordinal[1])
             at += 1
             continue
         for end in range(min(len(words), at + 8), at, -1):
@@ -210,18 +209,13 @@ def _alike(text: str) -> str:
                 number_words.number(" ".join(words[at:end])) if words[end - 1] not in ("and", "a") else None
             )
             if number is not None:
-                found.append(str(number).replace("-", "\x04"))
+                parts.append(str(number).replace("-", "\x04"))
                 at = end
                 break
         else:
-            found.append(words[at])
+            parts.append(words[at])
             at += 1
-    return " ".join(found)
-
-
-def _scaled(match: re.Match[str]) -> str:
-    amount = Fraction(match[1]) * number_words.SCALES[match[2].casefold()]
-    return str(amount) if amount.denominator == 1 else match[0]
+    return " ".join(parts)
 
 
 def _shorter(word: str) -> str:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gem.errors import BadArgument, NoVerdict
-from gem.graders.code import BUDGET, CodeGrader, _Run, assembled, slowness, submission
+from gem.graders.code import BUDGET, CodeGrader, _Run, assemble_program, slowness, submission
 from gem.graders.code_tests import CodeTests, read_tests
 from gem.graders.compare import COMPARES
 from gem.sandbox.base import Budget, SandboxFailed
@@ -446,8 +446,8 @@ def test_an_answer_without_code_needs_no_sandbox():
 
 def test_a_continuation_follows_the_prompt_and_a_whole_function_its_imports():
     tests = read_tests(ASSERTS, ROW)
-    assert assembled("    return x + 1\n", tests).startswith(ROW["prompt"])
-    whole = assembled("from __future__ import annotations\ndef f(x):\n    return x + 1\n", tests)
+    assert assemble_program("    return x + 1\n", tests).startswith(ROW["prompt"])
+    whole = assemble_program("from __future__ import annotations\ndef f(x):\n    return x + 1\n", tests)
     assert whole.startswith("from __future__ import annotations\n")
     assert "Add one" not in whole
     assert "import math" in whole

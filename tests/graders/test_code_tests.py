@@ -102,14 +102,14 @@ def test_anything_else_is_refused_with_what_is_accepted(raw):
 
 def test_the_tests_shown_come_first_then_small_ones():
     tests = CodeTests("program", ("333", "22", "1", "55555", "4444"), ("",) * 5, public=1)
-    assert tests.chosen(None) == [0, 2, 1, 4, 3]
+    assert tests.choose_tests(None) == [0, 2, 1, 4, 3]
 
 
 def test_of_too_many_tests_the_smallest_and_the_largest_are_kept():
     tests = CodeTests("program", tuple("x" * n for n in range(50)), ("",) * 50, public=2)
-    chosen = tests.chosen(12)
+    chosen = tests.choose_tests(12)
     assert len(set(chosen)) == 12
     assert chosen[:3] == [0, 1, 2]
     assert chosen[-1] == 49
-    assert [tests.chosen(n) for n in (1, 2, 3)] == [[0], [0, 1], [0, 1, 49]]
-    assert CodeTests("program", tuple("abc"), ("",) * 3).chosen(1) == [2]
+    assert [tests.choose_tests(n) for n in (1, 2, 3)] == [[0], [0, 1], [0, 1, 49]]
+    assert CodeTests("program", tuple("abc"), ("",) * 3).choose_tests(1) == [2]

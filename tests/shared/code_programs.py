@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from gem.graders.code import assembled
+from gem.graders.code import assemble_program
 from gem.graders.code_tests import CANDIDATE, read_tests
 from gem.sandbox.base import SandboxFailed
 from gem.sandbox.choice import open_sandbox
@@ -83,7 +83,7 @@ def plain_python(program: Program) -> str:
                     if out.getvalue().split() != tests.outputs[i].split():
                         return "WA"
                     continue
-                exec(assembled(program.code, tests), space)
+                exec(assemble_program(program.code, tests), space)
                 if tests.kind == "function":
                     function = eval(tests.name.replace("Solution.", "Solution()."), space)
                     if function(*given) != tests.outputs[i]:

@@ -11,7 +11,7 @@ from gem.envs.kit.dataset import DatasetEnv, tasks_of, verdict
 from gem.errors import NoSolver
 from gem.graders.base import Score
 from gem.graders.code import CodeGrader, feedback, submission
-from gem.graders.code_tests import CodeTests, defined, read_tests
+from gem.graders.code_tests import CodeTests, find_definitions, read_tests
 from gem.graders.compare import TOLERANCE
 from gem.sandbox.base import Budget, Sandbox
 from gem.tasks.base import Task
@@ -247,7 +247,7 @@ def reference_solution(task: Task) -> str | None:
     """
     found = (task.info.get(name) for name in SOLUTIONS)
     solution = next((each for each in found if isinstance(each, str) and each), None)
-    if solution is None or defined(solution) is not None:
+    if solution is None or find_definitions(solution) is not None:
         return solution
     joined = f"{text_of(task.question)}{solution}"
-    return solution if defined(joined) is None else joined
+    return solution if find_definitions(joined) is None else joined

@@ -16,7 +16,7 @@ from gem.envs.kit.dataset import BOXED, DatasetEnv
 from gem.envs.math import env as maths
 from gem.envs.qa import env as qa
 from gem.errors import BadArgument, MissingData, NoSolver
-from gem.graders.base import Grader, Score, checked, grade_with
+from gem.graders.base import Grader, Score, check_score, grade_with
 from gem.graders.choice import ChoiceGrader, read_choices
 from gem.graders.code import CodeGrader
 from gem.graders.functions import FunctionGrader
@@ -159,7 +159,7 @@ class DataEnv(DatasetEnv):
         reference, question = self.answer, text_of(self.task.question)
         if self.kind == "text":
             reference = qa.golds(reference)
-        score = checked(grade_with(self.grader, action, reference, question))
+        score = check_score(grade_with(self.grader, action, reference, question))
         if self.kind == "math":
             return maths.as_asked(score, action, reference, question)
         if self.kind == "code":  # info leaves out what differs between runs

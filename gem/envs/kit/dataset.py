@@ -14,7 +14,7 @@ from gem import seeding
 from gem.content import Obs, join, text_of
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument
-from gem.graders.base import Grader, Score, checked, grade_with
+from gem.graders.base import Grader, Score, check_score, grade_with
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
@@ -150,7 +150,7 @@ class DatasetEnv(Env):
 
     def step(self, action: str) -> Step:
         """Grade an answer; see Env.step."""
-        score = checked(self.grade(action))
+        score = check_score(self.grade(action))
         worth = score.value * self.retry_discount**self.attempt
         reward = max(0.0, worth - self._paid)
         self._paid += reward

@@ -9,7 +9,7 @@ from gem.content import text_of
 from gem.envs.kit.dataset import DatasetEnv, tasks_of, verdict
 from gem.envs.math.arithmetic import OPERATIONS, Arithmetic
 from gem.envs.math.word_problems import KINDS, MOST_STEPS, WordProblems
-from gem.graders.base import Grader, Score, checked
+from gem.graders.base import Grader, Score, check_score
 from gem.graders.math import MathGrader, check_correct, copied, formed, references
 from gem.parsing import boxed
 from gem.tasks.procedural import ProceduralTasks, Range, Split, chosen, interval
@@ -92,7 +92,7 @@ class MathEnv(DatasetEnv):
             return Score(0.0, False, None, "no \\boxed{}")
         if self.check_correct is not MathEnv.check_correct:  # a subclass has its own check
             return verdict(self.check_correct(answer, self.answer), answer)
-        return as_asked(checked(super().grade(action)), action, self.answer, text_of(self.task.question))
+        return as_asked(check_score(super().grade(action)), action, self.answer, text_of(self.task.question))
 
     def written(self, reference: Any) -> str:
         """Return a reference as an answer in the required form."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from functools import lru_cache
 
 from gem.graders.base import UNDECIDED
@@ -196,12 +195,7 @@ def _rewrite_phrase(text: str) -> str:
     between = _BETWEEN.fullmatch(text)
     if between:
         return f"{between[1]}:{between[2]}"
-    return _SCALED.sub(_write_out_scale, text) if "illion" in text or "thousand" in text else text
-
-
-def _write_out_scale(match: re.Match[str]) -> str:
-    amount = Fraction(match[1]) * number_words.SCALES[match[2].casefold()]
-    return str(amount) if amount.denominator == 1 else match[0]
+    return _SCALED.sub(number_words.write_out_scale, text) if "illion" in text or "thousand" in text else text
 
 
 def _choice(gold: str, answer: str) -> bool | None:

@@ -118,6 +118,12 @@ def ordinal(words: str) -> bool:
     return (last in _ORDINALS or last.endswith("th") or last == "third") and number(words) is not None
 
 
+def write_out_scale(match: re.Match[str]) -> str:
+    """Return "2.5 million", matched as number and scale, in digits; as it is if that is no integer."""
+    amount = Fraction(match[1]) * SCALES[match[2].casefold()]
+    return str(amount) if amount.denominator == 1 else match[0]
+
+
 _PARTS = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
           "ninth": 9, "tenth": 10, "hundredth": 100, "thousandth": 1000}  # fmt: skip
 

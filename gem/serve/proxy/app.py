@@ -25,7 +25,7 @@ from gem import seeding
 from gem.agents.wire import data_url
 from gem.content import Image, Obs, Text, written_tools
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, UnknownEnv, text_of_error
-from gem.graders.base import Grader, checked
+from gem.graders.base import Grader, check_score
 from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo, StopReason
 from gem.rollout.episode import versions
 from gem.rollout.store import EpisodeStore
@@ -247,7 +247,7 @@ class Proxy:
             answer = recording.calls[-1].said.text
             why, score = "", None
             try:
-                score = checked(await asyncio.to_thread(self.grader, answer, session.reference))
+                score = check_score(await asyncio.to_thread(self.grader, answer, session.reference))
             except NoVerdict as error:
                 why = f"no verdict of the grader: {error}"
             if self.sessions.get(name) is not session:
