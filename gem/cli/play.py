@@ -63,7 +63,7 @@ def play(
         own: your own data in place of an environment.
     """
     from gem.rollout import Job, rollout
-    from gem.rollout.session import session
+    from gem.rollout.session import play_session
 
     seed = seeding.fresh() if seed is None else seeding.check(seed)
     limits = limits_of(turns)
@@ -80,7 +80,7 @@ def play(
     rest = make_others(env_id, seat, others, local_agent)
     print(f"{env_id}, seed {seed}\n")
     if actor is None:
-        episode = session(env_id, seed, limits=limits, others=rest, **kwargs)
+        episode = play_session(env_id, seed, limits=limits, others=rest, **kwargs)
     else:
         holders = {seat: actor, **rest} if seat else actor
         (episode,) = rollout([Job(Maker(env_id, kwargs), seed)], holders, limits=limits)

@@ -87,7 +87,7 @@ def replay(
         host: where environments run: serial, thread or process.
     """
     from gem.hosts import make_host
-    from gem.rollout.replay import claims
+    from gem.rollout.replay import explain_difference
     from gem.rollout.replay import replay as played_again
 
     if not episodes:
@@ -122,7 +122,7 @@ def replay(
                 print(printable(f"  {broken.type} in {broken.boundary}: {broken.message[:LONGEST]}"))
             if found.episode.verdict is not Verdict.NONE or found.episode.error is None:
                 print(f"  transcripts: {hashed} stored, {found.episode.transcript_hash()} played")
-            for reason in claims(stored.task):
+            for reason in explain_difference(stored.task):
                 print(printable(f"  that may be: {reason}"))
             versions = dict(stored.run.versions)
             now = found.episode.run.versions

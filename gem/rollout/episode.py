@@ -275,7 +275,7 @@ class _Progress:
             record.turns.append(turn)
             self.actions[seat] = ""  # keeps the order of the seats, in whatever order they answer
             if recorded:
-                past = _recorded_turn(recorded, number, seat)
+                past = _check_recorded(recorded, number, seat)
                 self.tokens += dialogue.recall(past)
                 self.actions[seat] = past.action or ""
             elif seat in self.verbs:
@@ -336,7 +336,7 @@ class _Progress:
     ) -> None:
         """Enter the result of one seat; in an environment of several, `obs` is None where it does not act."""
         info, end = _copy_info(info), self.record.ends[seat]
-        reward = finite_reward(reward)
+        reward = check_reward(reward)
         terminated, truncated = _check_flag(terminated), _check_flag(truncated)
         if obs is not None or (not self.several and (terminated or truncated)):
             obs = check_obs(obs)
@@ -347,9 +347,9 @@ class _Progress:
         if info.get("stop") == "error":
             raise NoVerdict(str(info.get("error") or "the environment said stop 'error'."))
         if terminated:
-            end.terminated, end.stop = True, end_of_task(info)
+            end.terminated, end.stop = True, find_task_stop(info)
         elif truncated:
-            end.truncated, end.stop = True, cut_off(info)
+            end.truncated, end.stop = True, find_truncation_stop(info)
         elif obs is not None:
             self.waiting.append(seat)
 
@@ -377,7 +377,7 @@ class _Progress:
             ContractBroken: when a seat's task did not end.
         """
         ends = self.record.ends
-        if (seats := self._unended()) or not ends:
+        if (seats := self._unended_seats()) or not ends:
             raise ContractBroken(
                 f"the environment gave no seat an observation, but did not end for {seats or 'any'}."
             )
@@ -400,19 +400,19 @@ class _Progress:
         record = self.record
         while record.turns and record.turns[-1].action is None:
             record.turns.pop()
-        for seat in self._unended():
+        for seat in self._unended_seats():
             record.ends[seat].stop, record.ends[seat].truncated = record.stop, True
         if record.error is None and (record.stop in TASK_ENDS or record.stop in LIMITS_FROM_OUTSIDE):
             record.verdict = Verdict.SCORED
         record.timing = {**self.timing, "wall_s": perf_counter() - self.began}
         return record
 
-    def _unended(self) -> list[str]:
+    def _unended_seats(self) -> list[str]:
         """Return the seats that did not end."""
         return [seat for seat, end in self.record.ends.items() if not (end.terminated or end.truncated)]
 
 
-def _recorded_turn(turns: Sequence[Turn], number: int, seat: str) -> Turn:
+def _check_recorded(turns: Sequence[Turn], number: int, seat: str) -> Turn:
     """Return a seat's turn among the recorded turns that follow; it must be the one with this number."""
     recorded = turns[number].seat if number < len(turns) else "the end of the branch"
     if recorded != seat:
@@ -453,7 +453,7 @@ def _check_flag(value: Any) -> bool:
     return bool(value)
 
 
-def finite_reward(reward: Any) -> float:
+def check_reward(reward: Any) -> float:
     """Return a reward as a finite float.
 
     Raises:
@@ -474,9 +474,9 @@ def _add_parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:
     return before or None
 
 
-def end_of_task(info: Mapping[str, Any]) -> StopReason:
+def find_task_stop(info: Mapping[str, Any]) -> StopReason:
     """Return how a task ended, from the info of the last step."""
-    reason = _stop_in(info, TASK_ENDS)
+    reason = _find_stop(info, TASK_ENDS)
     if reason is not None:
         return reason
     for key in ("success", "correct"):
@@ -485,12 +485,12 @@ def end_of_task(info: Mapping[str, Any]) -> StopReason:
     return StopReason.ENDED
 
 
-def cut_off(info: Mapping[str, Any]) -> StopReason:
+def find_truncation_stop(info: Mapping[str, Any]) -> StopReason:
     """Return why an environment truncated its episode."""
-    return _stop_in(info, LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED}) or StopReason.TURN_LIMIT
+    return _find_stop(info, LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED}) or StopReason.TURN_LIMIT
 
 
-def _stop_in(info: Mapping[str, Any], accepted: frozenset[StopReason]) -> StopReason | None:
+def _find_stop(info: Mapping[str, Any], accepted: frozenset[StopReason]) -> StopReason | None:
     """Return the accepted reason that an info names as its ``stop``, or None."""
     return next((reason for reason in accepted if reason.value == info.get("stop")), None)
 

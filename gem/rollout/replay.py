@@ -51,14 +51,14 @@ def first_difference(one: Episode, other: Episode, ends: bool = True) -> Differe
         other: another one.
         ends: also compare how they ended.
     """
-    for turn, what, *values in _pairs(one, other, ends):
-        first, second = map(_comparable, values)
+    for turn, what, *values in _pair_values(one, other, ends):
+        first, second = map(_normalize, values)
         if first != second:
             return Difference(turn, what, str(first), str(second))
     return None
 
 
-def _pairs(one: Episode, other: Episode, ends: bool) -> Iterator[tuple[Any, ...]]:
+def _pair_values(one: Episode, other: Episode, ends: bool) -> Iterator[tuple[Any, ...]]:
     """Yield what is compared: the turn, the name of the value, and both values; stop where they differ."""
     for number, turns in enumerate(zip_longest(one.turns, other.turns)):
         if None in turns:
@@ -83,7 +83,7 @@ def _pairs(one: Episode, other: Episode, ends: bool) -> Iterator[tuple[Any, ...]
             yield last, what, getattr(end, name), getattr(other.ends[seat], name)
 
 
-def _comparable(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     """Return a value whose equality is that of the transcript: NaN equals NaN, and images have their data."""
     if isinstance(value, float):
         return repr(value)
@@ -154,7 +154,7 @@ def check_replayable(episode: Episode) -> None:
         )
 
 
-def claims(task: TaskRef) -> list[str]:
+def explain_difference(task: TaskRef) -> list[str]:
     """Return the reasons why a replay may differ, from the environment's own claims; empty if none."""
     try:
         spec = registry.spec(task.spec)

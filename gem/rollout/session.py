@@ -16,7 +16,7 @@ from gem.rollout.conversation import carry_out, drive, verbs_of
 from gem.rollout.episode import NO_LIMITS, play
 
 
-def session(
+def play_session(
     env_id: str,
     seed: int,
     *,

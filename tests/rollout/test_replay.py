@@ -9,7 +9,7 @@ from gem.errors import BadArgument
 from gem.record import Failure, Limits, StopReason, Verdict
 from gem.registry import accept_task
 from gem.rollout import EpisodeStore, Job, rollout
-from gem.rollout.replay import claims, first_difference, replay
+from gem.rollout.replay import explain_difference, first_difference, replay
 
 GUESS = "game:GuessTheNumber-v0-easy"
 IDS = [
@@ -103,4 +103,4 @@ def test_what_cannot_be_played_again_says_why():
 @pytest.mark.parametrize("env", IDS)
 def test_a_task_of_a_registered_environment_is_known(env):
     accept_task(replace(played(env).task, foreign=True))
-    assert claims(played(env).task) == []
+    assert explain_difference(played(env).task) == []

@@ -5,14 +5,14 @@ import pytest
 import gem
 from gem.errors import UnknownEnv
 from gem.record import Limits, StopReason
-from gem.rollout.session import session
+from gem.rollout.session import play_session
 
 EASY = "game:GuessTheNumber-v0-easy"
 
 
 def play(typed, seed=0, **kwargs):
     shown = io.StringIO()
-    episode = session(EASY, seed, stdin=io.StringIO(typed), stdout=shown, **kwargs)
+    episode = play_session(EASY, seed, stdin=io.StringIO(typed), stdout=shown, **kwargs)
     return episode, shown.getvalue()
 
 
@@ -50,7 +50,7 @@ def test_ctrl_c_stops_the_episode():
         def readline(self):
             raise KeyboardInterrupt
 
-    episode = session(EASY, 0, stdin=Interrupted(), stdout=io.StringIO())
+    episode = play_session(EASY, 0, stdin=Interrupted(), stdout=io.StringIO())
     assert episode.stop is StopReason.CANCELLED
 
 
@@ -61,7 +61,7 @@ def test_limits_and_keywords_reach_the_episode():
 
 def test_an_unknown_environment_is_refused():
     with pytest.raises(UnknownEnv):
-        session("game:Nothing", 0)
+        play_session("game:Nothing", 0)
 
 
 def test_a_broken_environment_is_told(monkeypatch):

@@ -23,7 +23,7 @@ from gem.content import Image, Obs, ToolCall, ToolSpec, text_of
 from gem.core import Start, Step
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, GemError, NoVerdict, ResetNeeded
 from gem.record import StopReason, Verdict
-from gem.rollout.episode import cut_off, end_of_task, finite_reward
+from gem.rollout.episode import check_reward, find_task_stop, find_truncation_stop
 from gem.serve.environments.sessions import Draining, Full, Offer, Session, Sessions
 from gem.specs import name_of
 from gem.tools import calls
@@ -155,14 +155,14 @@ def stepped(step: Step) -> dict[str, Any]:
     obs, reward, terminated, truncated, info = step
     if info.get("stop") == StopReason.ERROR.value:
         raise NoVerdict(str(info.get("error") or "the environment said stop 'error'."))
-    result: dict[str, Any] = {"observation": observation(obs), "reward": finite_reward(reward), "done": False}
+    result: dict[str, Any] = {"observation": observation(obs), "reward": check_reward(reward), "done": False}
     if terminated or truncated:
         result["done"] = True
         result["metadata"] = {
             "verdict": Verdict.SCORED.value,
             "terminated": bool(terminated),
             "truncated": bool(truncated),
-            "stop": (end_of_task(info) if terminated else cut_off(info)).value,
+            "stop": (find_task_stop(info) if terminated else find_truncation_stop(info)).value,
         }
     if info:
         result.setdefault("metadata", {})["info"] = codec.plain(info)
