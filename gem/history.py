@@ -23,12 +23,10 @@ class Exchange(Protocol):
     @property
     def observation(self) -> Obs:
         """The environment's observation."""
-        ...
 
     @property
     def action(self) -> str | None:
         """The agent's answer."""
-        ...
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -37,12 +35,10 @@ class Exchange(Protocol):
         `prefix` and `suffix` are put around the observation while it is the latest. `tool_results` has, for
         each call of the turn before, the length of its share of the observation.
         """
-        ...
 
     @property
     def reply(self) -> Message | None:
         """The answer with its native calls and its reasoning; None where it has neither."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,15 +159,12 @@ class Agent(Protocol):
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
         """Answer a batch of asks, in order."""
-        ...
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer one ask."""
-        ...
 
     def forget(self, episode: str) -> None:
         """Drop all data kept for `episode`; called once when it ends, for any reason."""
-        ...
 
 
 @dataclass(slots=True)

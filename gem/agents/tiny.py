@@ -47,7 +47,6 @@ class KeyValues(Protocol):
 
     def extend(self, layer: int, keys_BTK: Tensor, values_BTK: Tensor) -> tuple[Tensor, Tensor]:
         """Store the keys and values of new positions; return those of all positions, each (B, S, K)."""
-        ...
 
 
 class Prefix:

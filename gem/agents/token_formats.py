@@ -54,7 +54,6 @@ class Post(Protocol):
         Raises:
             NoVerdict: when the server does not answer with 200.
         """
-        ...
 
 
 class TokenFormat:

@@ -74,11 +74,9 @@ class Collector(Protocol):
 
     def take(self, event: Any) -> None:
         """Add the data of an event."""
-        ...
 
     def body(self) -> Any:
         """Return the response in the form that it has without streaming."""
-        ...
 
 
 class WireFormat(Protocol):
@@ -92,7 +90,6 @@ class WireFormat(Protocol):
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """Return the request for an ask, its answer no longer than `limit` tokens."""
-        ...
 
     def read(self, data: Any, ask: Ask) -> Said:
         """Read a response.
@@ -100,11 +97,9 @@ class WireFormat(Protocol):
         Raises:
             LookupError, TypeError, ValueError: for data that is not a response of the protocol.
         """
-        ...
 
     def collector(self) -> Collector:
         """Return a new collector for a stream."""
-        ...
 
 
 # -- requests

@@ -42,7 +42,6 @@ class Grader(Protocol):
 
     def __call__(self, answer: str, reference: Any) -> Score:
         """Score `answer`, the agent's whole reply, against the task's `reference`."""
-        ...
 
 
 def takes_question(grader: Any) -> bool:

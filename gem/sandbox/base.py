@@ -130,7 +130,6 @@ class Session(Protocol):
     @property
     def restarts(self) -> int:
         """Return how often the session was restarted and lost its state because a budget ran out."""
-        ...
 
     def execute(self, code: str, budget: Budget | None = None) -> Result:
         """Run a cell. A cell that runs out of wall time is interrupted and the session keeps its state.
@@ -140,7 +139,6 @@ class Session(Protocol):
         use up the session's `cpu_s` between requests they are killed, and ``info["leftovers"]`` is set. Only
         `wall_s`, `cpu_s` and `output_kb` of `budget` may differ from the session's.
         """
-        ...
 
     def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
         """Run a bash command; the working directory and exported variables are kept for the next one.
@@ -149,7 +147,6 @@ class Session(Protocol):
         the session is ended first, and the command starts in the session's first folder and environment. Use
         it to score what an agent left behind.
         """
-        ...
 
     def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file below the session's working folder, making its folders.
@@ -157,26 +154,21 @@ class Session(Protocol):
         Raises ToolError if the path leaves the folder, or goes through a link or something that is not a
         file.
         """
-        ...
 
     def read_file(self, path: str) -> bytes:
         """Read a regular file below the session's working folder; links are not followed.
 
         Raises ToolError if there is no such regular file.
         """
-        ...
 
     def snapshot(self) -> bytes:
         """Return the working folder as a tar, which `Sandbox.session(image=...)` takes."""
-        ...
 
     def fork(self) -> Session:
         """Return a copy of the session in the same state. Raises CannotFork if that is not possible."""
-        ...
 
     def close(self) -> None:
         """End the session; no process, mount or file is left."""
-        ...
 
 
 @runtime_checkable
@@ -195,7 +187,6 @@ class Sandbox(Protocol):
         budget: Budget | None = None,
     ) -> Result:
         """Run a program in a fresh child."""
-        ...
 
     def session(
         self,
@@ -214,7 +205,6 @@ class Sandbox(Protocol):
         in which only 127.0.0.1 exists. `preload` names packages that its cells will import ("numpy", "sympy",
         "scipy"), so that these imports are fast. `seed` seeds `random` and numpy in it.
         """
-        ...
 
     def judge(
         self,
@@ -231,16 +221,12 @@ class Sandbox(Protocol):
         and the list is shorter. A submission that does not compile gives one Result with CE. `budget` applies
         to each case.
         """
-        ...
 
     async def arun(self, code: str, **kwargs: Any) -> Result:
         """Run without blocking the event loop; cancelling kills the whole tree."""
-        ...
 
     def report(self) -> Mapping[str, Any]:
         """Return the backend, each property (True or False), and why stronger backends were not chosen."""
-        ...
 
     def close(self) -> None:
         """End every process of this sandbox."""
-        ...

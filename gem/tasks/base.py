@@ -33,16 +33,12 @@ class TaskSet(Protocol):
     @property
     def name(self) -> str:
         """The name of the set in messages."""
-        ...
 
     def __len__(self) -> int:
         """Return the number of tasks."""
-        ...
 
     def __getitem__(self, index: int) -> Task:
         """Return one task."""
-        ...
 
     def order(self, seed: int, epoch: int = 0) -> Sequence[int]:
         """Return a permutation of the indices: a pure function of its arguments."""
-        ...

@@ -43,7 +43,6 @@ class Generator(Protocol):
 
     def __call__(self, rng: Random) -> Problem:
         """Draw one problem."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -22,21 +22,17 @@ class Renderer(Protocol):
     @property
     def knows_tools(self) -> bool:
         """Whether tools, calls and their results are rendered in the model's own form."""
-        ...
 
     @property
     def vocab_hash(self) -> str:
         """A hash of the vocabulary and template; a checkpoint stores it and loads with no other."""
-        ...
 
     @property
     def stop_ids(self) -> frozenset[int]:
         """Ids that end an answer; the one that ended it is part of the answer's `token_ids`."""
-        ...
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
         """Return the ids of a whole conversation, up to and including the start of the next answer."""
-        ...
 
     def delta(
         self, held: Sequence[int], fresh: Sequence[Message], tools: Sequence[ToolSpec] = ()
@@ -45,15 +41,12 @@ class Renderer(Protocol):
 
         `held` ends with an answer as it was sampled. Nothing of it is rendered again.
         """
-        ...
 
     def answer(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
         """Return the ids of an answer that is given as text (a demonstration), with the id that ends it."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, without the ids that only end it."""
-        ...
 
 
 def render(renderer: Renderer, ask: Ask, *, tools: bool = True) -> tuple[int, ...]:

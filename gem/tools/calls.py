@@ -52,22 +52,18 @@ class Callable(Protocol):
     @property
     def name(self) -> str:
         """The name that a JSON call uses."""
-        ...
 
     @property
     def tag(self) -> str:
         """The XML tag whose content is the first argument; empty for none."""
-        ...
 
     @property
     def fences(self) -> Sequence[str]:
         """The languages of fenced code blocks whose content is the first argument."""
-        ...
 
     @property
     def first_argument(self) -> str:
         """The name of the first argument."""
-        ...
 
 
 def find(text: str, tools: Sequence[Callable]) -> list[Found]:

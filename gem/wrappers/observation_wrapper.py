@@ -19,7 +19,6 @@ class Tokenizer(Protocol):
         self, conversation: list[dict[str, str]], *, tokenize: bool, add_generation_prompt: bool
     ) -> Any:
         """Return the conversation as text."""
-        ...
 
 
 class ObservationWrapper(EnvWrapper):

@@ -38,61 +38,49 @@ class Policy(Protocol):
     @property
     def model(self) -> nn.Module:
         """The module whose parameters are trained: those that require a gradient."""
-        ...
 
     @property
     def agent(self) -> BaseAgent:
         """The agent that samples from the model."""
-        ...
 
     @property
     def renderer(self) -> Renderer:
         """The renderer of the model's conversations."""
-        ...
 
     @property
     def pad(self) -> int:
         """The token id for padding."""
-        ...
 
     @property
     def capacity(self) -> int | None:
         """Maximum tokens of a pack; see `collate`."""
-        ...
 
     @property
     def context(self) -> int | None:
         """Maximum tokens of a conversation; None where unknown."""
-        ...
 
     @property
     def prefix_ids(self) -> tuple[int, ...]:
         """The tokens that begin every answer, which the agent does not sample."""
-        ...
 
     @property
     def width(self) -> int:
         """D, the width of a hidden state."""
-        ...
 
     def states(self, batch: Batch) -> Tensor:
         """Return the hidden state at each of the batch's places, (U, D), with gradient.
 
         The states are on the model's device.
         """
-        ...
 
     def logits(self, states_UD: Tensor) -> Tensor:
         """Return the logits of hidden states, (U, V), in float32 or better, before any temperature."""
-        ...
 
     def temper(self, temperature: float) -> None:
         """Set the sampling temperature of the agent; 0 is greedy."""
-        ...
 
     def publish(self, version: int) -> None:
         """Let the agent answer with the current weights, as policy `version`."""
-        ...
 
 
 class TinyPolicy:
