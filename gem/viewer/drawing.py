@@ -79,15 +79,15 @@ def mean(values: Sequence[float]) -> float:
 
 
 def ticks(low: float, high: float, count: int) -> list[float]:
-    """Return about `count` round numbers from `low` to `high`."""
+    """Return about `count` round numbers from `low` to `high`, at least two: one alone shows no scale."""
     span = high - low
     if not span > 0 or not math.isfinite(span):
         return [low]
     rough = span / max(1, count)
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * each for each in (1, 2, 2.5, 5, 10) if size * each >= rough * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [value * step for value in range(first, math.floor(high / step + 1e-9) + 1)]
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [value * step for value in range(first, last + 1)] if first < last else ticks(low, high, count + 1)
 
 
 def written(value: float) -> str:

@@ -379,6 +379,13 @@ def test_a_run_from_the_command_line_writes_its_page(tmp_path):
     assert "before RL" in page.said
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_an_axis_has_two_numbers_or_more_however_small_it_is(count):
+    for high in (0.3, 1.0, 3.97, 4.6, 25.0):
+        for low in (0.0, 0.26 * high, 0.63 * high, 0.98 * high):
+            assert 2 <= len(drawing.ticks(low, high, count)) <= 6, (low, high)
+
+
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 0.07), (-3, 12), (1e-9, 3e-9), (5, 5000), (0.3, 0.31)])
 def test_ticks_are_few_and_round(low, high):
     found = drawing.ticks(low, high, 4)
