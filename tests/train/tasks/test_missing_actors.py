@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from runs import QUICK, Log
 
+import gem
 from gem.agents.random import RandomAgent
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument, MissingData, NoSolver
@@ -154,13 +155,16 @@ def test_textarena_is_trained(tmp_path, env_id):
 @pytest.mark.slow
 def test_every_game_of_textarena_that_can_be_played_is_trained(tmp_path):
     pytest.importorskip("textarena")
-    failed, missing = {}, []
+    failed, played = {}, 0
     for number, env_id in enumerate(ids("ta")):
         try:
+            gem.make(env_id).reset(0)
+        except MissingData:  # this release of the package, or this Python, has not got the game
+            continue
+        played += 1
+        try:
             train_textarena(env_id, tmp_path / str(number))
-        except MissingData:
-            missing.append(env_id)
         except Exception as error:
             failed[env_id] = repr(error)
     assert not failed
-    assert len(missing) < len(ids("ta")) / 10
+    assert played > len(ids("ta")) / 2
