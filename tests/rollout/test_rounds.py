@@ -6,10 +6,11 @@ import pytest
 
 from gem.agents.base import BaseAgent
 from gem.core import Env, Start, Step
+from gem.errors import WorkerDied
 from gem.hosts import Host
 from gem.hosts.base import Slot, carry_out
 from gem.record import Reply
-from gem.rollout import Job, Runner, rounds
+from gem.rollout import Job, Runner, flights, rounds
 
 
 class Clock:
@@ -42,11 +43,15 @@ class OneByOne(Host):
     def __init__(self):
         super().__init__()
         self.slots, self.todo, self.submitted = {}, deque(), []
+        self.alone, self.most_alone = set(), 0
 
     def _add(self, index, recipe, alone):
         self.slots[index] = Slot(recipe)
+        self.alone |= {index} if alone else set()
+        self.most_alone = max(self.most_alone, len(self.alone))
 
     def _remove(self, index):
+        self.alone.discard(index)
         self.slots.pop(index).close()
 
     def _renew(self, index, recipe):
@@ -122,3 +127,20 @@ def test_a_few_begin_at_a_time_for_an_agent_that_is_quick(played):
     assert second[1][0] == rounds.AT_ONCE
     _, second = played(tick=0.0, takes_s=rounds.GATHER_S)
     assert second[1][0] == 24
+
+
+class Dies(Two):
+    """Its worker dies."""
+
+    def step(self, action):
+        raise WorkerDied("killed")
+
+
+def test_only_a_few_are_in_separate_workers_at_a_time(monkeypatch):
+    monkeypatch.setattr(flights, "ALONE", 2)
+    host = OneByOne()
+    with Runner(Agent(Clock(), 0.0), host=host, concurrency=6, retries=2) as runner:
+        played = runner.play([Job(Dies, seed) for seed in range(6)])
+    assert {(episode.error.type, episode.attempt) for episode in played} == {("WorkerDied", 2)}
+    assert host.most_alone == 2
+    assert len(host) == 0

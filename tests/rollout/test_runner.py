@@ -19,7 +19,7 @@ from gem.errors import BadArgument, EnvClosed, NoVerdict, UnknownArgument, Unkno
 from gem.history import HistoryPolicy
 from gem.hosts.serial import Serial
 from gem.hosts.threads import Threads
-from gem.record import Limits, Reply, StopReason, Verdict
+from gem.record import AgentInfo, Limits, Reply, StopReason, Verdict
 from gem.registry import Maker
 from gem.rollout import Branch, Job, Runner, paces, rollout, rollout_async, runner
 from gem.sandbox.base import SandboxFailed
@@ -890,6 +890,18 @@ def test_the_record_says_how_it_was_played():
     with gem.make(episode.task) as env:
         observation, _ = env.reset()
         assert observation == episode.turns[0].observation
+
+
+def test_another_stream_of_an_agent_with_another_model_is_another_run():
+    class Learns(Counting):
+        info = AgentInfo("Learns", "one")
+
+    agent = Learns()
+    with Runner(agent) as playing:
+        (first,) = playing.play([Job(EASY, 0)])
+        agent.info = AgentInfo("Learns", "two")
+        (second,) = playing.play([Job(EASY, 0)])
+    assert (first.run.model, second.run.model) == ("one", "two")
 
 
 def test_where_environments_wait_they_live_on_threads():
