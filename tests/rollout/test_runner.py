@@ -711,6 +711,8 @@ def test_an_endless_stream_waits_for_its_caller():
                 seen.append(episode.seed)
                 for _ in range(200):  # more turns of the loop than these episodes need
                     await asyncio.sleep(0)
+                if len(seen) == 1:
+                    assert len(taken) > 1 + 4  # others began while the caller was busy
                 if len(seen) == 10:
                     break
             assert len(taken) <= 10 + 3 * 4

@@ -205,3 +205,33 @@ def test_without_a_run_it_is_what_broke_the_episode():
 
 def test_it_is_a_missing_verdict_like_others():
     assert issubclass(AgentUnavailable, NoVerdict)
+
+
+def test_stored_episodes_whose_turn_it_was_are_yielded_before_the_error(tmp_path):
+    class Switch(BaseAgent):
+        gone = False
+
+        def __call__(self, asks):
+            if self.gone:
+                raise AgentUnavailable(GONE)
+            return [Reply("x") for _ in asks]
+
+    agent, stored = Switch(), [Job(Short, seed) for seed in range(1, 30)]
+    taken, seen = [], []
+
+    def jobs():
+        for job in [Job(Short, 0), *stored]:
+            taken.append(job.seed)
+            yield job
+
+    with EpisodeStore(tmp_path / "e.jsonl") as store:
+        with Runner(agent, store=store) as runner:
+            runner.play(stored)
+        agent.gone = True
+        with (
+            Runner(agent, store=store, resume=True, concurrency=2) as runner,
+            pytest.raises(AgentUnavailable, match=GONE),
+        ):
+            seen.extend(episode.seed for episode in runner.stream(jobs()))
+    assert taken == [0, *seen]
+    assert len(seen) > 2
