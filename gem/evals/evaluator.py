@@ -30,6 +30,7 @@ from gem.record import Agent, Episode, Limits
 from gem.registry import Maker
 from gem.rollout import Job, RayRunner, RunOptions, rollout, rollout_async
 from gem.rollout.options import check_names
+from gem.rollout.ray import RETRIES
 from gem.rollout.runner import BaseRunner, check_actor
 from gem.specs import TaskRef
 from gem.statistics import Interval, normalised
@@ -38,9 +39,6 @@ T = TypeVar("T")
 
 Players: TypeAlias = "str | Agent | Sequence[str] | Mapping[str, str | Agent | AgentByName]"
 """Agents to measure: names, or a mapping from labels to agents or names."""
-
-CONCURRENCY = 128
-"""Default of the most episodes in flight."""
 
 REFERENCES = ("random", "solver")
 """The agents whose returns are 0 and 1 on the normalised scale."""
@@ -153,13 +151,19 @@ def _check_runner(runner: BaseRunner, options: RunOptions | None, keywords: Mapp
 def _play(
     jobs: Sequence[Job], agent: Agent | Mapping[str, Agent], options: RunOptions, stop: Stopping | None
 ) -> list[Episode]:
-    if stop is not None:
-        admit, on_episode = stop.beside(options.admit, options.on_episode)
-        options = replace(options, admit=admit, on_episode=on_episode)
+    options = _add_stop(options, stop)
     if not answers_one_by_one(agent):
         return rollout(jobs, agent, options=options)
     with closing(LoopThread()) as loop:  # no episode waits for the slowest, and each is stored at its end
         return loop.run(rollout_async(jobs, agent, options=options))
+
+
+def _add_stop(options: RunOptions, stop: Stopping | None) -> RunOptions:
+    """Return options with which a runner also asks and tells `stop`."""
+    if stop is None:
+        return options
+    admit, on_episode = stop.beside(options.admit, options.on_episode)
+    return replace(options, admit=admit, on_episode=on_episode)
 
 
 def _jobs(
@@ -482,27 +486,23 @@ class _SuiteRun:
         self.events.on_play(tasks.label, name if several else "", len(tasks.seeds) * entry.samples)
         if self.budget is not None:
             self.budget.begin(entry.env)
-        asked: dict[str, Any] = {"env": entry.task, "samples": entry.samples, "seeds": tasks.seeds}
-        asked["stop"] = stop
-        play: dict[str, Any] = {
-            "agent": {options.seat: agent, **others} if options.seat else agent,
-            "store": self.stores[name],
-            "host": options.host,
-            "resume": self.out is not None,
-            "retry_failed": options.retry_failed,
-            "concurrency": self.suite.settings.concurrency or CONCURRENCY,
-            "limits": Limits(turns=entry.turns, tokens=entry.tokens),
-            "admit": None if self.budget is None else self.budget.admit,
-            "on_episode": partial(
-                self._count_episode, tasks.label, name, {seed: at for at, seed in enumerate(tasks.seeds)}
-            ),
-        }
+        places: dict[int | None, int] = {seed: at for at, seed in enumerate(tasks.seeds)}
+        play = RunOptions(
+            host=options.host,
+            limits=Limits(turns=entry.turns, tokens=entry.tokens),
+            concurrency=self.suite.settings.concurrency or RunOptions.concurrency,
+            store=self.stores[name],
+            resume=self.out is not None,
+            retry_failed=options.retry_failed,
+            admit=None if self.budget is None else self.budget.admit,
+            on_episode=partial(self._count_episode, tasks.label, name, places),
+        )
+        agents: Any = {options.seat: agent, **others} if options.seat else agent
+        measured = partial(evaluate, env=entry.task, samples=entry.samples, seeds=tasks.seeds, stop=stop)
         if options.ray is None:
-            return evaluate(**asked, **play)
-        if stop is not None:
-            play["admit"], play["on_episode"] = stop.beside(play["admit"], play["on_episode"])
-        with RayRunner(**play) as runner:
-            return evaluate(runner, **asked)
+            return measured(agents, options=play)
+        with RayRunner(agents, options=replace(_add_stop(play, stop), retries=RETRIES)) as runner:
+            return measured(runner)
 
     def _make_other(self, name: str) -> Agent:
         return self._kept(self.options.make_agent(name, AgentSettings()))
