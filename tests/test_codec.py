@@ -205,6 +205,23 @@ def test_text_that_looks_like_an_escape_stays_text():
     assert codec.decode(codec.encode(episode)).ends == episode.ends
 
 
+def test_the_names_of_odd_values_are_read_however_json_writes_them():
+    line = without_checksum(codec.encode(one_turn(info={"key": 1})))
+    for written in (b'{"$float":"-inf"}', rb'{"\u0024float":"-inf"}', rb'{"$\u0066loat":"-inf"}'):
+        (turn,) = codec.decode(line.replace(b'{"key":1}', b'{"key":%b}' % written)).turns
+        assert turn.info == {"key": -math.inf}
+
+
+def test_every_decoder_marks_tasks_as_those_of_somebody_else():
+    line = codec.encode(small())
+    for task in (
+        codec.decode(line).task,
+        codec.decode_task(line),
+        codec.unpack(codec.pack(TaskRef("a:b")), TaskRef),
+    ):
+        assert task.foreign
+
+
 def test_an_unknown_run_is_known_by_its_id():
     episode = small(run=RunInfo("r1", agent="a"))
     line = codec.encode(episode)

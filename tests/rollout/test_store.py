@@ -19,7 +19,7 @@ from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument, DuplicateEpisode, SchemaMismatch, StoreError
 from gem.history import HistoryPolicy
 from gem.record import SCHEMA, Episode, Limits, RunInfo, SeatEnd, StopReason, Turn, Verdict
-from gem.rollout import EpisodeStore, Job, rollout
+from gem.rollout import EpisodeStore, Job, indexed_file, rollout
 from gem.rollout.index import Index
 from gem.rollout.indexed_file import SAVE_EVERY, IndexedFile
 from gem.rollout.store import merge
@@ -328,6 +328,75 @@ def test_a_store_that_was_replaced_is_not_written_and_leaves_the_index_of_the_ne
         assert len(old) == len(old.select()) == len(list(old)) == 300 + SAVE_EVERY - 1
     with EpisodeStore(path, read_only=True) as new:
         assert [entry.seed for entry in new.select()] == list(range(5000, 5300))
+
+
+def test_a_reader_of_a_store_that_was_replaced_leaves_the_index_of_the_new_one_alone(path, tmp_path):
+    other = tmp_path / "other.jsonl"
+    with EpisodeStore(other) as store:
+        store.append(episode(5000))
+    fill(path, 10)
+    with EpisodeStore(path, read_only=True) as old:
+        other.replace(path)
+        index_of(other).replace(index_of(path))
+        held = index_of(path).read_bytes()
+        assert len(old) == 10
+    assert index_of(path).read_bytes() == held
+    with EpisodeStore(path, read_only=True) as new:
+        assert [entry.seed for entry in new.select()] == [5000]
+
+
+def test_a_store_that_was_emptied_gets_the_line_of_its_run_again(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(0))
+        os.truncate(path, 0)
+        store.append(episode(1))
+        assert [each.run for each in store] == [RUN]
+    assert [line.startswith(codec.RUN_LINE) for line in lines(path)] == [True, False]
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_an_append_waits_for_the_disk_where_that_is_wanted(path, monkeypatch, fsync):
+    steps = []
+    write, sync = os.write, os.fsync
+    monkeypatch.setattr(os, "write", lambda fd, data: steps.append("write") or write(fd, data))
+    monkeypatch.setattr(os, "fsync", lambda fd: steps.append("sync") or sync(fd))
+    with EpisodeStore(path, fsync=fsync) as store:
+        store.append(episode(0))
+        store.append(episode(1))
+    assert steps == (["write", "sync"] if fsync else ["write"]) * 2
+
+
+def test_a_store_stays_where_it_is_when_the_program_changes_its_folder(path, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    with EpisodeStore(path.name) as store:
+        monkeypatch.chdir(elsewhere)
+        store.append(episode(0))
+    assert index_of(path).exists()
+    assert not list(elsewhere.iterdir())
+
+
+def test_an_index_that_somebody_else_writes_just_now_is_extended_later(path, monkeypatch):
+    add = Index.add
+
+    def wait(self, *new):
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        raise error
+
+    with EpisodeStore(path) as store:
+        monkeypatch.setattr(Index, "add", wait)
+        for i in range(SAVE_EVERY):
+            store.append(episode(i))
+        monkeypatch.setattr(Index, "add", add)
+    with closing(sqlite3.connect(index_of(path))) as index:
+        assert index.execute("SELECT count(*) FROM episodes").fetchone() == (SAVE_EVERY,)
+
+
+def test_the_inode_of_a_file_fits_into_the_index():
+    state = os.stat_result((0o100644, 2**64 - 1, *[0] * 8))
+    assert 0 <= indexed_file._inode(state) < 2**63
 
 
 def test_a_store_that_was_deleted_is_not_written(path, monkeypatch):
@@ -1025,6 +1094,11 @@ def test_a_store_whose_index_is_deleted_again_and_again_goes_on(path):
                 index_of(path).unlink(missing_ok=True)
         assert [entry.seed for entry in store.select()] == list(range(6 * SAVE_EVERY))
         assert store[5].seed == 5
+        index_of(path).unlink(missing_ok=True)
+        for i in range(6 * SAVE_EVERY, 8 * SAVE_EVERY):
+            store.append(episode(i))
+        assert not index_of(path).exists()  # somebody does not want it: it is kept elsewhere
+        assert len(store.select(success=True)) == 8 * SAVE_EVERY
 
 
 @pytest.mark.parametrize("wanted", [["game:X"], object()])
