@@ -84,7 +84,7 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     else:
         given = {**{f.name: getattr(stored, f.name) for f in fields(stored)}, **read}
     # Not checked here: a flag may complete what a file leaves open. The combination is checked.
-    default = Arguments(TrainConfig.unchecked(**given))
+    default = Arguments(TrainConfig.make_unchecked(**given))
     parsed = tyro.cli(
         Arguments, prog=prog, args=args, default=default, config=(tyro.conf.FlagCreatePairsOff,)
     )
@@ -159,13 +159,13 @@ def _flag(args: list[str], name: str) -> str | None:
 
 def _flags(args: list[str], name: str) -> list[str]:
     """Return all that a flag is given, in order, before anything is parsed."""
-    found = []
+    values = []
     for word, following in zip(args, (*args[1:], ""), strict=False):  # none where args is empty
         if word == f"--{name}":
-            found.append(following)
+            values.append(following)
         elif word.startswith(f"--{name}="):
-            found.append(word.partition("=")[2])
-    return found
+            values.append(word.partition("=")[2])
+    return values
 
 
 def _carry_out(
@@ -187,7 +187,7 @@ def _carry_out(
         if folder.checkpoint.exists():
             console.print(
                 "stopped; the run is saved. Resume it with: "
-                f"{_invoked()} train --out {shlex.quote(str(config.out))} --resume",
+                f"{_find_command()} train --out {shlex.quote(str(config.out))} --resume",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -195,7 +195,7 @@ def _carry_out(
     watcher.close()
     if not _first():
         return 0
-    figures = watcher.shown
+    figures = watcher.figures
     history = folder.history()
     if any(metrics.success == metrics.success for metrics in history):  # it is NaN where none is reported
         console.print(f"\nsuccess over {summary['episodes']:,} training episodes", highlight=False)
@@ -205,8 +205,8 @@ def _carry_out(
     for label, apart in watcher.apart.items():
         console.print(table(apart, label))
     evaluations = folder.evaluated()
-    if said := about_best(evaluations):
-        console.print(said, highlight=False)
+    if best := about_best(evaluations):
+        console.print(best, highlight=False)
     picture = ""
     if history:
         draw(history, figures, config, folder.curve, evaluations)
@@ -223,7 +223,7 @@ def _carry_out(
     return 0
 
 
-def _invoked() -> str:
+def _find_command() -> str:
     """Return the command that runs gem-gym in this shell: `make demo` runs it from outside PATH."""
     if Path(sys.argv[0]).name != "gem-gym":
         return shlex.join([sys.executable, "-m", "gem"])

@@ -121,7 +121,7 @@ def _check_effects(config: RunSettings) -> None:
     """Refuse a setting that would have no effect."""
     for names, needed, present in ONLY_WITH:
         for name in () if present(config) else names:
-            if _given(config, name):
+            if _is_set(config, name):
                 raise BadArgument(
                     f"{name} is {getattr(config, name)!r}; it has an effect only with {needed}. Leave it out."
                 )
@@ -153,18 +153,18 @@ def _check_evaluations(config: RunSettings) -> None:
 def _check_warmup(config: RunSettings) -> None:
     if not 0 <= config.demos_held_out < 1:
         raise BadArgument(f"demos_held_out is {config.demos_held_out}; accepted: 0 to below 1.")
-    shown = config.demos is not None or config.warmup_by == "solver"
+    has_demos = config.demos is not None or config.warmup_by == "solver"
     if config.demos is None and config.demos_held_out:
         raise BadArgument(
             f"demos_held_out is {config.demos_held_out}, which needs demonstrations; name a store (demos)."
         )
     if config.demos is not None and config.warmup_by != "random":
         raise BadArgument(f"warmup_by is {config.warmup_by!r}, and demos name a store; leave one out.")
-    if not shown and not config.episodes:
+    if not has_demos and not config.episodes:
         raise BadArgument(
             "episodes is 0, which needs demonstrations; name a store (demos), or set warmup_by to solver."
         )
-    if shown and config.warmup_check:
+    if has_demos and config.warmup_check:
         raise BadArgument(
             "warmup_check tests the format alone, and demonstrations teach more; leave one out."
         )
@@ -175,7 +175,7 @@ def _check_warmup(config: RunSettings) -> None:
             f"warmup_most is {config.warmup_most}; accepted: only with warmup_check, and at least "
             f"warmup_steps ({config.warmup_steps})."
         )
-    if shown and not config.warmup_steps:
+    if has_demos and not config.warmup_steps:
         raise BadArgument("demonstrations are cloned in the warm-up; set its length (warmup_steps).")
 
 
@@ -288,7 +288,7 @@ def _check_model(config: RunSettings) -> None:
         if config.device != "cpu":
             raise BadArgument(f"device is {config.device!r}; the tiny model runs on cpu only.")
         for name in OF_LANGUAGE_MODELS:
-            if _given(config, name):
+            if _is_set(config, name):
                 raise BadArgument(f"{name} is a setting of language models; leave it out for the tiny model.")
     elif (Path(config.model) / "checkpoint.pt").is_file():
         raise BadArgument(
@@ -307,6 +307,6 @@ def _check_sampler(config: RunSettings) -> None:
         raise BadArgument("ray and sampler both say where answers are sampled; leave one of them out.")
 
 
-def _given(config: RunSettings, name: str) -> bool:
+def _is_set(config: RunSettings, name: str) -> bool:
     """Return whether a setting differs from its default."""
     return bool(getattr(config, name) != getattr(type(config), name))

@@ -91,32 +91,32 @@ class EnvPart:
         Raises:
             BadArgument: for any other word.
         """
-        return cls._parsed(word, "weight")
+        return cls._parse_word(word, "weight")
 
     @classmethod
-    def _parsed(cls, word: str, number: str) -> Self:
+    def _parse_word(cls, word: str, number: str) -> Self:
         if word.lstrip().startswith("{"):
             try:
                 return cls.read(json.loads(word))
             except ValueError as error:
                 raise BadArgument(f"{word:.80} is not a JSON object: {error}.") from None
-        name, equals, told = word.partition("=")
+        name, equals, value = word.partition("=")
         try:
-            given: dict[str, Any] = {number: float(told)} if equals else {}
+            given: dict[str, Any] = {number: float(value)} if equals else {}
             return cls(name, **given)
         except ValueError:
             raise BadArgument(
-                f"{word:.80} has {told!r} for its {number}; accepted: ID, ID={number.upper()} with a number, "
-                'or a JSON object, as \'{"id": "game:Wordle-v0", "kwargs": {"max_turns": 4}}\'.'
+                f"{word:.80} has {value!r} for its {number}; accepted: ID, ID={number.upper()} with a "
+                'number, or a JSON object, as \'{"id": "game:Wordle-v0", "kwargs": {"max_turns": 4}}\'.'
             ) from None
 
     def to_json(self) -> dict[str, Any]:
         """Return a table that read() takes: the id, and the fields that differ from their defaults."""
-        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         default = {f.name: getattr(type(self)(self.id), f.name) for f in fields(self)}
-        return {name: value for name, value in told.items() if name == "id" or value != default[name]}
+        return {name: value for name, value in values.items() if name == "id" or value != default[name]}
 
-    def written(self) -> str:
+    def to_word(self) -> str:
         """Return a word that parse() takes."""
         return json.dumps(self.to_json())
 
@@ -144,23 +144,22 @@ class Stage(EnvPart):
     @classmethod
     def parse(cls, word: str) -> Self:
         """Return the stage that a word describes: ``ID``, ``ID=UNTIL``, or a JSON object."""
-        return cls._parsed(word, "until")
+        return cls._parse_word(word, "until")
 
 
-def named(parts: Sequence[EnvPart]) -> tuple[EnvPart, ...]:
+def name_parts(parts: Sequence[EnvPart]) -> tuple[EnvPart, ...]:
     """Return the parts with their names filled in.
 
     Raises:
         BadArgument: for a name that occurs twice.
     """
     ids = Counter(part.id for part in parts)
-    found = []
+    named_parts = []
     for part in parts:
-        told = ", ".join(f"{name}={value}" for name, value in part.kwargs.items())
-        found.append(
-            replace(part, name=part.name or part.id + (f"({told})" if told and ids[part.id] > 1 else ""))
-        )
-    for name, count in Counter(part.name for part in found).items():
+        arguments = ", ".join(f"{name}={value}" for name, value in part.kwargs.items())
+        suffix = f"({arguments})" if arguments and ids[part.id] > 1 else ""
+        named_parts.append(replace(part, name=part.name or part.id + suffix))
+    for name, count in Counter(part.name for part in named_parts).items():
         if count > 1:
             raise BadArgument(f"{count} environments are called {name!r}; give each a name of its own.")
-    return tuple(found)
+    return tuple(named_parts)

@@ -10,7 +10,7 @@ import tyro
 
 from gem.estimators.algorithms import ALGORITHMS, Algorithm, find_algorithm
 from gem.naming import FORMS
-from gem.train.config.env_part import EnvPart, MixBy, NormaliseBy, Stage, named
+from gem.train.config.env_part import EnvPart, MixBy, NormaliseBy, Stage, name_parts
 from gem.train.config.value_types import (
     KEYWORDS,
     KlEstimator,
@@ -410,7 +410,7 @@ class RunSettings:
         given = self.environments or self.curriculum
         if not given:
             one = EnvPart(self.env, 1.0, self.env_kwargs, self.wrappers, self.tools, self.max_turns)
-            return named([one])
+            return name_parts([one])
         return tuple(
             replace(
                 part,

@@ -97,7 +97,7 @@ def setting(where: str, name: str, value: Any) -> Any:
         raise BadArgument(f"{where}: {error}") from error
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise BadArgument(
-            f"{where} has {name} = {value!r}; accepted: {_accepted(hint) or error}"
+            f"{where} has {name} = {value!r}; accepted: {_describe_type(hint) or error}"
             + (f', or "{NONE}".' if optional else ".")
         ) from error
 
@@ -120,7 +120,7 @@ def _path(kind: type, value: Any) -> Any:
     raise TypeError
 
 
-def _accepted(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
     """Return what a type accepts, in words; empty where its own error says it better."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(kind for kind in get_args(hint) if kind is not type(None))
@@ -128,7 +128,7 @@ def _accepted(hint: Any) -> str:
         return ", ".join(json.dumps(choice) for choice in get_args(hint))
     inner = get_args(hint)[:1]
     if inner and get_origin(inner[0]) is Literal:
-        return f"a list of {_accepted(inner[0])}"
+        return f"a list of {_describe_type(inner[0])}"
     return ACCEPTED.get(get_origin(hint) or hint, "")
 
 

@@ -12,7 +12,7 @@ from gem.errors import BadArgument, SchemaMismatch, did_you_mean
 from gem.estimators.algorithms import Algorithm, find_algorithm, name_algorithm
 from gem.naming import fix_name, foreign_names, keep_value
 from gem.train.config.checks import check, check_defaults
-from gem.train.config.env_part import EnvPart, Stage, named
+from gem.train.config.env_part import EnvPart, Stage, name_parts
 from gem.train.config.run_settings import RunSettings
 
 ELSEWHERE = ("out", "ray", "log", "callback")
@@ -44,7 +44,7 @@ class TrainConfig(RunSettings):
             given = getattr(self, name)
             if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
                 raise BadArgument(f"{name} is {given!r:.80}; accepted: a list of tables.")
-            object.__setattr__(self, name, named([kind.read(each) for each in given]))
+            object.__setattr__(self, name, name_parts([kind.read(each) for each in given]))
         for name, kind_of in NAMING.items():
             given = getattr(self, name)
             if isinstance(given, str):
@@ -84,15 +84,15 @@ class TrainConfig(RunSettings):
         if not isinstance(algorithm, Algorithm):
             algorithm = find_algorithm(algorithm)
         check_defaults(algorithm, cls)
-        found = {**({} if model == "tiny" else LANGUAGE_MODEL), **algorithm.defaults}
+        defaults = {**({} if model == "tiny" else LANGUAGE_MODEL), **algorithm.defaults}
         if given.get("start_from"):
-            found["warmup_steps"] = 0
+            defaults["warmup_steps"] = 0
         if given.get("staleness") and algorithm.loss is None:
-            found["importance_cap"] = 2.0
-        return {**found, **given}
+            defaults["importance_cap"] = 2.0
+        return {**defaults, **given}
 
     @classmethod
-    def unchecked(cls, **given: Any) -> TrainConfig:
+    def make_unchecked(cls, **given: Any) -> TrainConfig:
         """Return a config without checks, to which flags are added later."""
         config = object.__new__(cls)
         for name, own in (
@@ -116,8 +116,8 @@ class TrainConfig(RunSettings):
 
     def differences(self, other: TrainConfig) -> list[str]:
         """Return the settings in which the configs differ, except those in `ELSEWHERE`."""
-        mine, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
-        return [name for name in mine if name not in ELSEWHERE and mine[name] != others[name]]
+        own, others = (json.loads(json.dumps(config.to_json())) for config in (self, other))
+        return [name for name in own if name not in ELSEWHERE and own[name] != others[name]]
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TrainConfig:

@@ -100,5 +100,5 @@ def tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:
         metavar=metavar,
         instance_from_str=lambda words: tuple(map(of.parse, words)),
         is_instance=lambda value: isinstance(value, tuple) and all(isinstance(each, of) for each in value),
-        str_from_instance=lambda parts: [part.written() for part in parts],
+        str_from_instance=lambda parts: [part.to_word() for part in parts],
     )

@@ -88,7 +88,7 @@ class Sampling:
         env = self.envs[slot.part]
         agents = None
         if slot.seat:
-            agents = self.opponents.seated(env.seats, slot.seat, self.sampler.agent, slot.opponent)
+            agents = self.opponents.assign_seats(env.seats, slot.seat, self.sampler.agent, slot.opponent)
         limits = None if env.limits == self.limits else env.limits
         key = f"{iteration}-{task}"
         return Job(

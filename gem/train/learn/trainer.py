@@ -194,7 +194,7 @@ class Trainer(Sampling):
         """Return the metrics of an iteration; `slots`: one per episode, None: there is one environment."""
         slots = slots or [Slot()] * len(episodes)
         scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
-        successes = [won for slot, episode in scored if (won := slot.succeeded(episode)) is not None]
+        successes = [won for slot, episode in scored if (won := slot.success(episode)) is not None]
         count = len(scored) or NAN
         returns = [slot.reward(episode) for slot, episode in scored]
         turns = sum(len(slot.turns(episode)) for slot, episode in scored)

@@ -77,11 +77,11 @@ class Aims:
         """Return the objective that lacks the factor gamma^t; see Exact.to_go."""
         return self.exact.to_go(table, self.gamma)
 
-    def clipped(self, table: Tensor) -> Tensor:
+    def clipped_surrogate(self, table: Tensor) -> Tensor:
         """Return PPO's clipped surrogate on stale samples."""
         return self.exact.surrogate(table, self.older, self.gamma, clip=TrainConfig.clip)
 
-    def weighed(self, table: Tensor) -> Tensor:
+    def weighed_surrogate(self, table: Tensor) -> Tensor:
         """Return the surrogate with each token's own importance weight."""
         return self.exact.surrogate(table, self.older, self.gamma)
 
@@ -149,9 +149,9 @@ CASES: dict[str, Case] = {
     "mean-over-tokens": Case(
         {"normalise": "token"}, reason="divides by the tokens of the batch, which the policy controls"
     ),
-    "stale": Case(stale=True, instead={f"{NO_GAMMA}; clips; {OWN_RATIO}": "clipped"}),
+    "stale": Case(stale=True, instead={f"{NO_GAMMA}; clips; {OWN_RATIO}": "clipped_surrogate"}),
     "stale-weighted": Case(
-        {"importance_cap": 1e9}, stale=True, instead={f"{NO_GAMMA}; {OWN_RATIO}": "weighed"}
+        {"importance_cap": 1e9}, stale=True, instead={f"{NO_GAMMA}; {OWN_RATIO}": "weighed_surrogate"}
     ),
     "stale-cut": Case(
         {"importance_cap": 1.0},

@@ -81,7 +81,7 @@ class Walk(Env):
         law = self.worlds()
         (self.world,) = self.rng.choices(list(law), list(law.values()))
         self.turn = self.state = 0
-        return Start(self._seen(), {})
+        return Start(self._observe(), {})
 
     def step(self, action: str) -> Step:
         """Move by an answer."""
@@ -99,15 +99,15 @@ class Walk(Env):
             if self.world[-1]:
                 return Step("", 0.0, False, True, {"stop": StopReason.ERROR.value})
             return self._end(self._pay())
-        return Step(self._seen(), 0.0 if self.sparse else self._pay(), False, False, {})
+        return Step(self._observe(), 0.0 if self.sparse else self._pay(), False, False, {})
 
     def _pay(self) -> float:
         return PAYS[(self.state + self.world[0]) % len(PAYS)]
 
     def _end(self, reward: float) -> Step:
-        return Step(self._seen(), reward, True, False, {"stop": StopReason.ENDED.value})
+        return Step(self._observe(), reward, True, False, {"stop": StopReason.ENDED.value})
 
-    def _seen(self) -> str:
+    def _observe(self) -> str:
         return f"{self.world[0]}{self.state}"
 
 

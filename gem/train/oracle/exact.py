@@ -61,13 +61,13 @@ class Listing:
         """Return every episode as `policy` plays it; the probabilities sum to 1."""
         episodes = self._play(policy, self.paths)
         probability_DV = policy.model.logits.detach().softmax(0).T.tolist()
-        found = []
+        outcomes = []
         for (world, _), episode in zip(self.paths, episodes, strict=True):
             share = self.law[world]
             for ids, token, _ in _tokens(episode):
                 share *= probability_DV[policy.find(ids)][token]
-            found.append(Outcome(world, share, episode))
-        return found
+            outcomes.append(Outcome(world, share, episode))
+        return outcomes
 
     def answers(self) -> list[Ids]:
         """Return every answer: letters and the end, or as many letters as tokens are allowed."""
@@ -79,15 +79,15 @@ class Listing:
         """Return the answers of every episode in a world, by playing on from each beginning."""
         answers = self.answers()
         open_paths: list[tuple[Ids, ...]] = [()]
-        found: list[tuple[Ids, ...]] = []
+        paths: list[tuple[Ids, ...]] = []
         while open_paths:
             tried = [(*path, answer) for path in open_paths for answer in answers]
             episodes = self._play(self.renderer, [(world, path) for path in tried])
             open_paths = []
             for path, episode in zip(tried, episodes, strict=True):
                 # The script is followed by empty answers: an episode of more turns goes on behind it.
-                (found if len(episode.turns) == len(path) else open_paths).append(path)
-        return found
+                (paths if len(episode.turns) == len(path) else open_paths).append(path)
+        return paths
 
     def _play(
         self, policy: TablePolicy | LetterRenderer, paths: Sequence[tuple[World, tuple[Ids, ...]]]
@@ -121,8 +121,8 @@ class Exact:
         self.there_EL = torch.zeros(self.column_EL.shape, dtype=torch.float64)
         self.reward_ET = torch.zeros((len(scored), turns), dtype=torch.float64)
         self.law_E = torch.tensor([law[outcome.world] for outcome in scored], dtype=torch.float64)
-        for e, (outcome, mine) in enumerate(zip(scored, tokens, strict=True)):
-            for at, (ids, token, turn) in enumerate(mine):
+        for e, (outcome, own_tokens) in enumerate(zip(scored, tokens, strict=True)):
+            for at, (ids, token, turn) in enumerate(own_tokens):
                 self.column_EL[e, at] = policy.find(ids)
                 self.token_EL[e, at], self.turn_EL[e, at], self.there_EL[e, at] = token, turn, 1.0
             for t, played in enumerate(outcome.episode.turns):
@@ -216,11 +216,11 @@ class Exact:
         weight: dict[int, float] = {}
         total: dict[int, float] = {}
         for e, share in enumerate(share_E.tolist()):
-            seen: set[int] = set()
+            counted: set[int] = set()
             for at in range(int(self.there_EL[e].sum())):
                 turn, column = int(self.turn_EL[e, at]), int(self.column_EL[e, at])
-                if turn not in seen:
-                    seen.add(turn)
+                if turn not in counted:
+                    counted.add(turn)
                     weight[column] = weight.get(column, 0.0) + share
                     total[column] = total.get(column, 0.0) + share * rows[e][turn]
         return {column: total[column] / weight[column] for column in weight}
@@ -230,8 +230,8 @@ class Exact:
     def gradient(self, objective: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the gradient of an objective of the table, (V, D), at the policy's table."""
         table = self.policy.model.logits.detach().clone().requires_grad_()
-        (found,) = torch.autograd.grad(objective(table), table)
-        return found
+        (gradient_VD,) = torch.autograd.grad(objective(table), table)
+        return gradient_VD
 
     def _powers(self, gamma: float) -> Tensor:
         exponents = torch.arange(self.reward_ET.shape[1], dtype=torch.float64)
@@ -251,21 +251,21 @@ class Exact:
 
 def _tokens(episode: Episode) -> list[tuple[Ids, int, int]]:
     """Return, of each sampled token, the history before it, the token, and its turn."""
-    found = []
+    tokens = []
     for number, turn in enumerate(episode.turns):
         before = tuple(turn.prompt_ids)
         for at, token in enumerate(turn.token_ids):
-            found.append(((*before, *turn.token_ids[:at]), token, number))
-    return found
+            tokens.append(((*before, *turn.token_ids[:at]), token, number))
+    return tokens
 
 
 def _seeds(setting: Setting, law: dict[World, float]) -> dict[World, int]:
     """Return for each world a seed that draws it."""
     env = setting.make()
-    found: dict[World, int] = {}
+    seeds: dict[World, int] = {}
     for seed in count():
         env.reset(seed=seed)
-        found.setdefault(env.world, seed)
-        if len(found) == len(law):
-            return found
+        seeds.setdefault(env.world, seed)
+        if len(seeds) == len(law):
+            return seeds
     raise AssertionError  # count() does not end

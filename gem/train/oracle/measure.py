@@ -62,20 +62,20 @@ class Estimate:
 
 def groups(outcomes: Sequence[Outcome], law: dict[World, float], size: int) -> list[Group]:
     """Return every group of `size` episodes of one world, regardless of their order."""
-    found: list[Group] = []
+    groups: list[Group] = []
     for world, share in law.items():
-        mine = [outcome for outcome in outcomes if outcome.world == world]
-        for chosen in combinations_with_replacement(range(len(mine)), size):
+        in_world = [outcome for outcome in outcomes if outcome.world == world]
+        for chosen in combinations_with_replacement(range(len(in_world)), size):
             chance = float(_orders(chosen))
             for i in chosen:
-                chance *= mine[i].probability / share
-            found.append((share * chance, tuple(mine[i] for i in chosen), None))
-    return found
+                chance *= in_world[i].probability / share
+            groups.append((share * chance, tuple(in_world[i] for i in chosen), None))
+    return groups
 
 
 def branches(outcomes: Sequence[Outcome], size: int) -> list[Group]:
     """Return every group of turn-level GRPO: an episode, one of its turns, and others from that turn on."""
-    found: list[Group] = []
+    groups: list[Group] = []
     for first in outcomes:
         turns = len(first.episode.turns)
         for turn in range(turns):
@@ -86,8 +86,8 @@ def branches(outcomes: Sequence[Outcome], size: int) -> list[Group]:
                 chance = first.probability / turns * _orders(chosen)
                 for i in chosen:
                     chance *= peers[i].probability / total
-                found.append((chance, (first, *(peers[i] for i in chosen)), turn))
-    return found
+                groups.append((chance, (first, *(peers[i] for i in chosen)), turn))
+    return groups
 
 
 def batches(
@@ -107,7 +107,7 @@ def batches(
         yield chance, _episodes([choices[i] for i in chosen])
 
 
-def drawn(
+def draw_batches(
     choices: Sequence[Group], count: int, samples: int, seed: int
 ) -> Iterator[tuple[float, list[Episode]]]:
     """Return `samples` batches of `count` groups, drawn by their probability, with equal weights."""

@@ -29,7 +29,7 @@ from gem.train.oracle.measure import (
     LearnStep,
     batches,
     branches,
-    drawn,
+    draw_batches,
     groups,
     measure,
     number,
@@ -141,13 +141,13 @@ class Judge:
         weighed = (
             batches(choices, count, ordered=case.split)
             if listed
-            else drawn(choices, count, samples, self.seed)
+            else draw_batches(choices, count, samples, self.seed)
         )
         step = step or learn_step(self.listing, self.policy, self.exact, case, config, self.seed)
-        found = measure(step, weighed, listed=listed)
+        estimate = measure(step, weighed, listed=listed)
         aims = self.aims(gamma, older.model.logits.detach())
         gradient = self.exact.gradient(getattr(aims, case.objective))
-        verdict, expected = self._verdict(case, aims, gradient, found, size, count)
+        verdict, expected = self._verdict(case, aims, gradient, estimate, size, count)
         size_of = float(gradient.norm())
         plain = self.exact.gradient(lambda table: self.exact.mean_return(table, 1.0))
         return Row(
@@ -155,34 +155,34 @@ class Judge:
             algorithm=name,
             gamma=gamma,
             batch=size,
-            batches=found.batches,
+            batches=estimate.batches,
             listed=listed,
-            cosine=_cosine(found.mean, gradient),
-            length=float(found.mean.norm()) / size_of,
-            bias=float((found.mean - gradient).norm()) / size_of,
-            error=found.error / size_of,
-            variance=found.trace * size / size_of**2,
-            undiscounted=_cosine(found.mean, plain),
+            cosine=_cosine(estimate.mean, gradient),
+            length=float(estimate.mean.norm()) / size_of,
+            bias=float((estimate.mean - gradient).norm()) / size_of,
+            error=estimate.error / size_of,
+            variance=estimate.trace * size / size_of**2,
+            undiscounted=_cosine(estimate.mean, plain),
             verdict=verdict,
             expected=expected,
         )
 
     def _verdict(
-        self, case: Case, aims: Aims, gradient: Tensor, found: Estimate, batch: int, worlds: int
+        self, case: Case, aims: Aims, gradient: Tensor, estimate: Estimate, batch: int, worlds: int
     ) -> tuple[str, bool]:
         """Compare the mean step with its possible aims, up to the known scale.
 
         A batch takes no step when none of its episodes has a verdict; those of one world share theirs.
         """
-        if case.reason is not None and found.error:
+        if case.reason is not None and estimate.error:
             return f"biased by design: {case.reason}", True  # too noisy to tell that it keeps the direction
         known = case.scale(batch) * (1 - (1 - self.scored) ** worlds)
         gamma_counts = not self._agree(aims.mean_return, aims.to_go)
         for label, name in (("", case.objective), *case.instead.items()):
             aim = gradient if not label else self.exact.gradient(getattr(aims, name))
             # A case with a reason has no scale that is known, and may still keep the direction.
-            scale = known if case.reason is None else float((found.mean * aim).sum() / aim.square().sum())
-            if scale > 0 and same(found, scale * aim):
+            scale = known if case.reason is None else float((estimate.mean * aim).sum() / aim.square().sum())
+            if scale > 0 and same(estimate, scale * aim):
                 if not gamma_counts:
                     label = label.removeprefix(f"{NO_GAMMA}; ")
                 wrong = label and f"biased by design: {label}"
@@ -190,8 +190,8 @@ class Judge:
                 return "; ".join(filter(None, (wrong, scaled))) or "unbiased", True
         if case.reason is not None:
             return f"biased by design: {case.reason}", True
-        factor = float((found.mean * gradient).sum() / gradient.square().sum())
-        if same(found, factor * gradient):
+        factor = float((estimate.mean * gradient).sum() / gradient.square().sum())
+        if same(estimate, factor * gradient):
             return f"{UNEXPECTED}: scaled by {factor:.3g}", False
         return f"{UNEXPECTED}: biased", False
 
@@ -201,10 +201,10 @@ class Judge:
         return float((first - second).norm()) <= ROUNDING * float(first.norm())
 
 
-def same(found: Estimate, gradient: Tensor) -> bool:
+def same(estimate: Estimate, gradient: Tensor) -> bool:
     """Return whether a mean step equals a gradient, up to rounding or to its standard error."""
-    distance = float((found.mean - gradient).norm())
-    return distance <= max(ROUNDING * float(gradient.norm()), DEVIATIONS * found.error)
+    distance = float((estimate.mean - gradient).norm())
+    return distance <= max(ROUNDING * float(gradient.norm()), DEVIATIONS * estimate.error)
 
 
 def _cosine(one: Tensor, other: Tensor) -> float:

@@ -54,8 +54,8 @@ class LetterRenderer:
             ids += self.answer(message.text) if is_answer else (self.end + 1 + int(c) for c in message.text)
         return tuple(ids)
 
-    def delta(self, held: Sequence[int], fresh: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> Ids:
-        """Return the ids that follow `held`; an answer that was cut is not closed."""
+    def delta(self, before: Sequence[int], fresh: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> Ids:
+        """Return the ids that follow `before`; an answer that was cut is not closed."""
         return self.prompt(fresh)
 
     def answer(self, text: str, calls: Sequence[ToolCall] = ()) -> Ids:
@@ -116,8 +116,8 @@ class TablePolicy:
         columns = []
         for place in batch.place.tolist():
             b, t = divmod(place, steps)
-            seen = range(t + 1) if sees is None else sees[b, t].nonzero()[:, 0].tolist()
-            ordered = sorted(seen, key=lambda j: position[b][j])
+            places = range(t + 1) if sees is None else sees[b, t].nonzero()[:, 0].tolist()
+            ordered = sorted(places, key=lambda j: position[b][j])
             if [position[b][j] for j in ordered] != list(range(len(prefix), len(prefix) + len(ordered))):
                 raise BadArgument(f"place {t} of pack {b} attends to positions that are not a history.")
             columns.append(self.find((*prefix, *(ids[b][j] for j in ordered))))

@@ -65,15 +65,15 @@ class Alarm:
 
 def alarms(history: Sequence[Metrics], config: TrainConfig) -> list[Alarm]:
     """Return the problems that begin with the last iteration of `history`, one Alarm for each."""
-    found = []
+    new_alarms = []
     for name, check in CHECKS.items():
         text = check(history, config)
         if text is None:
             continue
         before = (history[:-back] for back in range(1, min(AGAIN, len(history) - 1) + 1))
         if all(check(earlier, config) is None for earlier in before):
-            found.append(Alarm(name, history[-1].iteration, text))
-    return found
+            new_alarms.append(Alarm(name, history[-1].iteration, text))
+    return new_alarms
 
 
 def no_signal(history: Sequence[Metrics], config: TrainConfig) -> str | None:

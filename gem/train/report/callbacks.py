@@ -48,17 +48,17 @@ def make_callbacks(names: Sequence[str]) -> dict[str, Callback]:
     """
     made = {}
     for name in names:
-        found = find_named(name, "callback")
-        if isinstance(found, type) and issubclass(found, Callback):
-            found = call_foreign(f"--callback {name}", found)
-        if not isinstance(found, Callback):
+        callback = find_named(name, "callback")
+        if isinstance(callback, type) and issubclass(callback, Callback):
+            callback = call_foreign(f"--callback {name}", callback)
+        if not isinstance(callback, Callback):
             raise BadArgument(
-                f"callback is {name!r}, {found!r:.80}; accepted: a subclass of gem.train.Callback."
+                f"callback is {name!r}, {callback!r:.80}; accepted: a subclass of gem.train.Callback."
             )
         for hook, wanted in inspect.getmembers(Callback, inspect.isfunction):
             needed = [each.name for each in parameters_of(wanted).values() if each.default is each.empty]
-            check_parameters(f"--callback {name}: {hook}", getattr(found, hook), needed[1:])
-        made[name] = found
+            check_parameters(f"--callback {name}: {hook}", getattr(callback, hook), needed[1:])
+        made[name] = callback
     return made
 
 

@@ -60,7 +60,7 @@ class Contest:
                 host=config.host,
             )
         samples = max(len(env.seats), samples)
-        jobs, held = [], []
+        jobs, seats = [], []
         for seat in env.seats:  # in each, the others in turn
             following = cycle(others)
             for sample in range(-(-samples // len(env.seats))):
@@ -71,22 +71,24 @@ class Contest:
                     jobs.append(
                         Job(env.maker, seed, str(number), sample, agents=agents, key=f"{seat}-{number}")
                     )
-                    held.append(seat)
+                    seats.append(seat)
         played = rollout(jobs, agent, limits=env.limits, concurrency=config.batch, host=config.host)
-        return of_seats(self.label, played, held, clustered=not instances.complete)
+        return summarise_seats(self.label, played, seats, clustered=not instances.complete)
 
 
-def of_seats(name: str, episodes: Sequence[Episode], held: Sequence[str], *, clustered: bool) -> EnvResult:
+def summarise_seats(
+    name: str, episodes: Sequence[Episode], seats: Sequence[str], *, clustered: bool
+) -> EnvResult:
     """Return the figures of an agent that played the seat `held[i]` of episode i.
 
     `clustered`: episodes of one `group` share an instance that was drawn, so they are not independent.
     """
     whole = summarise(name, episodes, clustered=clustered)
-    mine = [(episode, seat) for episode, seat in zip(episodes, held, strict=True) if episode.scored]
-    if not mine:
+    pairs = [(episode, seat) for episode, seat in zip(episodes, seats, strict=True) if episode.scored]
+    if not pairs:
         return whole
 
-    def fared(of: Sequence[tuple[Episode, str]]) -> SeatResult:
+    def summarise_seat(of: Sequence[tuple[Episode, str]]) -> SeatResult:
         known = [(each, won) for each, seat in of if (won := each.succeeded(seat)) is not None]
         wins, tasks = [float(won) for _, won in known], [each.group for each, _ in known]
         earned, all_tasks = [each.reward(seat) for each, seat in of], [each.group for each, _ in of]
@@ -96,41 +98,41 @@ def of_seats(name: str, episodes: Sequence[Episode], held: Sequence[str], *, clu
             turns=sum(len(each.turns_of(seat)) for each, seat in of) / len(of),
         )
 
-    by_seat = {seat: [each for each in mine if each[1] == seat] for seat in dict.fromkeys(held)}
-    together = fared(mine)
-    told = [won for each, seat in mine if (won := each.succeeded(seat)) is not None]
-    lost = len(episodes) - len(mine)
+    by_seat = {seat: [each for each in pairs if each[1] == seat] for seat in dict.fromkeys(seats)}
+    together = summarise_seat(pairs)
+    successes = [won for each, seat in pairs if (won := each.succeeded(seat)) is not None]
+    lost = len(episodes) - len(pairs)
     return replace(
         whole,
         success=together.success,
         reward=together.reward,
         turns=together.turns,
-        at_least=sum(told) / (len(told) + lost) if told else None,
-        at_most=(sum(told) + lost) / (len(told) + lost) if told else None,
-        seats={seat: fared(of) for seat, of in by_seat.items() if of},
+        at_least=sum(successes) / (len(successes) + lost) if successes else None,
+        at_most=(sum(successes) + lost) / (len(successes) + lost) if successes else None,
+        seats={seat: summarise_seat(of) for seat, of in by_seat.items() if of},
         turns_to_success=None,
     )
 
 
-def contests(trainer: Trainer) -> list[Contest]:
+def list_contests(trainer: Trainer) -> list[Contest]:
     """Return what a policy is measured in: each environment, and a game against each named opponent.
 
     Where all opponents are past copies, which change, the opponent is random play, which does not. At the end
     the copies are opponents too.
     """
     config, league = trainer.config, trainer.league
-    found: list[Contest] = []
+    contests: list[Contest] = []
     for env in trainer.envs:
         if league is None or len(env.seats) < 2:
-            found.append(Contest(env, label=env.name))
+            contests.append(Contest(env, label=env.name))
             continue
         fixed = config.opponent or ("random",)
         against: list[tuple[tuple[str, ...], str]] = [((name,), name) for name in fixed]
         if config.pool and trainer.iteration == config.iterations:
             pool = tuple(name for name in league.members if name not in config.opponent)
             against.append((pool, "the pool"))
-        found += [Contest(env, names, f"{env.name} against {shown}") for names, shown in against]
-    return found
+        contests += [Contest(env, names, f"{env.name} against {label}") for names, label in against]
+    return contests
 
 
 def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> None:
@@ -142,7 +144,7 @@ def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> No
     Raises:
         BadArgument: for a stage of a curriculum that does not report success.
     """
-    measured_in = contests(trainer)
+    measured_in = list_contests(trainer)
     for contest in measured_in:
         if lacking := contest.lacks(name):
             if name == "random":
@@ -176,6 +178,6 @@ def tell_figures(trainer: Trainer) -> None:
     for name, figures in trainer.figures.items():
         if name != "environments":
             trainer.watcher.measured(name, EnvResult.from_json(figures))
-    for label, found in trainer.figures.get("environments", {}).items():
-        for name, figures in found.items():
+    for label, by_policy in trainer.figures.get("environments", {}).items():
+        for name, figures in by_policy.items():
             trainer.watcher.measured(name, EnvResult.from_json(figures), label)

@@ -46,16 +46,16 @@ def make_loggers(names: Sequence[str]) -> dict[str, Watcher]:
         BadArgument: for an unknown name, or a class that is not a Watcher.
         MissingExtra: for one whose package is not installed.
     """
-    found: dict[str, Watcher] = {}
+    loggers: dict[str, Watcher] = {}
     for name in names:
         made = load_named(ENTRY_POINTS.get(name, name), "logger")
         if not (isinstance(made, type) and issubclass(made, Watcher)):
             raise BadArgument(f"log is {name!r}, {made!r:.80}; accepted: a subclass of gem.train.Watcher.")
         try:
-            found[name] = made()
+            loggers[name] = made()
         except TypeError as error:
             raise BadArgument(f"log is {name!r}; its class must take no arguments: {error}") from error
-    return found
+    return loggers
 
 
 @dataclass(slots=True)
@@ -128,13 +128,13 @@ class Log(Watcher):
 
 def figures_of(values: Mapping[str, Any]) -> dict[str, float]:
     """Return the finite numbers among the values, by name; those of a nested mapping as ``outer/inner``."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}/{inner}": figure for inner, figure in figures_of(value).items()}
+            figures |= {f"{name}/{inner}": figure for inner, figure in figures_of(value).items()}
         elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            found[name] = float(value)
-    return found
+            figures[name] = float(value)
+    return figures
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
@@ -151,7 +151,7 @@ GROUPS = {
 """The groups of figures in logs; all other figures are in the group ``steps``."""
 
 
-def grouped(metrics: Metrics) -> dict[str, float]:
+def group_metrics(metrics: Metrics) -> dict[str, float]:
     """Return an iteration's figures, as ``group/name``; figures that were not measured are left out."""
     figures = figures_of(asdict(metrics))
     return {
@@ -173,13 +173,13 @@ def intervals_of(figures: EnvResult) -> dict[str, Interval]:
 
 def heldout_of(evaluation: Evaluation) -> dict[str, Interval]:
     """Return the intervals of a held-out evaluation; those of one environment of several: ``name/figure``."""
-    found = intervals_of(evaluation.result)
+    intervals = intervals_of(evaluation.result)
     for name, part in evaluation.parts.items():
-        found |= {f"{name}/{figure}": interval for figure, interval in intervals_of(part.result).items()}
-    return found
+        intervals |= {f"{name}/{figure}": interval for figure, interval in intervals_of(part.result).items()}
+    return intervals
 
 
-def bounded(name: str, interval: Interval) -> dict[str, float]:
+def flatten_interval(name: str, interval: Interval) -> dict[str, float]:
     """Return a mean and its bounds as figures; a bound that is infinite is left out."""
     return figures_of({name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high})
 
@@ -190,7 +190,7 @@ def measured_figures(figures: Mapping[str, EnvResult]) -> dict[str, float]:
         f"figures/{who}/{name}": value
         for who, measured in figures.items()
         for figure, interval in intervals_of(measured).items()
-        for name, value in bounded(figure, interval).items()
+        for name, value in flatten_interval(figure, interval).items()
     }
 
 
@@ -201,11 +201,11 @@ def transcripts(store: Path, iteration: int) -> list[tuple[Entry, str]]:
     with EpisodeStore(store, read_only=True) as episodes:
         entries, _ = episodes.page(job_prefix=f"{iteration}-", count=100)
         last = {entry.job: entry for entry in entries if entry.id}  # the last attempt counts
-        found = []
+        texts = []
         for entry in islice(last.values(), TRANSCRIPTS):
             with suppress(GemError):  # a damaged line
-                found.append((entry, transcript(episodes[entry.number])))
-        return found
+                texts.append((entry, transcript(episodes[entry.number])))
+        return texts
 
 
 def transcript(episode: Episode) -> str:
@@ -216,6 +216,6 @@ def transcript(episode: Episode) -> str:
         lines += [f"[reward] {turn.reward:g}"] if turn.reward else []
     for end in episode.ends.values():
         lines += ["", f"[environment] {text_of(end.observation)}"]
-    said = "no verdict" if not episode.scored else f"return {episode.reward():g}"
-    text = printable("\n".join([*lines, "", f"[end] {episode.stop}, {said}"]))
+    outcome = "no verdict" if not episode.scored else f"return {episode.reward():g}"
+    text = printable("\n".join([*lines, "", f"[end] {episode.stop}, {outcome}"]))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... {len(text) - LONGEST:,} more characters"

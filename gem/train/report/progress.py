@@ -50,7 +50,7 @@ class Terminal(Watcher):
         """Show the run on `console`."""
         self.console = console
         self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
-        self.shown: dict[str, EnvResult] = {}
+        self.figures: dict[str, EnvResult] = {}
         self.apart: dict[str, dict[str, EnvResult]] = {}
         """The figures of each of several environments, or opponents, by its label."""
         self.warnings: Counter[str] = Counter()
@@ -65,10 +65,12 @@ class Terminal(Watcher):
 
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured."""
-        (self.apart.setdefault(label, {}) if label else self.shown)[name] = figures
-        said = (f"{title} {_mean(read(figures), form)}" for title, (read, form) in columns([figures]).items())
+        (self.apart.setdefault(label, {}) if label else self.figures)[name] = figures
+        means = (
+            f"{title} {_mean(read(figures), form)}" for title, (read, form) in columns([figures]).items()
+        )
         self.console.print(
-            f"  {label + ': ' if label else ''}{TITLES[name]}: {', '.join(said)}"
+            f"  {label + ': ' if label else ''}{TITLES[name]}: {', '.join(means)}"
             + (f"; {figures.unscored} of {figures.episodes} have no verdict" if figures.unscored else ""),
             highlight=False,
         )
@@ -112,7 +114,9 @@ class Terminal(Watcher):
                 self.console.print(f"  held out{of}: {words}", highlight=False, soft_wrap=True)
         self.held_out = True
         self.console.print(
-            f"  after {evaluation.episodes:,} episodes: {told(evaluation)}", highlight=False, soft_wrap=True
+            f"  after {evaluation.episodes:,} episodes: {format_evaluation(evaluation)}",
+            highlight=False,
+            soft_wrap=True,
         )
 
     def warned(self, text: str) -> None:
@@ -147,7 +151,7 @@ class Terminal(Watcher):
         self.bar.update(self.task, completed=done, description=label, text=text)
 
 
-def told(evaluation: Evaluation) -> str:
+def format_evaluation(evaluation: Evaluation) -> str:
     """Return an evaluation as text."""
     (title, (read, form)), *_ = columns([evaluation.result]).items()
     score = read(evaluation.result)
@@ -168,25 +172,25 @@ def columns(figures: Iterable[EnvResult]) -> dict[str, tuple[Callable[[EnvResult
     """
     known = list(figures)
     if all(each.success is None for each in known):
-        return {"return": (lambda found: found.reward, "{:.3f}")}
-    found: dict[str, tuple[Callable[[EnvResult], Interval | None], str]] = {
-        "success": (lambda found: found.success, "{:.1%}")
+        return {"return": (lambda of: of.reward, "{:.3f}")}
+    readers: dict[str, tuple[Callable[[EnvResult], Interval | None], str]] = {
+        "success": (lambda of: of.success, "{:.1%}")
     }
     if any(each.seats for each in known):
-        found["return"] = (lambda found: found.reward, "{:.3f}")
+        readers["return"] = (lambda of: of.reward, "{:.3f}")
     if any(each.turns is not None and each.turns > 1 and each.turns_to_success for each in known):
-        found["turns to success"] = (lambda found: found.turns_to_success, "{:.2f}")
-    return found
+        readers["turns to success"] = (lambda of: of.turns_to_success, "{:.2f}")
+    return readers
 
 
 def cells(figures: Mapping[str, EnvResult]) -> list[list[str]]:
     """Return the final table as text: the headings, then a row for each policy."""
-    told = columns(figures.values())
-    rows = [["policy", *(heading for name in told for heading in (name, "95% interval"))]]
+    readers = columns(figures.values())
+    rows = [["policy", *(heading for name in readers for heading in (name, "95% interval"))]]
     for name in ROWS:
         if name in figures or name in REFERENCES:
             row = [TITLES[name]]
-            for read, form in told.values():
+            for read, form in readers.values():
                 value = read(figures[name]) if name in figures else None
                 row += [_mean(value, form), _bounds(value, form)]
             rows.append(row)
@@ -211,13 +215,13 @@ def about_best(evaluations: Sequence[Evaluation]) -> str:
     chosen = best(evaluations)
     if chosen is None:
         return ""
-    score = told(chosen)
+    score = format_evaluation(chosen)
     if chosen.iteration == evaluations[-1].iteration:
         return f"The last weights are the best on held-out instances too: {score}."
-    seen = "instances" if chosen.held_out == "unseen" else "seeds"
+    kind = "instances" if chosen.held_out == "unseen" else "seeds"
     return (
         f"The best weights are those of iteration {chosen.iteration}: {score}. They were chosen on other "
-        f"{seen} than the table measures them on, so the choice does not bias the table."
+        f"{kind} than the table measures them on, so the choice does not bias the table."
     )
 
 

@@ -227,8 +227,8 @@ class RunFolder:
     @property
     def later_phases(self) -> list[RunFolder]:
         """The folders of the later phases of this run, in order."""
-        found = [RunFolder(file.parent) for file in self.phases.glob(f"*/{self.phase.name}")]
-        return sorted(found, key=lambda folder: folder.first_iteration)
+        folders = [RunFolder(file.parent) for file in self.phases.glob(f"*/{self.phase.name}")]
+        return sorted(folders, key=lambda folder: folder.first_iteration)
 
     @property
     def newest_phase(self) -> RunFolder:
@@ -236,7 +236,7 @@ class RunFolder:
         return next((each for each in reversed(self.later_phases) if each.checkpoint.exists()), self)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Create the folder and lock it against other trainers, until the block or the process ends.
 
         Raises:
@@ -313,7 +313,7 @@ class RunFolder:
             self.path / "wandb.json",
             *self.path.glob("tensorboard/*.tfevents.gem"),
         ]
-        with self.held():
+        with self.lock():
             for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
                 files += self.path.glob(f"{store}*")  # with its index
             files += self.pool.glob("*.pt*")
@@ -363,7 +363,7 @@ class RunFolder:
 
     def append(self, metrics: Metrics) -> None:
         """Add an iteration's line."""
-        self._append(self.metrics, _told(metrics))
+        self._append(self.metrics, _metrics_to_json(metrics))
 
     def append_evaluation(self, evaluation: Evaluation) -> None:
         """Add an evaluation's line."""
@@ -411,7 +411,7 @@ class RunFolder:
 
     def rewind(self, iteration: int) -> None:
         """Drop the lines of iterations after `iteration`, which the checkpoint does not hold."""
-        kept = [_told(metrics) for metrics in self.history() if metrics.iteration <= iteration]
+        kept = [_metrics_to_json(metrics) for metrics in self.history() if metrics.iteration <= iteration]
         self._replace(self.metrics, "".join(map(_line, kept)))
         if self.evaluations.exists():
             lines = [each.to_json() for each in self.evaluated() if each.iteration <= iteration]
@@ -442,23 +442,23 @@ def fix_names(config: TrainConfig) -> dict[str, str]:
 
 def machine(device: str) -> dict[str, Any]:
     """Return the machine of a run: versions, system, processor, cores, memory in GiB, accelerator."""
-    found = versions()
+    packages = versions()
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    told: dict[str, Any] = {
-        "versions": found,
+            packages[package] = version(package)
+    facts: dict[str, Any] = {
+        "versions": packages,
         "system": platform.platform(),
         "processor": processor(),
         "cores": os.cpu_count(),
     }
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    told["memory_GiB"] = round(memory / 2**30, 1)
+    facts["memory_GiB"] = round(memory / 2**30, 1)
     if device.startswith("cuda"):
         import torch
 
-        told["accelerator"] = torch.cuda.get_device_name(device)
-    return told
+        facts["accelerator"] = torch.cuda.get_device_name(device)
+    return facts
 
 
 def processor() -> str:
@@ -490,13 +490,13 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
-    found: list[Line] = []
+    entries: list[Line] = []
     for line in lines:
         try:
-            found.append(parse(json.loads(line)))
+            entries.append(parse(json.loads(line)))
         except (ValueError, TypeError, AttributeError, KeyError):
             break
-    return found
+    return entries
 
 
 def _metrics(values: dict[str, Any]) -> Metrics:
@@ -504,7 +504,7 @@ def _metrics(values: dict[str, Any]) -> Metrics:
     return Metrics(**known)
 
 
-def _told(metrics: Metrics) -> dict[str, Any]:
+def _metrics_to_json(metrics: Metrics) -> dict[str, Any]:
     return {name: value for name, value in asdict(metrics).items() if value or name not in SOMETIMES}
 
 

@@ -36,7 +36,7 @@ def enough(evaluations: Sequence[Evaluation], config: TrainConfig) -> str | None
         )
     best, waited = last, 0
     for at, (_, each) in enumerate(known):
-        better = at == 0 or improved(best, each)
+        better = at == 0 or is_better(best, each)
         best, waited = (each, 0) if better else (best, waited + 1)
     if not config.patience or waited < config.patience:
         return None
@@ -46,7 +46,7 @@ def enough(evaluations: Sequence[Evaluation], config: TrainConfig) -> str | None
     )
 
 
-def improved(earlier: Evaluation, later: Evaluation) -> bool:
+def is_better(earlier: Evaluation, later: Evaluation) -> bool:
     """Return whether a later evaluation is better beyond noise, at 95%.
 
     Both played the same instances with the same randomness, so they are compared in pairs of episodes

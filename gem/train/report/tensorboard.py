@@ -24,7 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from gem.train.config import TrainConfig
-from gem.train.report.loggers import Log, Moment, bounded, grouped, measured_figures, settings_of
+from gem.train.report.loggers import (
+    Log,
+    Moment,
+    flatten_interval,
+    group_metrics,
+    measured_figures,
+    settings_of,
+)
 
 FOLDER = "tensorboard"
 FILE = "events.out.tfevents.gem"
@@ -61,13 +68,13 @@ class TensorBoard(Log):
             records += [_event(now, version="brain.Event:2"), _event(now, 0, *self._settings(now))]
             by_iteration |= measured_figures(self.figures)
         elif moment.metrics is not None:
-            figures = grouped(moment.metrics)
+            figures = group_metrics(moment.metrics)
             by_iteration |= figures
             by_episodes |= {name: value for name, value in figures.items() if name.startswith("train/")}
         for name, interval in moment.heldout.items():
-            told = {f"heldout/{each}": value for each, value in bounded(name, interval).items()}
-            by_iteration |= told
-            by_episodes |= told
+            bounds = {f"heldout/{each}": value for each, value in flatten_interval(name, interval).items()}
+            by_iteration |= bounds
+            by_episodes |= bounds
         if moment.played:
             texts = [
                 _text(f"watched/seed {entry.job.rpartition('-')[2]}", text) for entry, text in moment.played
@@ -215,13 +222,13 @@ def _hparams_of(config: TrainConfig, now: float) -> bytes:
     session = b""
     for name, value in settings_of(config).items():
         if isinstance(value, bool):
-            held = _number(4, value)
+            field = _number(4, value)
         elif isinstance(value, int | float):
-            held = _double(2, value)
+            field = _double(2, value)
         else:
             text = value if isinstance(value, str) else json.dumps(value)
-            held = _bytes(3, text.encode("utf-8", "backslashreplace"))
-        session += _bytes(1, _bytes(1, name.encode()) + _bytes(2, held))
+            field = _bytes(3, text.encode("utf-8", "backslashreplace"))
+        session += _bytes(1, _bytes(1, name.encode()) + _bytes(2, field))
     return _hparams("session_start_info", 3, session + _double(5, now))
 
 

@@ -20,9 +20,9 @@ from gem.rollout.index import Entry
 from gem.train.report.loggers import (
     Log,
     Moment,
-    bounded,
     figures_of,
-    grouped,
+    flatten_interval,
+    group_metrics,
     measured_figures,
     settings_of,
     transcripts,
@@ -101,13 +101,13 @@ class WeightsAndBiases(Log):
     def _state(self) -> dict[str, Any]:
         """Return the stored state of the run in the folder; a new id where there is none."""
         try:
-            found = json.loads((self.folder.path / STATE).read_text())
+            state = json.loads((self.folder.path / STATE).read_text())
             return {
-                "id": str(found["id"]),
-                "written": int(found["written"]),
-                "ended": found["ended"] is True,
-                "session": str(found["session"]),
-                "began": int(found["began"]),
+                "id": str(state["id"]),
+                "written": int(state["written"]),
+                "ended": state["ended"] is True,
+                "session": str(state["session"]),
+                "began": int(state["began"]),
             }
         except FileNotFoundError:
             new = os.environ.get("WANDB_RUN_ID") or os.urandom(4).hex()
@@ -117,16 +117,18 @@ class WeightsAndBiases(Log):
         """See Log.write."""
         import wandb
 
-        told: dict[str, Any] = {"train/episodes": moment.episodes}
+        figures: dict[str, Any] = {"train/episodes": moment.episodes}
         if moment.metrics is not None:
-            told |= grouped(moment.metrics)
+            figures |= group_metrics(moment.metrics)
         else:
-            told |= measured_figures(self.figures)
+            figures |= measured_figures(self.figures)
         for name, interval in moment.heldout.items():
-            told |= {f"heldout/{each}": value for each, value in bounded(name, interval).items()}
+            figures |= {f"heldout/{each}": value for each, value in flatten_interval(name, interval).items()}
         if moment.played:
-            told["watched"] = wandb.Table(columns=COLUMNS, data=list(_rows(moment.iteration, moment.played)))
-        self.run.log(told, step=moment.iteration, commit=True)
+            figures["watched"] = wandb.Table(
+                columns=COLUMNS, data=list(_rows(moment.iteration, moment.played))
+            )
+        self.run.log(figures, step=moment.iteration, commit=True)
         self.state["written"] = moment.iteration + 1
         self._note()
 
@@ -142,11 +144,11 @@ class WeightsAndBiases(Log):
                 for row in _rows(iteration, transcripts(self.folder.watched, iteration))
             ]
             draw(history, self.figures, self.config, self.folder.curve, self.folder.evaluated())
-            told = {
+            media = {
                 "curve": wandb.Image(str(self.folder.curve)),
                 "transcripts": wandb.Table(columns=COLUMNS, data=rows),
             }
-            self.run.log(told, step=self.state["written"], commit=True)
+            self.run.log(media, step=self.state["written"], commit=True)
             self.state["ended"] = True
         texts = {name: value for name, value in summary.items() if isinstance(value, str)}
         self.run.summary.update({**texts, **figures_of(summary)})

@@ -31,18 +31,18 @@ class Curriculum:
         """The present share of each stage, by name; 0 for a stage that has not started."""
         past = self.stages[: self.stage]
         total = sum(stage.weight for stage in past)
-        found = {stage.name: 0.0 for stage in self.stages}
-        found |= {stage.name: self.keep * stage.weight / total for stage in past}
-        found[self.stages[self.stage].name] = 1 - self.keep if past else 1.0
-        return found
+        shares = {stage.name: 0.0 for stage in self.stages}
+        shares |= {stage.name: self.keep * stage.weight / total for stage in past}
+        shares[self.stages[self.stage].name] = 1 - self.keep if past else 1.0
+        return shares
 
     @property
     def low(self) -> float:
         """The lower bound of success in the last `over` iterations; 0 without any."""
-        told = [each for iteration in self.recent for each in iteration]
-        if not told:
+        outcomes = [each for iteration in self.recent for each in iteration]
+        if not outcomes:
             return 0.0
-        return rate_interval([float(won) for _, won in told], [task for task, _ in told]).low
+        return rate_interval([float(won) for _, won in outcomes], [task for task, _ in outcomes]).low
 
     def take_in(self, played: Sequence[tuple[str, bool]]) -> bool:
         """Add an iteration's episodes of the present stage, each as its task and success.

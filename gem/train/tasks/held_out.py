@@ -40,7 +40,7 @@ class HeldOutInstances(NamedTuple):
 
 
 def held_out_instances(
-    maker: Maker, seed: int, wanted: int, drawn: Callable[[], Iterable[int]]
+    maker: Maker, seed: int, wanted: int, draw_seeds: Callable[[], Iterable[int]]
 ) -> HeldOutInstances:
     """Return about `wanted` instances to evaluate on, apart from those of training and the final table.
 
@@ -53,29 +53,29 @@ def held_out_instances(
         maker: makes the environment.
         seed: the run's seed.
         wanted: how many instances.
-        drawn: returns the seeds of the tasks that the run trains on.
+        draw_seeds: returns the seeds of the tasks that the run trains on.
     """
-    found = find_instances(maker, seeding.derive(seed, "held out"), wanted)
-    if found.complete:
-        return HeldOutInstances(found, "all")
+    instances = find_instances(maker, seeding.derive(seed, "held out"), wanted)
+    if instances.complete:
+        return HeldOutInstances(instances, "all")
     with maker() as env:
         tell = getattr(env, "instance", None)
         if tell is None and not isinstance(env.unwrapped, DatasetEnv):
-            return HeldOutInstances(found, "seeds")
+            return HeldOutInstances(instances, "seeds")
 
-        def dealt(each: int) -> Hashable:
+        def identify(each: int) -> Hashable:
             start = env.reset(seed=each)
             return repr(start.obs) if tell is None else tell()
 
-        seeds = list(islice(drawn(), LOOKED_THROUGH + 1))
+        seeds = list(islice(draw_seeds(), LOOKED_THROUGH + 1))
         if len(seeds) > LOOKED_THROUGH:
-            return HeldOutInstances(found, "seeds")
+            return HeldOutInstances(instances, "seeds")
         final = (one for (one, *_) in find_instances(maker, seed).seeds)
-        met = {dealt(each) for each in (*seeds, *final)}
+        met = {identify(each) for each in (*seeds, *final)}
         others = (seeding.derive(seed, "held out", "instance", i) for i in range(SCAN))
-        unseen = tuple(islice(((each,) for each in others if dealt(each) not in met), wanted))
+        unseen = tuple(islice(((each,) for each in others if identify(each) not in met), wanted))
     if len(unseen) < min(LEAST, wanted):
-        return HeldOutInstances(found, "seen")
+        return HeldOutInstances(instances, "seen")
     return HeldOutInstances(Instances(unseen, False), "unseen")
 
 
@@ -90,12 +90,12 @@ class HeldOut:
         policy: Policy,
         config: TrainConfig,
         envs: Sequence[PlayedEnv],
-        drawn: Callable[[], Iterable[int]],
+        draw_seeds: Callable[[], Iterable[int]],
     ) -> None:
-        """Measure `policy` in `envs`; for `drawn` see held_out_instances."""
+        """Measure `policy` in `envs`; for `draw_seeds` see held_out_instances."""
         self.config, self.envs = config, envs
         self.episodes = -(-config.held_out // len(envs))
-        self.parts = [held_out_instances(env.maker, config.seed, self.episodes, drawn) for env in envs]
+        self.parts = [held_out_instances(env.maker, config.seed, self.episodes, draw_seeds) for env in envs]
         self.temperature = config.temperature if config.eval_temperature is None else config.eval_temperature
         self.agent = observing_agent(policy, config, temperature=self.temperature, entropy=False)
 
@@ -179,10 +179,10 @@ def _mean(results: Sequence[EnvResult]) -> EnvResult:
     )
 
 
-def _score(episode: Episode, told: bool) -> float | None:
+def _score(episode: Episode, by_success: bool) -> float | None:
     """Return an episode's success where the environment reports it, else its return; None without verdict."""
     if not episode.scored:
         return None
-    if not told:
+    if not by_success:
         return episode.reward()
     return None if episode.success is None else float(episode.success)

@@ -147,7 +147,9 @@ class Opponents:
             self.agents[name] = Opponent(agent, name)
         return self.agents[name]
 
-    def seated(self, seats: Sequence[str], seat: str, learner: Agent, opponent: str) -> dict[str, Agent]:
+    def assign_seats(
+        self, seats: Sequence[str], seat: str, learner: Agent, opponent: str
+    ) -> dict[str, Agent]:
         """Return the agent of each seat: the learner in `seat`, the opponent in the others."""
         other = self.agent(opponent)
         return {each: learner if each == seat else other for each in seats}

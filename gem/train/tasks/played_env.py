@@ -52,8 +52,8 @@ class PlayedEnv:
     def has_expert(self) -> bool:
         """Whether the game has an expert that can play a single seat."""
         with self.maker() as env:
-            found = type(env.unwrapped)
-        return issubclass(found, SeatedEnv) and found.expert_action is not SeatedEnv.expert_action
+            env_class = type(env.unwrapped)
+        return issubclass(env_class, SeatedEnv) and env_class.expert_action is not SeatedEnv.expert_action
 
     @functools.cached_property
     def has_random_actor(self) -> bool:

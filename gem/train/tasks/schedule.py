@@ -35,7 +35,7 @@ class Slot:
         end = episode.ends.get(self.seat)
         return episode.stop if end is None else end.stop
 
-    def succeeded(self, episode: Episode) -> bool | None:
+    def success(self, episode: Episode) -> bool | None:
         """Return whether the learner succeeded; None where that is not known."""
         return episode.succeeded(self.seat if self.seat in episode.ends else None)
 
@@ -116,12 +116,12 @@ class Schedule:
             self.league.take_in((slot.opponent, each, slot.seat) for slot, each in played if slot.seat)
         if self.curriculum is None:
             return None
-        told = [
+        outcomes = [
             (each.job.partition("@")[0], won)
             for slot, each in played
-            if slot.part == self.curriculum.stage and (won := slot.succeeded(each)) is not None
+            if slot.part == self.curriculum.stage and (won := slot.success(each)) is not None
         ]
-        return self.curriculum.stages[self.curriculum.stage] if self.curriculum.take_in(told) else None
+        return self.curriculum.stages[self.curriculum.stage] if self.curriculum.take_in(outcomes) else None
 
     def in_use(self) -> set[str]:
         """Return the opponents of tasks that were not played yet."""
@@ -165,13 +165,13 @@ def figures_of(
     played = list(zip(slots, episodes, strict=True))
     tokens = sum(slot.tokens(episode) for slot, episode in played)
 
-    def told(mine: Sequence[tuple[Slot, Episode]]) -> dict[str, float | int | None]:
-        scored = [(slot, episode) for slot, episode in mine if episode.scored]
-        won = [w for slot, episode in scored if (w := slot.succeeded(episode)) is not None]
+    def summarise(pairs: Sequence[tuple[Slot, Episode]]) -> dict[str, float | int | None]:
+        scored = [(slot, episode) for slot, episode in pairs if episode.scored]
+        won = [w for slot, episode in scored if (w := slot.success(episode)) is not None]
         count = len(scored)
         return {
-            "episodes": len(mine),
-            "share": len(mine) / len(played),
+            "episodes": len(pairs),
+            "share": len(pairs) / len(played),
             "success": sum(won) / len(won) if won else None,
             "reward": sum(slot.reward(episode) for slot, episode in scored) / count if count else None,
             "turns": sum(len(slot.turns(episode)) for slot, episode in scored) / count if count else None,
@@ -179,11 +179,11 @@ def figures_of(
 
     by_part, by_opponent = {}, {}
     for number, part in enumerate(parts):
-        mine = [(slot, episode) for slot, episode in played if slot.part == number]
-        if mine:
-            own = sum(slot.tokens(episode) for slot, episode in mine)
+        pairs = [(slot, episode) for slot, episode in played if slot.part == number]
+        if pairs:
+            own = sum(slot.tokens(episode) for slot, episode in pairs)
             share = own / tokens if tokens else None
-            by_part[part.name] = {**told(mine), "tokens": own, "token_share": share}
+            by_part[part.name] = {**summarise(pairs), "tokens": own, "token_share": share}
     for name in dict.fromkeys(slot.opponent for slot in slots if slot.opponent):
-        by_opponent[name] = told([each for each in played if each[0].opponent == name])
+        by_opponent[name] = summarise([each for each in played if each[0].opponent == name])
     return by_part, by_opponent

@@ -15,7 +15,7 @@ from gem.train.learn.batch import Target, Weighted
 from gem.train.learn.steps import explained_variance
 from gem.train.learn.trainer import flat_groups
 from gem.train.learn.training import make_trainer
-from gem.train.report.loggers import grouped
+from gem.train.report.loggers import group_metrics
 from gem.train.report.run_folder import RunFolder
 
 
@@ -47,7 +47,9 @@ def test_the_metrics_of_a_batch(tmp_path):
     assert metrics.grad_norm == pytest.approx(sum(norms) / len(norms))
     assert metrics.grad_norm > 1e-3  # before it is scaled down
     assert math.isnan(metrics.explained_variance)
-    assert {name for name in grouped(metrics) if "std" in name or "groups" in name or "norm" in name} == {
+    assert {
+        name for name in group_metrics(metrics) if "std" in name or "groups" in name or "norm" in name
+    } == {
         "train/reward_std",
         "train/flat_groups",
         "steps/grad_norm",

@@ -101,20 +101,20 @@ def test_clearing_removes_the_run_and_nothing_else(folder):
 
 def test_a_folder_has_one_trainer_at_a_time(folder):
     rival = RunFolder(folder.path)
-    with folder.held():
-        with pytest.raises(StoreError, match="another trainer is using"), rival.held():
+    with folder.lock():
+        with pytest.raises(StoreError, match="another trainer is using"), rival.lock():
             pass
         with pytest.raises(StoreError, match="another trainer is using"):
             rival.clear()
     assert folder.config.exists()
-    with rival.held():
+    with rival.lock():
         pass
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     run = RunFolder(tmp_path / "file" / "run")
-    with pytest.raises(StoreError, match=r"cannot be written: .*choose another --out"), run.held():
+    with pytest.raises(StoreError, match=r"cannot be written: .*choose another --out"), run.lock():
         pass
 
 

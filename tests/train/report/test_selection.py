@@ -20,7 +20,7 @@ from gem.train.learn import checkpoint
 from gem.train.learn.training import train, trained_agent
 from gem.train.report.progress import about_best, table
 from gem.train.report.run_folder import Evaluation, RunFolder
-from gem.train.report.selection import best, enough, improved
+from gem.train.report.selection import best, enough, is_better
 
 CONFIG = replace(QUICK, eval_every=1, held_out=12)
 BROKEN = episode(*paid(None), stop=StopReason.ERROR, error=Failure("host", "WorkerDied", "gone"))
@@ -201,7 +201,7 @@ def test_patience_counts_evaluations_without_improvement(won, patience, since):
 )
 def test_an_improvement_is_beyond_noise(earlier, later, better):
     """Of 40 pairs, 5 that are won and none that is lost are beyond chance; 2 are not."""
-    assert improved(evaluation(0, earlier, of=40), evaluation(1, later, of=40)) == better
+    assert is_better(evaluation(0, earlier, of=40), evaluation(1, later, of=40)) == better
 
 
 def test_an_improvement_on_one_of_several_environments_may_be_undone_on_another():
@@ -209,20 +209,20 @@ def test_an_improvement_on_one_of_several_environments_may_be_undone_on_another(
         parts = {str(n): evaluation(at, each, of=40) for n, each in enumerate(won)}
         return replace(evaluation(at, 0), scores=(), parts=parts)
 
-    assert improved(both(0, 0, 10), both(1, 5, 10))
-    assert improved(both(0, 0, 10), both(1, 9, 8))
-    assert not improved(both(0, 0, 10), both(1, 5, 5))
-    assert not improved(both(0, 0, None), both(1, 5, 10))
+    assert is_better(both(0, 0, 10), both(1, 5, 10))
+    assert is_better(both(0, 0, 10), both(1, 9, 8))
+    assert not is_better(both(0, 0, 10), both(1, 5, 5))
+    assert not is_better(both(0, 0, None), both(1, 5, 10))
 
 
 def test_samples_of_an_instance_are_one_cluster():
     """Ten wins of one instance say less than ten wins of ten, unless there are no other instances."""
     earlier = evaluation(0, 0, of=40)
     later = replace(earlier, scores=tuple(float(at % 4 == 0) for at in range(40)))
-    assert improved(earlier, later)
-    assert not improved(replace(earlier, instances=4), replace(later, instances=4))
+    assert is_better(earlier, later)
+    assert not is_better(replace(earlier, instances=4), replace(later, instances=4))
     few = replace(later, instances=4, held_out="all")
-    assert improved(replace(earlier, instances=4, held_out="all"), few)
+    assert is_better(replace(earlier, instances=4, held_out="all"), few)
 
 
 def test_how_often_noise_alone_looks_like_an_improvement():
@@ -233,7 +233,7 @@ def test_how_often_noise_alone_looks_like_an_improvement():
         scores = tuple(float(draw.random() < 0.3) for _ in range(100))
         return replace(evaluation(0, 30, of=100), scores=scores)
 
-    wrong = sum(improved(measured(), measured()) for _ in range(600))
+    wrong = sum(is_better(measured(), measured()) for _ in range(600))
     assert 15 <= wrong <= 48  # 30 expected, three and a half standard errors
 
 

@@ -158,7 +158,7 @@ def test_stages_that_do_not_say_what_success_is_are_refused(tmp_path):
 def test_words_and_tables_say_the_same():
     assert Stage.parse("game:X=0.5") == Stage("game:X", until=0.5)
     stage = Stage("game:X", kwargs={"n": 3}, until=0.5)
-    assert Stage.parse(stage.written()) == stage
+    assert Stage.parse(stage.to_word()) == stage
     config = TrainConfig(curriculum=[{"id": "game:X", "until": 0.5}, {"id": "game:Y"}])
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 

@@ -22,7 +22,7 @@ from gem.train.learn.trainer import Trainer
 from gem.train.learn.training import make_trainer as make
 from gem.train.learn.training import train
 from gem.train.report.loggers import heldout_of
-from gem.train.report.progress import draw, told
+from gem.train.report.progress import draw, format_evaluation
 from gem.train.report.run_folder import Evaluation, RunFolder
 from gem.train.tasks.held_out import HeldOut, held_out_instances
 from gem.train.tasks.played_env import played_envs
@@ -293,7 +293,7 @@ def test_several_environments_are_evaluated_apart_and_weigh_the_same(mixed):
         means = {name: fmean(part.scores) for name, part in each.parts.items()}
         assert each.score.mean == pytest.approx(sum(means.values()) / 2)
         assert each.score.low <= each.score.mean <= each.score.high
-        assert told(each).endswith(f": four {means['four']:.1%}, two {means['two']:.1%}")
+        assert format_evaluation(each).endswith(f": four {means['four']:.1%}, two {means['two']:.1%}")
         assert heldout_of(each).keys() >= {"success", "four/success", "two/reward"}
         assert Evaluation.from_json(json.loads(json.dumps(each.to_json()))) == each
     chosen = next(each for each in found if each.iteration == summary["held_out"]["best_iteration"])

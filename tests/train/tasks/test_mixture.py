@@ -313,7 +313,7 @@ def test_words_and_tables_say_the_same():
     assert part == EnvPart("game:X", 2, {"n": [1]}, tools=("python",))
     assert EnvPart.parse("game:X=2.5") == EnvPart("game:X", 2.5)
     assert EnvPart.parse("game:X") == EnvPart("game:X")
-    assert EnvPart.parse(part.written()) == part
+    assert EnvPart.parse(part.to_word()) == part
     config = TrainConfig(environments=[{"id": "game:X", "weight": 2}, part])
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
     assert config.to_json()["env"] == "game:X + game:X(n=[1])"
