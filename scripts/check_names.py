@@ -28,8 +28,8 @@ KEPT: dict[str, str] = {
 }
 """Public names that stay: FILE:NAME below gem/, and why."""
 HOOKS = {"train": "begun|warmed|cloned|measured|advanced|iterated|saved|evaluated|warned|finished"}
-"""Hooks of classes that users extend, by the folder below gem/: those of gem.train.Watcher. gem.train.RunFolder
-reads what they wrote by the same names, see docs/guides/training.md."""
+"""Hooks of classes that users extend, by the folder below gem/: those of gem.train.Watcher. RunFolder reads
+what they wrote by the same names, see docs/guides/training.md."""
 
 
 def main(folders: list[str]) -> int:
