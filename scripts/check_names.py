@@ -25,6 +25,16 @@ VERBS = re.compile("bleed|breed|embed|exceed|feed|need|proceed|reseed|seed|shed|
 KEPT: dict[str, str] = {
     "graders/mathematics/questions.py:copied": "public in gem.graders.math",
     "graders/mathematics/questions.py:formed": "public in gem.graders.math; docs/guides/graders.md",
+    "envs/bridges/openenv.py:shown": "a keyword of OpenEnv's environments, which suites and stores hold",
+    "envs/code/basics/easy.py:said": "in a solution, whose text golden transcripts hold",
+    "envs/code/basics/easy.py:seen": "in a solution, whose text golden transcripts hold",
+    "envs/code/basics/hard.py:found": "in a solution, whose text golden transcripts hold",
+    "envs/code/basics/hard.py:seen": "in a solution, whose text golden transcripts hold",
+    "envs/code/basics/medium.py:found": "in a solution, whose text golden transcripts hold",
+    "envs/code/basics/medium.py:seen": "in a solution, whose text golden transcripts hold",
+    "envs/database/domains/clinic.py:missed": "the name of a question in clinic.toml",
+    "envs/terminal/tasks/textkit.py:seen": "in a file that the agent reads and repairs",
+    "envs/vision/geometry.py:notched": "the name of a kind of figure, an argument of vision:Geometry",
 }
 """Public names that stay: FILE:NAME below gem/, and why."""
 HOOKS = {"train": "begun|warmed|cloned|measured|advanced|iterated|saved|evaluated|warned|finished"}

@@ -18,7 +18,10 @@ def basics() -> list[Solution]:
     def solution(problem: CodeProblem) -> Solution:
         tests = read_tests(problem.tests)
         return Solution(
-            problem.name, problem.source, tests, lambda: (read_tests(problem.drawn(n)) for n in range(1, 5))
+            problem.name,
+            problem.source,
+            tests,
+            lambda: (read_tests(problem.draw_tests(n)) for n in range(1, 5)),
         )
 
     return [solution(problem) for problem in PROBLEMS.values()]

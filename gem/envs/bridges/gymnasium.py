@@ -203,20 +203,20 @@ class GymnasiumEnv(Env):
         world = WORLDS[self.name]
         chosen = _read(action, world.actions)
         if chosen is None:
-            said, reward, over = f"Your answer could not be read. {self._answer_form()}", world.nothing, False
+            text, reward, over = f"Your answer could not be read. {self._answer_form()}", world.nothing, False
         else:
             self._state, paid, over, _, _ = self._world.step(chosen)
-            said, reward = self._say(), float(paid)
+            text, reward = self._say(), float(paid)
         info: dict[str, Any] = {} if chosen is not None else {"legal": False}
         if over:
             won = world.won(reward)
             info.update(success=won, stop=(StopReason.SOLVED if won else StopReason.FAILED).value)
-            said = f"{said}\nThat is the end: {'done' if won else 'not done'}."
+            text = f"{text}\nThat is the end: {'done' if won else 'not done'}."
         elif self.turn >= self.max_turns:
             over = True
             info.update(success=False, stop=StopReason.TURN_BUDGET.value)
-            said = f"{said}\nNo turns are left."
-        return Step(said, reward, over, False, info)
+            text = f"{text}\nNo turns are left."
+        return Step(text, reward, over, False, info)
 
     def sample_random_action(self) -> str:
         """Return a random action; see Env.sample_random_action."""

@@ -67,7 +67,7 @@ class OpenEnvEnv(Env):
     """
 
     forkable: ClassVar[bool] = False
-    shared: ClassVar[tuple[str, ...]] = ("_held", "_socket", "_fields")
+    shared: ClassVar[tuple[str, ...]] = ("_resources", "_socket", "_fields")
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class OpenEnvEnv(Env):
             raise BadArgument(f"call_s is {call_s}; accepted: more than 0.")
         self.url, self.field, self.shown = name.rstrip("/"), field, shown
         self.headers, self.call_s = dict(headers or {}), call_s
-        self._held = ExitStack()
+        self._resources = ExitStack()
         self._socket: ClientConnection | None = None
 
     _secret_arguments: ClassVar[tuple[str, ...]] = ("headers",)
@@ -147,7 +147,7 @@ class OpenEnvEnv(Env):
             ToolError, NoVerdict: when the server answers with an error.
         """
         try:
-            socket = self._connected(begins=message["type"] == "reset")
+            socket = self._connect(begins=message["type"] == "reset")
             socket.send(json.dumps(message))
             answer = json.loads(socket.recv(self.call_s))
         except InvalidStatus as refused:
@@ -165,11 +165,11 @@ class OpenEnvEnv(Env):
             raise NoVerdict(f"the server's answer is no result of a {message['type']}: {answer!r:.200}")
         return data
 
-    def _connected(self, begins: bool) -> ClientConnection:
+    def _connect(self, begins: bool) -> ClientConnection:
         if self._socket is None:
             if not begins:
                 raise OSError("the connection was lost, and the session with it")
-            self._socket = self._held.enter_context(
+            self._socket = self._resources.enter_context(
                 connect(
                     self.url.replace("http", "ws", 1) + "/ws",
                     additional_headers=self.headers,
@@ -188,7 +188,7 @@ class OpenEnvEnv(Env):
             if socket is not None and last is not None:
                 socket.send(last.decode())
         with suppress(OSError, EOFError, WebSocketException):
-            self._held.close()
+            self._resources.close()
 
     # -- text and fields
 
@@ -238,20 +238,20 @@ class OpenEnvEnv(Env):
         return self._fields
 
     def _obs(self, result: dict[str, Any]) -> Obs:
-        seen = result.get("observation")
-        if isinstance(seen, str):
-            return seen
-        if not isinstance(seen, dict):
-            return "" if seen is None else json.dumps(seen)
-        parts = seen.get("parts")
+        observation = result.get("observation")
+        if isinstance(observation, str):
+            return observation
+        if not isinstance(observation, dict):
+            return "" if observation is None else json.dumps(observation)
+        parts = observation.get("parts")
         if isinstance(parts, list) and parts:
             with suppress(KeyError, TypeError, ValueError):
                 return tuple(_part(part) for part in parts)
         for name in (self.shown,) if self.shown else SHOWN_FIELDS:
-            if isinstance(seen.get(name), str):
-                return str(seen[name])
+            if isinstance(observation.get(name), str):
+                return str(observation[name])
         return json.dumps(
-            {key: value for key, value in seen.items() if key != "metadata"}, ensure_ascii=False
+            {key: value for key, value in observation.items() if key != "metadata"}, ensure_ascii=False
         )
 
 

@@ -77,7 +77,7 @@ class _View:
         self.game.close()
 
     def _look(self, obs: dict[str, Obs]) -> None:
-        self._observed.update({agent: text_of(shown) for agent, shown in obs.items()})
+        self._observed.update({agent: text_of(observation) for agent, observation in obs.items()})
 
 
 class PettingZooAEC(_View, AECEnv):  # type: ignore[misc]

@@ -22,7 +22,7 @@ import numpy as np
 
 from gem import seeding
 from gem.core import Env, Start, Step
-from gem.envs.bridges.reasoning_gym_screens import EVALUATORS, SCREENS, refused
+from gem.envs.bridges.reasoning_gym_screens import EVALUATORS, SCREENS, explain_refusal
 from gem.envs.bridges.specs import RG_NAMES
 from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownArgument, UnknownEnv, did_you_mean
 from gem.parsing import boxed, tagged
@@ -242,7 +242,7 @@ class ReasoningGymEnv(Env):
     def _score(self, answer: str, entry: dict[str, Any], seed: int) -> tuple[float, str]:
         """Return the data set's score of `answer`, and the reason if gem set it to 0."""
         scorer = _scorer(self._generator if self._dataset is None else self._dataset, entry)
-        why = refused(_name(scorer), answer, entry)
+        why = explain_refusal(_name(scorer), answer, entry)
         if why:
             return 0.0, why
         try:
@@ -326,14 +326,14 @@ def _distrust(kind: type, name: str) -> str:
 
 @functools.cache
 def _evaluators(kind: type) -> set[str]:
-    return _reached(kind, _scoring(kind), set()) & EVALUATORS
+    return _collect_names(kind, _scoring(kind), set()) & EVALUATORS
 
 
 def _scoring(kind: type) -> Any:
     return getattr(kind, "score_answer", None)
 
 
-def _reached(kind: type, function: Any, visited: set[Any]) -> set[str]:
+def _collect_names(kind: type, function: Any, visited: set[Any]) -> set[str]:
     """Return the names that a function of the package uses, and those that its own functions use."""
     function = getattr(function, "__func__", function)
     if not isinstance(function, types.FunctionType) or function in visited:
@@ -349,8 +349,10 @@ def _reached(kind: type, function: Any, visited: set[Any]) -> set[str]:
         target = function.__globals__.get(name)
         if isinstance(target, type) and target.__module__.startswith("reasoning_gym"):
             for method in vars(target).values():
-                names |= _reached(target, method, visited)
-        names |= _reached(kind, target, visited) | _reached(kind, getattr(kind, name, None), visited)
+                names |= _collect_names(target, method, visited)
+        names |= _collect_names(kind, target, visited) | _collect_names(
+            kind, getattr(kind, name, None), visited
+        )
     return names
 
 
@@ -412,10 +414,10 @@ def _generator(name: str, config: dict[str, Any]) -> Any:
     """Return the data set that scores, shared by all environments of one configuration."""
     key = (name, repr(sorted(config.items())))
     with _foreign(0):
-        found = _GENERATORS.get(key)
-        if found is None:
-            found = _GENERATORS[key] = _build(name, {**config, "seed": 0})
-        return found
+        generator = _GENERATORS.get(key)
+        if generator is None:
+            generator = _GENERATORS[key] = _build(name, {**config, "seed": 0})
+        return generator
 
 
 def _build(name: str, config: dict[str, Any]) -> ProceduralDataset:

@@ -30,7 +30,7 @@ EVALUATORS = frozenset(
 """What runs the text that it reads, by the name of the function, type or module."""
 
 
-def refused(name: str, answer: str, entry: Entry) -> str:
+def explain_refusal(name: str, answer: str, entry: Entry) -> str:
     """Return why the scorer of data set `name` may not read `answer`; ``""`` if it may."""
     reference = entry["answer"] or ""
     if answer == reference:

@@ -145,9 +145,9 @@ class RemoteEnv(Env):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore the state that get_state() returned; see Env.set_state."""
-        mine = dict(state)
-        there = mine.pop("_there")
-        super().set_state(mine)
+        own_state = dict(state)
+        there = own_state.pop("_there")
+        super().set_state(own_state)
         self._call("set_state", there)
 
     def fork(self, seed: int | None = None) -> Self:

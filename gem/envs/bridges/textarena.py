@@ -130,17 +130,17 @@ class Game:
         limit = getattr(self.env.state, "max_turns", None)
         return limit if isinstance(limit, int) else None
 
-    def heard(self, player: int) -> str:
+    def take_messages(self, player: int) -> str:
         """Return the messages that a player received since the last call for it."""
         state = self.env.state
         with self._inside():
             if player == state.current_player_id and not self.over:
-                _, said = self.env.get_observation()
+                _, messages = self.env.get_observation()
             else:
-                said, state.observations[player] = state.observations[player], []
+                messages, state.observations[player] = state.observations[player], []
         names = {**state.role_mapping, -1: "GAME"}
         lines = []
-        for who, text, kind in said:
+        for who, text, kind in messages:
             if not isinstance(text, str):  # three games swap the player's number and the text
                 who, text = text, kind
             lines.append(f"[{names.get(who, f'Player {who}')}] {str(text).strip()}")
@@ -210,7 +210,7 @@ class TextArenaEnv(Env):
         """Begin a game; see Env.reset."""
         super().reset(seed)
         self._game.start(1, self._need_seed())
-        return Start(self._game.heard(0), {"words": "wordfreq"} if self._game.stand_in else {})
+        return Start(self._game.take_messages(0), {"words": "wordfreq"} if self._game.stand_in else {})
 
     def step(self, action: str) -> Step:
         """Take an action; see Env.step."""
@@ -219,11 +219,11 @@ class TextArenaEnv(Env):
             info = {"success": False, "stop": StopReason.UNREADABLE.value, "why": raised[:200]}
             return Step("The game could not read your answer.", INVALID_REWARD, True, False, info)
         if not self._game.over:
-            return Step(self._game.heard(0), 0.0, False, False, {})
+            return Step(self._game.take_messages(0), 0.0, False, False, {})
         rewards, reason = self._game.result()
         reward = rewards.get(0, 0.0)
         info = {"success": reward >= 1.0, "why": reason}
-        return Step("\n".join(filter(None, (self._game.heard(0), reason))), reward, True, False, info)
+        return Step("\n".join(filter(None, (self._game.take_messages(0), reason))), reward, True, False, info)
 
 
 class TextArenaGame(SeatedEnv):
@@ -281,7 +281,7 @@ class TextArenaGame(SeatedEnv):
             obs = {}
             for player, seat in enumerate(seats):
                 pay[seat] = rewards.get(player, 0.0)
-                obs[seat] = "\n".join(filter(None, (self._game.heard(player), why)))
+                obs[seat] = "\n".join(filter(None, (self._game.take_messages(player), why)))
                 infos[seat]["why"] = why
         else:
             obs = self._ask()
@@ -296,7 +296,7 @@ class TextArenaGame(SeatedEnv):
 
     def _ask(self) -> dict[str, Obs]:
         player = self._game.player
-        return {self.seats[player]: self._game.heard(player)}
+        return {self.seats[player]: self._game.take_messages(player)}
 
 
 def make_game(name: str, num_players: int | None = None, **config: Any) -> TextArenaEnv | TextArenaGame:
@@ -336,8 +336,8 @@ def _registry() -> dict[str, Any]:
             raise missing_extra("a ta: game", error.name or "textarena", "textarena") from error
         finally:
             random.setstate(kept)
-    found: dict[str, Any] = ENV_REGISTRY
-    return found
+    registry: dict[str, Any] = ENV_REGISTRY
+    return registry
 
 
 def names() -> list[str]:
@@ -363,13 +363,13 @@ def _entry(name: str, entry_point: str) -> Any:
     module, _, attribute = entry_point.partition(":")
     try:
         with _no_downloads():
-            found = getattr(importlib.import_module(module), attribute)
+            game_class = getattr(importlib.import_module(module), attribute)
     except (ImportError, SyntaxError, LookupError, OSError) as error:
         raise _unplayable(name, error) from error
     package = module.rpartition(".")[0]
     for loaded in [m for m in sys.modules if m.startswith(f"{package}.")]:
         _mend(sys.modules[loaded])
-    return found
+    return game_class
 
 
 def _unplayable(name: str, error: Exception) -> MissingData:

@@ -144,13 +144,13 @@ class CodeEnv(DatasetEnv):
         """Return the verdict, and the first failure if it may be shown."""
         if score.parsed is None:
             return self.refusal()
-        shown = feedback(score.info["public"], self.tests.kind) if "public" in score.info else ""
-        return f"Your answer is not right: {score.why}.\n{shown}".strip() + "\n"
+        failure = feedback(score.info["public"], self.tests.kind) if "public" in score.info else ""
+        return f"Your answer is not right: {score.why}.\n{failure}".strip() + "\n"
 
     def guess(self) -> str:
         """Return the solution of a random problem, or a program that prints an empty line."""
         other = self.tasks[self.actor_rng.randrange(len(self.tasks))]
-        return fenced(reference_solution(other) or "print()")
+        return fence_code(reference_solution(other) or "print()")
 
     def solve(self) -> str:
         """Return the reference solution, which the agent does not see (an oracle).
@@ -161,11 +161,11 @@ class CodeEnv(DatasetEnv):
         solution = reference_solution(self.task)
         if solution is None:
             raise NoSolver(f"{self} has no solver: its data has no column solution or canonical_solution.")
-        return fenced(solution)
+        return fence_code(solution)
 
     def _check_correct(self, code: str) -> bool:
         """Return whether bare code passes the tests of the running episode; scripts of other gyms call it."""
-        return self.grader(fenced(code), self.tests).correct
+        return self.grader(fence_code(code), self.tests).correct
 
 
 class CodeBasics(CodeEnv):
@@ -228,7 +228,7 @@ def what_to_write(tests: CodeTests) -> str:
     return "Write it in Python."
 
 
-def fenced(code: str) -> str:
+def fence_code(code: str) -> str:
     """Return code as an answer, in a fence longer than any in the code."""
     ticks = "```"
     while ticks in code:
@@ -245,8 +245,8 @@ def reference_solution(task: Task) -> str | None:
 
     The body of a function, as in HumanEval, is put behind the question that begins the function.
     """
-    found = (task.info.get(name) for name in SOLUTIONS)
-    solution = next((each for each in found if isinstance(each, str) and each), None)
+    solutions = (task.info.get(name) for name in SOLUTIONS)
+    solution = next((each for each in solutions if isinstance(each, str) and each), None)
     if solution is None or find_definitions(solution) is not None:
         return solution
     joined = f"{text_of(task.question)}{solution}"

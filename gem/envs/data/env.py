@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from typing import Any, ClassVar, cast
 
 from gem.content import Obs, text_of
-from gem.envs.code.env import FENCE, SOLUTIONS, fenced, reference_solution, what_to_write
+from gem.envs.code.env import FENCE, SOLUTIONS, fence_code, reference_solution, what_to_write
 from gem.envs.data.prompts import Prompt, read_examples, show_answer, show_question
 from gem.envs.data.reading import digest_of, first_row, options, read_tasks
 from gem.envs.kit.dataset import BOXED, DatasetEnv
@@ -170,7 +170,7 @@ class DataEnv(DatasetEnv):
         """Return what the agent reads after an answer that could not be read."""
         return f"Your answer could not be read. {self._form(self.task)}".strip()
 
-    def written(self, reference: Any) -> str:
+    def write_answer(self, reference: Any) -> str:
         """Return a reference as an answer in the required form."""
         if self.kind == "choice":
             return f"\\boxed{{{reference['answer']}}}"
@@ -191,8 +191,8 @@ class DataEnv(DatasetEnv):
             return f"\\boxed{{{letter}}}"
         other = self.tasks[self.actor_rng.randrange(len(self.tasks))]
         if self.kind == "code":
-            return fenced(reference_solution(other) or "print()")
-        return self.written(other.reference)
+            return fence_code(reference_solution(other) or "print()")
+        return self.write_answer(other.reference)
 
     def solve(self) -> str:
         """Return the reference answer, which the agent does not see (an oracle).
@@ -203,10 +203,10 @@ class DataEnv(DatasetEnv):
         if self.kind == "code":
             if (solution := reference_solution(self.task)) is None:
                 raise NoSolver(f"{self} has no solver: its data has no column {' or '.join(SOLUTIONS)}.")
-            return fenced(solution)
+            return fence_code(solution)
         if self.answer is None:
             raise NoSolver(f"{self} has no solver: its data has no answers.")
-        return self.written(self.answer)
+        return self.write_answer(self.answer)
 
     def _form(self, task: Task) -> str:
         """Return the sentence about the form of an answer."""
@@ -230,9 +230,9 @@ class DataEnv(DatasetEnv):
             task = tasks[index]
             choices = task.reference["choices"] if self.kind == "choice" else ()
             if self.kind == "code":
-                answer = fenced(reference_solution(task) or "")
+                answer = fence_code(reference_solution(task) or "")
             else:
-                answer = show_answer(raw.reference(index), self.written(task.reference))
+                answer = show_answer(raw.reference(index), self.write_answer(task.reference))
             return text_of(show_question(task, choices)), answer
 
         return read_examples(len(tasks), pair, tasks.name)

@@ -64,14 +64,14 @@ def data_task(
         kwargs["prompt"] = _text_in(prompt, folder) if prompt.endswith(".txt") else prompt
     if few_shot:
         kwargs["few_shot"] = _relative(few_shot, folder)
-    kind, carried = named_grader(grader, str(folder)) if grader else ("", None)
+    kind, own_grader = named_grader(grader, str(folder)) if grader else ("", None)
     kind = kind or guess_kind(kwargs["data"], split or None, given)
     digest = digest_of(kwargs["data"], kwargs.get("few_shot"))
-    env = DataEnv(kind, grader=carried, **kwargs)  # all rows are checked here, before anything is asked
+    env = DataEnv(kind, grader=own_grader, **kwargs)  # all rows are checked here, before anything is asked
     kwargs["digest"] = digest
-    if carried is None:
+    if own_grader is None:
         return OwnData(f"data:{kind}", kwargs, kwargs, env.about)
-    return OwnData(f"data:{kind}", {**kwargs, "grader": carried}, {**kwargs, "grader": grader}, env.about)
+    return OwnData(f"data:{kind}", {**kwargs, "grader": own_grader}, {**kwargs, "grader": grader}, env.about)
 
 
 def named_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -69,7 +69,7 @@ class Prompt:
 
     def show(self, task: Task, choices: Sequence[str], form: str) -> Obs:
         """Return the prompt of a task; `form` says what an answer looks like."""
-        asked = self._asked(task, choices, form)
+        asked = self._write_question(task, choices, form)
         text = show_question(task, choices)
         shots = [
             f"Example {number}\n\n{question}\n\n{answer}"
@@ -78,26 +78,26 @@ class Prompt:
         ]
         return join([*shots, "Now your question", asked], "\n\n") if shots else asked
 
-    def _asked(self, task: Task, choices: Sequence[str], form: str) -> Obs:
+    def _write_question(self, task: Task, choices: Sequence[str], form: str) -> Obs:
         if self.template is None:
-            return join([task.question, lettered(choices), form], "\n\n")
+            return join([task.question, list_choices(choices), form], "\n\n")
         pieces: list[Obs] = []
         end = 0
         for match in _FIELD.finditer(self.template):
             pieces.append(self.template[end : match.start()])
-            pieces.append(self._filled(match[0], match[1], task, choices))
+            pieces.append(self._fill_field(match[0], match[1], task, choices))
             end = match.end()
         filled = join([*pieces, self.template[end:]], "")
         if isinstance(filled, str):
             return filled
         return tuple(part for part in filled if not isinstance(part, Text) or part.text.strip())
 
-    def _filled(self, written: str, name: str | None, task: Task, choices: Sequence[str]) -> Obs:
+    def _fill_field(self, written: str, name: str | None, task: Task, choices: Sequence[str]) -> Obs:
         if name is None:
             return written[0]
         if name in ("question", self.question):
             return task.question
-        return lettered(choices) if name == "choices" else _in_words(cell(task.info, name))
+        return list_choices(choices) if name == "choices" else _in_words(cell(task.info, name))
 
 
 def _in_words(value: Any) -> str:
@@ -109,14 +109,14 @@ def _in_words(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def lettered(choices: Sequence[str]) -> str:
+def list_choices(choices: Sequence[str]) -> str:
     """Return options as lines: ``A. text``."""
     return "\n".join(f"{letter}. {text}" for letter, text in zip(ascii_uppercase, choices, strict=False))
 
 
 def show_question(task: Task, choices: Sequence[str]) -> Obs:
     """Return a question with its options."""
-    return join([task.question, lettered(choices)], "\n\n")
+    return join([task.question, list_choices(choices)], "\n\n")
 
 
 def show_answer(raw: Any, written: str) -> str:

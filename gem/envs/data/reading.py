@@ -96,10 +96,10 @@ def read_tasks(
         return tasks, columns
     if columns.choices is None:
         raise BadArgument(f"{name} has no column of choices; name it: --columns choices=COLUMN, or A+B+C+D.")
-    return replace(tasks, read=ChoiceReader(columns.choices, _numbered(rows, columns))), columns
+    return replace(tasks, read=ChoiceReader(columns.choices, _find_first_number(rows, columns))), columns
 
 
-def _numbered(rows: Any, columns: Columns) -> int | None:
+def _find_first_number(rows: Any, columns: Columns) -> int | None:
     """Return the number of the first option where answers are numbers; bad rows are left out."""
     answers, choices = [], []
     for row in scan(rows, columns.images):

@@ -15,7 +15,16 @@ from gem.core import Start, Step
 from gem.envs.database import postgres
 from gem.envs.database.domains import DOMAINS, TODAY, Domain, Operation, Question, Tables
 from gem.envs.database.engines import PostgresEngine, SqliteEngine
-from gem.envs.kit.workspace import Burst, Said, WorkCall, WorkspaceEnv, WorkTurn, Written, read, submit_spec
+from gem.envs.kit.workspace import (
+    Burst,
+    TurnReport,
+    WorkCall,
+    WorkspaceEnv,
+    WorkTurn,
+    Written,
+    read,
+    submit_spec,
+)
 from gem.errors import BadArgument, NoSolver, ToolError, did_you_mean
 from gem.graders.sql import Row, same_rows, same_state
 from gem.record import StopReason
@@ -285,10 +294,10 @@ class DatabaseEnv(WorkspaceEnv):
         """Clear the answer of the last turn; see WorkspaceEnv."""
         self._answer, self._more = None, False
 
-    def carry_out(self, call: WorkCall, said: Said) -> None:
+    def carry_out(self, call: WorkCall, report: TurnReport) -> None:
         """Run SQL, or keep the answer (the last one counts); see WorkspaceEnv."""
         if call.name == _ANSWER.name:
-            said.end(call)
+            report.end(call)
             self._answer = call.arguments["query"]
             return
         try:
@@ -298,7 +307,7 @@ class DatabaseEnv(WorkspaceEnv):
         self._more = True
         self._ran.append(call.arguments["query"])
         text = "\n\n".join(map(_table, results)) or "There is no statement in your SQL."
-        said.result(call, text, error=any("error" in result for result in results))
+        report.result(call, text, error=any("error" in result for result in results))
 
     def judge(self) -> str:
         """Compare the answer, or the state of the tables; see WorkspaceEnv."""
@@ -328,17 +337,17 @@ class DatabaseEnv(WorkspaceEnv):
     def _judge_state(self) -> str:
         """Return what is wrong with the tables, or ''."""
         assert self.task is not None
-        found = self._engine().dump("main")
-        if found is None:
+        tables = self._engine().dump("main")
+        if tables is None:
             return "the tables hold far more than they should"
-        return same_state(found, _state(self._script, self.task.sql))
+        return same_state(tables, _state(self._script, self.task.sql))
 
-    def finish(self, said: Said, stop: StopReason, why: str) -> Step:
+    def finish(self, report: TurnReport, stop: StopReason, why: str) -> Step:
         """Return the last step with the verdict; see WorkspaceEnv."""
         success = stop is StopReason.SOLVED
-        info = {**said.info, "success": success, "correct": success, "stop": stop.value, "why": why}
+        info = {**report.info, "success": success, "correct": success, "stop": stop.value, "why": why}
         verdict = "That is right." if success else f"That is not right: {why}."
-        return Step("\n\n".join(filter(None, (said.obs, verdict))), float(success), True, False, info)
+        return Step("\n\n".join(filter(None, (report.obs, verdict))), float(success), True, False, info)
 
     @property
     def form(self) -> str:  # type: ignore[override]
@@ -353,7 +362,7 @@ def _reference(script: str) -> Iterator[sqlite3.Connection]:
     database = sqlite3.connect(":memory:")
     try:
         for name in ("date", "strftime"):
-            database.create_function(name, -1, _dated(name))
+            database.create_function(name, -1, _make_date_function(name))
         database.executescript(script)
         database.execute("PRAGMA foreign_keys=ON")
         yield database
@@ -375,7 +384,7 @@ def _state(script: str, statements: str) -> dict[str, list[Row]]:
         return {name: database.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in names}
 
 
-def _dated(name: str) -> Callable[..., Any]:
+def _make_date_function(name: str) -> Callable[..., Any]:
     """Return SQLite's date function of that name, whose 'now' is TODAY as in the engine."""
 
     def function(*args: Any) -> Any:

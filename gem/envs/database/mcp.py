@@ -13,7 +13,7 @@ from gem.content import ToolSpec
 from gem.core import Start, Step
 from gem.envs.database.mcp_tasks import FAMILIES, GROUPS, Judge, PostgresTask, Refused, Wrong
 from gem.envs.database.postgres import Database, server
-from gem.envs.kit.workspace import MAX_CALLS, Burst, Said, WorkCall, WorkspaceEnv, submit_spec
+from gem.envs.kit.workspace import MAX_CALLS, Burst, TurnReport, WorkCall, WorkspaceEnv, submit_spec
 from gem.errors import BadArgument, NoVerdict, ToolError, did_you_mean, missing_extra
 from gem.graders.sql import Row
 from gem.record import StopReason
@@ -145,11 +145,11 @@ class McpPostgresEnv(WorkspaceEnv):
             ("list_objects", {"schema": schema}),
             ("execute_sql", {"sql": "SELECT 1"}),
         ]
-        return "<submit/>" if self.actor_rng.random() < 0.3 else _written(*self.actor_rng.choice(looks))
+        return "<submit/>" if self.actor_rng.random() < 0.3 else _write_call(*self.actor_rng.choice(looks))
 
     def solve(self) -> str:
         """Return the family's solution and the submission; see Env.solve."""
-        calls = [_written("execute_sql", {"sql": sql}) for sql in self._need_task().solution]
+        calls = [_write_call("execute_sql", {"sql": sql}) for sql in self._need_task().solution]
         return "\n".join([*calls, "<submit/>"])
 
     # -- the database
@@ -162,15 +162,15 @@ class McpPostgresEnv(WorkspaceEnv):
         """Return the refusal in the form of a tool's output; see WorkspaceEnv."""
         return self._tools.shown(wrong)
 
-    def carry_out(self, call: WorkCall, said: Said) -> None:
+    def carry_out(self, call: WorkCall, report: TurnReport) -> None:
         """Run a call on the MCP server; see WorkspaceEnv."""
         database = self._open()
         try:
             result = self._tools.call(call.name, dict(call.arguments))
         except ToolError as error:
-            said.result(call, self._tools.shown(str(error)), error=True)
+            report.result(call, self._tools.shown(str(error)), error=True)
         else:
-            said.result(call, self._tools.shown(result.text), error=result.error)
+            report.result(call, self._tools.shown(result.text), error=result.error)
         if server(self.dsn).size(database.name) > LARGEST:
             raise Burst("the database has grown too large")
 
@@ -188,7 +188,9 @@ class McpPostgresEnv(WorkspaceEnv):
                 raise NoVerdict(f"the set-up of {self} ({self.name}) failed: {error}") from error
             finally:
                 begin.close()
-            self._tools.reconfigure(_started({"GEM_POSTGRES_MCP_DSN": self._database.dsn}), same_tools=True)
+            self._tools.reconfigure(
+                _configure_server({"GEM_POSTGRES_MCP_DSN": self._database.dsn}), same_tools=True
+            )
         return self._database
 
     def _end_database(self) -> None:
@@ -242,22 +244,22 @@ class McpPostgresEnv(WorkspaceEnv):
             connection.close()
         return ""
 
-    def finish(self, said: Said, stop: StopReason, why: str) -> Step:
+    def finish(self, report: TurnReport, stop: StopReason, why: str) -> Step:
         """Drop the database and return the last step; see WorkspaceEnv."""
         self._end_database()
-        return super().finish(said, stop, why)
+        return super().finish(report, stop, why)
 
     def _need_task(self) -> PostgresTask:
         assert self.task is not None  # gem.Env makes sure that reset() comes first
         return self.task
 
 
-def _started(env: Mapping[str, str]) -> dict[str, Any]:
+def _configure_server(env: Mapping[str, str]) -> dict[str, Any]:
     """Return the configuration that starts the MCP server."""
     return {"command": sys.executable, "args": ["-m", "gem.tools.mcp_server.postgres_mcp"], "env": dict(env)}
 
 
-_OFFERED = MCPTool(_started({}), timeout=_CALL_S, connect_timeout=_CALL_S)
+_OFFERED = MCPTool(_configure_server({}), timeout=_CALL_S, connect_timeout=_CALL_S)
 """The source of every episode's tools, so that a process lists the tools of the server only once."""
 
 _OWN = (
@@ -267,5 +269,5 @@ _OWN = (
 """SQL that grants privileges to the agent's role, which has the same name as its database."""
 
 
-def _written(name: str, arguments: Mapping[str, str]) -> str:
+def _write_call(name: str, arguments: Mapping[str, str]) -> str:
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"

@@ -56,8 +56,8 @@ def programs() -> Path:
     Raises:
         MissingExtra: if there is none.
     """
-    if found := shutil.which("initdb"):
-        return Path(found).resolve().parent
+    if initdb := shutil.which("initdb"):
+        return Path(initdb).resolve().parent
     folders = [folder for place in _PLACES for folder in Path("/").glob(place[1:])]
     for folder in sorted(
         folders, key=lambda path: [int(n) for n in re.findall(r"\d+", str(path))], reverse=True
@@ -152,8 +152,8 @@ def _await(server: subprocess.Popen[bytes], dsn: str, log: Path) -> None:
             return Connection(dsn).close()
         except NoVerdict as error:
             if server.poll() is not None or time.monotonic() > until:
-                said = log.read_text(errors="replace").strip()[-1000:]
-                raise NoVerdict(f"PostgreSQL did not start: {said or error}") from error
+                end_of_log = log.read_text(errors="replace").strip()[-1000:]
+                raise NoVerdict(f"PostgreSQL did not start: {end_of_log or error}") from error
             time.sleep(0.02)
 
 

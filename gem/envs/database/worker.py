@@ -74,10 +74,10 @@ class SqliteDatabase:
             self.connection.setlimit(limit, value)
         self.clock = sqlite3.connect(":memory:")
         for name in ("date", "time", "datetime", "julianday", "unixepoch", "strftime"):
-            self.connection.create_function(name, -1, self.dated(name))
+            self.connection.create_function(name, -1, self.make_date_function(name))
         self.connection.set_progress_handler(lambda: time.monotonic() > self.deadline, 1000)
 
-    def dated(self, name: str) -> Callable[..., Any]:
+    def make_date_function(self, name: str) -> Callable[..., Any]:
         """Return a date function whose 'now' is the task's day, so that a transcript can be repeated."""
 
         def function(*args: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import NamedTuple, TypeAlias
 
-from gem.envs.kit.drawing import INK, WHITE, CellCanvas, wrapped
+from gem.envs.kit.drawing import INK, WHITE, CellCanvas, wrap_words
 from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, integer
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
@@ -164,23 +164,25 @@ class Crosswords(TextGame):
         height, width = self.size
         lines = ["".join(["  ", *[f"{column:3}" for column in range(1, width + 1)]])]
         for row in range(1, height + 1):
-            lines.append(f"{row:2}" + "".join([f"  {self._shown((row, c))}" for c in range(1, width + 1)]))
+            lines.append(
+                f"{row:2}" + "".join([f"  {self._read_cell((row, c))}" for c in range(1, width + 1)])
+            )
         return "\n".join([self._clues, *lines])
 
-    def _shown(self, cell: Cell) -> str:
+    def _read_cell(self, cell: Cell) -> str:
         return OPEN if cell in self.open else self.letters.get(cell, OUTSIDE)
 
     def draw_board(self) -> CellCanvas:
         """Draw the grid, dark outside the words, and the clues under it."""
         height, width = self.size
         wide = max(36 * width, 520)
-        clues = [wrapped(line, wide, 16) for line in self._clues.splitlines()]
+        clues = [wrap_words(line, wide, 16) for line in self._clues.splitlines()]
         below = 6 + sum(22 * len(lines) for lines in clues)
         grid = CellCanvas(height, width, 36, numbered=True, below=below, beside=wide - 36 * width)
         for row, column in product(range(height), range(width)):
-            held = self._shown((row + 1, column + 1))
-            fill = INK if held == OUTSIDE else WHITE
-            grid.tile(row, column, held.strip(OPEN + OUTSIDE), fill, outline=INK, bold=True)
+            sign = self._read_cell((row + 1, column + 1))
+            fill = INK if sign == OUTSIDE else WHITE
+            grid.tile(row, column, sign.strip(OPEN + OUTSIDE), fill, outline=INK, bold=True)
         y = grid.bottom + 20
         for line in chain.from_iterable(clues):
             grid.text((grid.left, y), line, 16, anchor="lm")

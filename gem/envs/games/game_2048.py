@@ -216,10 +216,10 @@ def slide(grid: Grid, way: str) -> Grid:
     by = _slid if way in ("left", "up") else _slid_back
     if way in ("left", "right"):
         return tuple(map(by, grid))
-    return _turned(map(by, _turned(grid)))
+    return _transpose(map(by, _transpose(grid)))
 
 
-def _turned(lines: Iterable[Line]) -> Grid:
+def _transpose(lines: Iterable[Line]) -> Grid:
     """Return the columns of rows, or the rows of columns."""
     return tuple(zip(*lines, strict=True))
 
@@ -245,7 +245,7 @@ def _line_worth(line: Line) -> float:
 
 def worth(grid: Grid) -> float:
     """Return the worth of a board before a move: the worth of its rows and columns."""
-    return sum(map(_line_worth, grid)) + sum(map(_line_worth, _turned(grid)))
+    return sum(map(_line_worth, grid)) + sum(map(_line_worth, _transpose(grid)))
 
 
 @lru_cache(maxsize=1 << 17)

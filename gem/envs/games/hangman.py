@@ -69,7 +69,7 @@ class Hangman(TextGame):
         """Draw the length if it is not fixed, and the word."""
         self.length = self.draw(self.word_lengths)
         self.secret = words.pick(self.length, self.rng, self.hardcore)
-        self.shown = HIDDEN * self.length
+        self.pattern = HIDDEN * self.length
         self.absent = ""  # letters guessed that the word lacks
         self.tried: tuple[str, ...] = ()  # words guessed
         return (
@@ -92,22 +92,22 @@ class Hangman(TextGame):
         return self._letter(move) if len(move) == 1 else self._word(move)
 
     def _letter(self, letter: str) -> Play | str:
-        if letter in self.shown or letter in self.absent:
+        if letter in self.pattern or letter in self.absent:
             raise IllegalMove(f"You have guessed the letter {letter} before.\n{self.board()}")
         if letter not in self.secret:
             self.absent += letter
             return f"There is no {letter}.\n{self.board()}"
-        self.shown = "".join(
-            own if own == letter else seen for own, seen in zip(self.secret, self.shown, strict=True)
+        self.pattern = "".join(
+            own if own == letter else sign for own, sign in zip(self.secret, self.pattern, strict=True)
         )
-        if HIDDEN not in self.shown:
+        if HIDDEN not in self.pattern:
             return Play.win(f"That was the last letter: the word is {self.secret}.")
         return f"There is {letter}.\n{self.board()}"
 
     def _word(self, word: str) -> Play | str:
         if len(word) != self.length:
             raise IllegalMove(f"The word has {self.length} letters.\n{self.board()}")
-        if self.only_real_words and word not in words.known(self.length):
+        if self.only_real_words and word not in words.guessable(self.length):
             raise IllegalMove(f"{word} is not in the list of English words.\n{self.board()}")
         if word in self.tried:
             raise IllegalMove(f"You have guessed {word} before.\n{self.board()}")
@@ -118,7 +118,7 @@ class Hangman(TextGame):
 
     def board(self) -> str:
         """Return the word with the letters found so far, and the guessed letters that it lacks."""
-        return f"Word: {' '.join(self.shown)}\nNot in it: {' '.join(self.absent) or '-'}"
+        return f"Word: {' '.join(self.pattern)}\nNot in it: {' '.join(self.absent) or '-'}"
 
     def draw_board(self) -> Canvas:
         """Draw the letters found so far, the wrong guesses, and a figure that grows with the turns."""
@@ -131,7 +131,7 @@ class Hangman(TextGame):
             canvas.disk((118, 66), 18, outline=INK, line=4)
         for limb in FIGURE[1:drawn]:
             canvas.line(limb, INK, 4)
-        for k, letter in enumerate(self.shown.upper()):
+        for k, letter in enumerate(self.pattern.upper()):
             x = 190 + 46 * k
             canvas.line([(x, 92), (x + 36, 92)], INK, 3)
             if letter != HIDDEN:
@@ -145,7 +145,7 @@ class Hangman(TextGame):
 
     def progress(self) -> float:
         """Return the share of the word that is shown."""
-        return 1.0 - self.shown.count(HIDDEN) / self.length
+        return 1.0 - self.pattern.count(HIDDEN) / self.length
 
     def epilogue(self) -> str:
         """Return the text that reveals the word."""
@@ -157,38 +157,39 @@ class Hangman(TextGame):
 
     def random_move(self) -> str:
         """Guess any new letter."""
-        fresh = [letter for letter in ascii_lowercase if letter not in self.shown + self.absent]
+        fresh = [letter for letter in ascii_lowercase if letter not in self.pattern + self.absent]
         return fresh[int(self.actor_rng.random() * len(fresh))]
 
     def expert_move(self) -> str:
         """Guess the most informative letter; guess a word if at most two are left, or on the last turn."""
-        left = [w for w in candidates(self.shown, self.absent, self.hardcore) if w not in self.tried]
+        left = [w for w in candidates(self.pattern, self.absent, self.hardcore) if w not in self.tried]
         if len(left) <= 2 or self.turn == self.max_turns - 1:
             return left[0]
-        return best_letter(self.shown, self.absent, self.hardcore)
+        return best_letter(self.pattern, self.absent, self.hardcore)
 
 
 @lru_cache(maxsize=4096)
-def candidates(shown: str, absent: str, hardcore: bool = False) -> tuple[str, ...]:
+def candidates(pattern: str, absent: str, hardcore: bool = False) -> tuple[str, ...]:
     """Return the common (with `hardcore`, the rare) words that fit what is shown, most frequent first."""
-    found = frozenset(shown)
+    open_letters = frozenset(pattern)
     return tuple(
         word
-        for word in (words.rare if hardcore else words.common)(len(shown))
+        for word in (words.rare if hardcore else words.common)(len(pattern))
         if not any(letter in absent for letter in word)
         and all(
-            own == seen if seen != HIDDEN else own not in found for own, seen in zip(word, shown, strict=True)
+            own == sign if sign != HIDDEN else own not in open_letters
+            for own, sign in zip(word, pattern, strict=True)
         )
     )
 
 
 @lru_cache(maxsize=4096)
-def best_letter(shown: str, absent: str, hardcore: bool = False) -> str:
+def best_letter(pattern: str, absent: str, hardcore: bool = False) -> str:
     """Return the letter whose answer leaves the fewest candidates on average; of equal ones, the first."""
-    left = candidates(shown, absent, hardcore)
+    left = candidates(pattern, absent, hardcore)
 
     def cost(letter: str) -> int:
         answers = Counter(tuple(own == letter for own in word) for word in left)
         return sum(count * count for count in answers.values())
 
-    return min((letter for letter in ascii_lowercase if letter not in shown + absent), key=cost)
+    return min((letter for letter in ascii_lowercase if letter not in pattern + absent), key=cost)

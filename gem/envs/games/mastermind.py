@@ -113,10 +113,10 @@ class Mastermind(TextGame):
         self.marked.append((guess, in_place, elsewhere))
         if 2 * in_place + elsewhere > self._best:
             self._best = 2 * in_place + elsewhere
-        shown = " ".join(move)
+        guess_text = " ".join(move)
         if in_place == self.length:
-            return Play.win(f"{shown} is the code.")
-        return f"{shown}: {in_place} in place, {elsewhere} right but elsewhere."
+            return Play.win(f"{guess_text} is the code.")
+        return f"{guess_text}: {in_place} in place, {elsewhere} right but elsewhere."
 
     def draw_board(self) -> Canvas:
         """Draw each guess as a row of pegs: a black pin per number in place, a white one elsewhere."""

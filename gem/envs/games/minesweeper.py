@@ -149,10 +149,10 @@ class Minesweeper(TextGame):
         """Return why the rules forbid a move, or the empty string."""
         if not (0 < row <= self.rows and 0 < column <= self.cols):
             return f"Rows go from 1 to {self.rows} and columns from 1 to {self.cols}."
-        held = self.cells[(row - 1) * self.cols + column - 1]
-        if held == FLAG and verb == "reveal":
+        sign = self.cells[(row - 1) * self.cols + column - 1]
+        if sign == FLAG and verb == "reveal":
             return f"Row {row}, column {column} is flagged; take the flag away to reveal it."
-        if held not in (HIDDEN, FLAG):
+        if sign not in (HIDDEN, FLAG):
             return f"Row {row}, column {column} is revealed already."
         return ""
 
@@ -180,17 +180,17 @@ class Minesweeper(TextGame):
     def draw_board(self) -> CellCanvas:
         """Draw the cells: hidden ones dark, flags, and the numbers of mines nearby."""
         grid = CellCanvas(self.rows, self.cols, 40, numbered=True)
-        for cell, held in enumerate(self.cells):
+        for cell, sign in enumerate(self.cells):
             row, column = divmod(cell, self.cols)
             x, y = grid.centre(row, column)
-            if held in (HIDDEN, FLAG):
+            if sign in (HIDDEN, FLAG):
                 grid.tile(row, column, "", "#aab2bd", outline=WHITE)
-            elif held == MINE:
+            elif sign == MINE:
                 grid.tile(row, column, "", "#f2b8b0")
                 grid.disk((x, y), 11, INK)
             else:
-                grid.tile(row, column, held.strip("0"), WHITE, NEAR[held], size=24, bold=True)
-            if held == FLAG:
+                grid.tile(row, column, sign.strip("0"), WHITE, NEAR[sign], size=24, bold=True)
+            if sign == FLAG:
                 grid.line([(x - 5, y + 13), (x - 5, y - 13)], INK, 2)
                 grid.polygon([(x - 4, y - 13), (x + 12, y - 6), (x - 4, y + 1)], RED)
         return grid
@@ -205,15 +205,15 @@ class Minesweeper(TextGame):
 
     def random_move(self) -> str:
         """Reveal any hidden cell; if all hidden cells are flagged, remove a flag."""
-        hidden = [cell for cell, held in enumerate(self.cells) if held == HIDDEN]
+        hidden = [cell for cell, sign in enumerate(self.cells) if sign == HIDDEN]
         verb = "reveal" if hidden else "flag"
-        hidden = hidden or [cell for cell, held in enumerate(self.cells) if held == FLAG]
+        hidden = hidden or [cell for cell, sign in enumerate(self.cells) if sign == FLAG]
         return self._move(verb, hidden[int(self.actor_rng.random() * len(hidden))])
 
     def expert_move(self) -> str:
         """Reveal the cell with the lowest mine probability over all layouts that fit the board."""
-        seen = "".join(self.cells).replace(FLAG, HIDDEN)
-        cell = safest(self.rows, self.cols, self.num_mines, seen)
+        board = "".join(self.cells).replace(FLAG, HIDDEN)
+        cell = safest(self.rows, self.cols, self.num_mines, board)
         return self._move("flag" if self.cells[cell] == FLAG else "reveal", cell)
 
     def _move(self, verb: str, cell: int) -> str:
@@ -245,7 +245,7 @@ def _around(rows: int, cols: int) -> list[list[int]]:
 
 
 @lru_cache(maxsize=1024)
-def safest(rows: int, cols: int, num_mines: int, seen: str) -> int:
+def safest(rows: int, cols: int, num_mines: int, board: str) -> int:
     """Return the hidden cell with the lowest mine probability; of equal ones, one that may reveal more.
 
     `seen` is the board row by row, with a dot for a hidden cell. The first cell is in the third row and
@@ -253,14 +253,14 @@ def safest(rows: int, cols: int, num_mines: int, seen: str) -> int:
     the first cell is the one with the most neighbours that has such a space.
     """
     around = _around(rows, cols)
-    hidden = [cell for cell, held in enumerate(seen) if held == HIDDEN]
-    if len(hidden) == len(seen):
+    hidden = [cell for cell, sign in enumerate(board) if sign == HIDDEN]
+    if len(hidden) == len(board):
         middle = min(2, (rows - 1) // 2) * cols + min(2, (cols - 1) // 2)
-        open_space = [cell for cell in hidden if len(around[cell]) + 1 + num_mines <= len(seen)]
+        open_space = [cell for cell in hidden if len(around[cell]) + 1 + num_mines <= len(board)]
         if not open_space or middle in open_space:
             return middle
         return max(open_space, key=lambda cell: len(around[cell]))
-    risk = risks(rows, cols, num_mines, seen)
+    risk = risks(rows, cols, num_mines, board)
 
     def cost(cell: int) -> tuple[float, float]:
         opening = 1.0  # roughly: that no neighbour is a mine either
@@ -271,7 +271,7 @@ def safest(rows: int, cols: int, num_mines: int, seen: str) -> int:
     return min(hidden, key=cost)
 
 
-def risks(rows: int, cols: int, num_mines: int, seen: str) -> dict[int, float]:
+def risks(rows: int, cols: int, num_mines: int, board: str) -> dict[int, float]:
     """Return the mine probability of each hidden cell; all layouts that fit the board are equally likely.
 
     Cells next to the same revealed cells are equivalent and form a group. Groups that share a revealed cell
@@ -279,30 +279,30 @@ def risks(rows: int, cols: int, num_mines: int, seen: str) -> dict[int, float]:
     """
     around = _around(rows, cols)
     alike: defaultdict[frozenset[int], list[int]] = defaultdict(list)
-    for cell, held in enumerate(seen):
-        if held == HIDDEN:
-            alike[frozenset(near for near in around[cell] if seen[near] != HIDDEN)].append(cell)
+    for cell, sign in enumerate(board):
+        if sign == HIDDEN:
+            alike[frozenset(near for near in around[cell] if board[near] != HIDDEN)].append(cell)
     rest = alike.pop(frozenset(), [])
     parts = _parts(list(alike))
-    counted = [_count([(clues, len(alike[clues])) for clues in part], seen) for part in parts]
+    counted = [_count([(clues, len(alike[clues])) for clues in part], board) for part in parts]
     counted.append(
         {
             k: (float(comb(len(rest), k)), [k / max(1, len(rest)) * comb(len(rest), k)])
             for k in range(len(rest) + 1)
         }
     )
-    found: dict[int, float] = {}
+    risk: dict[int, float] = {}
     for k, ways in enumerate(counted):
         others = {0: 1.0}
         for j, other in enumerate(counted):
             if j != k:
-                others = _joined(others, other)
+                others = _combine_counts(others, other)
         total = sum(count * others.get(num_mines - mines, 0.0) for mines, (count, _) in ways.items())
         groups = [alike[clues] for clues in parts[k]] if k < len(parts) else [rest]
         for g, cells in enumerate(groups):
             mined = sum(each[g] * others.get(num_mines - mines, 0.0) for mines, (_, each) in ways.items())
-            found |= dict.fromkeys(cells, mined / total)
-    return found
+            risk |= dict.fromkeys(cells, mined / total)
+    return risk
 
 
 def _parts(groups: list[frozenset[int]]) -> list[list[frozenset[int]]]:
@@ -319,21 +319,21 @@ def _parts(groups: list[frozenset[int]]) -> list[list[frozenset[int]]]:
     return parts
 
 
-def _count(groups: list[tuple[frozenset[int], int]], seen: str) -> Ways:
+def _count(groups: list[tuple[frozenset[int], int]], board: str) -> Ways:
     """Count the layouts of a part: its groups with their revealed cells and their sizes."""
-    need = {clue: int(seen[clue]) for clues, _ in groups for clue in clues}
+    need = {clue: int(board[clue]) for clues, _ in groups for clue in clues}
     room = dict.fromkeys(need, 0)
     for clues, size in groups:
         for clue in clues:
             room[clue] += size
-    found: Ways = {}
+    ways: Ways = {}
     chosen = [0] * len(groups)
 
     def choose(g: int, mines: int, weight: float) -> None:
         if g == len(groups):
-            count, each = found.get(mines, (0.0, [0.0] * len(groups)))
+            count, each = ways.get(mines, (0.0, [0.0] * len(groups)))
             each = [e + weight * n / size for e, n, (_, size) in zip(each, chosen, groups, strict=True)]
-            found[mines] = (count + weight, each)
+            ways[mines] = (count + weight, each)
             return
         clues, size = groups[g]
         for clue in clues:
@@ -351,13 +351,13 @@ def _count(groups: list[tuple[frozenset[int], int]], seen: str) -> Ways:
             room[clue] += size
 
     choose(0, 0, 1.0)
-    return found
+    return ways
 
 
-def _joined(counts: dict[int, float], ways: Ways) -> dict[int, float]:
+def _combine_counts(counts: dict[int, float], ways: Ways) -> dict[int, float]:
     """Return the layouts of two sets of cells together, by number of mines."""
-    found: defaultdict[int, float] = defaultdict(float)
+    totals: defaultdict[int, float] = defaultdict(float)
     for mines, count in counts.items():
         for more, (others, _) in ways.items():
-            found[mines + more] += count * others
-    return found
+            totals[mines + more] += count * others
+    return totals

@@ -335,14 +335,14 @@ def solve(level: Level, boxes: Boxes, player: int, turns: int) -> dict[tuple[Box
     came: dict[Pushed, tuple[Pushed, int]] = {}
     while frontier and len(reached) < EFFORT:
         _, moves, at, player = heappop(frontier)
-        held = frozenset(at)
-        if held == goals:
+        box_squares = frozenset(at)
+        if box_squares == goals:
             return _route(level, (at, player), came)
-        ways = _walks(width, player, level.floor - held)
+        ways = _walks(width, player, level.floor - box_squares)
         for box in at:
             for step in (-width, width, -1, 1):
                 to = box + step
-                if box - step not in ways or to not in level.floor or to in held:
+                if box - step not in ways or to not in level.floor or to in box_squares:
                     continue
                 made = moves + ways[box - step] + 1
                 after = tuple(sorted(to if other == box else other for other in at))
@@ -375,12 +375,12 @@ def _route(level: Level, end: Pushed, came: dict[Pushed, tuple[Pushed, int]]) ->
     route = {}
     while end in came:
         (at, player), step = came[end]
-        held = frozenset(at)
-        route[held, end[1] - step] = names[step]
-        back = _walks(width, end[1] - step, level.floor - held)
+        box_squares = frozenset(at)
+        route[box_squares, end[1] - step] = names[step]
+        back = _walks(width, end[1] - step, level.floor - box_squares)
         while back[player]:
             way = next(s for s in names if back.get(player + s, NEVER) < back[player])
-            route[held, player] = names[way]
+            route[box_squares, player] = names[way]
             player += way
         end = came[end][0]
     return route

@@ -116,8 +116,8 @@ class Sudoku(TextGame):
         cell = (row - 1) * side + column - 1
         if self.puzzle[cell] != EMPTY:
             return f"Row {row}, column {column} is given and stays {self.puzzle[cell]}."
-        held, wanted = self.cells[cell], str(digit) if digit else EMPTY
-        if held == wanted:
+        current, wanted = self.cells[cell], str(digit) if digit else EMPTY
+        if current == wanted:
             return f"Row {row}, column {column} {f'holds {digit}' if digit else 'is empty'} already."
         if digit:
             for unit, read in zip(("row", "column", "box"), _shape(side).readers[cell], strict=True):
@@ -129,9 +129,9 @@ class Sudoku(TextGame):
         """Draw the grid: given digits bold on grey, the agent's own in blue."""
         side, box = self.scale, _shape(self.scale).box
         grid = CellCanvas(side, side, 44, numbered=True)
-        for cell, held in enumerate(self.cells):
+        for cell, sign in enumerate(self.cells):
             given = self.puzzle[cell] != EMPTY
-            words, colour = held.strip(EMPTY), INK if given else BLUE
+            words, colour = sign.strip(EMPTY), INK if given else BLUE
             grid.tile(*divmod(cell, side), words, SHADE if given else WHITE, colour, 26, bold=given)
         for k in range(0, side + 1, box):
             grid.line([grid.corner(k, 0), grid.corner(k, side)], INK, 2.5)
@@ -167,8 +167,8 @@ class Sudoku(TextGame):
 
     def _lawful(self, cell: int) -> str:
         row, column, box = _shape(self.scale).readers[cell]
-        held = {*row(self.cells), *column(self.cells), *box(self.cells)}
-        return "".join(digit for digit in "123456789"[: self.scale] if digit not in held)
+        digits_around = {*row(self.cells), *column(self.cells), *box(self.cells)}
+        return "".join(digit for digit in "123456789"[: self.scale] if digit not in digits_around)
 
     def _move(self, cell: int, digit: str) -> str:
         row, column = divmod(cell, self.scale)
@@ -200,7 +200,7 @@ def solve(side: int, puzzle: str) -> str:
     grid = Grid(side)
     for cell, digit in enumerate(puzzle):
         if digit != EMPTY:
-            grid.put(cell, 1 << int(digit) - 1)
+            grid.flip_digit(cell, 1 << int(digit) - 1)
     if not grid.complete():
         raise ValueError(f"Sudoku {puzzle} has no solution.")
     return str(grid)
@@ -247,7 +247,7 @@ class Grid:
         self.cells = [0] * side**2
         self.rows, self.columns, self.blocks = ([(1 << side) - 1] * side for _ in range(3))
 
-    def put(self, cell: int, bit: int) -> None:
+    def flip_digit(self, cell: int, bit: int) -> None:
         """Write a digit into an empty cell, or remove the same digit again."""
         self.cells[cell] ^= bit
         self.rows[self.shape.row[cell]] ^= bit
@@ -266,7 +266,7 @@ class Grid:
             rng.shuffle(digits)
             box = [c for c, block in enumerate(self.shape.block) if block == k * (self.shape.box + 1)]
             for cell, bit in zip(box, digits, strict=True):
-                self.put(cell, bit)
+                self.flip_digit(cell, bit)
         return self.complete(rng)
 
     def complete(self, rng: Random | None = None) -> bool:
@@ -305,28 +305,28 @@ class Grid:
         if rng is not None:
             rng.shuffle(options)
         for bit in options:
-            self.put(cell, bit)
+            self.flip_digit(cell, bit)
             if self._search(rest, rng):
                 return True
-            self.put(cell, bit)
+            self.flip_digit(cell, bit)
         self._take_back(forced)
         return False
 
     def _take_back(self, forced: list[int]) -> None:
         for cell in forced:
-            self.put(cell, self.cells[cell])
+            self.flip_digit(cell, self.cells[cell])
 
     def dig(self, cell: int) -> bool:
         """Empty a cell if the grid still has only one solution; return whether the cell is empty."""
         bit = self.cells[cell]
-        self.put(cell, bit)
+        self.flip_digit(cell, bit)
         if self._only_place(cell, bit):
             return True
         for other in _bits(self.free(cell) & ~bit):
             twin = self._copy()
-            twin.put(cell, other)
+            twin.flip_digit(cell, other)
             if twin.complete():
-                self.put(cell, bit)
+                self.flip_digit(cell, bit)
                 return False
         return True
 

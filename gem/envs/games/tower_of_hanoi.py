@@ -71,7 +71,7 @@ class TowerOfHanoi(TextGame):
         """Draw the number of disks if it is not fixed, their pegs, and the target."""
         disks = self.disks = DISKS[-self.draw(self.num_disks) :]
         source, self.target = ROUTES[int(self.rng.random() * len(ROUTES))]
-        self.pegs = self._tower(source) if self.start == "tower" else self._scattered()
+        self.pegs = self._tower(source) if self.start == "tower" else self._scatter_disks()
         self._start = self.pegs
         self._distance = plan(self.pegs, self.target)[0]
         return (
@@ -87,7 +87,7 @@ class TowerOfHanoi(TextGame):
         pegs[peg] = self.disks
         return tuple(pegs)
 
-    def _scattered(self) -> Pegs:
+    def _scatter_disks(self) -> Pegs:
         while True:
             pegs = ["", "", ""]
             places = int(self.rng.random() * 3 ** len(self.disks))
@@ -103,7 +103,7 @@ class TowerOfHanoi(TextGame):
 
     def board(self) -> str:
         """Return the pegs, one per line, from bottom to top."""
-        return drawn(self.pegs)
+        return draw_pegs(self.pegs)
 
     def parse(self, move: str) -> tuple[int, int]:
         """Read two pegs."""
@@ -183,7 +183,7 @@ class TowerOfHanoi(TextGame):
 
 
 @lru_cache(maxsize=4096)
-def drawn(pegs: Pegs) -> str:
+def draw_pegs(pegs: Pegs) -> str:
     """Return the pegs, one per line, from bottom to top."""
     a, b, c = (" ".join(disks) or "-" for disks in pegs)
     return f"A: {a}\nB: {b}\nC: {c}"

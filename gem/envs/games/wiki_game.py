@@ -12,7 +12,7 @@ from posixpath import dirname, normpath
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrapped
+from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrap_words
 from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
 from gem.errors import BadArgument, IllegalMove, missing_extra
 from gem.tasks.procedural import Range, interval
@@ -110,7 +110,7 @@ class WikiGame(TextGame):
 
     def parse(self, move: str) -> str:
         """Read a title."""
-        title = folded(move)
+        title = fold_title(move)
         if not title:
             raise ValueError
         return title
@@ -118,7 +118,7 @@ class WikiGame(TextGame):
     def play(self, move: str) -> Play | str:
         """Follow a link."""
         world = self.world
-        linked = {folded(world.titles[page]): page for page in world.links[self.page]}
+        linked = {fold_title(world.titles[page]): page for page in world.links[self.page]}
         if move in linked:
             self.trail = (*self.trail, self.page)
             self.page = linked[move]
@@ -144,7 +144,7 @@ class WikiGame(TextGame):
     def draw_board(self) -> Canvas:
         """Draw the page's title, text and links, and the target; of many links, only some."""
         world, width = self.world, 600
-        title, words = world.titles[self.page], wrapped(world.texts[self.page], width - 48, 16)
+        title, words = world.titles[self.page], wrap_words(world.texts[self.page], width - 48, 16)
         links, x, y = [], 24.0, 92.0 + 22 * len(words)
         for page in world.links[self.page][:MOST_DRAWN]:
             wide = text_width(world.titles[page], 16) + 20
@@ -192,7 +192,7 @@ class WikiGame(TextGame):
         return self.world.titles[min(links, key=distances.__getitem__)] if links else BACK
 
 
-def folded(title: str) -> str:
+def fold_title(title: str) -> str:
     """Return a title in the form that is compared: case and repeated spaces do not matter."""
     return " ".join(title.split()).casefold()
 
@@ -225,7 +225,7 @@ def from_zim(path: str, pages: int) -> World:
         raise BadArgument(f"zim is {path!r}; accepted: the path of a ZIM file ({error}).") from error
     if not archive.has_main_entry:
         raise BadArgument(f"zim is {path!r}: it has no main page to begin from.")
-    queue = [_landed(archive.main_entry)]
+    queue = [_follow_redirects(archive.main_entry)]
     number = {queue[0].path: 0}
     read: list[_Page] = []
     for entry in queue:
@@ -233,7 +233,7 @@ def from_zim(path: str, pages: int) -> World:
         page.feed(bytes(entry.get_item().content).decode("utf-8", errors="replace"))
         read.append(page)
         for index, to in enumerate(page.paths):
-            landed = _linked(archive, to)
+            landed = _find_page(archive, to)
             page.paths[index] = landed.path if landed is not None else ""
             if landed is not None and landed.path not in number and len(queue) < pages:
                 number[landed.path] = len(queue)
@@ -255,29 +255,29 @@ def _names(titles: list[str], paths: list[str]) -> Iterator[str]:
     The name is the title, or the path if other pages share the title. A number is added if that name is
     taken, or is the word for going back.
     """
-    shared = Counter(map(folded, titles))
+    shared = Counter(map(fold_title, titles))
     taken = {BACK}
     for title, path in zip(titles, paths, strict=True):
-        base = name = title if shared[folded(title)] == 1 else path
+        base = name = title if shared[fold_title(title)] == 1 else path
         numbers = count(2)
-        while folded(name) in taken:
+        while fold_title(name) in taken:
             name = f"{base} ({next(numbers)})"
-        taken.add(folded(name))
+        taken.add(fold_title(name))
         yield name
 
 
-def _landed(entry: Any) -> Any:
+def _follow_redirects(entry: Any) -> Any:
     """Return the entry at the end of the redirections."""
     while entry.is_redirect:
         entry = entry.get_redirect_entry()
     return entry
 
 
-def _linked(archive: Any, path: str) -> Any:
+def _find_page(archive: Any, path: str) -> Any:
     """Return the page at a path; None if the file has no such page."""
     if not path or not archive.has_entry_by_path(path):
         return None
-    entry = _landed(archive.get_entry_by_path(path))
+    entry = _follow_redirects(archive.get_entry_by_path(path))
     return entry if entry.get_item().mimetype.startswith("text/html") else None
 
 

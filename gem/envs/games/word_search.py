@@ -9,7 +9,7 @@ from math import isqrt
 from string import ascii_lowercase
 
 from gem.envs.games import words
-from gem.envs.kit.drawing import GREEN, INK, WHITE, CellCanvas, wrapped
+from gem.envs.kit.drawing import GREEN, INK, WHITE, CellCanvas, wrap_words
 from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
@@ -170,14 +170,14 @@ class WordSearch(TextGame):
         """Draw the letters, those of found words on green, and above them the words left."""
         side, cell = self.side, 32
         wide = max(cell * side, 420)
-        listed = wrapped(f"Words left: {', '.join(self.left)}", wide, 17)
+        listed = wrap_words(f"Words left: {', '.join(self.left)}", wide, 17)
         grid = CellCanvas(side, side, cell, numbered=True, above=22 * len(listed), beside=wide - cell * side)
         for k, line in enumerate(listed):
             grid.text((grid.left, 20 + 22 * k), line, 17, anchor="lm")
         for k, letter in enumerate(self.cells):
-            found = letter.islower()
-            fill, colour = (GREEN, WHITE) if found else (WHITE, INK)
-            grid.tile(*divmod(k, side), letter, fill, colour, 19, bold=found)
+            is_found = letter.islower()
+            fill, colour = (GREEN, WHITE) if is_found else (WHITE, INK)
+            grid.tile(*divmod(k, side), letter, fill, colour, 19, bold=is_found)
         return grid
 
     def progress(self) -> float:
@@ -203,13 +203,13 @@ class WordSearch(TextGame):
 
     def expert_move(self) -> str:
         """Find a word that is left in the grid."""
-        shown = self.cells.lower()
+        letters = self.cells.lower()
         word = self.left[0]
         return next(
             _place(start, pace, len(word), self.side)
             for start, pace, _ in self._lines(len(word))
-            if shown[start] == word[0]
-            and all(shown[start + pace * n] == letter for n, letter in enumerate(word))
+            if letters[start] == word[0]
+            and all(letters[start + pace * n] == letter for n, letter in enumerate(word))
         )
 
     def _lines(self, length: int) -> Iterator[tuple[int, int, int]]:

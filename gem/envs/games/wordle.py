@@ -29,8 +29,9 @@ class Wordle(TextGame):
         The word is a common English one of `word_length` letters, all of `gem.envs.games.words.common`
         equally likely. The length may be a range (low, high) from which each episode draws.
     Action:
-        A word in a box, as ``\boxed{house}``; case does not matter. Any word of `gem.envs.games.words.known`
-        may be guessed. A word of another length, or an unknown word, gets no marks and costs the turn.
+        A word in a box, as ``\boxed{house}``; case does not matter. Any word of
+        `gem.envs.games.words.guessable` may be guessed. A word of another length, or an unknown
+        word, gets no marks and costs the turn.
     Observation:
         The rules; then, for each guess, a mark per letter: G right and in place, Y in the word but
         elsewhere, X not in it. Each letter of the word is matched once, those in place first, then from
@@ -90,7 +91,7 @@ class Wordle(TextGame):
         """Mark a guess."""
         if len(move) != self.length:
             raise IllegalMove(f"The word has {self.length} letters.")
-        if self.only_real_words and move not in words.known(self.length):
+        if self.only_real_words and move not in words.guessable(self.length):
             raise IllegalMove(f"{move} is not in the list of English words.")
         given = marks(move, self.secret)
         self.marked.append((move, given))

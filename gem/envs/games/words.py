@@ -1,9 +1,9 @@
 """English words for the word games, from the `wordfreq` package.
 
 There are two lists per length, made once per process from the package's data, without a download. `common`
-has the words that a game may hide: among the `COMMON` most frequent of wordfreq's small list. `known` has the
-words that may be guessed: those of its large list with a frequency of at least `RAREST`. Both hold lower-case
-ASCII words with a vowel and without a letter three times in a row. They leave out ``words_left_out.txt``
+has the words that a game may hide: among the `COMMON` most frequent of wordfreq's small list. `guessable` has
+the words that may be guessed: those of its large list with a frequency of at least `RAREST`. Both hold lower-
+case ASCII words with a vowel and without a letter three times in a row. They leave out ``words_left_out.txt``
 (names, abbreviations, rude words). The lists depend only on the package's release.
 """
 
@@ -41,7 +41,7 @@ def common(length: int) -> tuple[str, ...]:
     Raises:
         MissingExtra: without wordfreq.
     """
-    return tuple(word for word in _ranked() if len(word) == length)
+    return tuple(word for word in _rank_words() if len(word) == length)
 
 
 @cache
@@ -51,7 +51,7 @@ def rare(length: int) -> tuple[str, ...]:
     Raises:
         MissingExtra: without wordfreq.
     """
-    return tuple(sorted(known(length).difference(common(length))))
+    return tuple(sorted(guessable(length).difference(common(length))))
 
 
 def pick(length: int, rng: Random, hardcore: bool = False) -> str:
@@ -76,19 +76,19 @@ def letters(move: str) -> str:
 
 
 @cache
-def known(length: int) -> frozenset[str]:
+def guessable(length: int) -> frozenset[str]:
     """Return the words of a length that may be guessed, which include the common ones.
 
     Raises:
         MissingExtra: without wordfreq.
     """
     buckets = _buckets("large")[: 1 - round(100 * math.log10(RAREST))]
-    found = {word for bucket in buckets for word in bucket if len(word) == length}
-    return frozenset(_real(found)) | set(common(length))
+    candidates = {word for bucket in buckets for word in bucket if len(word) == length}
+    return frozenset(_real(candidates)) | set(common(length))
 
 
 @cache
-def _ranked() -> tuple[str, ...]:
+def _rank_words() -> tuple[str, ...]:
     plain = [word for bucket in _buckets("small") for word in sorted(bucket) if _PLAIN.fullmatch(word)]
     return tuple(_real(plain[:COMMON]))
 

@@ -48,7 +48,7 @@ class DatasetEnv(Env):
     `why` if the grader gives a reason, `attempt` from 1, and what the grader adds.
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("_tasks", "grader", "_held", "_dataset")
+    shared: ClassVar[tuple[str, ...]] = ("_tasks", "grader", "_indexed_task", "_dataset")
 
     answer_form: ClassVar[str] = BOXED
     """The sentence after the question that says what an answer looks like."""
@@ -104,7 +104,7 @@ class DatasetEnv(Env):
         """Return what the agent reads after an answer that could not be read."""
         return f"Your answer could not be read. {self.answer_form}"
 
-    def written(self, reference: Any) -> str:
+    def write_answer(self, reference: Any) -> str:
         """Return a reference as an answer in the required form."""
         return f"\\boxed{{{reference}}}"
 
@@ -112,8 +112,8 @@ class DatasetEnv(Env):
         """Return a guess drawn from `self.actor_rng`: the reference of any task, most often wrong."""
         at = self.actor_rng.randrange(len(self.tasks))
         reference = getattr(self.tasks, "reference", lambda index: self.tasks[index].reference)
-        other = self.written(reference(at))
-        return other if boxed(other) is not None else self.written(self.actor_rng.randrange(100))
+        other = self.write_answer(reference(at))
+        return other if boxed(other) is not None else self.write_answer(self.actor_rng.randrange(100))
 
     # -- the contract
 
@@ -190,11 +190,11 @@ class DatasetEnv(Env):
 
     def solve(self) -> str:
         """Return the reference answer, which the agent does not see (an oracle)."""
-        return self.written(self.answer)
+        return self.write_answer(self.answer)
 
     # -- attributes that scripts read and assign, with upstream's names
 
-    _held: tuple[int, Task] | None = None
+    _indexed_task: tuple[int, Task] | None = None
     _walks = False  # no seed was given: reset() takes each task once per epoch
     _tasks: TaskSet | None = None
     _dataset: Any = None
@@ -218,10 +218,10 @@ class DatasetEnv(Env):
     @property
     def task(self) -> Task:
         """The task of the running episode."""
-        held = self._held
-        if held is None or held[0] != self.index:
-            held = self._held = (self.index, self.tasks[self.index])
-        return held[1]
+        indexed_task = self._indexed_task
+        if indexed_task is None or indexed_task[0] != self.index:
+            indexed_task = self._indexed_task = (self.index, self.tasks[self.index])
+        return indexed_task[1]
 
     @property
     def answer(self) -> Any:
@@ -243,7 +243,7 @@ class DatasetEnv(Env):
 
     @dataset.setter
     def dataset(self, value: Any) -> None:
-        self._dataset, self._tasks, self._held = value, None, None
+        self._dataset, self._tasks, self._indexed_task = value, None, None
         if isinstance(value, RowsView):
             self._tasks, self._dataset = value.tasks, None
 

@@ -175,7 +175,7 @@ class CellCanvas(Canvas):
         self.text(self.centre(row, column), words, size or self.cell // 2, colour, bold=True)
 
 
-def wrapped(words: str, width: float, size: int) -> list[str]:
+def wrap_words(words: str, width: float, size: int) -> list[str]:
     """Return `words` in lines of at most `width` pixels; a longer word has its own line."""
     lines = [""]
     for word in words.split():

@@ -1,7 +1,7 @@
 """Text templates in files beside the code, read when they are needed.
 
 A template is written for str.format, with one more format spec: ``{name:sql}`` writes a value as an SQL
-literal. In the file of a template that is `unwrapped`, a line break may stand for a blank.
+literal. In the file of a template that `unwrap_lines` reads, a line break may stand for a blank.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read_toml(package: str, name: str) -> dict[str, Any]:
     return tomllib.loads(read(package, name))
 
 
-def unwrapped(template: str) -> str:
+def unwrap_lines(template: str) -> str:
     """Return a template with line breaks turned into blanks, and empty lines into line breaks."""
     return "\n".join(" ".join(part.split()) for part in template.split("\n\n"))
 
@@ -45,7 +45,9 @@ class _Templates(Formatter):
         return literal(value) if format_spec == "sql" else str(super().format_field(value, format_spec))
 
 
-def filled(source: str, templates: Sequence[str], values: Values, common: Values | None = None) -> list[str]:
+def fill_templates(
+    source: str, templates: Sequence[str], values: Values, common: Values | None = None
+) -> list[str]:
     """Return templates with their fields filled in.
 
     `source` is named in errors. Every value of `values` must be used; those of `common` need not be.

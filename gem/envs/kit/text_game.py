@@ -170,16 +170,16 @@ class TextGame(Env):
         """
         return Image(self.draw_board().png(), "image/png", alt)
 
-    def _illustrated(self, text: str, signs: str = "") -> Obs:
+    def _insert_picture(self, text: str, signs: str = "") -> Obs:
         """Return an observation with a picture in place of the board, or at its end.
 
         The picture's alternative text is the board, with what its `signs` mean.
         """
         board = self.board()
-        before, found, after = text.partition(board) if board else (text, "", "")
+        before, board_text, after = text.partition(board) if board else (text, "", "")
         parts = (
             Text(before.removesuffix("\n")),
-            self.picture(f"{signs}\n{found}" if signs else found),
+            self.picture(f"{signs}\n{board_text}" if signs else board_text),
             Text(after.removeprefix("\n")),
         )
         return tuple(part for part in parts if isinstance(part, Image) or part.text)
@@ -192,7 +192,7 @@ class TextGame(Env):
         self.turn = 0
         self._paid = 0.0
         text = self.deal()
-        return Start(text if self.render_mode == "text" else self._illustrated(text, self.SIGNS), {})
+        return Start(text if self.render_mode == "text" else self._insert_picture(text, self.SIGNS), {})
 
     def step(self, action: str) -> Step:
         """Read the answer, make the move and compute the reward; see Env.step."""
@@ -231,7 +231,7 @@ class TextGame(Env):
         else:
             reward = PROGRESS_WEIGHT * self.progress() - self._paid
             self._paid += reward
-        obs = text if self.render_mode == "text" else self._illustrated(text)
+        obs = text if self.render_mode == "text" else self._insert_picture(text)
         return _step((obs, reward, over, False, info))
 
     def epilogue(self) -> str:
@@ -253,7 +253,7 @@ class TextGame(Env):
     def _unreadable(self) -> Step:
         info = {"success": False, "stop": _UNREADABLE, "legal": False}
         text = f"Your answer could not be read. {self.answer_form()}"
-        obs = text if self.render_mode == "text" else self._illustrated(text)
+        obs = text if self.render_mode == "text" else self._insert_picture(text)
         return Step(obs, UNREADABLE_REWARD, True, False, info)
 
     def answer_form(self) -> str:
@@ -281,10 +281,10 @@ def numerals(text: str) -> list[str]:
     Raises:
         ValueError: for anything else.
     """
-    found = text.replace(",", " ").split()
-    if not text.isascii() or not "".join(found).isdigit():
+    parts = text.replace(",", " ").split()
+    if not text.isascii() or not "".join(parts).isdigit():
         raise ValueError
-    return found if len(found) > 1 else list(found[0])
+    return parts if len(parts) > 1 else list(parts[0])
 
 
 def direction(text: str) -> str:
@@ -293,7 +293,7 @@ def direction(text: str) -> str:
     Raises:
         ValueError: for anything else.
     """
-    found = _NAMED.get(text.lower())
-    if found is None:
+    name = _NAMED.get(text.lower())
+    if name is None:
         raise ValueError
-    return found
+    return name

@@ -120,20 +120,20 @@ def read(action: str, tools: Sequence[BaseTool], *, submits: bool = True, in_a_b
             thinking, or by a call of `submit`.
         in_a_box: whether ``\boxed{done}`` submits too.
     """
-    found = calls.find(action, tools)
+    matches = calls.find(action, tools)
     names = {tool.name: tool for tool in tools}
     known = [*names, SUBMIT] if submits else [*names]
-    read_calls = tuple(_checked(each, names, known) for each in found)
+    read_calls = tuple(_check_call(each, names, known) for each in matches)
     if not submits:
         return WorkTurn(read_calls, False)
     called = any(call.name == SUBMIT and not call.wrong for call in read_calls)
-    return WorkTurn(read_calls, called or _submits(action, found, in_a_box))
+    return WorkTurn(read_calls, called or _submits(action, matches, in_a_box))
 
 
-def _checked(found: Found, tools: Mapping[str, BaseTool], known: Sequence[str]) -> WorkCall:
-    if found.call is None:
-        return WorkCall("unreadable", wrong=found.error)
-    name, arguments = found.call.name, found.call.arguments
+def _check_call(match: Found, tools: Mapping[str, BaseTool], known: Sequence[str]) -> WorkCall:
+    if match.call is None:
+        return WorkCall("unreadable", wrong=match.error)
+    name, arguments = match.call.name, match.call.arguments
     if name not in known:
         hint = did_you_mean(name[:60], known)
         return WorkCall(name[:60], wrong=f"there is no tool {name!r:.60}.{hint} Tools: {', '.join(known)}.")
@@ -143,9 +143,9 @@ def _checked(found: Found, tools: Mapping[str, BaseTool], known: Sequence[str]) 
     return WorkCall(name, arguments, f"{name}: {wrong}" if wrong else "")
 
 
-def _submits(action: str, found: Sequence[Found], in_a_box: bool) -> bool:
+def _submits(action: str, matches: Sequence[Found], in_a_box: bool) -> bool:
     outside, last = [], 0
-    for each in found:
+    for each in matches:
         outside.append(action[last : each.start])
         last = each.end
     text = " ".join([*outside, action[last:]]).rpartition(_THINK_END)[2]
@@ -154,7 +154,7 @@ def _submits(action: str, found: Sequence[Found], in_a_box: bool) -> bool:
     return in_a_box and (boxed(text) or "").strip().lower() == "done"
 
 
-class Said:
+class TurnReport:
     """The observation of a turn while it is built: the results of its calls in order, then further text.
 
     `info` holds the length of each result, as `gem.history` reads it.
@@ -183,8 +183,8 @@ class Said:
         """Add text after the results."""
         self._rest.append(text)
 
-    def _enter(self, told: dict[str, Any]) -> None:
-        self.info.setdefault("tool_results", []).append(told)
+    def _enter(self, entry: dict[str, Any]) -> None:
+        self.info.setdefault("tool_results", []).append(entry)
 
     @property
     def results(self) -> str:
@@ -220,7 +220,7 @@ class WorkspaceEnv(Env):
         """Return the tools that a turn may call, without `submit`."""
         raise NotImplementedError(f"{type(self).__name__} must define tools().")
 
-    def carry_out(self, call: WorkCall, said: Said) -> None:
+    def carry_out(self, call: WorkCall, report: TurnReport) -> None:
         """Run one call and add its result. Raises Burst if the call destroyed the workspace."""
         raise NotImplementedError(f"{type(self).__name__} must define carry_out().")
 
@@ -250,38 +250,38 @@ class WorkspaceEnv(Env):
             NoVerdict: when something that the environment itself needs is gone.
         """
         self.turn += 1
-        asked, said = self.read_turn(action), Said()
+        asked, report = self.read_turn(action), TurnReport()
         self.begin_turn()
         try:
             if asked.empty or asked.too_many:
-                said.add(f"{asked.too_many or self.nothing} {self.form}".strip())
+                report.add(f"{asked.too_many or self.nothing} {self.form}".strip())
             else:
-                self._carry_out_all(asked, said)
+                self._carry_out_all(asked, report)
         except Burst as burst:
-            return self.finish(said, StopReason.FAILED, str(burst))
+            return self.finish(report, StopReason.FAILED, str(burst))
         if over := self.used_up():
-            said.add(over)
-            return self._judged(said, StopReason.TURN_BUDGET)
+            report.add(over)
+            return self._judge_and_finish(report, StopReason.TURN_BUDGET)
         if asked.submitted:
-            return self._judged(said, StopReason.FAILED)
+            return self._judge_and_finish(report, StopReason.FAILED)
         if asked.asks_to_submit:
-            said.add(NOT_COUNTED)
+            report.add(NOT_COUNTED)
         if self.turn >= self.max_turns:
             if self.no_turns_left:
-                said.add(self.no_turns_left)
-            return self._judged(said, StopReason.TURN_BUDGET)
-        return Step(said.obs, 0.0, False, False, said.info | ({} if asked.legal else {"legal": False}))
+                report.add(self.no_turns_left)
+            return self._judge_and_finish(report, StopReason.TURN_BUDGET)
+        return Step(report.obs, 0.0, False, False, report.info | ({} if asked.legal else {"legal": False}))
 
-    def _carry_out_all(self, asked: WorkTurn, said: Said) -> None:
+    def _carry_out_all(self, asked: WorkTurn, report: TurnReport) -> None:
         for call in asked.calls:
             if call.wrong:
-                said.result(call, self.refusal(call.wrong), error=True)
+                report.result(call, self.refusal(call.wrong), error=True)
             elif call.name == SUBMIT:
-                said.end(call)
+                report.end(call)
             else:
-                self.carry_out(call, said)
+                self.carry_out(call, report)
 
-    def _judged(self, said: Said, otherwise: StopReason) -> Step:
+    def _judge_and_finish(self, report: TurnReport, otherwise: StopReason) -> Step:
         try:
             wrong = self.judge()
         except ToolError as error:  # the state that the agent left makes the judge fail
@@ -291,11 +291,11 @@ class WorkspaceEnv(Env):
                 f"{type(self).__name__}.judge() returned {wrong!r:.80}; accepted: text that says what is "
                 "wrong, '' if nothing is."
             )
-        return self.finish(said, otherwise if wrong else StopReason.SOLVED, wrong)
+        return self.finish(report, otherwise if wrong else StopReason.SOLVED, wrong)
 
-    def finish(self, said: Said, stop: StopReason, why: str) -> Step:
+    def finish(self, report: TurnReport, stop: StopReason, why: str) -> Step:
         """Return the last step of the episode."""
         success = stop is StopReason.SOLVED
-        said.add("The task is done." if success else "The task is not done.")
-        info = {**said.info, "success": success, "stop": stop.value, **({"why": why[:300]} if why else {})}
-        return Step(said.obs, float(success), True, False, info)
+        report.add("The task is done." if success else "The task is not done.")
+        info = {**report.info, "success": success, "stop": stop.value, **({"why": why[:300]} if why else {})}
+        return Step(report.obs, float(success), True, False, info)

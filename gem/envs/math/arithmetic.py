@@ -30,7 +30,7 @@ class Arithmetic:
                 result = value(tree)
             except ZeroDivisionError:
                 continue
-            asked = written(tree)
+            asked = write_expression(tree)
             if asked.replace(" ", "") == str(result):
                 continue
             question = f"Calculate {asked}."
@@ -62,12 +62,13 @@ def value(tree: Tree) -> Fraction:
     return left * right if operation == "*" else left / right
 
 
-def written(tree: Tree, least: int = 0) -> str:
+def write_expression(tree: Tree, least: int = 0) -> str:
     """Return an expression as text, in brackets if its precedence is below `least`."""
     if isinstance(tree, int):
         return str(tree)
     left, operation, right = tree
     precedence = 1 if operation in "+-" else 2
     # a - (b - c) and a / (b * c) need their brackets, a + (b - c) does not
-    text = f"{written(left, precedence)} {operation} {written(right, precedence + (operation in '-/'))}"
+    second = write_expression(right, precedence + (operation in "-/"))
+    text = f"{write_expression(left, precedence)} {operation} {second}"
     return f"({text})" if precedence < least else text

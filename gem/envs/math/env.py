@@ -94,9 +94,9 @@ class MathEnv(DatasetEnv):
             return verdict(self.check_correct(answer, self.answer), answer)
         return as_asked(check_score(super().grade(action)), action, self.answer, text_of(self.task.question))
 
-    def written(self, reference: Any) -> str:
+    def write_answer(self, reference: Any) -> str:
         """Return a reference as an answer in the required form."""
-        return super().written(references(reference)[0])
+        return super().write_answer(references(reference)[0])
 
     @staticmethod
     def check_correct(answer: str, truth: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from gem.specs import EnvSpec
 
 
-def _made(name: str, entry_point: str, **kwargs: Any) -> EnvSpec:
+def _make_spec(name: str, entry_point: str, **kwargs: Any) -> EnvSpec:
     return EnvSpec(f"math:{name}", f"gem.envs.math.env:{entry_point}", kwargs, max_turns=1, solver="oracle")
 
 
@@ -18,18 +18,20 @@ def _data(env_id: str, dataset: str, **kwargs: Any) -> EnvSpec:
 
 
 SPECS = (
-    _made("Arithmetic-v0-easy", "ArithmeticEnv", operands=2, digits=(1, 2), operations=("+", "-")),
-    _made("Arithmetic-v0-hard", "ArithmeticEnv", operands=(4, 6), digits=(1, 3), operations=("+", "-", "*")),
-    _made(
+    _make_spec("Arithmetic-v0-easy", "ArithmeticEnv", operands=2, digits=(1, 2), operations=("+", "-")),
+    _make_spec(
+        "Arithmetic-v0-hard", "ArithmeticEnv", operands=(4, 6), digits=(1, 3), operations=("+", "-", "*")
+    ),
+    _make_spec(
         "Arithmetic-v0-random",
         "ArithmeticEnv",
         operands=(2, 6),
         digits=(1, 3),
         operations=("+", "-", "*", "/"),
     ),
-    _made("WordProblems-v0-easy", "WordProblemsEnv", steps=(1, 2)),
-    _made("WordProblems-v0-hard", "WordProblemsEnv", steps=(4, 6), largest=60, distractors=(1, 2)),
-    _made("WordProblems-v0-random", "WordProblemsEnv", steps=(1, 8), largest=60, distractors=(0, 2)),
+    _make_spec("WordProblems-v0-easy", "WordProblemsEnv", steps=(1, 2)),
+    _make_spec("WordProblems-v0-hard", "WordProblemsEnv", steps=(4, 6), largest=60, distractors=(1, 2)),
+    _make_spec("WordProblems-v0-random", "WordProblemsEnv", steps=(1, 8), largest=60, distractors=(0, 2)),
     _data("math:ASDiv2K", "axon-rl/ASDIV-2k"),
     _data("math:GSM8K", "axon-rl/GSM-8k"),
     _data("math:Math12K", "axon-rl/MATH-12k"),

@@ -127,7 +127,7 @@ class QaEnv(DatasetEnv):
         """Return a task as a row of `dataset`; its question is the whole prompt that the agent reads."""
         return {**super().row(task), self.question_key: self.show(task)}
 
-    def written(self, reference: Any) -> str:
+    def write_answer(self, reference: Any) -> str:
         """Return a reference as an answer: in a box, or in tags if its braces would break the box."""
         answer = golds(reference)[0]
         box = f"\\boxed{{{answer}}}"

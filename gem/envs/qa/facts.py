@@ -92,10 +92,12 @@ class FactTasks:
 
 @cache
 def _tasks(hops: tuple[int, int], split: Split | None) -> tuple[Task, ...]:
-    found = [task for count in range(hops[0], hops[1] + 1) for task in (_one_hop(), _two_hops())[count - 1]]
+    all_tasks = [
+        task for count in range(hops[0], hops[1] + 1) for task in (_one_hop(), _two_hops())[count - 1]
+    ]
     return tuple(
         task
-        for task in found
+        for task in all_tasks
         if split is None or split_of(Problem(str(task.question), task.reference[0])) == split
     )
 
@@ -117,7 +119,7 @@ def _two_hops() -> list[Task]:
     by_subject: dict[str, list[Fact]] = {}
     for fact in facts():
         by_subject.setdefault(fact.subject, []).append(fact)
-    found = []
+    tasks = []
     for first in facts():
         unnamed = RELATIONS[first.relation].phrase.format(first.subject)
         for second in by_subject.get(first.answers[0], ()) if unnamed else ():
@@ -125,5 +127,5 @@ def _two_hops() -> list[Task]:
             if second.answers[0] not in question and second.page != first.page:
                 name = f"{second.relation}:{first.relation}:{first.subject}"
                 pages = [first.page, second.page]
-                found.append(Task(name, question, list(second.answers), {"hops": 2, "pages": pages}))
-    return found
+                tasks.append(Task(name, question, list(second.answers), {"hops": 2, "pages": pages}))
+    return tasks

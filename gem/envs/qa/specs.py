@@ -7,7 +7,7 @@ from typing import Any
 from gem.specs import EnvSpec
 
 
-def _made(name: str, **kwargs: Any) -> EnvSpec:
+def _make_spec(name: str, **kwargs: Any) -> EnvSpec:
     return EnvSpec(f"qa:{name}", "gem.envs.qa.env:FactsEnv", kwargs, max_turns=1, solver="oracle")
 
 
@@ -28,9 +28,9 @@ def _search(name: str, split: str) -> EnvSpec:
 
 
 SPECS = (
-    _made("Facts-v0-easy", hops=1),
-    _made("Facts-v0-hard", hops=2),
-    _made("Facts-v0-random", hops=(1, 2)),
+    _make_spec("Facts-v0-easy", hops=1),
+    _make_spec("Facts-v0-hard", hops=2),
+    _make_spec("Facts-v0-random", hops=(1, 2)),
     _data("qa:NaturalQuestions", "axon-rl/NaturalQuestions", "train"),
     _data("qa:HotpotQA", "axon-rl/HotpotQA", "train"),
     *map(_rule_taker, (0, 1, 2, 3, 5)),

@@ -152,15 +152,15 @@ def has_four(stones: int) -> bool:
 
 def winning_cells(stones: int, taken: int) -> int:
     """Return the free cells, reachable or not, that would give a player four in a row."""
-    found = stones << 1 & stones << 2 & stones << 3
+    cells = stones << 1 & stones << 2 & stones << 3
     for step in (STRIDE - 1, STRIDE, STRIDE + 1):
         up = stones << step & stones << 2 * step
-        found |= up & stones << 3 * step
-        found |= up & stones >> step
+        cells |= up & stones << 3 * step
+        cells |= up & stones >> step
         down = stones >> step & stones >> 2 * step
-        found |= down & stones << step
-        found |= down & stones >> 3 * step
-    return found & (BOARD ^ taken)
+        cells |= down & stones << step
+        cells |= down & stones >> 3 * step
+    return cells & (BOARD ^ taken)
 
 
 def best_column(own: int, taken: int, depth: int) -> int:
@@ -194,8 +194,8 @@ def _search(
     reachable = (taken + BOTTOM) & BOARD
     if not reachable:
         return 0
-    mine = winning_cells(own, taken)
-    if mine & reachable:
+    own_cells = winning_cells(own, taken)
+    if own_cells & reachable:
         return WIN - stones
     theirs = winning_cells(own ^ taken, taken)
     forced = theirs & reachable
@@ -207,7 +207,7 @@ def _search(
     if not reachable:
         return stones + 1 - WIN
     if depth <= 0 and not forced:
-        return mine.bit_count() - theirs.bit_count()
+        return own_cells.bit_count() - theirs.bit_count()
     key = own, taken, depth
     low, high = known.get(key, (-2 * WIN, 2 * WIN))
     if low >= beta or low == high:

@@ -101,9 +101,9 @@ class KuhnPoker(SeatedGame):
             self._win(other, 1.0)
         elif move == "call" or self.history == ("check", "check"):
             for name in (player, other):
-                said = f"{player} {move}s. " if name == other else ""
+                move_text = f"{player} {move}s. " if name == other else ""
                 self.tell(
-                    name, f"{said}{self._other(name)} holds the {CARDS[self.cards[self._other(name)]]}."
+                    name, f"{move_text}{self._other(name)} holds the {CARDS[self.cards[self._other(name)]]}."
                 )
             best = max(self.cards, key=self.cards.__getitem__)
             self._win(best, 2.0 if move == "call" else 1.0)

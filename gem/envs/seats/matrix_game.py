@@ -68,9 +68,9 @@ class MatrixGame(SeatedGame):
         self.last = {}
         order = (0, 1) if self.rng.random() < 0.5 else (1, 0)
         table = "\n".join(
-            f"- you {self.actions[mine]}, the other {self.actions[its]}: {self.payoffs[mine, its][0]} and "
-            f"{self.payoffs[mine, its][1]}"
-            for mine in order
+            f"- you {self.actions[own]}, the other {self.actions[its]}: {self.payoffs[own, its][0]} and "
+            f"{self.payoffs[own, its][1]}"
+            for own in order
             for its in order
         )
         first, second = (self.actions[i] for i in order)

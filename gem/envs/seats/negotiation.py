@@ -97,7 +97,7 @@ class Negotiation(SeatedGame):
             )
             text = RULES.format(
                 name=name,
-                pool=self._listed(pool),
+                pool=self._list_items(pool),
                 values=worth,
                 turns=self.max_turns,
                 example=" ".join(["1", *["0"] * (len(ITEMS) - 1)]),
@@ -125,11 +125,11 @@ class Negotiation(SeatedGame):
         """Take an offer, accept one, or leave."""
         ((player, text),) = moves.items()
         other = self._other(player)
-        said = _message(text)
+        message = _message(text)
         word, *numbers = (boxed(text) or "").lower().split() or [""]
         share = self._share(numbers)
-        if said:
-            self.tell(other, f'{player} says: "{said}"')
+        if message:
+            self.tell(other, f'{player} says: "{message}"')
         if word == "accept" and not numbers and self.offers:
             proposer, asked = self.offers[-1]
             self.tell(other, f"{player} accepts your offer.")
@@ -142,8 +142,8 @@ class Negotiation(SeatedGame):
             left = self.rest(share)
             self.tell(
                 other,
-                f"{player} wants to take {self._listed(share)}. To you would be left {self._listed(left)}, "
-                f"worth {self.worth(other, left)} points to you.",
+                f"{player} wants to take {self._list_items(share)}. To you would be left "
+                f"{self._list_items(left)}, worth {self.worth(other, left)} points to you.",
             )
             if self.turn >= self.max_turns:
                 self._close(None, StopReason.TURN_BUDGET)
@@ -165,7 +165,9 @@ class Negotiation(SeatedGame):
             if shares is None:
                 self.tell(name, "There is no agreement: nobody gets anything.")
             else:
-                self.tell(name, f"You agreed. You take {self._listed(shares[name])}: {points[name]} points.")
+                self.tell(
+                    name, f"You agreed. You take {self._list_items(shares[name])}: {points[name]} points."
+                )
             self.pay(name, points[name] / TOTAL)
             self.note(name, deal=dict(points) if shares else None, **measures)
             if name not in stops:
@@ -200,7 +202,7 @@ class Negotiation(SeatedGame):
         plural = "s are" if left != 1 else " is"
         self.tell(self.selector.selected, f"{left} move{plural} left, the next is yours.{last} {answer}")
 
-    def _listed(self, share: Share) -> str:
+    def _list_items(self, share: Share) -> str:
         return ", ".join(f"{n} {item if n != 1 else item[:-1]}" for n, item in zip(share, ITEMS, strict=True))
 
     def _other(self, player: str) -> str:
@@ -259,5 +261,5 @@ def _take(share: Share) -> str:
 
 def _message(text: str) -> str:
     """Return a player's message: one line, without control characters, cut to the longest length."""
-    said = " ".join((tagged(text, "say") or "")[: 4 * LONGEST_MESSAGE].split())
-    return printable(said)[:LONGEST_MESSAGE]
+    line = " ".join((tagged(text, "say") or "")[: 4 * LONGEST_MESSAGE].split())
+    return printable(line)[:LONGEST_MESSAGE]

@@ -138,8 +138,8 @@ class SeatEnv(EnvWrapper):
 
     def _move(self, actions: dict[str, str]) -> Step:
         """Step the game once, and return the step of this seat."""
-        for seat, shown in self._showing.items():
-            actions[seat] = self._answer(seat, *shown)
+        for seat, obs_and_info in self._showing.items():
+            actions[seat] = self._answer(seat, *obs_and_info)
         obs, rewards, terminations, truncations, infos = self.env.step(actions)
         self._show(obs, infos)
         seat = self.seat

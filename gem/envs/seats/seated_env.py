@@ -48,29 +48,29 @@ def _guard_reset(guard: Callable[..., Any], reset: Callable[..., Any]) -> Callab
     """Add the check of a MultiStart to Env's guard."""
 
     @functools.wraps(reset)
-    def checked(self: SeatedEnv, seed: int | None = None, **options: Any) -> MultiStart:
+    def begin_seats(self: SeatedEnv, seed: int | None = None, **options: Any) -> MultiStart:
         self._actor_seed, self._actor_rngs = None, {}
         return self._begin(MultiStart(*reset(self, seed=seed, **options)))
 
-    guarded = guard(checked)
+    guarded_reset = guard(begin_seats)
 
     @functools.wraps(reset)
     def whole(self: SeatedEnv, seed: int | None = None, **options: Any) -> MultiStart:
-        return MultiStart(*guarded(self, seed, **options))
+        return MultiStart(*guarded_reset(self, seed, **options))
 
     return whole
 
 
 def _guard_step(step: Callable[..., Any]) -> Callable[..., MultiStep]:
     @functools.wraps(step)
-    def guarded(self: SeatedEnv, actions: Mapping[str, str]) -> MultiStep:
+    def step_seats(self: SeatedEnv, actions: Mapping[str, str]) -> MultiStep:
         if self._phase != core._RUNNING:
             raise core.not_running(self)
         result = self._settle(MultiStep(*step(self, self._check(actions))))
         self._phase = core._RUNNING if self._live else core._OVER
         return result
 
-    return guarded
+    return step_seats
 
 
 class SeatedEnv(Env):

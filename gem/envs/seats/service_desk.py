@@ -88,14 +88,14 @@ class ServiceDesk(SeatedGame):
             )
         super().__init__(max_turns)
         self.scenario = scenario
-        self.said: list[tuple[str, str]] = []  # seat and message
+        self.messages: list[tuple[str, str]] = []  # seat and message
 
     def deal(self) -> None:
         """Draw a case."""
         self.case: DeskCase = deal(self.rng, self.scenario)
         self.goal = self.case.goal()
         self.desk = Desk(copy.deepcopy(self.case.database))
-        self.said = []
+        self.messages = []
         me = self.case.me
         tools = "\n".join(f"- {tool}" for tool in TOOLS.values())
         self.tell(
@@ -123,11 +123,11 @@ class ServiceDesk(SeatedGame):
     def play(self, moves: dict[str, str]) -> None:
         """Send a message to the other seat, or call tools."""
         ((speaker, text),) = moves.items()
-        if speaker == "agent" and (found := find(text, ())):
-            self._call_all(found)
+        if speaker == "agent" and (calls := find(text, ())):
+            self._call_all(calls)
         else:
             words = printable(text[: 2 * LONGEST_MESSAGE].replace(HANG_UP, "").strip())[:LONGEST_MESSAGE]
-            self.said.append((speaker, words))
+            self.messages.append((speaker, words))
             other = "customer" if speaker == "agent" else "agent"
             self.tell(other, f'The {"clerk" if speaker == "agent" else "customer"} says: "{words}"')
             if speaker == "customer" and HANG_UP in text:
@@ -139,43 +139,43 @@ class ServiceDesk(SeatedGame):
             self.announce("The time is up; the line is cut.")
             self._judge(StopReason.TURN_BUDGET)
 
-    def _call_all(self, found: Sequence[Found]) -> None:
+    def _call_all(self, calls: Sequence[Found]) -> None:
         """Run the calls of one answer in order, and send the clerk their results."""
-        if len(found) > MAX_CALLS:
-            many = f"That is {len(found)} calls, none was run; at most {MAX_CALLS} are in an answer."
+        if len(calls) > MAX_CALLS:
+            many = f"That is {len(calls)} calls, none was run; at most {MAX_CALLS} are in an answer."
             self.tell("agent", f"The tool gave: {as_json({'error': many})}")
             return
         results = []
-        for each in found:
+        for each in calls:
             given, error = self._call(each)
-            said = f"The tool gave: {given}"
-            self.tell("agent", said)
+            text = f"The tool gave: {given}"
+            self.tell("agent", text)
             name = each.call.name[:60] if each.call else "unreadable"
-            results.append({"tool": name, "error": error, "refused": False, "shown": len(said)})
+            results.append({"tool": name, "error": error, "refused": False, "shown": len(text)})
         self.note("agent", tool_results=results)
 
-    def _call(self, found: Found) -> tuple[str, bool]:
+    def _call(self, match: Found) -> tuple[str, bool]:
         """Run one call; return its result, and whether that is an error."""
         try:
-            if found.end - found.start > LONGEST_CALL:
+            if match.end - match.start > LONGEST_CALL:
                 raise ToolError(f"A call has at most {LONGEST_CALL} characters.")
-            if found.call is None:
-                raise ToolError(found.error)
-            return as_json(self.desk.call(found.call.name, found.call.arguments)), False
+            if match.call is None:
+                raise ToolError(match.error)
+            return as_json(self.desk.call(match.call.name, match.call.arguments)), False
         except ToolError as error:
             return as_json({"error": str(error)}), True
 
     def _judge(self, stop: StopReason) -> None:
-        spoken = [text for who, text in self.said if who == "agent"]
-        figures = [set(found) for t in spoken if len(found := _FIGURE.findall(t)) <= MOST_FIGURES]
+        spoken = [text for who, text in self.messages if who == "agent"]
+        figures = [set(numbers) for t in spoken if len(numbers := _FIGURE.findall(t)) <= MOST_FIGURES]
         named = {int(number) for text in spoken for number in _RULE.findall(text)}
         database = self.desk.database == self.goal
-        told = all(any(figure in each for each in figures) for figure in self.case.told)
+        figures_told = all(any(figure in each for each in figures) for figure in self.case.figures)
         refused = self.case.rule is None or named == {self.case.rule}
-        right = database and told and refused and stop is not StopReason.TURN_BUDGET
+        right = database and figures_told and refused and stop is not StopReason.TURN_BUDGET
         for seat in self.seats:
             self.pay(seat, float(right))
-            self.note(seat, database=database, told=told, refused=refused)
+            self.note(seat, database=database, told=figures_told, refused=refused)
         self.finish(dict.fromkeys(self.seats, StopReason.SOLVED if right else stop))
 
     # -- the random actor and the expert
@@ -201,16 +201,16 @@ class ServiceDesk(SeatedGame):
 
     def _oracle(self) -> str:
         case = self.case
-        if not any(who == "agent" for who, _ in self.said):
+        if not any(who == "agent" for who, _ in self.messages):
             return "Good day. Please tell me your e-mail address and your postcode."
-        if (done := self._made()) < len(case.calls):
+        if (done := self._count_calls_made()) < len(case.calls):
             return _tool_call(*case.calls[done])
         if case.rule is not None:
             return f"I am sorry, that is not possible: it is against rule {case.rule}. Goodbye."
-        figures = ", ".join(case.told)
+        figures = ", ".join(case.figures)
         return f"That is done{f', and the figures are: {figures}' if figures else ''}. Goodbye."
 
-    def _made(self) -> int:
+    def _count_calls_made(self) -> int:
         """Return how many of the oracle's calls the database already reflects."""
         desk = Desk(copy.deepcopy(self.case.database))
         for number, (name, arguments) in enumerate(self.case.calls):
@@ -222,21 +222,23 @@ class ServiceDesk(SeatedGame):
 
     def _script(self) -> str:
         case = self.case
-        heard = [text.lower() for who, text in self.said if who == "agent"]
-        mine = [text for who, text in self.said if who == "customer"]
-        if not mine:
+        heard = [text.lower() for who, text in self.messages if who == "agent"]
+        customer_lines = [text for who, text in self.messages if who == "customer"]
+        if not customer_lines:
             return f"Hello, this is {case.me['name']}. {case.request}"
         last = heard[-1] if heard else ""
         identity = f"My e-mail address is {case.me['email']} and my postcode is {case.postcode}."
-        if identity not in mine and any(word in last for word in ("mail", "postcode", "verify", "who are")):
+        if identity not in customer_lines and any(
+            word in last for word in ("mail", "postcode", "verify", "who are")
+        ):
             return identity
-        if any(word in last for word in REFUSALS) and PUSH not in mine:
+        if any(word in last for word in REFUSALS) and PUSH not in customer_lines:
             return PUSH
         if any(word in last for word in (*CLOSINGS, *REFUSALS)):
             return f"Thank you, goodbye. {HANG_UP}"
         if "?" in last:
-            return "Yes, please." if mine[-1] != "Yes, please." else case.request
-        return "All right." if mine.count("All right.") < 3 else f"I have to go, goodbye. {HANG_UP}"
+            return "Yes, please." if customer_lines[-1] != "Yes, please." else case.request
+        return "All right." if customer_lines.count("All right.") < 3 else f"I have to go, goodbye. {HANG_UP}"
 
 
 def _tool_call(name: str, arguments: dict[str, object]) -> str:

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from gem.content import ToolSpec
-from gem.envs.kit.templates import Values, filled, read, read_toml, unwrapped
+from gem.envs.kit.templates import Values, fill_templates, read, read_toml, unwrap_lines
 from gem.errors import ToolError
 from gem.tools.schema import docstring
 
@@ -35,8 +35,8 @@ LONGEST_TEXT, LARGEST_NUMBER = 100, 100_000
 def policy() -> str:
     """Return the rules that the clerk follows."""
     name = "service_desk_policy.md"
-    rules = unwrapped(read(__package__, name))
-    return filled(name, [rules], {"today": TODAY, "faulty": FAULTY, "late": LATE})[0]
+    rules = unwrap_lines(read(__package__, name))
+    return fill_templates(name, [rules], {"today": TODAY, "faulty": FAULTY, "late": LATE})[0]
 
 
 class Desk:
@@ -304,8 +304,8 @@ SURNAMES = ("Abel", "Brandt", "Costa", "Dahl", "Eriksen", "Fuchs", "Grau", "Holm
 class DeskCase:
     """One case at the desk: the customer, the request, and the right outcome.
 
-    `calls` are the tool calls that lead from the database to the goal. `told` are words or figures that the
-    clerk must tell the customer. `rule` is the rule that forbids the request, if one does.
+    `calls` are the tool calls that lead from the database to the goal. `figures` are words or figures that
+    the clerk must tell the customer. `rule` is the rule that forbids the request, if one does.
     """
 
     database: Database
@@ -315,7 +315,7 @@ class DeskCase:
     rng: Random
     request: str = ""
     calls: Calls = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
     rule: int | None = None
     postcode: str = ""
 
@@ -392,7 +392,7 @@ def _texts() -> Mapping[str, Any]:
 def _ask(case: DeskCase, name: str, values: Values) -> None:
     """Set the request of a case: its text, filled with the case's bookings and the scenario's values."""
     text, common = _texts()[name], {"booking": case.booking, "other": case.other}
-    [case.request] = filled(name, [unwrapped(text["request"])], values, common)
+    [case.request] = fill_templates(name, [unwrap_lines(text["request"])], values, common)
     case.rule = text.get("rule")
 
 
@@ -404,7 +404,7 @@ def _cancel(case: DeskCase, ahead: int, percent: int) -> Values:
     if case.row["price"] % 2:
         case.row["price"] += 1
     case.calls = [("cancel_booking", {"booking_id": case.booking, "refund_percent": percent})]
-    case.told = [str(case.row["price"] * percent // 100)]
+    case.figures = [str(case.row["price"] * percent // 100)]
     return {}
 
 
@@ -434,7 +434,7 @@ def move(case: DeskCase) -> Values:
     first, days = case.row["first_day"] + case.rng.randint(1, 9), case.rng.randint(2, 6)
     last = first + days - 1
     case.calls = [("change_days", {"booking_id": case.booking, "first_day": first, "last_day": last})]
-    case.told = [str(days * case.database["bikes"][case.row["bike"]]["rate"])]
+    case.figures = [str(days * case.database["bikes"][case.row["bike"]]["rate"])]
     return {"first": first, "last": last}
 
 
@@ -457,7 +457,7 @@ def swap(case: DeskCase) -> Values:
     bike = case.bike(kind, case.row["bike"])
     days = case.row["last_day"] - case.row["first_day"] + 1
     case.calls = [("swap_bike", {"booking_id": case.booking, "bike_id": bike})]
-    case.told = [str(days * case.database["bikes"][bike]["rate"])]
+    case.figures = [str(days * case.database["bikes"][bike]["rate"])]
     return {"bike": bike}
 
 
@@ -471,7 +471,7 @@ def insure(case: DeskCase) -> Values:
     """Insure a booking."""
     days = case.row["last_day"] - case.row["first_day"] + 1
     case.calls = [("add_insurance", {"booking_id": case.booking})]
-    case.told = [str(2 * days)]
+    case.figures = [str(2 * days)]
     return {}
 
 
@@ -484,7 +484,7 @@ def insure_running(case: DeskCase) -> Values:
 def _credit(case: DeskCase, euros: int) -> Values:
     case.set(TODAY - 5, 4, "returned")
     case.calls = [("give_credit", {"booking_id": case.booking, "euros": euros})]
-    case.told = [str(euros)]
+    case.figures = [str(euros)]
     return {}
 
 
@@ -521,7 +521,7 @@ def _book(case: DeskCase, kind: str, days: int) -> Values:
     asked = _free(case, kind, days)
     days_of = {"first_day": asked["first"], "last_day": asked["last"]}
     case.calls.append(("create_booking", {"bike_id": asked["bike"], **days_of}))
-    case.told.append(str(days * case.database["bikes"][asked["bike"]]["rate"]))
+    case.figures.append(str(days * case.database["bikes"][asked["bike"]]["rate"]))
     return asked
 
 
@@ -564,7 +564,7 @@ def upgrade_and_book(case: DeskCase) -> Values:
 def _ticket(case: DeskCase, topic: str) -> Values:
     case.set(TODAY - 1, 4, "active")
     case.calls = [("open_ticket", {"booking_id": case.booking, "topic": topic})]
-    case.told = [f"T{1 + max(int(key[1:]) for key in case.database['tickets'])}"]
+    case.figures = [f"T{1 + max(int(key[1:]) for key in case.database['tickets'])}"]
     return {}
 
 
@@ -592,7 +592,7 @@ def email(case: DeskCase) -> Values:
 
 def price(case: DeskCase) -> Values:
     """Ask what a booking costs."""
-    case.told = [str(case.row["price"])]
+    case.figures = [str(case.row["price"])]
     return {}
 
 

@@ -56,7 +56,7 @@ class Machine:
         except (ValueError, RecursionError):
             return None
 
-    def put(self, path: str, data: bytes) -> None:
+    def write_file(self, path: str, data: bytes) -> None:
         """Write a file that the test needs."""
         self.session.write_file(posixpath.join(self._folder, path), data)
 
@@ -146,10 +146,10 @@ def expect(path: str, wanted: str) -> Check:
     """Return a test that a text file holds the wanted text, apart from blank space around it."""
 
     def check(machine: Machine) -> str:
-        found = machine.text(path)
-        if found is None:
+        text = machine.text(path)
+        if text is None:
             return f"{path} is missing or no text"
-        lines = [line.rstrip() for line in found.splitlines()]
+        lines = [line.rstrip() for line in text.splitlines()]
         return "" if lines == wanted.strip().splitlines() else f"{path} is wrong"
 
     return check

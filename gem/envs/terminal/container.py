@@ -110,7 +110,7 @@ class ContainerSession:
     def __init__(self, engine: Engine, image: str, asked: Dockerfile, budget: Budget) -> None:
         self.engine, self.budget = engine, budget
         self.name = f"gem-terminal-{os.getpid()}-{secrets.token_hex(6)}"
-        self._state, self._closed, self._lost, self._said = "", False, False, ""
+        self._state, self._closed, self._lost, self._last_stderr = "", False, False, ""
         memory = f"{asked.memory_mb}m"
         options = ["--memory", memory, "--memory-swap", memory, "--pids-limit", "512"]
         options += ["--cap-drop", "ALL"]
@@ -151,7 +151,7 @@ class ContainerSession:
         while not self._running():
             if self._client.poll() is not None or time.monotonic() > deadline:
                 self.close()
-                raise SandboxFailed(f"the container of {image} did not start: {self._said}")
+                raise SandboxFailed(f"the container of {image} did not start: {self._last_stderr}")
             time.sleep(0.05)
 
     def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
@@ -284,7 +284,7 @@ class ContainerSession:
             client.kill()
             client.wait()
         with client.stderr:
-            self._said = client.stderr.read(1 << 16).decode("utf-8", "replace").strip()[-500:]
+            self._last_stderr = client.stderr.read(1 << 16).decode("utf-8", "replace").strip()[-500:]
 
     def _check_open(self) -> None:
         if self._closed or self._lost:
@@ -327,14 +327,14 @@ class ContainerSession:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        said: dict[IO[bytes], bytes] = {}
+        outputs: dict[IO[bytes], bytes] = {}
 
         def give(pipe: IO[bytes]) -> None:
             with contextlib.suppress(OSError), pipe:
                 pipe.write(stdin)
 
         def take(pipe: IO[bytes]) -> None:
-            said[pipe] = pipe.read(longest)
+            outputs[pipe] = pipe.read(longest)
             if pipe.read(1):
                 process.kill()
 
@@ -354,7 +354,7 @@ class ContainerSession:
                 for thread in threads:
                     thread.join()
         return subprocess.CompletedProcess(
-            line, process.returncode, said[process.stdout], said[process.stderr]
+            line, process.returncode, outputs[process.stdout], outputs[process.stderr]
         )
 
 

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import ClassVar
 
 from gem.core import Start, Step
-from gem.envs.kit.workspace import Burst, Said, WorkCall, WorkspaceEnv, Written, submit_spec
+from gem.envs.kit.workspace import Burst, TurnReport, WorkCall, WorkspaceEnv, Written, submit_spec
 from gem.envs.terminal.base import Machine, TerminalTask
 from gem.envs.terminal.container import open_container
 from gem.envs.terminal.folder import read_folder
@@ -202,13 +202,13 @@ class TerminalEnv(WorkspaceEnv):
         """Set the time limit of the turn; see WorkspaceEnv."""
         self._until = self.used_s + max(0.1, min(self.command_s, self.time_s - self.used_s))
 
-    def carry_out(self, call: WorkCall, said: Said) -> None:
+    def carry_out(self, call: WorkCall, report: TurnReport) -> None:
         """Run commands; see WorkspaceEnv."""
         if self.used_s >= self._until:
-            said.result(call, "It was not run: the time for the commands of a turn is used up.", error=True)
+            report.result(call, "It was not run: the time for the commands of a turn is used up.", error=True)
             return
         text, ok, lost = self._run(call.arguments["command"], self._until - self.used_s)
-        said.result(call, text, error=not ok)
+        report.result(call, text, error=not ok)
         if lost:
             raise Burst("a command burst the machine")
 
@@ -262,10 +262,10 @@ class TerminalEnv(WorkspaceEnv):
         budget = Budget(cpu_s=task.test_s, wall_s=task.test_s)
         return task.check(Machine(self._open(), budget, self._setup_said, task.folder))
 
-    def finish(self, said: Said, stop: StopReason, why: str) -> Step:
+    def finish(self, report: TurnReport, stop: StopReason, why: str) -> Step:
         """Stop the machine and return the last step; see WorkspaceEnv."""
         self._end_session()
-        return super().finish(said, stop, why)
+        return super().finish(report, stop, why)
 
     def _need_task(self) -> TerminalTask:
         assert self.task is not None  # gem.Env makes sure that reset() comes first

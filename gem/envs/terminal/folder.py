@@ -68,9 +68,9 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         solution, own, command = folder / "solution/solve.sh", set[str](), "bash /tests/test.sh"
         wanted = settings["environment"]
     else:
-        said = _yaml(_text(folder / "task.yaml"))
-        instruction = said.get("instruction", "")
-        test_s = _number(said.get("max_test_timeout_sec"))
+        document = _yaml(_text(folder / "task.yaml"))
+        instruction = document.get("instruction", "")
+        test_s = _number(document.get("max_test_timeout_sec"))
         solution = folder / "solution.sh"
         own = {"task.yaml", "run-tests.sh", "tests", "solution.sh", "solution.yaml"}
         command, wanted = "bash /tests/run-tests.sh", {}
@@ -115,7 +115,7 @@ def script_test(files: Mapping[str, bytes]) -> Check:
     def check(machine: Machine) -> str:
         machine.run(_PREPARE)
         for name, data in files.items():
-            machine.put(f".tests/{name}", data)
+            machine.write_file(f".tests/{name}", data)
         machine.run(f"cd .tests && {_rewritten()}")
         done = machine.run(f"{_SETTINGS}; bash .tests/test.sh")
         return script_verdict(machine.text(".logs/verifier/reward.txt"), done)
@@ -135,8 +135,8 @@ def _files(folder: Path) -> dict[str, bytes]:
     """Return the regular files below a folder; links are not followed."""
     if not folder.is_dir():
         return {}
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _text(path: Path) -> str:
@@ -149,10 +149,10 @@ def _text(path: Path) -> str:
 def _toml(path: Path) -> dict[str, dict[str, Any]]:
     """Return the tables of a task.toml that are used here. Raises BadArgument."""
     try:
-        said = tomllib.loads(_text(path))
+        document = tomllib.loads(_text(path))
     except tomllib.TOMLDecodeError as error:
         raise BadArgument(f"{str(path)!r} is no TOML: {error}.") from error
-    tables = {name: said.get(name, {}) for name in ("verifier", "environment")}
+    tables = {name: document.get(name, {}) for name in ("verifier", "environment")}
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise BadArgument(f"{str(path)!r}: {name} is {table!r:.80}; accepted: a table.")
@@ -170,11 +170,11 @@ def _number(value: Any) -> float | None:
 
 def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
     """Return the memory that a task asks for, from ``memory_mb`` or ``memory = "2G"``."""
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"(\d+(?:\.\d+)?)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE
     )
-    if found:
-        return int(float(found[1]) * (1024 if found[2] in "gG" else 1)) or None
+    if match:
+        return int(float(match[1]) * (1024 if match[2] in "gG" else 1)) or None
     return int(_number(wanted.get("memory_mb")) or 0) or None
 
 
@@ -188,13 +188,13 @@ def _services(text: str) -> list[str]:
 
 def _yaml(text: str) -> dict[str, str]:
     """Return the top-level scalars and block texts of a YAML file; a task needs no more."""
-    said: dict[str, str] = {}
+    entries: dict[str, str] = {}
     lines = text.splitlines()
     for number, line in enumerate(lines):
-        found = re.fullmatch(r"(\w+):\s*(.*)", line)
-        if not found:
+        match = re.fullmatch(r"(\w+):\s*(.*)", line)
+        if not match:
             continue
-        key, value = found.groups()
+        key, value = match.groups()
         if value[:1] in "|>" and value:
             block = []
             for more in lines[number + 1 :]:
@@ -203,5 +203,5 @@ def _yaml(text: str) -> dict[str, str]:
                 block.append(more)
             margin = min((len(more) - len(more.lstrip()) for more in block if more.strip()), default=0)
             value = ("\n" if value[0] == "|" else " ").join(more[margin:] for more in block).strip()
-        said[key] = value.strip("\"'")
-    return said
+        entries[key] = value.strip("\"'")
+    return entries

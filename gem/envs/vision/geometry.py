@@ -74,7 +74,7 @@ def angle(rng: Random) -> Problem:
         left, up = base, base * math.tan(a)
     else:
         up = left * math.tan(a)
-    corners = _fitted([(0.0, 0.0), (base, 0.0), (left, up)])
+    corners = _fit_corners([(0.0, 0.0), (base, 0.0), (left, up)])
 
     def draw(canvas: Canvas) -> None:
         _outline(canvas, corners)
@@ -90,7 +90,7 @@ def rectangle(rng: Random) -> Problem:
     width, height = rng.randint(3, 30), rng.randint(2, 20)
     wanted = rng.choice(("area", "perimeter"))
     answer = width * height if wanted == "area" else 2 * (width + height)
-    corners = _fitted([(0, 0), (width, 0), (width, height), (0, height)])
+    corners = _fit_corners([(0, 0), (width, 0), (width, height), (0, height)])
 
     def draw(canvas: Canvas) -> None:
         _outline(canvas, corners)
@@ -107,7 +107,7 @@ def right_triangle(rng: Random) -> Problem:
     if rng.random() < 0.5:
         sides[:2] = sides[1::-1]
     unknown = rng.randrange(3)
-    corners = _fitted([(0, 0), (sides[0], 0), (0, sides[1])])
+    corners = _fit_corners([(0, 0), (sides[0], 0), (0, sides[1])])
 
     def draw(canvas: Canvas) -> None:
         _outline(canvas, corners)
@@ -168,7 +168,7 @@ def polygon(rng: Random) -> Problem:
         around = sorted(
             (rng.randrange(across + 1), rng.randrange(up + 1)) for _ in range(rng.choice((3, 4, 4, 5)))
         )
-        corners = _ordered(around)
+        corners = _sort_by_angle(around)
         twice = abs(sum(a * d - b * c for (a, b), (c, d) in _edges(corners)))
         if len(set(around)) == len(around) and twice >= 12 and _simple(corners):
             break
@@ -195,7 +195,7 @@ def notched(rng: Random) -> Problem:
     wanted = rng.choice(("area", "perimeter"))
     answer = width * height - cut * deep if wanted == "area" else 2 * (width + height)
     shape = [(0, 0), (width, 0), (width, height - deep), (width - cut, height - deep), (width - cut, height)]
-    corners = _fitted([*shape, (0, height)])
+    corners = _fit_corners([*shape, (0, height)])
 
     def draw(canvas: Canvas) -> None:
         _outline(canvas, corners)
@@ -219,7 +219,7 @@ HARD = ("parallels", "right_triangle", "polygon", "notched")
 # -- strokes
 
 
-def _fitted(corners: list[tuple[float, float]]) -> list[Point]:
+def _fit_corners(corners: list[tuple[float, float]]) -> list[Point]:
     """Scale corners to fit the middle of the picture, and turn y from upwards to downwards."""
     xs, ys = [x for x, _ in corners], [y for _, y in corners]
     wide, high = max(xs) - min(xs), max(ys) - min(ys)
@@ -232,7 +232,7 @@ def _edges(corners: list[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[
     return list(zip(corners, [*corners[1:], corners[0]], strict=True))
 
 
-def _ordered(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _sort_by_angle(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return points ordered by angle around their middle."""
     x, y = sum(p[0] for p in points) / len(points), sum(p[1] for p in points) / len(points)
     return sorted(points, key=lambda p: (math.atan2(p[1] - y, p[0] - x), p))

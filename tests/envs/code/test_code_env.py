@@ -9,7 +9,7 @@ import pytest
 
 import gem
 from gem.envs.code.basics import PROBLEMS, Basics
-from gem.envs.code.env import CodeBasics, CodeEnv, fenced
+from gem.envs.code.env import CodeBasics, CodeEnv, fence_code
 from gem.errors import BadArgument, MissingData, NoSolver, UnknownArgument
 from gem.graders.code import CodeGrader, submission
 from gem.graders.code_tests import read_tests
@@ -84,7 +84,7 @@ def test_an_episode_of_basics():
         )
         assert "spent" not in step.info
         env.reset(seed=3)
-        step = env.step(fenced("print('nothing')"))
+        step = env.step(fence_code("print('nothing')"))
         assert (step.reward, step.terminated, step.info["correct"]) == (0.0, True, False)
         env.reset(seed=3)
         step = env.step("I would rather not.")
@@ -107,12 +107,12 @@ def test_another_attempt_is_told_the_first_failure_that_may_be_shown():
     env = CodeBasics("easy", max_attempts=3, retry_discount=0.5)
     index = [problem.name for problem in Basics("easy").problems].index("sum_of_evens")
     env.reset(idx=index)
-    step = env.step(fenced("print(1)"))
+    step = env.step(fence_code("print(1)"))
     assert not step.done
     assert "wrong answer on test 1" in step.obs
     assert "Input:\n5\n1 2 3 4 5\nExpected:\n6\nYours:\n1" in step.obs
     assert "You may answer 2 times more." in step.obs
-    step = env.step(fenced("print(6 if input() == '5' else 0)"))  # right where it was shown
+    step = env.step(fence_code("print(6 if input() == '5' else 0)"))  # right where it was shown
     assert "Input:" not in step.obs
     step = env.step(env.solve())
     assert (step.reward, step.done) == (0.25, True)
@@ -121,7 +121,7 @@ def test_another_attempt_is_told_the_first_failure_that_may_be_shown():
 def test_partial_credit_grows_with_each_attempt():
     env = CodeBasics("easy", partial=True, max_attempts=2)
     env.reset(idx=[problem.name for problem in Basics("easy").problems].index("count_vowels"))
-    first = env.step(fenced("def count_vowels(text):\n    return 0"))
+    first = env.step(fence_code("def count_vowels(text):\n    return 0"))
     assert 0 < first.reward < 1
     second = env.step(env.solve())
     assert first.reward + second.reward == pytest.approx(1.0)
@@ -186,9 +186,9 @@ def test_rows_of_humaneval():
     assert "function `f`" in obs
     assert env.step(env.solve()).info["success"]
     env.reset(seed=0)
-    assert env.step(fenced("def f(x):\n    return x + 1")).info["success"]
+    assert env.step(fence_code("def f(x):\n    return x + 1")).info["success"]
     env.reset(seed=0)
-    assert not env.step(fenced(row["prompt"] + "    pass")).info["success"]
+    assert not env.step(fence_code(row["prompt"] + "    pass")).info["success"]
 
 
 @pytest.mark.parametrize(
@@ -208,10 +208,10 @@ def test_a_reference_solution_is_a_program_of_its_own_or_goes_on_with_the_questi
         gem.make("data:code", data=[row], few_shot=[{**row, "prompt": f"{prompt} "}]),
     ):
         obs, _ = env.reset(seed=0)
-        assert env.solve() == fenced(wanted or solution)
+        assert env.solve() == fence_code(wanted or solution)
         assert env.step(env.solve()).info["success"]
     if prompt.startswith("Write"):
-        assert f"Example 1\n\n{prompt} \n\n{fenced(solution)}" in obs
+        assert f"Example 1\n\n{prompt} \n\n{fence_code(solution)}" in obs
     env = gem.make("data:code", data=[{**row, "context": "In Python."}])
     env.reset(seed=0)
     assert env.step(env.solve()).info["success"]
@@ -237,7 +237,7 @@ def test_data_that_cannot_be_used_is_refused():
 
 @pytest.mark.parametrize("code", ["x = '```'", "x = '````'", "print(1)\n\n", '"""\n```python\n7\n```\n"""'])
 def test_fenced_code_is_read_back(code):
-    assert submission(fenced(code)).strip() == code.strip()
+    assert submission(fence_code(code)).strip() == code.strip()
 
 
 CODE_IDS = ("code:CodeContest", "code:Taco8k", "code:PrimeIntellect15k", "eval:CodeContest")
@@ -258,7 +258,7 @@ def test_an_id_over_a_data_set_reads_its_columns(env_id, tmp_path, monkeypatch):
     assert set(report.held) == set(few)
     with gem.make(env_id) as env:
         env.reset(seed=1)
-        assert env.step(fenced("print(2 * int(input()))")).info["success"]
+        assert env.step(fence_code("print(2 * int(input()))")).info["success"]
 
 
 @pytest.mark.parametrize("env_id", CODE_IDS)

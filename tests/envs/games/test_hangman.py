@@ -99,7 +99,7 @@ def test_words_are_drawn_from_all_lengths_of_the_range():
 
 def won(env, secret):
     env.reset(seed=0)
-    env.length, env.secret, env.shown = len(secret), secret, "_" * len(secret)
+    env.length, env.secret, env.pattern = len(secret), secret, "_" * len(secret)
     step = env.step(env.solve())
     while not step.done:
         step = env.step(env.solve())

@@ -18,8 +18,8 @@ def test_common_words_are_plain_and_known(length):
         assert word.isascii()
         assert word.isalpha()
         assert word.islower()
-    assert words.known(length) >= set(common)
-    assert len(words.known(length)) > 4 * len(common)
+    assert words.guessable(length) >= set(common)
+    assert len(words.guessable(length)) > 4 * len(common)
 
 
 def test_common_words_come_from_the_most_frequent_down():
@@ -36,13 +36,13 @@ def test_the_packages_data_is_read_as_the_package_reads_it():
         }
         assert read == pytest.approx(wordfreq.get_frequency_dict("en", size))
     often = wordfreq.get_frequency_dict("en", "large")
-    assert min(often[word] for word in words.known(5)) == pytest.approx(words.RAREST)
+    assert min(often[word] for word in words.guessable(5)) == pytest.approx(words.RAREST)
 
 
 @pytest.mark.parametrize("word", ["zzzzz", "aaaaa", "hmmmm", "bcdfg", "james", "texas", "bitch", "isnt"])
 def test_names_rude_words_and_strings_that_are_no_words_are_left_out(word):
     assert word not in words.common(len(word))
-    assert word not in words.known(len(word))
+    assert word not in words.guessable(len(word))
 
 
 def test_the_file_of_words_left_out_holds_plain_words():
@@ -54,7 +54,7 @@ def test_the_file_of_words_left_out_holds_plain_words():
 
 @pytest.mark.parametrize("game", ["Hangman", "Wordle", "WordSearch"])
 def test_without_wordfreq_a_game_of_words_says_how_to_get_it(monkeypatch, game):
-    for cached in (words.common, words.known, words._ranked):
+    for cached in (words.common, words.guessable, words._rank_words):
         monkeypatch.setattr(words, cached.__name__, cached.__wrapped__)
     monkeypatch.setattr(word_search, "word_pool", word_search.word_pool.__wrapped__)
     monkeypatch.setitem(sys.modules, "wordfreq", None)

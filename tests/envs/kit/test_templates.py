@@ -1,10 +1,12 @@
 import pytest
 
-from gem.envs.kit.templates import filled, unwrapped
+from gem.envs.kit.templates import fill_templates, unwrap_lines
 
 
 def test_values_stand_in_the_fields_as_text_or_as_sql():
-    text, sql = filled("here", ["{name} has {count}", "{name:sql}, {count:sql}, {nothing:sql}"], VALUES)
+    text, sql = fill_templates(
+        "here", ["{name} has {count}", "{name:sql}, {count:sql}, {nothing:sql}"], VALUES
+    )
     assert text == "O'Neill {today} has 3"
     assert sql == "'O''Neill {today}', 3, NULL"
 
@@ -19,12 +21,12 @@ VALUES = {"name": "O'Neill {today}", "count": 3, "nothing": None}
 )  # fmt: skip
 def test_fields_and_values_that_do_not_match_are_an_error(template, values):
     with pytest.raises(ValueError, match=r"fields|format|expected '}'"):
-        filled("here", [template], values)
+        fill_templates("here", [template], values)
 
 
 def test_common_values_need_not_be_used():
-    assert filled("here", ["{a}"], {"a": 1}, {"today": "now"}) == ["1"]
+    assert fill_templates("here", ["{a}"], {"a": 1}, {"today": "now"}) == ["1"]
 
 
 def test_a_line_break_is_a_blank_and_an_empty_line_a_line_break():
-    assert unwrapped("one\n  two\n\nthree\n") == "one two\nthree"
+    assert unwrap_lines("one\n  two\n\nthree\n") == "one two\nthree"

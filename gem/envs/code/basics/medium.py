@@ -21,7 +21,7 @@ def _two_matrices(r: Random, size: int) -> str:
     return "".join(listing(row) + "\n" for row in rows)
 
 
-def _nested(r: Random, size: int) -> tuple[list[object]]:
+def _nest_numbers(r: Random, size: int) -> tuple[list[object]]:
     flat = numbers(r, size, 0, 99)
     return ([flat[:1], [flat[1:3], [flat[3:5]]], *flat[5:], [[[flat[:2]]]]],)
 
@@ -237,7 +237,7 @@ def expand_runs(code: str) -> str:
     "medium",
     examples=[(([1, [2, [3, []]], 4],), [1, 2, 3, 4]), (([],), [])],
     edges=[([[[[]]]],), ([[1], [[2]], [[[3]]]],)],
-    draw=_nested,
+    draw=_nest_numbers,
 )
 def flatten(items: list[object]) -> list[object]:
     """Return the numbers in a list that holds numbers and further such lists, to any depth, in order."""

@@ -66,20 +66,22 @@ class CodeProblem:
         """The text that the agent reads: the task and examples."""
         task = docstring(self.solution)
         if self.program:
-            shown = [f"Example input:\n{given}\nExample output:\n{wanted}" for given, wanted in self.examples]
-            return "\n\n".join([task, *shown])
+            examples = [
+                f"Example input:\n{given}\nExample output:\n{wanted}" for given, wanted in self.examples
+            ]
+            return "\n\n".join([task, *examples])
         signature = self.source.splitlines()[0]
-        shown = [
+        examples = [
             f"{self.name}({', '.join(map(repr, given))}) == {wanted!r}" for given, wanted in self.examples
         ]
-        return "\n".join([signature, "", task, "", "Examples:", *(f"    {each}" for each in shown)])
+        return "\n".join([signature, "", task, "", "Examples:", *(f"    {each}" for each in examples)])
 
     @cached_property
     def tests(self) -> dict[str, Any]:
         """The tests in the form of a data set's `tests` column, with the shown ones first."""
-        return self.drawn(0)
+        return self.draw_tests(0)
 
-    def drawn(self, seed: int) -> dict[str, Any]:
+    def draw_tests(self, seed: int) -> dict[str, Any]:
         """Return the tests that a seed draws."""
         rng = seeding.stream(seed, "code:Basics", self.name)
         given = [example[0] for example in self.examples]

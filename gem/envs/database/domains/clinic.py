@@ -19,10 +19,10 @@ def fill(rng: Random) -> Tables:
     patients = [(i, names[i + 29], day(rng, "1935-01-01", "2020-12-31")) for i in range(1, 41)]
     appointments = []
     for i in range(1, 131):
-        held = day(rng, "2024-01-01", "2025-08-31")
-        state = rng.choice(("kept", "kept", "missed")) if held < "2025-06-30" else "booked"
+        date = day(rng, "2024-01-01", "2025-08-31")
+        state = rng.choice(("kept", "kept", "missed")) if date < "2025-06-30" else "booked"
         minutes = 5 * rng.randrange(2, 13)
-        appointments.append((i, rng.randrange(1, 31), rng.randrange(1, 41), held, minutes, state))
+        appointments.append((i, rng.randrange(1, 31), rng.randrange(1, 41), date, minutes, state))
     kept = [row[0] for row in appointments if row[5] == "kept"]
     prescriptions = [
         (i, rng.choice(kept), rng.choice(DRUGS), rng.choice((5, 7, 10, 14, 30))) for i in range(1, 81)

@@ -10,7 +10,7 @@ from importlib import import_module
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from gem.envs.kit.templates import Values, filled, literal, read, read_toml, unwrapped
+from gem.envs.kit.templates import Values, fill_templates, literal, read, read_toml, unwrap_lines
 
 _PACKAGE = "gem.envs.database.domains"
 
@@ -71,8 +71,8 @@ class _Kind:
 
     def texts(self, rng: Random, tables: Tables) -> list[str]:
         """Draw the values, and return the text and the SQL filled with them."""
-        templates = [unwrapped(self.text), unwrapped(self.sql)]
-        return filled(self.draw.__name__, templates, self.draw(rng, tables), {"today": TODAY})
+        templates = [unwrap_lines(self.text), unwrap_lines(self.sql)]
+        return fill_templates(self.draw.__name__, templates, self.draw(rng, tables), {"today": TODAY})
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ FAMILIES: dict[str, PostgresFamily] = {
     "IndexPlan": PostgresFamily(reports.index_plan, "hard"),
     "JsonColumns": PostgresFamily(data.json_columns, "easy"),
     "MaskedView": PostgresFamily(programs.masked_view, "easy"),
-    "MaterializedView": PostgresFamily(reports.materialized, "easy"),
+    "MaterializedView": PostgresFamily(reports.materialized_view, "easy"),
     "MergeFeed": PostgresFamily(data.merge_feed, "hard"),
     "MigrateColumn": PostgresFamily(structure.migrate_column, "easy"),
     "NoOverlap": PostgresFamily(structure.no_overlap, "hard"),

@@ -11,7 +11,7 @@ from random import Random
 from textwrap import dedent
 from typing import Any, Literal
 
-from gem.envs.kit.templates import filled, literal, read, read_toml, unwrapped
+from gem.envs.kit.templates import fill_templates, literal, read, read_toml, unwrap_lines
 from gem.graders.sql import Row, same_rows
 
 _PACKAGE = "gem.envs.database.mcp_tasks"
@@ -86,7 +86,7 @@ class Judge:
             self._send("ROLLBACK TO SAVEPOINT trial")
             self._send("RELEASE SAVEPOINT trial")
 
-    def refused(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> str:
+    def try_statement(self, sql: str, role: str = "", settings: Mapping[str, str] | None = None) -> str:
         """Run and undo a statement; return the SQLSTATE if the server refuses it, else ''."""
         try:
             with self.trial():
@@ -103,7 +103,7 @@ class Judge:
 
     def needs_refused(self, sql: str, role: str = "", **settings: str) -> None:
         """Raise Wrong if the server accepts a statement, or refuses it for a syntax error or missing name."""
-        state = self.refused(sql, role, settings)
+        state = self.try_statement(sql, role, settings)
         who = f" by {role}" if role else ""
         self.need(state, f"it is not refused{who}: {sql}")
         absent = state[:3] == "42P" or state in ("42601", "42703", "42883")  # syntax errors and missing names
@@ -111,7 +111,7 @@ class Judge:
 
     def needs_accepted(self, sql: str, role: str = "", **settings: str) -> None:
         """Raise Wrong if the server refuses a statement."""
-        state = self.refused(sql, role, settings)
+        state = self.try_statement(sql, role, settings)
         self.need(not state, f"it is refused ({state}){f' to {role}' if role else ''}: {sql}")
 
     def needs_no_right_to(self, name: str, *roles: str) -> None:
@@ -145,11 +145,11 @@ class Judge:
 
     def holds(self, name: str, columns: str, wanted: Sequence[Row], kind: str = "r") -> None:
         """Raise Wrong unless a relation of this kind (by default a table) holds the wanted rows."""
-        found = self.kind(name)
-        self.need(found == kind, f"{name} is {'missing' if not found else 'no such table as is asked for'}")
+        actual = self.kind(name)
+        self.need(actual == kind, f"{name} is {'missing' if not actual else 'no such table as is asked for'}")
         self.gives(f"SELECT {columns} FROM @{name}", wanted, f"the rows of {name} are not as asked")
 
-    def untouched(self, tables: Mapping[str, Table], *names: str) -> None:
+    def needs_untouched(self, tables: Mapping[str, Table], *names: str) -> None:
         """Raise Wrong if one of the task's initial tables has changed."""
         for name in names or tables:
             self.holds(name, ", ".join(tables[name].names), tables[name].rows)
@@ -187,8 +187,8 @@ class Table:
     def script(self, name: str) -> list[str]:
         """Return the statements that make and fill the table."""
         rows = ",\n".join(f"({', '.join(map(literal, row))})" for row in self.rows)
-        filled = [f"INSERT INTO {name} ({', '.join(self.names)}) VALUES\n{rows}"] if rows else []
-        return [f"CREATE TABLE {name} (\n{self.ddl.strip()}\n)", *filled]
+        fill_templates = [f"INSERT INTO {name} ({', '.join(self.names)}) VALUES\n{rows}"] if rows else []
+        return [f"CREATE TABLE {name} (\n{self.ddl.strip()}\n)", *fill_templates]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +230,8 @@ def task(
         ValueError: for a field without a value, or a value without a field.
     """
     text = texts(name)
-    templates = [unwrapped(text["instruction"]), *text["solution"], *text.get("setup", ())]
-    instruction, *statements = filled(f"{name}.toml", templates, values, _ROLES)
+    templates = [unwrap_lines(text["instruction"]), *text["solution"], *text.get("setup", ())]
+    instruction, *statements = fill_templates(f"{name}.toml", templates, values, _ROLES)
     count = len(text["solution"])
     return PostgresTask(instruction, tables, check, statements[:count], statements[count:])
 

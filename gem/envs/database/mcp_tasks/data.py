@@ -84,7 +84,7 @@ def merge_feed(rng: Random) -> PostgresTask:
     }
 
     def check(judge: Judge) -> None:
-        judge.untouched(tables, "feed")
+        judge.needs_untouched(tables, "feed")
         new = "sku, category, price, stock"
         judge.holds("products", new, [row[1:] for row in wanted])
         judge.gives(
@@ -116,7 +116,7 @@ def backfill(rng: Random) -> PostgresTask:
     ]
 
     def check(judge: Judge) -> None:
-        judge.untouched(world, "customers", "products", "items")
+        judge.needs_untouched(world, "customers", "products", "items")
         judge.holds("orders", "id, customer_id, placed_on, status, billed", wanted)
         judge.needs_refused("UPDATE @orders SET billed = NULL WHERE id = 1")
         judge.needs_refused("UPDATE @orders SET billed = -1 WHERE id = 1")
@@ -154,18 +154,18 @@ def repair_ledger(rng: Random) -> PostgresTask:
                 if again:
                     doubled.add(after)
         right[source], right[target] = right[source] - amount, right[target] + amount
-    shown = dict(right)
+    balances = dict(right)
     for entry in booked:
         if entry[0] in doubled:
-            shown[entry[1]] += entry[3]
+            balances[entry[1]] += entry[3]
     single = {(row[4], row[1]) for row in booked}
     for number, _, target, amount, _ in transfers:
         if (number, target) not in single:
-            shown[target] -= amount
+            balances[target] -= amount
     ddl = world["entries"].ddl + ",\ntransfer_id integer REFERENCES transfers (id)"
     tables = {
         "accounts": Table(
-            world["accounts"].ddl, [(i, name, round(shown[i], 2)) for i, name, _ in world["accounts"].rows]
+            world["accounts"].ddl, [(i, name, round(balances[i], 2)) for i, name, _ in world["accounts"].rows]
         ),
         **load_tables("repair_ledger", transfers=transfers),
         "entries": Table(
@@ -183,7 +183,7 @@ def repair_ledger(rng: Random) -> PostgresTask:
     ]
 
     def check(judge: Judge) -> None:
-        judge.untouched(tables, "transfers")
+        judge.needs_untouched(tables, "transfers")
         judge.gives(
             f"SELECT id, account_id, booked_on, amount, transfer_id FROM @entries WHERE id <= {after}",
             kept,

@@ -29,7 +29,7 @@ def audit_log(rng: Random) -> PostgresTask:
     entries = f"SELECT employee_id, action, old_value, new_value FROM @{log}"
 
     def check(judge: Judge) -> None:
-        judge.untouched(world, "employees", "departments")
+        judge.needs_untouched(world, "employees", "departments")
         judge.gives(entries, [], f"{log} is not empty to begin with")
         old = {row[0]: row[{"salary": 4, "department_id": 2}[column]] for row in world["employees"].rows}
         new = {"salary": 1234, "department_id": 3}[column]
@@ -65,7 +65,7 @@ def balances(rng: Random) -> PostgresTask:
     )
 
     def check(judge: Judge) -> None:
-        judge.untouched(world, "entries")
+        judge.needs_untouched(world, "entries")
         judge.holds("accounts", "id, owner, balance", right)
         judge.follows(
             "accounts",
@@ -105,7 +105,7 @@ def function_contract(rng: Random) -> PostgresTask:
         return f"@{name}({literal(amount)}::numeric, {literal(currency)}::text, {literal(on)}::date)"
 
     def check(judge: Judge) -> None:
-        judge.untouched(tables)
+        judge.needs_untouched(tables)
         facts = judge.rows(
             "SELECT p.provolatile::text, p.prorettype::regtype::text, p.prokind::text FROM pg_proc p JOIN "
             f"pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = '{judge.schema}' AND p.proname = "
@@ -128,7 +128,7 @@ def function_contract(rng: Random) -> PostgresTask:
         for nothing in ((None, "EUR", "2025-05-05"), (1, None, "2025-05-05"), (1, currencies[0], None)):
             judge.gives(f"SELECT {call(*nothing)}", [(None,)], f"{name} of an unknown argument")
         for absent in ((1, "XXX", "2025-05-05"), (1, currencies[0], "2024-12-31")):
-            state = judge.refused(f"SELECT {call(*absent)}")
+            state = judge.try_statement(f"SELECT {call(*absent)}")
             judge.need(state == "P0002", f"{name}{absent} ends with SQLSTATE {state or '00000'}, not P0002")
 
     return task("function_contract", tables, check, name=name)
@@ -141,7 +141,7 @@ def guarded_function(rng: Random) -> PostgresTask:
     name = rng.choice(["post_refund", "give_refund", "refund"])
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         facts = judge.rows(
             "SELECT prosecdef, coalesce(array_to_string(proconfig, ','), '') FROM pg_proc WHERE oid = "
             f"'{judge.schema}.{name}(integer,numeric)'::regprocedure"
@@ -231,7 +231,7 @@ def grants(rng: Random) -> PostgresTask:
     }
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         for role in GROUPS:
             for sql in accepted[role]:
                 judge.needs_accepted(sql, role)
@@ -254,15 +254,15 @@ def row_security(rng: Random) -> PostgresTask:
     tables = load_tables("row_security", visits=people)
 
     def check(judge: Judge) -> None:
-        judge.untouched(tables)
-        seen = "SELECT id, city, patient, fee FROM @visits"
+        judge.needs_untouched(tables)
+        query = "SELECT id, city, patient, fee FROM @visits"
         insert = (
             "INSERT INTO @visits (id, city, patient, fee, seen_on) VALUES (900, '{}', 'x', 5, '2025-01-01')"
         )
         for city in CITIES[:3]:
             own = [row[:4] for row in people if row[1] == city]
             with judge.trial():
-                judge.gives(seen, own, f"what {CLERK} sees", CLERK, **{setting: city})
+                judge.gives(query, own, f"what {CLERK} sees", CLERK, **{setting: city})
                 changed = judge.rows("UPDATE @visits SET fee = fee RETURNING id", CLERK, {setting: city})
                 judge.need(len(changed) == len(own), f"{CLERK} updates rows of others")
             judge.needs_accepted(insert.format(city), CLERK, **{setting: city})
@@ -270,8 +270,8 @@ def row_security(rng: Random) -> PostgresTask:
             judge.needs_refused(f"UPDATE @visits SET city = '{CITIES[4]}'", CLERK, **{setting: city})
             judge.needs_refused("DELETE FROM @visits", CLERK, **{setting: city})
         for settings in ({}, {setting: ""}, {setting: "Nowhere"}):
-            judge.gives(seen, [], f"what {CLERK} sees without a city", CLERK, **settings)
-        judge.gives(seen, [row[:4] for row in people], f"what {AUDITOR} sees", AUDITOR)
+            judge.gives(query, [], f"what {CLERK} sees without a city", CLERK, **settings)
+        judge.gives(query, [row[:4] for row in people], f"what {AUDITOR} sees", AUDITOR)
         judge.needs_refused("UPDATE @visits SET fee = 1", AUDITOR)
         judge.needs_no_right_to("visits", ANALYST)
         with judge.trial():
@@ -291,7 +291,7 @@ def masked_view(rng: Random) -> PostgresTask:
     mask = f"left(email, {keep}) || '***' || substring(email FROM '@.*$')"
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         judge.need(judge.kind(name) == "v", f"{name} is no view")
         columns = "id, email, city, year"
         judge.need(list(judge.columns(name)) == columns.split(", "), f"{name} has other columns")

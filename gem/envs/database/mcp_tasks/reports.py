@@ -27,7 +27,7 @@ def revenue_view(rng: Random) -> PostgresTask:
     query = texts("revenue_view")["query"].format(status=status, since=since)
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         judge.need(judge.kind(name) == "v", f"{name} is no view")
         judge.follows(name, "customer_id, name, orders, revenue", query, *_SHOP_CHANGES)
 
@@ -44,7 +44,7 @@ def hierarchy(rng: Random) -> PostgresTask:
     query = texts("hierarchy")["query"].format(arrow=arrow)
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         judge.need(judge.kind(name) == "v", f"{name} is no view")
         judge.follows(
             name,
@@ -60,7 +60,7 @@ def hierarchy(rng: Random) -> PostgresTask:
     return task("hierarchy", world, check, name=name, arrow=arrow, query=query.replace("@", ""))
 
 
-def materialized(rng: Random) -> PostgresTask:
+def materialized_view(rng: Random) -> PostgresTask:
     """Make a materialised view that can be refreshed while it is read."""
     world = shop(rng)
     name = rng.choice(["monthly_sales", "sales_by_month", "month_report"])
@@ -68,7 +68,7 @@ def materialized(rng: Random) -> PostgresTask:
     query = texts("materialized")["query"].format(statuses=statuses)
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         judge.need(judge.kind(name) == "m", f"{name} is no materialized view")
         refresh = f"REFRESH MATERIALIZED VIEW CONCURRENTLY @{name}"
         judge.needs_accepted(refresh)
@@ -85,7 +85,7 @@ def gaps(rng: Random) -> PostgresTask:
     query = texts("gaps")["query"].format(hours=hours)
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         judge.need(judge.kind(name) == "v", f"{name} is no view")
         judge.follows(
             name,
@@ -108,7 +108,7 @@ def carry_forward(rng: Random) -> PostgresTask:
     query = texts("carry_forward")["query"].format(first=first, last=last)
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         judge.need(judge.kind(name) == "v", f"{name} is no view")
         judge.follows(
             name,
@@ -161,8 +161,8 @@ def index_plan(rng: Random) -> PostgresTask:
         )
         judge.need(size is not None, "no index holds the open events alone")
 
-    shown = "\n".join(f"- {query.replace('@events', 'events')}" for query in queries)
-    return task("index_plan", tables, check, rows=rows, queries=shown)
+    query_list = "\n".join(f"- {query.replace('@events', 'events')}" for query in queries)
+    return task("index_plan", tables, check, rows=rows, queries=query_list)
 
 
 def slow_view(rng: Random) -> PostgresTask:
@@ -179,7 +179,7 @@ def slow_view(rng: Random) -> PostgresTask:
     )
 
     def check(judge: Judge) -> None:
-        judge.untouched(tables, "products", "withdrawn")
+        judge.needs_untouched(tables, "products", "withdrawn")
         facts = "SELECT count(*), sum(units), count(DISTINCT product_id) FROM @sold"
         units = sum(1 + i * 31 % 17 for i in range(1, sold + 1))
         judge.gives(facts, [(sold, units, products - 5)], "the rows of sold are others")

@@ -27,7 +27,7 @@ def constraints(rng: Random) -> PostgresTask:
     def check(judge: Judge) -> None:
         judge.holds("items", columns, [row for row in items if row not in spoilt])
         judge.holds("items_rejected", columns, spoilt)
-        judge.untouched(world, "orders", "products")
+        judge.needs_untouched(world, "orders", "products")
         where = "WHERE (order_id, product_id) = (SELECT order_id, product_id FROM @items LIMIT 1)"
         for quantity in (0, most + 1, "NULL"):
             judge.needs_refused(f"UPDATE @items SET quantity = {quantity} {where}")
@@ -54,7 +54,7 @@ def foreign_keys(rng: Random) -> PostgresTask:
     items = [row for row in world["items"].rows if row[0] not in lost]
 
     def check(judge: Judge) -> None:
-        judge.untouched(world, "customers", "products")
+        judge.needs_untouched(world, "customers", "products")
         judge.holds("orders", "id, customer_id, placed_on, status", orders)
         judge.holds("items", "order_id, product_id, quantity, unit_price", items)
         judge.needs_refused(f"UPDATE @orders SET customer_id = {gone[0]} WHERE id = {orders[0][0]}")
@@ -187,7 +187,7 @@ def sequences(rng: Random) -> PostgresTask:
     }
 
     def check(judge: Judge) -> None:
-        judge.untouched(tables)
+        judge.needs_untouched(tables)
         for name, values in new.items():
             last = tables[name].rows[-1][0]
             judge.need(
@@ -249,7 +249,7 @@ def generated_column(rng: Random) -> PostgresTask:
     formula = f"round(quantity * unit_price * (100 + {percent}) / 100, 2)"
 
     def check(judge: Judge) -> None:
-        judge.untouched(world)
+        judge.needs_untouched(world)
         judge.need(judge.columns("items").get(column) == "numeric(12,2)", f"{column} is no numeric(12,2)")
         judge.follows(
             "items",

@@ -42,7 +42,7 @@ def makefile(rng: Random, hard: bool) -> TerminalTask:
         machine.run("rm -rf build")
         for sources in (texts, later):
             for path, text in sources.items() - texts.items():
-                machine.put(path, text.encode())
+                machine.write_file(path, text.encode())
             if sources is later:
                 machine.run(
                     "touch -d '+2 seconds' src/*.in"
@@ -103,16 +103,16 @@ def patch_repo(rng: Random, hard: bool) -> TerminalTask:
         mend.append((body.replace(good, bad, 1), body))
     cases = [(name, args) for name in sorted(_DEFECTS) for args in _cases(name, rng, 12)]
     wanted = [getattr(textkit, name)(*args) for name, args in cases]
-    shown = [next(case for case in cases if case[0] == name) for name in sorted(_DEFECTS)]
+    examples = [next(case for case in cases if case[0] == name) for name in sorted(_DEFECTS)]
     tests = ["import unittest", "", "from textkit import core", "", "", "class Examples(unittest.TestCase):"]
-    for name, args in shown:
+    for name, args in examples:
         answer = getattr(textkit, name)(*args)
         call = f"core.{name}({', '.join(map(repr, args))})"
         tests += [f"    def test_{name}(self):", f"        self.assertEqual({call}, {answer!r})", ""]
 
     def check(machine: Machine) -> str:
-        machine.put(".cases", json.dumps(cases).encode())
-        machine.put(".call", program("call"))
+        machine.write_file(".cases", json.dumps(cases).encode())
+        machine.write_file(".call", program("call"))
         done = machine.run("cd repo && python3 -I ../.call < ../.cases")
         try:
             given = json.loads(done.stdout.splitlines()[-1])

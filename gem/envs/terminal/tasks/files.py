@@ -83,9 +83,9 @@ def permissions(rng: Random, hard: bool) -> TerminalTask:
     setup.append(f"chmod 666 '{sorted(files)[-1]}'")  # at least one mode is wrong
 
     def check(machine: Machine) -> str:
-        found = machine.run("find site -printf '%m %y %p\\n'").stdout.splitlines()
+        listing = machine.run("find site -printf '%m %y %p\\n'").stdout.splitlines()
         kinds = {f"{mode} {'d' if path in folders else 'f'} {path}" for path, mode in wanted.items()}
-        if set(found) != kinds:
+        if set(listing) != kinds:
             return "modes or names differ"
         return next((f"{path} was changed" for path, data in files.items() if machine.read(path) != data), "")
 
@@ -116,9 +116,9 @@ def symlinks(rng: Random, hard: bool) -> TerminalTask:
         setup.append(f"ln -s '{'../shelf/' + name if broken else '../' + path}' links/{name}")
 
     def check(machine: Machine) -> str:
-        found = machine.run("find links -mindepth 1 -printf '%y %f %l\\n'").stdout.splitlines()
+        listing = machine.run("find links -mindepth 1 -printf '%y %f %l\\n'").stdout.splitlines()
         targets = {}
-        for line in found:
+        for line in listing:
             kind, _, rest = line.partition(" ")
             name, _, target = rest.partition(" ")
             targets[name] = posixpath.normpath(f"links/{target}") if kind == "l" and target[:1] != "/" else ""
@@ -156,11 +156,11 @@ def duplicates(rng: Random, hard: bool) -> TerminalTask:
     freed = sum(len(data) for path, data in files.items() if path not in kept)
 
     def check(machine: Machine) -> str:
-        found = machine.run("find data -type f -exec sha256sum {} +").stdout.splitlines()
+        listing = machine.run("find data -type f -exec sha256sum {} +").stdout.splitlines()
         wanted = {f"{hashlib.sha256(files[path]).hexdigest()}  {path}" for path in kept}
         return (
             expect("freed.txt", str(freed))(machine)
-            if set(found) == wanted
+            if set(listing) == wanted
             else "the files left are not those"
         )
 
@@ -188,8 +188,8 @@ def rename(rng: Random, hard: bool) -> TerminalTask:
     ends = " (or .JPG or .jpeg)" if hard else ""
 
     def check(machine: Machine) -> str:
-        found = machine.run("find photos sorted -type f").stdout.splitlines()
-        if set(found) != wanted.keys():
+        listing = machine.run("find photos sorted -type f").stdout.splitlines()
+        if set(listing) != wanted.keys():
             return "the files are not where they should be"
         return next(
             (f"{path} is another file" for path, data in wanted.items() if machine.read(path) != data), ""

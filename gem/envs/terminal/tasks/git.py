@@ -74,8 +74,8 @@ def git_history(rng: Random, hard: bool) -> TerminalTask:
 
     def check(machine: Machine) -> str:
         head = machine.setup.split()[0]
-        said = machine.run("git -C repo log -2 --format=%H:%s main --").stdout.split("\n")
-        if len(said) < 2 or not said[1].startswith(head) or said[0].partition(":")[2] != message:
+        log = machine.run("git -C repo log -2 --format=%H:%s main --").stdout.split("\n")
+        if len(log) < 2 or not log[1].startswith(head) or log[0].partition(":")[2] != message:
             return "main is not one commit on"
         changed = machine.run(f"git -C repo diff-tree --no-commit-id --name-status -r {head} main").stdout
         if (

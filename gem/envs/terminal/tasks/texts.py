@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from gem.envs.kit.templates import filled, read, read_toml, unwrapped
+from gem.envs.kit.templates import fill_templates, read, read_toml, unwrap_lines
 
 
 def instruction(name: str, **values: Any) -> str:
     """Return an instruction of ``instructions.toml`` with its fields filled in."""
-    return filled(name, [unwrapped(_instructions()[name])], values)[0]
+    return fill_templates(name, [unwrap_lines(_instructions()[name])], values)[0]
 
 
 def solution(name: str, **values: Any) -> str:
     """Return the bash script ``name.sh``; with `values`, it is a template that they fill in."""
     text = _file(f"{name}.sh")
-    return filled(f"{name}.sh", [text], values)[0] if values else text
+    return fill_templates(f"{name}.sh", [text], values)[0] if values else text
 
 
 def program(name: str) -> bytes:
