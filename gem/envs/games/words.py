@@ -2,9 +2,9 @@
 
 There are two lists per length, made once per process from the package's data, without a download. `common`
 has the words that a game may hide: among the `COMMON` most frequent of wordfreq's small list. `guessable` has
-the words that may be guessed: those of its large list with a frequency of at least `RAREST`. Both hold lower-
-case ASCII words with a vowel and without a letter three times in a row. They leave out ``words_left_out.txt``
-(names, abbreviations, rude words). The lists depend only on the package's release.
+the words that may be guessed: those of its large list with a frequency of at least `RAREST`. Both hold
+lower-case ASCII words with a vowel and without a letter three times in a row. They leave out
+``words_left_out.txt`` (names, abbreviations, rude words). The lists depend only on the package's release.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def materialized_view(rng: Random) -> PostgresTask:
     world = shop(rng)
     name = rng.choice(["monthly_sales", "sales_by_month", "month_report"])
     statuses = ", ".join(f"'{status}'" for status in sorted(rng.sample(STATUSES[2:] + STATUSES[:1], 2)))
-    query = texts("materialized")["query"].format(statuses=statuses)
+    query = texts("materialized_view")["query"].format(statuses=statuses)
 
     def check(judge: Judge) -> None:
         judge.needs_untouched(world)
@@ -74,7 +74,7 @@ def materialized_view(rng: Random) -> PostgresTask:
         judge.needs_accepted(refresh)
         judge.follows(name, "month, category, units, revenue", query, *_SHOP_CHANGES, refresh=refresh)
 
-    return task("materialized", world, check, name=name, statuses=statuses, query=query.replace("@", ""))
+    return task("materialized_view", world, check, name=name, statuses=statuses, query=query.replace("@", ""))
 
 
 def gaps(rng: Random) -> PostgresTask:
