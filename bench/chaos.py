@@ -180,12 +180,17 @@ def trial(host: str, episodes: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    from bench.common import table, write_json  # here: each new worker imports this module
+    from bench.common import (
+        choose_size,
+        parse_args,
+        table,
+        write_json,
+    )  # here: each new worker imports this module
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--episodes", type=int, default=EPISODES)
+    parser.add_argument("--episodes", type=int, default=choose_size(EPISODES, 40))
     parser.add_argument("--hosts", nargs="+", choices=[*IN_FLIGHT], default=[*IN_FLIGHT])
-    options = parser.parse_args()
+    options = parse_args(parser)
     episodes = options.episodes
     figures = {host: trial(host, episodes) for host in options.hosts}
     columns = ("", *figures)

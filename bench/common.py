@@ -4,10 +4,15 @@ A benchmark is a module run from the root of the repository, ``python -m bench.N
 and writes ``bench/out/NAME.json``. A peer (another package) is measured in the same run by a script in
 ``bench/peers/``. The script runs in its own virtual environment, imports only the peer's public API, and
 prints its figures as JSON.
+
+``--smallest`` takes every benchmark through the same code with the smallest sizes, in seconds; it shows that a
+benchmark runs, and no figure. It writes to ``bench/out/smallest/``, and leaves out peers that are not installed:
+``python -m bench.common REQUIREMENT...`` installs one.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
 import json
@@ -21,7 +26,7 @@ import time
 import venv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -32,8 +37,21 @@ from gem.errors import MissingExtra
 from gem.sandbox.base import SandboxFailed
 
 HERE = Path(__file__).parent
-OUT = HERE / "out"
+SMALLEST = "--smallest" in sys.argv
+OUT = HERE / "out" / ("smallest" if SMALLEST else "")
 PEERS = HERE / ".peers"
+T = TypeVar("T")
+
+
+def choose_size(full: T, smallest: T) -> T:
+    """Return the size for the form of the benchmark that runs: `smallest` with ``--smallest``."""
+    return smallest if SMALLEST else full
+
+
+def parse_args(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the arguments of the command line, which may also ask for the smallest form."""
+    parser.add_argument("--smallest", action="store_true", help="the smallest sizes, which give no figures")
+    return parser.parse_args()
 
 
 def median(fn: Callable[[], float], trials: int = 5) -> float:
@@ -74,8 +92,8 @@ def _shown(value: Any) -> str:
 
 
 def write_json(name: str, payload: Any) -> Path:
-    """Write ``bench/out/NAME.json``: the payload under ``results``, with the facts of the machine."""
-    OUT.mkdir(exist_ok=True)
+    """Write ``NAME.json`` into `OUT`: the payload under ``results``, with the facts of the machine."""
+    OUT.mkdir(parents=True, exist_ok=True)
     path = OUT / f"{name}.json"
     path.write_text(json.dumps({"machine": machine(), "results": payload}, indent=2) + "\n")
     print(f"wrote {path.relative_to(HERE.parent)}")
@@ -134,10 +152,14 @@ def peer_python(*requirements: str) -> Path:
     pip makes it on first use; two benchmarks that need the same one at once wait for each other.
 
     Raises:
+        MissingExtra: in the smallest form, when it is not there: that form installs nothing.
         subprocess.CalledProcessError: when pip cannot install them.
     """
     home = PEERS / re.sub(r"[^\w.+-]+", "-", "+".join(requirements))
     python, complete = home / "bin" / "python", home / ".complete"
+    if SMALLEST and not complete.exists():
+        wanted = " ".join(requirements)
+        raise MissingExtra(f"{wanted}, to compare with; to install: python -m bench.common {wanted}")
     home.mkdir(parents=True, exist_ok=True)
     with (home / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -170,3 +192,7 @@ def run_peer(python: Path, script: str, *args: str) -> Any:
     if done.returncode:
         raise RuntimeError(f"{script} exited with {done.returncode}:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+if __name__ == "__main__":
+    print(peer_python(*sys.argv[1:]))

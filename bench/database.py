@@ -12,7 +12,7 @@ import statistics
 import time
 from itertools import pairwise
 
-from bench.common import left_out_where_missing, postgres, table, write_json
+from bench.common import choose_size, left_out_where_missing, parse_args, postgres, table, write_json
 from gem.envs.database.env import Backend, DatabaseEnv, Kind
 
 BACKENDS: tuple[Backend, ...] = ("sqlite", "postgres")
@@ -21,8 +21,8 @@ TURNS = 5
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of an episode of db:.")
-    parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--rounds", type=int, default=choose_size(20, 1))
+    rounds = parse_args(parser).rounds
     rows = []
     for kind in ("questions", "operations"):
         pairs = [[episode(backend, kind, seed) for backend in BACKENDS] for seed in range(1 + rounds)][1:]

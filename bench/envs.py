@@ -15,31 +15,41 @@ import statistics
 import sys
 from pathlib import Path
 
-import gem
 from bench import instances
-from bench.common import geometric_mean, peer_python, run_peer, table, write_json
+from bench.common import (
+    choose_size,
+    geometric_mean,
+    left_out_where_missing,
+    parse_args,
+    peer_python,
+    run_peer,
+    table,
+    write_json,
+)
 from bench.instances import PEER
 
 PEER_CANNOT = (*instances.PEER_CANNOT, "game:Sokoban-v0-hard", "game:Sokoban-v0-random")
 """What the peer cannot make, and what takes it seconds to minutes a reset."""
 
-KINDS = ("resets", "steps")
+KINDS, SIDES = ("resets", "steps"), ("ours", "peer")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of the games, compared with gem-llm.")
-    parser.add_argument("--trials", type=int, default=5)
+    parser.add_argument("--trials", type=int, default=choose_size(5, 1))
     parser.add_argument("--instances", action="store_true", help="print only instances and solutions")
-    asked = parser.parse_args()
+    asked = parse_args(parser)
     if not asked.instances:
         speed(asked.trials)
-    instances.main()
+    instances.compare()
 
 
 def speed(trials: int) -> None:
     """Print resets and steps per second on both sides."""
-    ids = gem.ids("game")
-    pythons = {"ours": Path(sys.executable), "peer": peer_python(PEER)}
+    ids = instances.ids()
+    pythons = {"ours": Path(sys.executable)}
+    with left_out_where_missing():
+        pythons["peer"] = peer_python(PEER)
     plays = {"ours": ids, "peer": [env_id for env_id in ids if not env_id.startswith(PEER_CANNOT)]}
     runs = [
         {
@@ -52,8 +62,8 @@ def speed(trials: int) -> None:
     for env_id in ids:
         games[env_id] = figures = {}
         for kind in KINDS:
-            for side in pythons:
-                of_trials = [run[side][env_id][kind] for run in runs if env_id in run[side]]
+            for side in SIDES:
+                of_trials = [run[side][env_id][kind] for run in runs if env_id in run.get(side, ())]
                 figures[f"{kind}_{side}"] = statistics.median(of_trials or [math.nan])
             figures[f"{kind}_ratio"] = figures[f"{kind}_ours"] / figures[f"{kind}_peer"]
     same = [
@@ -68,7 +78,7 @@ def speed(trials: int) -> None:
         f"Games per CPU-second, beside {PEER} ({trials} trials)",
         ["id", "resets/s", "peer", "ratio", "steps/s", "peer", "ratio"],
         [
-            [env_id, *(f[f"{k}_{column}"] for k in KINDS for column in (*pythons, "ratio"))]
+            [env_id, *(f[f"{k}_{column}"] for k in KINDS for column in (*SIDES, "ratio"))]
             for env_id, f in games.items()
         ],
     )

@@ -24,11 +24,20 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.common import peer_python, run_peer, table, write_json
+from bench.common import (
+    choose_size,
+    left_out_where_missing,
+    parse_args,
+    peer_python,
+    run_peer,
+    table,
+    write_json,
+)
 from bench.endpoint import MODES
 from gem.agents.openai import OpenAIAgent
 from gem.content import ToolSpec, written_tools
@@ -38,8 +47,7 @@ from gem.registry import EnvSpec, register
 from gem.rollout import EpisodeStore
 from gem.testing.doubles import EchoEnv
 
-INSPECT = ("inspect-ai==0.3.285", "openai==3.52.0")
-VERIFIERS = ("verifiers==0.4.0", "uv")
+PEERS = {"inspect": ("inspect-ai==0.3.285", "openai==3.52.0"), "verifiers": ("verifiers==0.4.0", "uv")}
 IN_FLIGHT = 64
 TURNS = 4
 
@@ -186,13 +194,18 @@ def load(modes: tuple[str, ...], episodes: int) -> dict[str, Any]:
     return figures
 
 
+def play_by_peer(name: str, python: Path, url: str, episodes: int) -> Any:
+    """Return what the same episodes take a peer."""
+    return run_peer(python, f"{name}_trial.py", url, str(episodes), str(IN_FLIGHT), str(TURNS))
+
+
 def overhead(episodes: int, short: int, rounds: int, peers: dict[str, Any]) -> dict[str, Any]:
     """Return the CPU of an episode, by who plays it: the difference of a long and a short run."""
     players: dict[str, Any] = {"gem": lambda url, count: play_apart(url, "plain", count, IN_FLIGHT), **peers}
     taken: dict[str, list[dict[str, Any]]] = {name: [] for name in players}
     for _ in range(rounds):
         for name, run in players.items():
-            few, many = (short, episodes) if name != "verifiers" else (2, 10)
+            few, many = (short, episodes) if name != "verifiers" else choose_size((2, 10), (1, 2))
             with endpoint() as url:
                 one, other = run(url, few), run(url, many)
                 served = stats(url)["requests"]
@@ -216,26 +229,33 @@ def overhead(episodes: int, short: int, rounds: int, peers: dict[str, Any]) -> d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer episodes, and no peers")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), help="ways to behave")
     parser.add_argument(
-        "--peers", nargs="*", choices=("inspect", "verifiers"), default=["inspect", "verifiers"]
+        "--modes",
+        nargs="+",
+        choices=MODES,
+        default=choose_size(list(MODES), ["tools"]),
+        help="ways to behave",
     )
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS])
     parser.add_argument(
         "--play", nargs=4, metavar=("URL", "MODE", "EPISODES", "IN_FLIGHT"), help="(internal)"
     )
-    options = parser.parse_args()
+    options = parse_args(parser)
     if options.play:
         url, mode, episodes, in_flight = options.play
         print(json.dumps(play(url, mode, int(episodes), int(in_flight))))
         return
     quick = options.quick
-    figures: dict[str, Any] = {"cores": os.cpu_count(), "endpoint": alone(2_000 if quick else 20_000)}
+    figures: dict[str, Any] = {
+        "cores": os.cpu_count(),
+        "endpoint": alone(choose_size(2_000 if quick else 20_000, 64)),
+    }
     table(
         "The endpoint by itself",
         ("", "CPU us per request", "requests/s"),
         [("64 connections", figures["endpoint"]["request_us"], figures["endpoint"]["per_s"])],
     )
-    episodes = 100 if quick else 1000
+    episodes = choose_size(100 if quick else 1000, 4)
     figures["load"] = load(tuple(options.modes), episodes)
     columns = (
         "endpoint",
@@ -262,17 +282,12 @@ def main() -> None:
     ]
     table(f"{episodes} episodes of {TURNS} turns, all in flight", columns, rows)
     peers: dict[str, Any] = {}
-    if not quick and "inspect" in options.peers:
-        inspect = peer_python(*INSPECT)
-        peers["inspect"] = lambda url, count: run_peer(
-            inspect, "inspect_trial.py", url, str(count), str(IN_FLIGHT), str(TURNS)
-        )
-    if not quick and "verifiers" in options.peers:
-        verifiers = peer_python(*VERIFIERS)
-        peers["verifiers"] = lambda url, count: run_peer(
-            verifiers, "verifiers_trial.py", url, str(count), str(IN_FLIGHT), str(TURNS)
-        )
-    figures["overhead"] = overhead(40 if quick else 400, 20 if quick else 100, 1 if quick else 3, peers)
+    for name in () if options.quick else options.peers:
+        with left_out_where_missing():
+            python = peer_python(*PEERS[name])
+            peers[name] = partial(play_by_peer, name, python)
+    sizes = (40, 20, 1) if quick else (400, 100, 3)
+    figures["overhead"] = overhead(*choose_size(sizes, (8, 4, 1)), peers)
     mine = figures["overhead"]["gem"]["cpu_ms"]
     rows = [
         (name, each["episodes"], each["requests"], each["cpu_ms"], each["wall_ms"], each["cpu_ms"] / mine)

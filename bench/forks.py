@@ -15,7 +15,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 import gem
-from bench.common import table, write_json
+from bench.common import choose_size, parse_args, table, write_json
 from gem.agents.random import RandomAgent
 from gem.core import Env, EnvWrapper
 from gem.hosts.base import KINDS
@@ -24,8 +24,8 @@ from gem.rollout import Job, Runner, branches, rollout
 
 GAME = "game:Game2048-v0-hard"
 WAIT_S = 0.001
-TURNS = (8, 64)
-SAMPLES = 16
+TURNS = choose_size((8, 64), (1, 2))
+SAMPLES = choose_size(16, 2)
 
 
 class Slow(EnvWrapper):
@@ -50,8 +50,8 @@ def slow() -> Env:
 def main() -> None:
     """Print milliseconds per fork."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=5)
-    trials = parser.parse_args().trials
+    parser.add_argument("--trials", type=int, default=choose_size(5, 1))
+    trials = parse_args(parser).trials
     (whole,) = rollout([Job(fast, 3)], RandomAgent(), limits=Limits(turns=max(TURNS) + 1))
     rows: list[list[Any]] = []
     for name, env in (("microseconds", fast), (f"{1000 * WAIT_S:g} ms", slow)):

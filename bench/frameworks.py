@@ -26,7 +26,7 @@ import transformers
 import tyro
 from matplotlib.figure import Figure
 
-from bench.common import OUT, table, write_json
+from bench.common import OUT, SMALLEST, choose_size, table, write_json
 from examples import trl_grpo
 from gem import seeding
 from gem.agents.hugging_face import HuggingFaceAgent
@@ -40,19 +40,23 @@ from gem.train.learn.learner import Learner, Settings
 from gem.train.learn.policy import CausalPolicy
 from gem.train.learn.steps import Progress
 
-GROUPS, SAMPLES, LR, MAX_TOKENS = 16, 8, 1e-3, 12
-PICTURE = Path("docs/images/frameworks.png")
+GROUPS, SAMPLES = choose_size((16, 8), (2, 2))
+LR, MAX_TOKENS = 1e-3, 12
+PICTURE = choose_size(Path("docs/images"), OUT) / "frameworks.png"
 
 
 @dataclass(frozen=True)
 class Args:
     """What is run."""
 
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    seeds: tuple[int, ...] = choose_size((0, 1, 2, 3, 4), (0, 1))
     """Runs per framework."""
 
-    steps: int = 25
+    steps: int = choose_size(25, 1)
     """Steps of a run, of 128 episodes each."""
+
+    smallest: bool = False
+    """The smallest sizes, which give no figures."""
 
 
 def tasks(seed: int, steps: int) -> list[int]:
@@ -128,15 +132,15 @@ CURVES: dict[str, Callable[[Any, Any, int, int], list[float]]] = {"gem": gem_cur
 def main(args: Args) -> None:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
-    demos = trl_grpo.demonstrations(256)
+    demos = trl_grpo.demonstrations(choose_size(256, 32))
     tokenizer = trl_grpo.make_tokenizer(demos)
     start = trl_grpo.make_model(tokenizer, seed=0)
-    trl_grpo.clone(start, tokenizer, demos, steps=100, batch=32, seed=0)
+    trl_grpo.clone(start, tokenizer, demos, steps=choose_size(100, 1), batch=32, seed=0)
     curves: dict[str, list[list[float]]] = {name: [] for name in CURVES}
     for seed in args.seeds:
         for name, curve in CURVES.items():
             kept = OUT / "frameworks" / f"{name}-{seed}-{args.steps}.json"
-            if not kept.exists():
+            if SMALLEST or not kept.exists():
                 found = curve(copy.deepcopy(start), tokenizer, seed, args.steps)
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 kept.write_text(json.dumps(found))

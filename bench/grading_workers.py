@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.common import table, write_json
+from bench.common import choose_size, left_out_where_missing, parse_args, table, write_json
 from gem.graders.math import CONTROL, WORKER
 from gem.graders.pool import WorkerLost, WorkerPool
 from gem.sandbox import Budget, open_sandbox
@@ -29,12 +29,13 @@ EASY = {"read": ""}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--asks", type=int, default=300)
+    parser.add_argument("--asks", type=int, default=choose_size(300, 2))
     parser.add_argument("--backends", nargs="*", default=["userns", "landlock"])
-    asks = parser.parse_args().asks
-    figures = {"grading pool": grading_pool(asks)}
-    for backend in parser.parse_args().backends:
-        figures[f"session, {backend}"] = session(asks, backend)
+    options = parse_args(parser)
+    figures = {"grading pool": grading_pool(options.asks)}
+    for backend in options.backends:
+        with left_out_where_missing():
+            figures[f"session, {backend}"] = session(options.asks, backend)
     columns = (
         "",
         "first answer, s",
@@ -62,7 +63,7 @@ def grading_pool(asks: int) -> dict[str, float]:
             pool.ask(EASY, 5.0, 60.0)
         pool.ask(EASY, 5.0, 60.0)
 
-    found = {"first": first, **found, "new": timed(replace, 10)}
+    found = {"first": first, **found, "new": timed(replace, choose_size(10, 1))}
     found["memory"] = sum(map(proportional_mb, pool.pids))
     pool.close()
     return found
@@ -97,7 +98,7 @@ def session(asks: int, backend: str) -> dict[str, float]:
         with sandbox.session(budget=budget, preload=("sympy",)) as another:
             assert another.execute("1").ok
 
-    found = {"first": first, **found, "new": timed(replace, 10)}
+    found = {"first": first, **found, "new": timed(replace, choose_size(10, 1))}
     found["memory"] = sum(map(proportional_mb, new)) / len(others)
     sandbox.close()
     return found

@@ -12,7 +12,15 @@ import statistics
 import sys
 from pathlib import Path
 
-from bench.common import peer_python, run_peer, table, write_json
+from bench.common import (
+    choose_size,
+    left_out_where_missing,
+    parse_args,
+    peer_python,
+    run_peer,
+    table,
+    write_json,
+)
 
 UPSTREAM = "gem-llm==0.1.0"
 OTHERS = ("gymnasium==1.4.0", "textarena==0.7.4", "reasoning-gym==0.1.25")
@@ -20,14 +28,14 @@ OTHERS = ("gymnasium==1.4.0", "textarena==0.7.4", "reasoning-gym==0.1.25")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time and modules of `import gem`, compared with others.")
-    parser.add_argument("--trials", type=int, default=11)
-    trials = parser.parse_args().trials
-    upstream, others = peer_python(UPSTREAM), peer_python(*OTHERS)
-    imports = {
-        "gem": (Path(sys.executable), "gem"),
-        UPSTREAM: (upstream, "gem"),
-        **{name: (others, name.partition("==")[0].replace("-", "_")) for name in OTHERS},
-    }
+    parser.add_argument("--trials", type=int, default=choose_size(11, 1))
+    trials = parse_args(parser).trials
+    imports = {"gem": (Path(sys.executable), "gem")}
+    with left_out_where_missing():
+        imports[UPSTREAM] = (peer_python(UPSTREAM), "gem")
+    with left_out_where_missing():
+        others = peer_python(*OTHERS)
+        imports |= {name: (others, name.partition("==")[0].replace("-", "_")) for name in OTHERS}
     runs = [
         {name: run_peer(python, "import_trial.py", module) for name, (python, module) in imports.items()}
         for _ in range(trials + 1)

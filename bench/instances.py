@@ -10,6 +10,7 @@ Crosswords and WordSearch, and the solver's own for the others.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import gem
-from bench.common import HERE, peer_python, table, write_json
+from bench.common import HERE, choose_size, left_out_where_missing, parse_args, peer_python, table, write_json
 from gem.envs.games.fifteen_puzzle import distance, solvable
 from gem.envs.games.sokoban import Level
 from gem.envs.games.sudoku import EMPTY, FEWEST_CLUES
@@ -37,13 +38,13 @@ PEER_CANNOT = (
 """Beginnings of ids that the peer's package cannot make as it installs, or for which it fetches words or
 pages from a network."""
 
-SEEDS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
+SEEDS = choose_size((10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000), (5, 10))
 """Numbers of seeds at which different instances are counted."""
 
-DEAL_S = 15.0
+DEAL_S = choose_size(15.0, 0.2)
 """CPU-seconds of dealing per id and side."""
 
-PLAYED = 100
+PLAYED = choose_size(100, 2)
 MOST_TURNS = 5_000
 """Instances that the solver plays for the lengths of solutions, and about how many turns in all."""
 
@@ -54,20 +55,26 @@ HOPELESS, SOLVED = "hopeless", "solved"
 """What the peer deals beside games: what nobody can win, and what is won already."""
 
 
-def main() -> None:
+def ids() -> list[str]:
+    """Return the games that are compared."""
+    return choose_size(gem.ids("game"), ["game:Hangman-v0-easy", "game:TowerofHanoi-v0-easy"])
+
+
+def compare() -> None:
     """Deal and solve on both sides, a process per core, and print what was found."""
     began = time.perf_counter()
-    python = peer_python(PEER)
-    ids = gem.ids("game")
-    both = [env_id for env_id in ids if not env_id.startswith(PEER_CANNOT)]
+    both: list[str] = []
+    with left_out_where_missing():
+        python = peer_python(PEER)
+        both = [env_id for env_id in ids() if not env_id.startswith(PEER_CANNOT)]
     with ProcessPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         of_peer = {env_id: pool.submit(peer, env_id, python) for env_id in both}
-        of_ours = {env_id: pool.submit(ours, env_id) for env_id in ids}
+        of_ours = {env_id: pool.submit(ours, env_id) for env_id in ids()}
         found = {
             env_id: {"ours": of_ours[env_id].result(), "peer": of_peer[env_id].result()}
             if env_id in of_peer
             else {"ours": of_ours[env_id].result()}
-            for env_id in ids
+            for env_id in ids()
         }
     for sides in found.values():
         if "peer" in sides:
@@ -305,4 +312,5 @@ PORTS: dict[str, Callable[[dict[str, Any]], gem.Env | str]] = {
 
 
 if __name__ == "__main__":
-    main()
+    parse_args(argparse.ArgumentParser(description=__doc__.splitlines()[0]))
+    compare()

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bench.common import table, write_json
+from bench.common import choose_size, parse_args, table, write_json
 from gem.statistics import (
     ConfidenceSequence,
     Interval,
@@ -38,8 +38,8 @@ from gem.statistics import (
 )
 
 RATES = (0.02, 0.05, 0.5)
-CLUSTERS = (5, 10, 50, 200)
-SIZES = (1, 4, 16, 64)
+CLUSTERS = choose_size((5, 10, 50, 200), (10,))
+SIZES = choose_size((1, 4, 16, 64), (1, 4))
 CORRELATIONS = (0.0, 0.2, 0.6)
 ENOUGH = 0.93
 """Coverage that counts as that of 0.95."""
@@ -48,11 +48,11 @@ ENOUGH = 0.93
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(TABLES)}; rates if left out")
-    parser.add_argument("--trials", type=int, default=2000)
-    asked = parser.parse_args()
+    parser.add_argument("--trials", type=int, default=choose_size(2000, 20))
+    asked = parse_args(parser)
     if unknown := {*asked.tables} - {*TABLES}:
         parser.error(f"no table {', '.join(unknown)}; there are {', '.join(TABLES)}")
-    for name in asked.tables or ["rates"]:
+    for name in asked.tables or choose_size(["rates"], [*TABLES]):
         rows = TABLES[name](asked.trials)
         write_json("intervals" if name == "rates" else f"intervals_{name}", rows)
 

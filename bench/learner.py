@@ -20,14 +20,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from bench.common import table, write_json
+from bench.common import choose_size, parse_args, table, write_json
 from gem.tokens.rows import Row
 from gem.train.learn import learner as module
 from gem.train.learn.batch import Target, Weighted
 from gem.train.learn.learner import Learner, Settings
 from gem.train.learn.policy import CausalPolicy
 
-SHAPES = ((1_000, 2_048), (32_000, 2_048), (150_000, 2_048), (150_000, 8_192))
+SHAPES = choose_size(((1_000, 2_048), (32_000, 2_048), (150_000, 2_048), (150_000, 8_192)), ((1_000, 512),))
 """Vocabulary, and sampled tokens of a step."""
 MANY = 400_000_000
 """Logits of a step above which gem's way is taken alone: the others take minutes, and gigabytes."""
@@ -68,7 +68,7 @@ class Largest(TorchDispatchMode):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="only small shapes")
-    shapes = QUICK if parser.parse_args().quick else SHAPES
+    shapes = QUICK if parse_args(parser).quick else SHAPES
     rows, found = [], []
     for vocabulary, tokens in shapes:
         few = vocabulary * tokens <= MANY

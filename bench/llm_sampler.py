@@ -20,14 +20,16 @@ from typing import Any
 import torch
 
 import gem
-from bench.common import table, write_json
+from bench.common import choose_size, parse_args, table, write_json
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.models import load_causal
 from gem.rollout import Job, rollout
 from gem.tokens.chat_template import ChatTemplateRenderer
 
-EPISODES = 64
+EPISODES = choose_size(64, 2)
 ENV = "game:GuessTheNumber-v0-easy"
+RANDOM = "random"
+"""The name of a model of 100,000 random weights, which needs no download."""
 
 
 class AnyNumber(gem.EnvWrapper):
@@ -95,10 +97,12 @@ LADDER: list[tuple[str, type[HuggingFaceAgent], dict[str, Any]]] = [
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="smollm2", help="a name accepted by `gem.models.load_causal`")
-    parser.add_argument("--max-tokens", type=int, default=16)
+    parser.add_argument(
+        "--model", default=choose_size("smollm2", RANDOM), help="a name accepted by `gem.models.load_causal`"
+    )
+    parser.add_argument("--max-tokens", type=int, default=choose_size(16, 4))
     parser.add_argument("--rounds", type=int, default=1, help="how often each row is measured")
-    options = parser.parse_args()
+    options = parse_args(parser)
     model, renderer = load(options.model)
     results = []
     for name, kind, settings in LADDER:
@@ -122,6 +126,11 @@ def main() -> None:
 
 
 def load(name: str) -> tuple[Any, ChatTemplateRenderer]:
+    if name == RANDOM:
+        from examples import trl_grpo  # here: it imports TRL
+
+        tokenizer = trl_grpo.make_tokenizer(trl_grpo.demonstrations(4))
+        return trl_grpo.make_model(tokenizer, seed=0).eval(), ChatTemplateRenderer(tokenizer)
     model, tokenizer = load_causal(name)
     return model.eval(), ChatTemplateRenderer(tokenizer)
 

@@ -15,17 +15,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from bench.common import table, write_json
+from bench.common import choose_size, parse_args, table, write_json
 from gem.tools.mcp_tool import MCPTool
 
-ROUNDS, CALLS = 5, 40
+ROUNDS, CALLS = choose_size((5, 40), (1, 2))
 COUNT = '<tool_call>{"name": "count", "arguments": {}}</tool_call>'
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of MCPTool.")
-    parser.add_argument("--sessions", type=int, default=256)
-    sessions = parser.parse_args().sessions
+    parser.add_argument("--sessions", type=int, default=choose_size(256, 4))
+    sessions = parse_args(parser).sessions
     command = [sys.executable, "-m", "gem.tools.mcp_server.notes_mcp", "--http", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout

@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from bench.common import left_out_where_missing, postgres, table, write_json
+from bench.common import choose_size, left_out_where_missing, parse_args, postgres, table, write_json
 from gem.envs.database.mcp import McpPostgresEnv
 
 CALL = '<tool_call>{"name": "execute_sql", "arguments": {"sql": "SELECT 1"}}</tool_call>'
@@ -20,8 +20,8 @@ PARTS = ("database, made and filled", "first call, which starts the MCP server",
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Cost of an episode of mcp:Postgres-v0.")
-    parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--rounds", type=int, default=choose_size(20, 1))
+    rounds = parse_args(parser).rounds
     with McpPostgresEnv() as env:
         episode(env, 0)  # asks which tools there are, and makes the database that the others are cloned from
         figures = [episode(env, seed) for seed in range(1, 1 + rounds)]

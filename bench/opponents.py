@@ -25,7 +25,7 @@ from typing import Any
 
 import tyro
 
-from bench.common import table, write_json
+from bench.common import choose_size, table, write_json
 from bench.self_play import SPOTS, TERSE, Spot, TerseKuhn, exploitability, said, worth
 from gem.envs.seats.kuhn_poker import KuhnPoker
 from gem.record import Episode
@@ -43,22 +43,25 @@ Strategy = Counter[tuple[Spot, str]]
 class Args:
     """What is run."""
 
-    iterations: int = 40
+    iterations: int = choose_size(40, 1)
     """Batches of games against random play, an update after each."""
 
-    pool_iterations: int = 70
+    pool_iterations: int = choose_size(70, 2)
     """Batches of games against the pool."""
 
-    batch: int = 256
+    batch: int = choose_size(256, 8)
     """Games of a batch."""
 
     pool: int = 12
     """Past copies in the pool."""
 
-    pool_every: int = 3
+    pool_every: int = choose_size(3, 1)
     """Iterations between copies."""
 
     seed: int = 0
+
+    smallest: bool = False
+    """The smallest sizes, which give no figures."""
 
 
 def main(args: Args) -> None:
@@ -93,8 +96,14 @@ def against(out: Path, iterations: int, batch: int, seed: int, **changes: Any) -
     """Train against opponents and return the learner's strategy as it was played, by iteration."""
     settings: dict[str, Any] = {
         **{"width": 24, "layers": 1, "heads": 1, "max_tokens": 4, "gamma": 1.0, "minibatch": 128, "lr": 3e-3},
-        **{"warmup_steps": 25, "warmup_batch": 16, "warmup_lr": 1e-2, "warmup_on": "answers"},
-        **{"batch": batch, "episodes": iterations * batch, "eval_episodes": 96, "save_every": 10, "watch": 0},
+        **{"warmup_steps": choose_size(25, 1), "warmup_batch": 16, "warmup_lr": 1e-2, "warmup_on": "answers"},
+        **{
+            "batch": batch,
+            "episodes": iterations * batch,
+            "eval_episodes": choose_size(96, 4),
+            "save_every": 10,
+            "watch": 0,
+        },
     }
     train(TrainConfig(env=TERSE, seed=seed, out=out, **{**settings, **changes}))
     with EpisodeStore(RunFolder(out).episodes, read_only=True) as store:

@@ -16,18 +16,19 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from bench.common import table, write_json
+from bench.common import choose_size, left_out_where_missing, parse_args, table, write_json
 from bench.ray_simulation import Costs, simulate
 from gem.agents.random import RandomAgent
 from gem.core import Env, Start, Step
 from gem.hosts.processes import Processes
-from gem.hosts.ray_cluster import Cluster
+from gem.hosts.ray_cluster import Cluster, ray_module
 from gem.rollout import Job, RayRunner, Runner
 
 GAME = "game:GuessTheNumber-v0-hard"
 WORKERS = 2
 STEPS = 4
-WAITS_S = (0.005, 0.02)
+WAITS_S = choose_size((0.005, 0.02), (0.005,))
+NODES = choose_size((1, 2, 3, 4), (1,))
 
 
 class Waits(Env):
@@ -56,6 +57,7 @@ class Waits(Env):
 @contextlib.contextmanager
 def nodes(count: int) -> Iterator[str]:
     """Have a cluster of so many nodes on this machine, each with a core; yield its address."""
+    ray_module()  # says how to install it
     from ray.cluster_utils import Cluster as Local
 
     local = Local(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
@@ -77,7 +79,10 @@ def seconds(work: Callable[[], Any]) -> float:
 def episodes(trials: int) -> dict[str, Any]:
     """Return the microseconds of an episode on warm players and on warm worker processes, in pairs."""
     figures = {}
-    for name, env, count in (("a game", GAME, 2000), ("steps of 2 ms", partial(Waits, 0.002), 300)):
+    for name, env, count in (
+        ("a game", GAME, choose_size(2000, 64)),
+        ("steps of 2 ms", partial(Waits, 0.002), choose_size(300, 64)),
+    ):
         jobs = [Job(env, seed) for seed in range(count)]
         with (
             Runner(RandomAgent(), host=Processes(workers=WORKERS), concurrency=64) as near,
@@ -99,7 +104,10 @@ def episodes(trials: int) -> dict[str, Any]:
 
 def costs() -> Costs:
     """Return what the parts of playing on Ray cost: of the driver, of a player, of a message."""
-    jobs = [Job(partial(Waits, 0.0), seed) for seed in range(3000)]
+    jobs, calls = (
+        [Job(partial(Waits, 0.0), seed) for seed in range(choose_size(3000, 64))],
+        choose_size(200, 4),
+    )
     with Cluster() as cluster, RayRunner("random", players=1, concurrency=64) as runner:
         runner.play(jobs[:200])
         began, began_cpu = perf_counter(), time.process_time()
@@ -110,10 +118,10 @@ def costs() -> Costs:
         ray = cluster.ray
         empty = runner._crew.sender.parcel([], member)
         began, began_cpu = perf_counter(), time.process_time()
-        for _ in range(200):
+        for _ in range(calls):
             ray.get(member.actor.exchange.remote(empty, 0.0, None))
-        round_s = (perf_counter() - began) / 200
-        message_s = (time.process_time() - began_cpu) / 200
+        round_s = (perf_counter() - began) / calls
+        message_s = (time.process_time() - began_cpu) / calls
     return Costs(
         driver_s=driver_s,
         player_s=player_s,
@@ -133,7 +141,7 @@ def scaling(address: str, count: int) -> dict[float, float]:
     """Return the seconds of a few hundred waiting episodes on so many nodes, by how long a step takes."""
     found = {}
     with RayRunner("random", concurrency=8 * count, address=address) as runner:
-        runner.play([Job(partial(Waits, 0.0), seed) for seed in range(200)])
+        runner.play([Job(partial(Waits, 0.0), seed) for seed in range(choose_size(200, 8))])
         for wait_s in WAITS_S:
             jobs = [Job(partial(Waits, wait_s), seed) for seed in range(episodes_for(wait_s))]
             found[wait_s] = min(seconds(lambda jobs=jobs: runner.play(jobs)) for _ in range(2))
@@ -141,13 +149,13 @@ def scaling(address: str, count: int) -> dict[float, float]:
 
 
 def episodes_for(wait_s: float) -> int:
-    return 80 if wait_s > 0.01 else 240
+    return choose_size(80 if wait_s > 0.01 else 240, 8)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=5)
-    trials = parser.parse_args().trials
+    parser.add_argument("--trials", type=int, default=choose_size(5, 1))
+    trials = parse_args(parser).trials
     with nodes(WORKERS):
         figures: dict[str, Any] = {"episode": episodes(trials)}
     columns = ("", "process host, us", "Ray, us", "ratio")
@@ -163,7 +171,7 @@ def main() -> None:
     )
     taken = {wait_s: min(step_s(wait_s) for _ in range(5)) for wait_s in WAITS_S}
     rows, checked = [], []
-    for count in (1, 2, 3, 4):
+    for count in NODES:
         with nodes(count) as address:
             found = scaling(address, count)
         for wait_s, spent in found.items():
@@ -178,7 +186,7 @@ def main() -> None:
     figures["drawn"] = []
     for wait_s in (0.001, 0.01, 0.1, 1.0):
         for count in (1, 10, 100):
-            total = 100 * 100 * count // 10
+            total = choose_size(100 * 100, 100) * count // 10
             spent = simulate(measured, count, 100, total, STEPS, wait_s, at_once=100)
             ideal = total * STEPS * wait_s / (100 * count)
             figures["drawn"].append({"nodes": count, "wait_s": wait_s, "episodes": total, "seconds": spent})
@@ -188,4 +196,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with left_out_where_missing():
+        main()

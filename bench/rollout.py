@@ -19,7 +19,7 @@ from statistics import median
 from time import perf_counter, sleep
 from typing import Any
 
-from bench.common import HERE, table, write_json
+from bench.common import HERE, choose_size, parse_args, table, write_json
 from gem.agents.base import BaseAgent
 from gem.core import Env, Start, Step
 from gem.evals import evaluate
@@ -27,9 +27,9 @@ from gem.record import Ask, Reply
 from gem.registry import EnvSpec, register
 from gem.rollout import Job, Runner
 
-BEFORE = "7031328"
+BEFORE = choose_size("7031328", "HEAD")
 TRIAL = HERE / "peers" / "play_trial.py"
-WAIT_S, EPISODES, IN_FLIGHT = 0.05, 1000, (16, 32, 64, 128)
+WAIT_S, EPISODES, IN_FLIGHT = choose_size((0.05, 1000, (16, 32, 64, 128)), (0.01, 16, (4, 8)))
 
 
 class Waits(Env):
@@ -60,7 +60,7 @@ class Answers(BaseAgent):
 def trial(what: str, code: Path) -> Any:
     """Run the trial on the gem of a folder."""
     run = subprocess.run(
-        [sys.executable, TRIAL, what],
+        [sys.executable, TRIAL, what, *choose_size((), ("--smallest",))],
         env={**os.environ, "PYTHONPATH": str(code)},
         capture_output=True,
         text=True,
@@ -93,7 +93,7 @@ def waits(in_flight: int) -> dict[str, float]:
 
 def evaluation() -> dict[str, float]:
     """Return the seconds that evaluate() takes for one environment that waits, and for 32."""
-    register(EnvSpec("bench:Waits-v0", Waits, {"wait_s": 0.3}, waits=True))
+    register(EnvSpec("bench:Waits-v0", Waits, {"wait_s": choose_size(0.3, 0.01)}, waits=True))
     seconds = {}
     for count in (1, 32):
         began = perf_counter()
@@ -106,7 +106,7 @@ def starts() -> dict[str, float]:
     """Return the milliseconds until a living runner on processes has played one more short rollout."""
     with Runner(Answers(), host="process", concurrency=8) as runner:
         spent = []
-        for round_ in range(6):
+        for round_ in range(choose_size(6, 3)):
             began = perf_counter()
             runner.play([Job(partial(Waits, 0.0), seed) for seed in range(8 * round_, 8 * round_ + 8)])
             spent.append((perf_counter() - began) * 1e3)
@@ -116,7 +116,7 @@ def starts() -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", default=BEFORE, help="revision to compare with")
-    revision = parser.parse_args().before
+    revision = parse_args(parser).before
     with tempfile.TemporaryDirectory() as folder:
         old, new = Path(folder), HERE.parent
         checkout(revision, old)

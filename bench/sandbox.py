@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import gc
 import json
+import math
 import os
 import shutil
 import statistics
@@ -27,12 +28,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench.common import peer_python, run_peer, table, write_json
+from bench.common import (
+    choose_size,
+    left_out_where_missing,
+    parse_args,
+    peer_python,
+    run_peer,
+    table,
+    write_json,
+)
 from gem.sandbox.base import Budget, Case, Sandbox, Status
 from gem.sandbox.choice import open_sandbox
 
 PEER = "gem-llm==0.1.0"
-AT_ONCE = 16
+AT_ONCE = choose_size(16, 2)
 FRESH = {
     "print": ("print(1)", 16, 64),
     "numpy": ("import numpy\nprint(numpy.arange(10).sum())", 4, 16),
@@ -46,15 +55,15 @@ CELLS = {
     "sympy": "sympy.solve(x**3 - 6*x**2 + 11*x - 6, x)",
 }
 SUM = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"
-TESTS = 50
+TESTS = choose_size(50, 2)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of the sandbox.")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=choose_size(3, 1))
     parser.add_argument("--backend")
     parser.add_argument("--soak", type=int, nargs="?", const=10_000)
-    asked = parser.parse_args()
+    asked = parse_args(parser)
     # For the soak one kind of fork server, or one that is ready later would count as growth.
     kinds = ("bare",) if asked.soak else ("bare", "numpy", "science")
     if asked.soak:
@@ -88,19 +97,19 @@ def warm(sandbox: Sandbox, code: str) -> None:
 
 
 def fresh(sandbox: Sandbox, rounds: int) -> dict[str, Any]:
-    peer = peer_python(PEER)
     rows, figures = [], {}
-    for name, (code, few, many) in FRESH.items():
+    for name, (code, *counts) in FRESH.items():
+        few, many = choose_size(counts, (1, 1))
         medians: dict[str, list[float]] = {"python -c": [], "gem-llm": [], "ours": []}
         rates: dict[str, list[float]] = {side: [] for side in medians}
         for _ in range(rounds):
             medians["python -c"].append(statistics.median(timed(partial(bare, code)) for _ in range(few)))
-            medians["gem-llm"].append(statistics.median(ask_peer(peer, {"times": [code, few]})))
+            medians["gem-llm"].append(statistics.median(ask_peer({"times": [code, few]}, [math.nan])))
             medians["ours"].append(
                 statistics.median(timed(partial(sandbox.run, code)) for _ in range(4 * few))
             )
             rates["python -c"].append(many / at_once(partial(bare, code), many))
-            rates["gem-llm"].append(many / ask_peer(peer, {"rate": [code, many, AT_ONCE]}))
+            rates["gem-llm"].append(many / ask_peer({"rate": [code, many, AT_ONCE]}))
             rates["ours"].append(10 * many / at_once(partial(sandbox.run, code), 10 * many))
         figures[name] = {"median_s": medians, "calls_per_s": rates}
         ratio = pairs(rates["ours"], rates["python -c"])
@@ -124,7 +133,7 @@ def fresh(sandbox: Sandbox, rounds: int) -> dict[str, Any]:
 
 
 def cells(sandbox: Sandbox) -> dict[str, Any]:
-    rows, figures = [], {}
+    rows, figures, per_session = [], {}, choose_size(100, 2)
     for name, code in CELLS.items():
         first = "import numpy, sympy; x = sympy.Symbol('x')" if name != "print" else "pass"
         preload = ("numpy", "sympy") if name != "print" else ()
@@ -132,10 +141,10 @@ def cells(sandbox: Sandbox) -> dict[str, Any]:
         for session in sessions:
             session.execute(first)
             session.execute(code)
-        alone = [timed(partial(sessions[0].execute, code)) for _ in range(200)]
+        alone = [timed(partial(sessions[0].execute, code)) for _ in range(choose_size(200, 4))]
 
         def work(session: Any, code: str = code) -> None:
-            for _ in range(100):
+            for _ in range(per_session):
                 session.execute(code)
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -147,7 +156,7 @@ def cells(sandbox: Sandbox) -> dict[str, Any]:
         figures[name] = {
             "median_s": statistics.median(alone),
             "p99_s": statistics.quantiles(alone, n=100)[98],
-            "cells_per_s": AT_ONCE * 100 / took,
+            "cells_per_s": AT_ONCE * per_session / took,
         }
         row = figures[name]
         rows.append([name, 1000 * row["median_s"], 1000 * row["p99_s"], row["cells_per_s"]])
@@ -160,7 +169,6 @@ def cells(sandbox: Sandbox) -> dict[str, Any]:
 
 
 def judge(sandbox: Sandbox, rounds: int) -> dict[str, Any]:
-    peer = peer_python(PEER)
     inputs = ["\n".join(map(str, range(n, n + 20))) for n in range(TESTS)]
     cases = [Case(stdin=text.encode()) for text in inputs]
     wrong = SUM.replace("sum(", "1 + sum(")
@@ -169,9 +177,9 @@ def judge(sandbox: Sandbox, rounds: int) -> dict[str, Any]:
         found["right"].append(timed(lambda: sandbox.judge(SUM, cases)))
         stop = timed(lambda: sandbox.judge(wrong, cases, go_on=lambda i, result: result.stdout == "0"))
         found["wrong"].append(stop)
-        found["peer right"].append(ask_peer(peer, {"judge": [SUM, inputs]}))
-        found["peer wrong"].append(ask_peer(peer, {"judge": [wrong, inputs]}))
-    many = 8
+        found["peer right"].append(ask_peer({"judge": [SUM, inputs]}))
+        found["peer wrong"].append(ask_peer({"judge": [wrong, inputs]}))
+    many = choose_size(8, 1)
     together = at_once(lambda: sandbox.judge(SUM, cases), many)
     rate = many * TESTS / together
     peer_rate = TESTS / statistics.median(found["peer right"])
@@ -192,7 +200,7 @@ def judge(sandbox: Sandbox, rounds: int) -> dict[str, Any]:
 
 def costs(sandbox: Sandbox, backend: str | None) -> dict[str, float]:
     ready = []
-    for _ in range(3):
+    for _ in range(choose_size(3, 1)):
         began = time.perf_counter()
         with contextlib.closing(open_sandbox(backend, begin=("bare",))) as other:
             other.run("pass")
@@ -217,7 +225,7 @@ def costs(sandbox: Sandbox, backend: str | None) -> dict[str, float]:
         session = sandbox.session(preload=preload)
         session.execute(first)
         times = []
-        for _ in range(20):
+        for _ in range(choose_size(20, 1)):
             began = time.perf_counter()
             try:
                 twin = session.fork()
@@ -257,8 +265,12 @@ def bare(code: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def ask_peer(python: Path, request: dict[str, Any]) -> Any:
-    return run_peer(python, "sandbox_trial.py", str(Path(sys.executable).parent), json.dumps(request))
+def ask_peer(request: dict[str, Any], absent: Any = math.nan) -> Any:
+    """Return what the peer takes, or `absent` in the smallest form where it is not installed."""
+    with left_out_where_missing():
+        python = peer_python(PEER)
+        return run_peer(python, "sandbox_trial.py", str(Path(sys.executable).parent), json.dumps(request))
+    return absent
 
 
 def timed(call: Callable[[], object]) -> float:

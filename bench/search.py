@@ -17,18 +17,16 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-from bench.common import table, write_json
+from bench.common import choose_size, parse_args, table, write_json
 from gem.tools.search.full_text import FullTextIndex
 
-WORDS = 50_000
-QUERIES = 500
-BRUTE = 10
+WORDS, QUERIES, BRUTE = choose_size((50_000, 500, 10), (500, 4, 2))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed of the embedded full-text search.")
-    parser.add_argument("--documents", type=int, default=100_000)
-    count = parser.parse_args().documents
+    parser.add_argument("--documents", type=int, default=choose_size(100_000, 50))
+    count = parse_args(parser).documents
     rng = Random(0)
     weights = list(accumulate(1 / rank for rank in range(1, WORDS + 1)))
     vocabulary = [f"w{n:x}" for n in range(WORDS)]

@@ -20,7 +20,7 @@ from typing import Any
 
 import tyro
 
-from bench.common import table, write_json
+from bench.common import choose_size, table, write_json
 from bench.train import begin
 from gem.envs.seats.kuhn_poker import GAME_VALUE, KuhnPoker
 from gem.parsing import boxed
@@ -64,10 +64,10 @@ class TerseKuhn(KuhnPoker):
 class Args:
     """What is run."""
 
-    iterations: int = 100
+    iterations: int = choose_size(100, 1)
     """Batches of games, an update after each."""
 
-    batch: int = 256
+    batch: int = choose_size(256, 8)
     """Games of a batch."""
 
     kl: float = 0.2
@@ -77,6 +77,9 @@ class Args:
     """Newest iterations over which the strategy is averaged."""
 
     seed: int = 0
+
+    smallest: bool = False
+    """The smallest sizes, which give no figures."""
 
 
 Spot = tuple[int, str]
@@ -128,7 +131,7 @@ def trainer(env: str = TERSE, **changes: Any) -> Trainer:
         gamma=1.0,
         store="none",
         max_tokens=4,
-        warmup_steps=25,
+        warmup_steps=choose_size(25, 1),
         warmup_batch=16,
         warmup_lr=1e-2,
         threads=1,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import resource
 import socket
@@ -25,7 +26,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from bench.common import HERE, peer_python, table, write_json
+from bench.common import HERE, choose_size, left_out_where_missing, parse_args, peer_python, table, write_json
 from gem.hosts.remote import Elsewhere, Remote
 from gem.specs import TaskRef
 
@@ -184,31 +185,32 @@ def served(
 def main() -> None:
     """Measure both servers, print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sessions", type=int, default=2000)
-    parser.add_argument("--steps", type=int, default=10, help="steps of each session")
+    parser.add_argument("--sessions", type=int, default=choose_size(2000, 4))
+    parser.add_argument("--steps", type=int, default=choose_size(10, 2), help="steps of each session")
     parser.add_argument("--openenv", type=Path, help="a Python with openenv; by default one is made")
-    given = parser.parse_args()
+    given = parse_args(parser)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a socket for each session, at both ends
-    peer, room = given.openenv or peer_python(OPENENV, "msgspec", "numpy"), str(given.sessions + 8)
-    figures = {}
-    ours = [sys.executable, "-c", OURS]
-    for name, command, by in (
-        ("openenv", [str(peer), str(HERE / "peers" / "openenv_server.py")], measured),
-        ("gem", ours, measured),
-        ("gem, one connection", ours, measured_host),
-    ):
+    room, figures, ours = str(given.sessions + 8), {}, [sys.executable, "-c", OURS]
+    servers: dict[str, tuple[list[str], Callable[..., Any]]] = {
+        "gem": (ours, measured),
+        "gem, one connection": (ours, measured_host),
+    }
+    with left_out_where_missing():
+        peer = given.openenv or peer_python(OPENENV, "msgspec", "numpy")
+        servers = {"openenv": ([str(peer), str(HERE / "peers" / "openenv_server.py")], measured), **servers}
+    for name, (command, by) in servers.items():
         port = free_port()
         figures[name] = served([*command, str(port), room], given.sessions, given.steps, port, by)
     rows = []
-    for name, theirs in figures["openenv"].items():
-        mine, one = figures["gem"][name], figures["gem, one connection"].get(name)
+    for name, mine in figures["gem"].items():
+        theirs, one = figures.get("openenv", {}).get(name, math.nan), figures["gem, one connection"].get(name)
         ratio = f"{mine / theirs:.2f}" if theirs else ""
         rows.append((name, f"{theirs:,.1f}", f"{mine:,.1f}", ratio, "" if one is None else f"{one:,.1f}"))
     title = f"{given.sessions:,} sessions, {given.steps} steps each"
     table(title, ("", OPENENV, "gem", "gem / OpenEnv", "gem's remote host, one connection"), rows)
     settings = {"sessions": given.sessions, "steps": given.steps, "peer": OPENENV}
-    print(f"wrote {write_json('serve', {**settings, 'figures': figures})}")
+    write_json("serve", {**settings, "figures": figures})
 
 
 if __name__ == "__main__":

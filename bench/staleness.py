@@ -19,7 +19,7 @@ from typing import Any
 import tyro
 
 import gem
-from bench.common import table, write_json
+from bench.common import choose_size, table, write_json
 from gem.statistics import mean_interval
 from gem.train.config import TrainConfig
 from gem.train.learn.training import train
@@ -33,11 +33,14 @@ STEPS = {"at once": "", "wait 1 ms": "bench.staleness:Waiting"}
 class Args:
     """What is run."""
 
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = choose_size((0, 1, 2), (0, 1))
     """Runs of each way."""
 
-    episodes: int = 2_560
+    episodes: int = choose_size(2_560, 8)
     """Training episodes of a run."""
+
+    smallest: bool = False
+    """The smallest sizes, which give no figures."""
 
 
 class Waiting(gem.EnvWrapper):
@@ -50,12 +53,18 @@ class Waiting(gem.EnvWrapper):
 
 
 def main(args: Args) -> None:
-    results = {}
+    results: dict[tuple[str, str], list[dict[str, float]]] = {}
     for steps, wrapper in STEPS.items():
         for way, settings in WAYS.items():
-            runs = [run(args.episodes, seed, wrapper, settings) for seed in args.seeds]
-            results[steps, way] = runs
-            print(f"{steps}, {way}: {runs}", flush=True)
+            results[steps, way] = []
+            for seed in args.seeds:
+                figures = run(args.episodes, seed, wrapper, settings)
+                results[steps, way].append(figures)
+                print(
+                    f"{sum(map(len, results.values()))} of {len(STEPS) * len(WAYS) * len(args.seeds)} runs: "
+                    f"{steps}, {way}, seed {seed}: {figures['wall_s']:.1f} s, return {figures['return']:.3f}",
+                    flush=True,
+                )
     rows = []
     for (steps, way), runs in results.items():
         ratios = [a["wall_s"] / b["wall_s"] for a, b in zip(runs, results[steps, "in turn"], strict=True)]

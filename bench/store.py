@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.common import HERE, table, write_json
+from bench.common import HERE, choose_size, parse_args, table, write_json
 from bench.rollout import BEFORE, checkout
 
 TRIAL = HERE / "peers" / "store_trial.py"
@@ -24,7 +24,7 @@ TRIAL = HERE / "peers" / "store_trial.py"
 def measured(code: Path) -> dict[str, Any]:
     """Return the figures of the gem in a folder."""
     run = subprocess.run(
-        [sys.executable, TRIAL],
+        [sys.executable, TRIAL, *choose_size((), ("--smallest",))],
         env={**os.environ, "PYTHONPATH": str(code)},
         capture_output=True,
         text=True,
@@ -40,7 +40,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", default=BEFORE, help="revision to compare with")
-    revision = parser.parse_args().before
+    revision = parse_args(parser).before
     with tempfile.TemporaryDirectory() as folder:
         checkout(revision, Path(folder))
         before, now = measured(Path(folder)), measured(HERE.parent)

@@ -12,12 +12,20 @@ import argparse
 from functools import partial
 from time import perf_counter, sleep
 
-from bench.common import peer_python, run_peer, table, write_json
+from bench.common import (
+    choose_size,
+    left_out_where_missing,
+    parse_args,
+    peer_python,
+    run_peer,
+    table,
+    write_json,
+)
 from gem.core import Env, Start, Step
 from gem.vector.vector_env import VectorEnv
 
 PEER = "gem-llm==0.1.0"
-ENVS, FAST_S, SLOW_S = 128, 0.05, 2.0
+ENVS, FAST_S, SLOW_S = choose_size((128, 0.05, 2.0), (4, 0.01, 0.1))
 
 
 class Sleepy(Env):
@@ -39,17 +47,16 @@ class Sleepy(Env):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=10.0)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--seconds", type=float, default=choose_size(10.0, 0.1))
+    seconds = parse_args(parser).seconds
     ideal = (ENVS - 1) / FAST_S + 1 / SLOW_S
-    peer = run_peer(
-        peer_python(PEER), "stragglers_trial.py", str(ENVS), str(FAST_S), str(SLOW_S), str(seconds)
-    )
     figures = {
         "ours, send/recv": without_barrier(seconds),
         "ours, step": with_barrier(seconds),
-        "gem-llm async": peer,
     }
+    with left_out_where_missing():
+        sizes = map(str, (ENVS, FAST_S, SLOW_S, seconds))
+        figures["gem-llm async"] = run_peer(peer_python(PEER), "stragglers_trial.py", *sizes)
     table(
         f"{ENVS - 1} environments of {FAST_S * 1000:.0f} ms and one of {SLOW_S:.0f} s, for {seconds:.0f} s",
         ["vector", "env steps/s", "% of the ideal (wanted: 95)"],

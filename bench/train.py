@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from bench.common import table, write_json
+from bench.common import choose_size, parse_args, table, write_json
 from gem.agents.tiny import TinyLM
 from gem.record import Episode
 from gem.train.config import TrainConfig
@@ -28,15 +28,18 @@ from gem.train.learn.trainer import Trainer
 from gem.train.learn.training import make_trainer
 from gem.train.report.watcher import Watcher
 
+SETTINGS: dict[str, Any] = choose_size({}, {"batch": 8, "minibatch": 8, "warmup_steps": 1, "warmup_batch": 8})
+"""Changes of the demonstration's config."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--iterations", type=int, default=5)
-    iterations = parser.parse_args().iterations
+    parser.add_argument("--iterations", type=int, default=choose_size(5, 1))
+    iterations = parse_args(parser).iterations
     torch.set_num_threads(1)
     with (
         tempfile.TemporaryDirectory() as folder,
-        contextlib.closing(begin(TrainConfig(out=Path(folder)))) as trainer,
+        contextlib.closing(begin(TrainConfig(out=Path(folder), **SETTINGS))) as trainer,
     ):
         results = [iteration(trainer) for _ in range(iterations + 1)][1:]  # the first one warms the caches
     figures = {
@@ -149,7 +152,7 @@ def logits_flop(model: TinyLM, tokens: int) -> float:
     return 2.0 * tokens * model.embed.numel()
 
 
-def matmul_rate(size: int = 768, cpu_s: float = 1.0) -> float:
+def matmul_rate(size: int = 768, cpu_s: float = choose_size(1.0, 0.1)) -> float:
     """Return the floating-point operations per CPU second of an fp32 matrix product."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(size, size, generator=generator) for _ in range(2))

@@ -14,7 +14,15 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from bench.common import peer_python, run_peer, table, write_json
+from bench.common import (
+    choose_size,
+    left_out_where_missing,
+    parse_args,
+    peer_python,
+    run_peer,
+    table,
+    write_json,
+)
 from gem.hosts.base import KINDS
 from gem.hosts.processes import Processes
 from gem.registry import Maker
@@ -22,19 +30,20 @@ from gem.vector.vector_env import VectorEnv
 
 PEER = "gem-llm==0.1.0"
 ENV = "game:GuessTheNumber-v0-hard"
-SIZES = (1, 16, 128, 1024)
+SIZES = choose_size((1, 16, 128, 1024), (1, 4))
 WORKERS = 2
-STEPS = 20_000  # environment steps per timing, at most
+STEPS = choose_size(20_000, 40)  # environment steps per timing, at most
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, default=9)
-    trials = parser.parse_args().trials
+    parser.add_argument("--trials", type=int, default=choose_size(9, 1))
+    trials = parse_args(parser).trials
     figures: dict[str, Any] = {
         f"ours {kind}": {n: overhead(kind, n, trials) for n in SIZES} for kind in KINDS
     }
-    figures |= run_peer(peer_python(PEER), "vector_trial.py", ENV, str(trials), *map(str, SIZES))
+    with left_out_where_missing():
+        figures |= run_peer(peer_python(PEER), "vector_trial.py", ENV, str(trials), *map(str, SIZES))
     columns = ["bare loop = 1", *(f"{n} envs" for n in SIZES), *(f"steps/s, {n}" for n in SIZES)]
     table(
         f"{ENV}: time of a vector over a bare loop of the same package (wanted: serial 1.3, thread 3.0)",

@@ -16,7 +16,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from bench.common import table, write_json
+from bench.common import choose_size, parse_args, table, write_json
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout.store import EpisodeStore
 from gem.specs import TaskRef
@@ -55,7 +55,7 @@ def write(path: Path, count: int) -> float:
     return time.perf_counter() - began
 
 
-def ms(call: Callable[[], Any], trials: int = 7) -> float:
+def ms(call: Callable[[], Any], trials: int = choose_size(7, 1)) -> float:
     """Return the median milliseconds of a call."""
     times = []
     for _ in range(trials):
@@ -102,8 +102,10 @@ def measured(count: int) -> dict[str, float]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--episodes", type=int, default=100_000, help="episodes in the store")
-    count = parser.parse_args().episodes
+    parser.add_argument(
+        "--episodes", type=int, default=choose_size(100_000, 100), help="episodes in the store"
+    )
+    count = parse_args(parser).episodes
     figures = measured(count)
     table(f"the viewer over {count:,} episodes", ("", "figure"), figures.items())
     write_json("viewer", {"episodes": count, "figures": figures})

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 
-from gem.envs.math.env import MathEnv
+from gem.envs.math_env import MathEnv
 
 
 def main(path):

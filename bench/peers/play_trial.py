@@ -21,6 +21,7 @@ except ImportError:  # before there was a runner
     from gem.rollout.play import play
 from gem.agents.base import BaseAgent
 
+SMALLEST = "--smallest" in sys.argv
 TURNS, PIECE = 50, 20
 
 
@@ -84,7 +85,7 @@ def turn_us():
     }
     for name, answer in answers.items():
         spent = {4: float("inf"), 20: float("inf")}
-        for _ in range(15):
+        for _ in range(1 if SMALLEST else 15):
             for turns in spent:
                 env = Long(turns)
                 began = time.process_time()
@@ -101,7 +102,7 @@ def memory():
     from gem.tokens.rows import rows
 
     figures = {}
-    for turns in (10, 50, 200):
+    for turns in (2, 4) if SMALLEST else (10, 50, 200):
         gc.collect()
         tracemalloc.start()
         episode = one(Long(turns, 400), 1, lambda ask: reply(ask, 200, 200))
@@ -122,9 +123,9 @@ def hosts():
     for host in ("serial", "thread", "process"):
         for name in ("rounds", "paces"):
             best = {2: float("inf"), 18: float("inf")}
-            for _ in range(5):
+            for _ in range(1 if SMALLEST else 5):
                 for turns in best:
-                    jobs = [Job(RECIPES[turns], seed) for seed in range(256)]
+                    jobs = [Job(RECIPES[turns], seed) for seed in range(4 if SMALLEST else 256)]
                     began = time.process_time()
                     if name == "rounds":
                         rollout(jobs, Batch(), host=host, concurrency=128)

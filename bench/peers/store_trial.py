@@ -20,7 +20,8 @@ from typing import Any
 from gem.record import Episode, StopReason, Turn, Verdict
 from gem.rollout.store import EpisodeStore
 
-COUNT = 10_000
+SMALLEST = "--smallest" in sys.argv
+COUNT = 10 if SMALLEST else 10_000
 PRESENT = hasattr(Turn, "hold")
 if PRESENT:
     from gem import codec
@@ -116,7 +117,7 @@ def coding(made: Any) -> tuple[float, float, int]:
         encode = lambda: msgspec.json.encode(to_stored(made), enc_hook=index)  # noqa: E731
         line = encode()
         calls = encode, lambda: from_stored(msgspec.json.decode(line))
-    times = max(1, 200_000 // len(line))
+    times = max(1, (1 if SMALLEST else 200_000) // len(line))
     write, read = (least(lambda call=call: [call() for _ in range(times)]) / times for call in calls)
     return write, read, len(line)
 
