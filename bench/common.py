@@ -5,9 +5,9 @@ and writes ``bench/out/NAME.json``. A peer (another package) is measured in the 
 ``bench/peers/``. The script runs in its own virtual environment, imports only the peer's public API, and
 prints its figures as JSON.
 
-``--smallest`` takes every benchmark through the same code with the smallest sizes, in seconds; it shows that a
-benchmark runs, and no figure. It writes to ``bench/out/smallest/``, and leaves out peers that are not installed:
-``python -m bench.common REQUIREMENT...`` installs one.
+``--smallest`` takes a benchmark through the same code with the smallest sizes, in seconds. It shows that the
+benchmark runs, and gives no figures. It writes to ``bench/out/smallest/``, and leaves out peers that are not
+installed: ``python -m bench.common REQUIREMENT...`` installs one.
 """
 
 from __future__ import annotations

@@ -48,13 +48,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     options = parse_args(parser)
     try:
-        classes = pairs((options.smallest and SAMPLE) or read_answers(options.data, options.rows))
+        classes = pairs(SAMPLE if options.smallest else read_answers(options.data, options.rows))
     except FileNotFoundError as error:
         parser.error(f"{error.filename} is not there; --data or GEM_TEST_DATA names the folder that has it.")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pairs.json")
         path.write_text(json.dumps(classes))
-        peer = dict.fromkeys(classes, {"per_cpu_s": math.nan, "wrong": math.nan})
+        peer = {name: {"per_cpu_s": math.nan, "wrong": math.nan} for name in classes}
         with left_out_where_missing():
             peer = run_peer(peer_python(PEER, *ALSO), "graders_trial.py", str(path))
     grading.check_correct(r"\sum_{k=1}^{3} k", "6")  # warm, as a training run's is after its first pairs

@@ -27,7 +27,7 @@ from gem.train.learn.batch import Target, Weighted
 from gem.train.learn.learner import Learner, Settings
 from gem.train.learn.policy import CausalPolicy
 
-SHAPES = choose_size(((1_000, 2_048), (32_000, 2_048), (150_000, 2_048), (150_000, 8_192)), ((1_000, 512),))
+SHAPES = choose_size(((1_000, 2_048), (32_000, 2_048), (150_000, 2_048), (150_000, 8_192)), ((1_000, 256),))
 """Vocabulary, and sampled tokens of a step."""
 MANY = 400_000_000
 """Logits of a step above which gem's way is taken alone: the others take minutes, and gigabytes."""

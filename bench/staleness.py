@@ -25,6 +25,9 @@ from gem.train.config import TrainConfig
 from gem.train.learn.training import train
 from gem.train.report.run_folder import RunFolder
 
+SETTINGS: dict[str, Any] = choose_size(
+    {}, {"batch": 8, "warmup_steps": 1, "warmup_batch": 8, "eval_episodes": 8, "watch": 0}
+)
 WAYS: dict[str, dict[str, Any]] = {"in turn": {}, "overlapped": {"staleness": 1}}
 STEPS = {"at once": "", "wait 1 ms": "bench.staleness:Waiting"}
 
@@ -95,6 +98,7 @@ def run(episodes: int, seed: int, wrapper: str, settings: dict[str, Any]) -> dic
             seed=seed,
             wrappers=(wrapper,) if wrapper else (),
             importance_cap=2.0,
+            **SETTINGS,
             out=Path(folder),
             **settings,
         )

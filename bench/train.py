@@ -28,7 +28,7 @@ from gem.train.learn.trainer import Trainer
 from gem.train.learn.training import make_trainer
 from gem.train.report.watcher import Watcher
 
-SETTINGS: dict[str, Any] = choose_size({}, {"batch": 8, "minibatch": 8, "warmup_steps": 1, "warmup_batch": 8})
+SETTINGS: dict[str, Any] = choose_size({}, {"batch": 32, "warmup_steps": 25, "warmup_batch": 16})
 """Changes of the demonstration's config."""
 
 
