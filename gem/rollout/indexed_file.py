@@ -98,21 +98,19 @@ class IndexedFile:
                 self._begin(index.mark)
         self._refresh()
 
-    def check_open(self) -> bool:
-        """Open the file again in a forked process, and return whether that was necessary.
+    def check_open(self) -> None:
+        """Open the file again in a forked process.
 
         Raises:
             StoreError: when it is closed.
         """
         if self._fd < 0:
             raise StoreError(f"{self.path}: the episode store is closed; open it again.")
-        if self._pid == os.getpid():
-            return False
-        os.close(self._fd)  # the file's lock and the index are the parent's
-        self._index = None
-        self._open()
-        self.load()
-        return True
+        if self._pid != os.getpid():
+            os.close(self._fd)  # the file's lock and the index are the parent's
+            self._index = None
+            self._open()
+            self.load()
 
     def close(self) -> None:
         """Write the index and close the file. Calling it twice is harmless."""
@@ -139,7 +137,6 @@ class IndexedFile:
 
     def refresh(self) -> int:
         """Scan the lines that were added since the last scan, and return the number of new entries."""
-        self.check_open()
         with self.lock:
             before = self.count
             self._refresh()
@@ -151,8 +148,8 @@ class IndexedFile:
         `question` gets the index and the number of entries to look at. Without an index, `nothing` is the
         answer.
         """
-        self.refresh()
         with self.lock:
+            self._refresh()
             answer = self._asked(lambda index: question(index, self._base.episodes), nothing)
             return answer, list(self._new)
 

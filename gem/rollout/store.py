@@ -17,12 +17,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from operator import add
 from pathlib import Path
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 from gem import codec
 from gem.errors import (
@@ -42,6 +42,8 @@ from gem.schema_1 import SCHEMA_1_RUN
 from gem.specs import TaskRef
 
 OPENING = b'{"schema":'
+
+Answer = TypeVar("Answer")
 
 
 class EpisodeStore(Sequence[Episode]):
@@ -231,7 +233,7 @@ class EpisodeStore(Sequence[Episode]):
         verdict have no return and no success. ``store[entry.number]`` is the episode.
         """
         wanted = {name: value for name, value in locals().items() if name != "self" and value is not None}
-        old, new = self._file.ask(lambda index, below: index.select(wanted, below), list[Entry]())
+        old, new = self._ask(lambda index, below: index.select(wanted, below), list[Entry]())
         return old + [entry for entry in new if matches(entry, wanted)]
 
     def page(
@@ -267,7 +269,7 @@ class EpisodeStore(Sequence[Episode]):
             first = max(0, start - (self._file.count - below))
             return index.page(wanted, below, order, descending, first, start - first + count)
 
-        (old, total), new = self._file.ask(cut, (list[Entry](), 0))
+        (old, total), new = self._ask(cut, (list[Entry](), 0))
         first = max(0, start - len(new))  # each of the new ones may come before those of the index
         new = [entry for entry in new if matches(entry, wanted)]
         if not new:
@@ -287,16 +289,16 @@ class EpisodeStore(Sequence[Episode]):
             **wanted: see `page`.
         """
         _check_wanted(wanted)
-        sums, new = self._file.ask(lambda index, below: index.tally(wanted, below), list[Tally]())
+        sums, new = self._ask(lambda index, below: index.tally(wanted, below), list[Tally]())
         return by_end(sums, [entry for entry in new if matches(entry, wanted)])
 
     def tasks(self) -> list[TaskTally]:
         """Return sums over the episodes with a verdict, by task: environment, group and seed."""
-        return by_task(*self._file.ask(lambda index, below: index.tasks(below), list[TaskTally]()))
+        return by_task(*self._ask(lambda index, below: index.tasks(below), list[TaskTally]()))
 
     def holding(self, place: int) -> Entry | None:
         """Return the entry of the episode whose line contains the file's byte at `place`, or None."""
-        old, new = self._file.ask(lambda index, below: index.at(place, below), None)
+        old, new = self._ask(lambda index, below: index.at(place, below), None)
         return next((entry for entry in new if entry.start <= place < entry.end), old)
 
     def latest(self) -> list[Entry]:
@@ -319,6 +321,7 @@ class EpisodeStore(Sequence[Episode]):
     @property
     def runs(self) -> list[RunInfo]:
         """The runs of the episodes, in the order of their lines."""
+        self._check_open()
         return [self._run(run) for run in self._file.runs()]
 
     def refresh(self) -> int:
@@ -396,11 +399,15 @@ class EpisodeStore(Sequence[Episode]):
                 self._file.distrust()
         return self._runs.get(run) or RunInfo(run)
 
+    def _ask(self, question: Callable[[Index, int], Answer], nothing: Answer) -> tuple[Answer, list[Entry]]:
+        self._check_open()
+        return self._file.ask(question, nothing)
+
     def _check_open(self) -> None:
-        if self._file.check_open():  # a fork: the claim is the parent's
-            if self._claim >= 0:
-                os.close(self._claim)
-            self._claim, self._runs = -1, {}
+        self._file.check_open()
+        if self._claim >= 0 and self._claimed_by != os.getpid():  # a fork: the claim is the parent's
+            os.close(self._claim)
+            self._claim = -1
 
     def _check_writable(self) -> None:
         if self._file.read_only:

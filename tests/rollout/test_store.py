@@ -1145,6 +1145,30 @@ def test_one_at_a_time_claims_a_store_and_a_killed_one_claims_it_no_more(path):
     assert not path.with_name(path.name + ".lock").exists()
 
 
+FORKED_CLAIM = """
+import os, signal, sys
+from gem.rollout import EpisodeStore
+store = EpisodeStore(sys.argv[1])
+store.claim()
+if os.fork():
+    signal.pause()
+store.select()
+print("forked", flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+def test_a_forked_process_that_only_reads_does_not_keep_the_claim(path):
+    command = [sys.executable, "-c", FORKED_CLAIM, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "forked\n"
+        holder.kill()
+        holder.wait()
+        with EpisodeStore(path) as store:
+            store.claim()
+
+
 def test_a_claim_ends_with_the_store_and_none_is_made_read_only(path):
     with EpisodeStore(path) as store, EpisodeStore(path) as other:
         store.claim()
