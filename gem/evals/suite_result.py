@@ -210,16 +210,14 @@ class SuiteResult:
 
     def compare(self, label: str) -> None:
         """Add a warning if agents lost verdicts at different rates on an environment."""
-        found = unfair(
-            {
-                name: row.result
-                for name, card in self.cards.items()
-                for row in card.rows
-                if row.entry.label == label and row.result is not None
-            }
-        )
-        self.warnings += [f"{label}: {each}" for each in found]
-        if found:
+        results = {
+            name: row.result
+            for name, card in self.cards.items()
+            for row in card.rows
+            if row.entry.label == label and row.result is not None
+        }
+        if warnings := unfair(results):
+            self.warnings += [f"{label}: {each}" for each in warnings]
             self.write()
 
     def end(self) -> None:
