@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache, partial
 from operator import attrgetter, index
+from threading import Lock
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 from zlib import crc32
@@ -715,4 +716,8 @@ _BY_HAND: dict[Any, Conversions] = {
 
 @cache
 def _decoder(kind: type[Struct]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+    with _BUILDS_DECODER:
+        return msgspec.json.Decoder(kind)
+
+
+_BUILDS_DECODER = Lock()  # msgspec crashes when two threads inspect the same Struct for the first time
