@@ -97,8 +97,7 @@ class Server:
         self._pid = os.getpid()
         self._admin = Connection(dsn, self.owner)
         facts = "SELECT rolsuper, current_setting('server_version_num')::int, rolname FROM pg_roles"
-        rows = self._admin.run(f"{facts} WHERE rolname = current_user", _ADMIN_S).rows
-        superuser, version, role = rows[0]
+        superuser, version, role = self._admin.run(f"{facts} WHERE rolname = current_user", _ADMIN_S).rows[0]
         if not superuser or version < _OLDEST:
             self._admin.close()
             raise BadArgument(

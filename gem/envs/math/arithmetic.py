@@ -30,7 +30,7 @@ class Arithmetic:
                 result = value(tree)
             except ZeroDivisionError:
                 continue
-            asked = write_expression(tree)
+            asked = write_tree(tree)
             if asked.replace(" ", "") == str(result):
                 continue
             question = f"Calculate {asked}."
@@ -62,13 +62,12 @@ def value(tree: Tree) -> Fraction:
     return left * right if operation == "*" else left / right
 
 
-def write_expression(tree: Tree, least: int = 0) -> str:
+def write_tree(tree: Tree, least: int = 0) -> str:
     """Return an expression as text, in brackets if its precedence is below `least`."""
     if isinstance(tree, int):
         return str(tree)
     left, operation, right = tree
     precedence = 1 if operation in "+-" else 2
     # a - (b - c) and a / (b * c) need their brackets, a + (b - c) does not
-    second = write_expression(right, precedence + (operation in "-/"))
-    text = f"{write_expression(left, precedence)} {operation} {second}"
+    text = f"{write_tree(left, precedence)} {operation} {write_tree(right, precedence + (operation in '-/'))}"
     return f"({text})" if precedence < least else text
