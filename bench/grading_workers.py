@@ -1,7 +1,8 @@
 """The workers of the mathematics grader, compared with the same program as a sandbox session.
 
-``python -m bench.grading_workers [--asks N]``. Both load sympy and its parser before they fork. The first
-answer includes the start of all processes. "New worker" is the time from a worker's death to the next answer;
+``python -m bench.grading_workers [--asks N]``. The pool loads sympy and the parser before it forks. Of the
+session, the fork server loads sympy, and the first cell the parser. The first answer includes the start of
+all processes. "New worker" is the time from a worker's death to the next answer;
 for a session, that of an empty one, as if its fork server had loaded the program. Memory is the proportional
 set size of an idle worker. The conclusions are in docs/decisions/0013-the-graders-fork-server-stays.md.
 """
@@ -31,7 +32,7 @@ EASY = {"read": ""}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--asks", type=int, default=choose_size(300, 2))
-    parser.add_argument("--backends", nargs="*", default=["userns", "landlock"])
+    parser.add_argument("--backends", nargs="*", default=choose_size(["userns", "landlock"], ["userns"]))
     options = parse_args(parser)
     figures = {"grading pool": grading_pool(options.asks)}
     for backend in options.backends:

@@ -42,11 +42,18 @@ from gem.sandbox.choice import open_sandbox
 
 PEER = "gem-llm==0.1.0"
 AT_ONCE = choose_size(16, 2)
-FRESH = {
-    "print": ("print(1)", 16, 64),
-    "numpy": ("import numpy\nprint(numpy.arange(10).sum())", 4, 16),
-    "sympy": ("import sympy\nx = sympy.Symbol('x')\nprint(sympy.solve(x**3 - 6*x**2 + 11*x - 6, x))", 2, 16),
-}
+FRESH: dict[str, tuple[str, int, int]] = choose_size(
+    {
+        "print": ("print(1)", 16, 64),
+        "numpy": ("import numpy\nprint(numpy.arange(10).sum())", 4, 16),
+        "sympy": (
+            "import sympy\nx = sympy.Symbol('x')\nprint(sympy.solve(x**3 - 6*x**2 + 11*x - 6, x))",
+            2,
+            16,
+        ),
+    },
+    {"print": ("print(1)", 1, 1)},
+)
 """Name: the program, calls one by one, calls at once (of python -c; ours makes ten times as many)."""
 
 CELLS = {
@@ -98,8 +105,7 @@ def warm(sandbox: Sandbox, code: str) -> None:
 
 def fresh(sandbox: Sandbox, rounds: int) -> dict[str, Any]:
     rows, figures = [], {}
-    for name, (code, *counts) in FRESH.items():
-        few, many = choose_size(counts, (1, 1))
+    for name, (code, few, many) in FRESH.items():
         medians: dict[str, list[float]] = {"python -c": [], "gem-llm": [], "ours": []}
         rates: dict[str, list[float]] = {side: [] for side in medians}
         for _ in range(rounds):

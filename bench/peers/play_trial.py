@@ -78,7 +78,7 @@ def one(env, seed, answer):
 
 def turn_us():
     """CPU microseconds of a turn of `play` alone, without tokens and with some, and of an episode beside."""
-    figures = {}
+    figures, episodes = {}, 2 if SMALLEST else 40
     answers = {
         "text": lambda ask: Reply("a"),
         "tokens": lambda ask: Reply("a", (*ask.held, 1, 2, 3), (4, 5), (-0.1, -0.1)),
@@ -89,9 +89,9 @@ def turn_us():
             for turns in spent:
                 env = Long(turns)
                 began = time.process_time()
-                for seed in range(40):
+                for seed in range(episodes):
                     one(env, seed, answer)
-                spent[turns] = min(spent[turns], (time.process_time() - began) / 40 * 1e6)
+                spent[turns] = min(spent[turns], (time.process_time() - began) / episodes * 1e6)
         turn = (spent[20] - spent[4]) / 16
         figures[name] = {"turn_us": turn, "episode_us": spent[4] - 4 * turn}
     return figures
