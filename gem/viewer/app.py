@@ -36,9 +36,9 @@ from gem.viewer.formats import static, templates
 from gem.viewer.guard import BODY_AT_MOST, Guard
 from gem.viewer.search import search
 from gem.viewer.sources import Source
-from gem.viewer.through import same_start, short_actions, through
+from gem.viewer.stretches import same_start, short_actions, split_run
 from gem.viewer.vocabulary import vocabulary_of
-from gem.viewer.watched import watched
+from gem.viewer.watched import compare_checkpoints
 from gem.viewer.whatif import AGENTS, check_what_if, what_if
 
 PAGE = 100
@@ -85,12 +85,12 @@ class Viewer:
                     Route("/run/{run:int}/episode/{number:int}/whatif", self.what_if_form),
                     Route("/run/{run:int}/episode/{number:int}/whatif", self.what_if, methods=["POST"]),
                     Route("/run/{run:int}/episode/{number:int}/note", self.note, methods=["POST"]),
-                    Route("/run/{run:int}/through", self.through),
+                    Route("/run/{run:int}/through", self.first_to_last),
                     Route("/start", self.starts),
                     Route("/pair", self.pair),
                     Route("/static/{name:path}", self.static),
                 ],
-                exception_handlers={HTTPException: self.refused, GemError: self.refused},
+                exception_handlers={HTTPException: self.refuse, GemError: self.refuse},
             ),
             token,
         )
@@ -110,7 +110,7 @@ class Viewer:
             costs=costs if any(costs.values()) else {},
             chosen=[source.number for source in self.sources if not chosen or str(source.number) in chosen],
             training=[source for source in self.sources if source.training],
-            chart=charts.asked(request.query_params, self.sources),
+            chart=charts.read_settings(request.query_params, self.sources),
             title="Runs",
         )
 
@@ -122,17 +122,17 @@ class Viewer:
         """Show one page of a run's episodes, sorted and filtered by the query of the address."""
         source = self._source(request)
         asked = request.query_params
-        wanted, chosen = self._wanted(asked)
+        wanted, chosen = self._read_filters(asked)
         order = asked.get("order", "number")
         if order not in ORDERS:
             raise HTTPException(400, f"order is {order!r:.40}; accepted: {', '.join(ORDERS)}.")
         descending = asked.get("way", "down" if order == "number" else "up") == "down"
         at = min(_number(asked, "page", 0), LAST_PAGE)
         words = asked.get("q", "").strip()
-        found = None
+        page_of_hits = None
         if words:
-            found = search(source.store, words, start=_number(asked, "from", 0), count=PAGE, **wanted)
-            entries: list[Entry] = [hit.entry for hit in found.hits]
+            page_of_hits = search(source.store, words, start=_number(asked, "from", 0), count=PAGE, **wanted)
+            entries: list[Entry] = [hit.entry for hit in page_of_hits.hits]
             total = len(entries)
         elif asked.get("noted"):
             noted = [entry for id in source.notes.all() for entry in source.store.select(id=id)[:1]]
@@ -159,11 +159,11 @@ class Viewer:
             stops=[stop for stop in StopReason if any(tally.stop == stop for tally in tallies)],
             outcomes=OUTCOMES,
             entries=entries,
-            hits={hit.entry.number: hit for hit in found.hits} if found else {},
-            found=found,
+            hits={hit.entry.number: hit for hit in page_of_hits.hits} if page_of_hits else {},
+            found=page_of_hits,
             words=words,
             notes=source.notes.all(),
-            did={} if found else {entry.number: answers(source, entry) for entry in entries},
+            did={} if page_of_hits else {entry.number: answers(source, entry) for entry in entries},
             total=total,
             order=order,
             descending=descending,
@@ -173,7 +173,7 @@ class Viewer:
             chosen=chosen,
             link=link,
             kept=kept,
-            chart=charts.asked(asked, [source]),
+            chart=charts.read_settings(asked, [source]),
             title=source.name,
         )
 
@@ -205,20 +205,20 @@ class Viewer:
     def pair(self, request: Request) -> Response:
         """Show two episodes side by side, from where they differ."""
         places = [_place(request.query_params.get(name, "")) for name in ("one", "other")]
-        sides, found = [], []
+        sides, episodes = [], []
         for run, number in places:
             source = self._source_of(run)
             if number >= len(source.store):
                 raise HTTPException(404, f"There is no episode {number} in {source.name}.")
             episode = source.store[number]
             link = f"{self.base}/run/{run}/episode/{number}"
-            found.append(episode)
+            episodes.append(episode)
             sides.append(
                 {"name": f"{source.name}, {number}", "link": link, **episode_page(source, episode, "")}
             )
         (run, number), _ = places
-        return self._compared(
-            self.sources[run], number, found, sides, heading="Side by side", title="side by side"
+        return self._compare_page(
+            self.sources[run], number, episodes, sides, heading="Side by side", title="side by side"
         )
 
     def starts(self, request: Request) -> Response:
@@ -233,7 +233,7 @@ class Viewer:
             title="One start",
         )
 
-    def through(self, request: Request) -> Response:
+    def first_to_last(self, request: Request) -> Response:
         """Show how a run changed from its first episode to its last."""
         source = self._source(request)
         specs = list(source.by_spec())
@@ -246,8 +246,8 @@ class Viewer:
             spec=spec,
             specs=specs,
             turn=turn,
-            through=through(source, spec, turn),
-            watched=watched(
+            through=split_run(source, spec, turn),
+            watched=compare_checkpoints(
                 self.sources, source, _number(asked, "watched", 0) if "watched" in asked else None
             ),
             title="from first to last",
@@ -289,7 +289,7 @@ class Viewer:
             {"name": "what if", "link": "", **episode_page(source, forked, "", advantages=False)},
         ]
         going = forked.stop is StopReason.TURN_LIMIT and not agent
-        return self._compared(
+        return self._compare_page(
             source,
             number,
             [episode, forked],
@@ -300,7 +300,7 @@ class Viewer:
             title="what if",
         )
 
-    def _compared(
+    def _compare_page(
         self,
         source: Source,
         number: int,
@@ -383,11 +383,11 @@ class Viewer:
             raise HTTPException(404, "There is no such file.")
         return Response(static(name), media_type=STATIC[name], headers={"cache-control": "max-age=3600"})
 
-    def refused(self, request: Request, error: Exception) -> Response:
+    def refuse(self, request: Request, error: Exception) -> Response:
         """Show the error page of a refused request."""
         code = error.status_code if isinstance(error, HTTPException) else 400
-        said = error.detail if isinstance(error, HTTPException) else str(error)
-        return self._page("refused.html", said=said, code=code, title="Not shown", status=code)
+        message = error.detail if isinstance(error, HTTPException) else str(error)
+        return self._page("refused.html", said=message, code=code, title="Not shown", status=code)
 
     # -- parts of pages
 
@@ -420,7 +420,7 @@ class Viewer:
             raise HTTPException(404, f"There is no turn {place}; the episode has {len(episode.turns)}.")
         return episode.turns[place]
 
-    def _wanted(self, asked: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    def _read_filters(self, asked: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the filters of an address, as arguments for the store and as values for the form."""
         wanted: dict[str, Any] = {}
         chosen = {name: asked.get(name, "") for name in ("spec", "stop", "outcome", "iteration", "seed")}
@@ -457,7 +457,7 @@ def _what_if_form(episode: Episode, turn: int, typed: list[str], going: bool) ->
         "typed": typed,
         "open": going,
         "stored": episode.turns[at].action if not typed and at < len(episode.turns) else None,
-        "agents": {name: said for name, said in AGENTS.items() if name != "solver" or solver},
+        "agents": {name: label for name, label in AGENTS.items() if name != "solver" or solver},
     }
 
 
@@ -469,10 +469,10 @@ async def _form(request: Request) -> dict[str, list[str]]:
         if len(body) > BODY_AT_MOST:
             raise HTTPException(413, "The form is too long.")
     try:
-        found = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=200)
+        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=200)
     except ValueError as error:
         raise HTTPException(400, "The request body is not a form.") from error
-    return {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
+    return {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
 
 
 def _firsts(form: Mapping[str, Sequence[str]]) -> dict[str, str]:

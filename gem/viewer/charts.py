@@ -43,7 +43,7 @@ LARGEST = 1e100
 """Values of this size or more are not drawn; means of smaller ones are finite."""
 
 
-def asked(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
+def read_settings(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
     """Return the chart settings of an address, for the form and for the address of the curves."""
     there = {name for source in sources for line in source.history[-1:] for name in line}
     metrics = [name for name in dict.fromkeys(query.getlist("metric")) if name in KNOWN] or list(FIRST)
@@ -63,13 +63,13 @@ def curves(query: Any, sources: Sequence[Source]) -> dict[str, Any]:
     Runs that differ only in their seed become one curve, the mean, with a band from the lowest seed to the
     highest; with ``seeds=apart`` each run has its own curve.
     """
-    how = asked(query, sources)
+    how = read_settings(query, sources)
     wanted = set(query.getlist("run"))
     chosen = [source for source in sources if source.history and (not wanted or str(source.number) in wanted)]
-    return drawn(chosen, how["metrics"], how["smooth"], how["apart"])
+    return draw_curves(chosen, how["metrics"], how["smooth"], how["apart"])
 
 
-def drawn(chosen: Sequence[Source], metrics: Sequence[str], smooth: int, apart: bool) -> dict[str, Any]:
+def draw_curves(chosen: Sequence[Source], metrics: Sequence[str], smooth: int, apart: bool) -> dict[str, Any]:
     """Return the curves of training runs, with their alarms; see `curves`."""
     groups = together(chosen, apart)
     return {
@@ -88,10 +88,10 @@ def drawn(chosen: Sequence[Source], metrics: Sequence[str], smooth: int, apart: 
 
 def together(chosen: Sequence[Source], apart: bool = False) -> list[list[Source]]:
     """Group training runs that differ only in their seed; with `apart`, each run is its own group."""
-    found: dict[str, list[Source]] = {}
+    groups: dict[str, list[Source]] = {}
     for source in chosen:
-        found.setdefault(source.name if apart else source.recipe, []).append(source)
-    return list(found.values())
+        groups.setdefault(source.name if apart else source.recipe, []).append(source)
+    return list(groups.values())
 
 
 def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:

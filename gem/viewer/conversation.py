@@ -70,7 +70,7 @@ class Shown:
     seat: str
     heard: list[Part]
     results: list[tuple[str, list[Part]]]
-    said: list[Part]
+    answer: list[Part]
     tokens: list[Token]
     reasoning: str
     calls: list[Call]
@@ -108,20 +108,20 @@ class Room:
 
 def parts_of(obs: Obs, room: Room | None = None) -> list[Part]:
     """Return the pieces of an observation that a page shows; `room`: the picture bytes still free."""
-    found: list[Part] = []
+    parts: list[Part] = []
     room = room or Room()
     for piece in (Text(obs),) if isinstance(obs, str) else obs:
         if isinstance(piece, Image):
-            found.append(_picture(piece, room))
+            parts.append(_picture(piece, room))
             continue
         more = max(0, len(piece.text) - LONGEST)
-        found += [
+        parts += [
             Part("board", board=each) if isinstance(each, Board) else Part("text", each)
             for each in blocks(piece.text)
         ]
         if more:
-            found.append(Part("more", more=more))
-    return found
+            parts.append(Part("more", more=more))
+    return parts
 
 
 def _picture(image: Image, room: Room) -> Part:
@@ -154,7 +154,7 @@ def conversation(
     """
     earned = {seat: end.unearned for seat, end in episode.ends.items()}
     before: dict[str, Turn] = {}
-    found: list[Shown] = []
+    rows: list[Shown] = []
     room = Room()
     for number, turn in enumerate(episode.turns):
         if number >= first + count:
@@ -167,13 +167,13 @@ def conversation(
             continue
         calls = turn.reply.tool_calls if turn.reply else ()
         known = [each for each in (turn.logprobs or ()) if math.isfinite(each)]
-        found.append(
+        rows.append(
             Shown(
                 number=number,
                 seat=turn.seat,
                 heard=parts_of(turn.observation, room),
                 results=_results(turn, last, room),
-                said=parts_of(turn.said.content, room),
+                answer=parts_of(turn.said.content, room),
                 tokens=_tokens(turn, vocabulary, advantage),
                 reasoning=(turn.reply.reasoning or "") if turn.reply else "",
                 calls=[Call(call.name, pretty(call.arguments)) for call in calls],
@@ -194,7 +194,7 @@ def conversation(
                 tools_used=tools_used(turn),
             )
         )
-    return found
+    return rows
 
 
 def _results(turn: Turn, last: Turn | None, room: Room) -> list[tuple[str, list[Part]]]:
@@ -202,27 +202,27 @@ def _results(turn: Turn, last: Turn | None, room: Room) -> list[tuple[str, list[
     if last is None or last.reply is None or not last.reply.tool_calls:
         return []
     try:
-        shown = replace(turn, info=last.info)  # history reads the info before an action
-        told = [each for each in messages([last, shown]) if each.role == "tool"]
+        after = replace(turn, info=last.info)  # history reads the info before an action
+        answers = [each for each in messages([last, after]) if each.role == "tool"]
     except (GemError, TypeError, ValueError):
         return []
-    return [(each.name or "tool", parts_of(each.content, room)) for each in told]
+    return [(each.name or "tool", parts_of(each.content, room)) for each in answers]
 
 
 def tools_used(turn: Turn) -> list[str]:
     """Return the names of the tools that a turn called: natively, or in text that the environment parsed."""
     if turn.reply is not None and turn.reply.tool_calls:
         return [call.name for call in turn.reply.tool_calls]
-    told = turn.info.get("tool_results")
-    if isinstance(told, list | tuple):
-        return [str(each["name"]) for each in told if isinstance(each, Mapping) and "name" in each]
+    uses = turn.info.get("tool_results")
+    if isinstance(uses, list | tuple):
+        return [str(each["name"]) for each in uses if isinstance(each, Mapping) and "name" in each]
     name = turn.info.get("tool")
     return [name] if isinstance(name, str) else []
 
 
 def _tokens(turn: Turn, vocabulary: Vocabulary, advantage: float | None) -> list[Token]:
     entropy = entropies(turn)
-    found: list[Token] = []
+    tokens: list[Token] = []
     for text, at, count in vocabulary.pieces(turn.token_ids[:MOST_TOKENS]):
         classes, title = [], []
         if turn.logprobs is not None:
@@ -234,15 +234,15 @@ def _tokens(turn: Turn, vocabulary: Vocabulary, advantage: float | None) -> list
             classes.append(f"h{_level(entropy[at], (0.05, 0.3, 1.0, 2.0, 3.5))}")
             title.append(f"entropy {entropy[at]:.2f} nats")
         if advantage is not None:
-            classes.append(_signed(advantage))
+            classes.append(_style_advantage(advantage))
             title.append(f"advantage {advantage:+.3f}")
         masked = not any(turn.mask[at : at + count])
         classes.append("m0" if masked else "m1")
         title.append("not learned on" if masked else "learned on")
         ids = ", ".join(str(id) for id in turn.token_ids[at : at + count])
         title.append(f"id {ids}")
-        found.append(Token(text, " ".join(classes), "; ".join(title)))
-    return found
+        tokens.append(Token(text, " ".join(classes), "; ".join(title)))
+    return tokens
 
 
 def entropies(turn: Turn) -> Sequence[float] | None:
@@ -264,7 +264,7 @@ def _level(value: float, bounds: Sequence[float]) -> int:
     return sum(value > bound for bound in bounds)
 
 
-def _signed(advantage: float) -> str:
+def _style_advantage(advantage: float) -> str:
     if math.isnan(advantage):
         return "a0"
     return f"a{'m' if advantage < 0 else 'p'}{_level(abs(advantage), (0.05, 0.5, 1.0, 2.0))}"
@@ -291,34 +291,34 @@ def advantages_of(source: Source, episode: Episode) -> dict[int, float]:
         return {}
     known = source.advantages.get((episode.run.id, iteration))
     if known is None or known[0] != total:
-        known = total, _weighed(source, entries, kind, gamma)
+        known = total, _weigh_turns(source, entries, kind, gamma)
         if len(source.advantages) >= ITERATIONS_KEPT:
             source.advantages.pop(next(iter(source.advantages)), None)
         source.advantages[episode.run.id, iteration] = known
     return known[1].get(episode.id, {})
 
 
-def _weighed(
+def _weigh_turns(
     source: Source, entries: Sequence[Entry], kind: str, gamma: float
 ) -> dict[str, dict[int, float]]:
     """Return the advantages of the turns of an iteration's episodes, by their ids."""
     last = {(entry.job, entry.sample): entry.number for entry in entries}  # the last attempt stands
-    found: dict[str, dict[int, float]] = {}
+    advantages: dict[str, dict[int, float]] = {}
     try:
         batch = [source.store[number] for number in last.values()]
         for seat in dict.fromkeys(seat for episode in batch for seat in episode.seats):
             for episode, values in zip(batch, turn_advantages(batch, kind, gamma, seat), strict=True):
                 places = [number for number, turn in enumerate(episode.turns) if turn.seat == seat]
-                found.setdefault(episode.id, {}).update(zip(places, values or (), strict=False))
+                advantages.setdefault(episode.id, {}).update(zip(places, values or (), strict=False))
     except GemError:  # a damaged line, or a reward that is no number
         return {}
-    return found
+    return advantages
 
 
 class Boundary(NamedTuple):
     """The prompt of a turn as the model saw it: tokens kept from earlier turns, and new ones."""
 
-    held: list[Token]
+    earlier: list[Token]
     new: list[Token]
     left_out: int
 

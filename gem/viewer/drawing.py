@@ -55,10 +55,10 @@ class Mark(NamedTuple):
 
     x: float
     label: str
-    said: str
+    title: str
 
 
-def thinned(
+def thin_curve(
     x: Sequence[float], y: Sequence[float], most: int = MOST_POINTS
 ) -> tuple[list[float], list[float]]:
     """Return a curve with about `most` points, each the mean of neighbours; NaN where all are missing."""
@@ -67,7 +67,7 @@ def thinned(
     return [mean(x[i : i + size]) for i in starts], [mean(y[i : i + size]) for i in starts]
 
 
-def smoothed(y: Sequence[float], width: int) -> list[float]:
+def smooth_curve(y: Sequence[float], width: int) -> list[float]:
     """Return, for each value, the mean of the finite ones among the `width` values around it."""
     return [mean(y[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(y))]
 
@@ -90,7 +90,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
     return [value * step for value in range(first, last + 1)] if first < last else ticks(low, high, count + 1)
 
 
-def written(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number in few characters."""
     if value == 0:
         return "0"
@@ -149,7 +149,7 @@ def chart(
         up = (min(max(y, low), high) - low) / (high - low)
         return LEFT + inner * (x - first) / (last - first), TOP + tall * (1 - up)
 
-    form = share if shares else written
+    form = share if shares else format_number
     pieces = [_axes(width, height, ticks(low, high, max(2, int(tall // 32))), form, at)]
     pieces += [_foot(ticks(first, last, max(2, int(inner // 90))), height, at, unit, width)]
     for level in levels:
@@ -173,21 +173,23 @@ def chart(
     ]
     for mark in marks:
         x, _ = at(mark.x, low)
-        said = _fill("<title>{}</title>", visible(mark.said))
+        title = _fill("<title>{}</title>", visible(mark.title))
         pieces.append(
-            _fill('<g class="mark">{}<line x1="{}" x2="{}" y1="{}" y2="{}"/>', said, x, x, TOP, TOP + tall)
+            _fill('<g class="mark">{}<line x1="{}" x2="{}" y1="{}" y2="{}"/>', title, x, x, TOP, TOP + tall)
             + _fill('<path d="M{} {}l-4-7h8z"/></g>', x, TOP + tall)
         )
     for point in points:
         x, y = at(point.x, point.y)
-        said = _fill("<title>{}</title>", visible(point.label))
+        title = _fill("<title>{}</title>", visible(point.label))
         bar = Markup("")
         if math.isfinite(point.low) and math.isfinite(point.high):
             bar = _fill(
                 '<line x1="{}" x2="{}" y1="{}" y2="{}"/>', x, x, at(0, point.low)[1], at(0, point.high)[1]
             )
         pieces.append(
-            _fill('<g class="point {}">{}{}<circle cx="{}" cy="{}" r="3"/></g>', point.style, said, bar, x, y)
+            _fill(
+                '<g class="point {}">{}{}<circle cx="{}" cy="{}" r="3"/></g>', point.style, title, bar, x, y
+            )
         )
     head = _fill(
         '<svg class="drawn" viewBox="0 0 {} {}" role="img" aria-label="{}">', width, height, visible(name)
@@ -203,20 +205,21 @@ def bar(parts: Sequence[tuple[str, str, float]]) -> Markup:
     at, pieces = 0.0, []
     for name, style, amount in parts:
         wide = 100 * amount / whole
-        said = f"{name}: {percent(amount / whole)}"
+        label = f"{name}: {percent(amount / whole)}"
         pieces.append(
             _fill(
                 '<rect class="{}" x="{}" y="0" width="{}" height="8"><title>{}</title></rect>',
                 style,
                 at,
                 wide,
-                said,
+                label,
             )
         )
         at += wide
-    said = ", ".join(f"{name} {percent(amount / whole)}" for name, _, amount in parts)
+    summary = ", ".join(f"{name} {percent(amount / whole)}" for name, _, amount in parts)
     head = _fill(
-        '<svg class="stops" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}">', said
+        '<svg class="stops" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}">',
+        summary,
     )
     return head + Markup("").join(pieces) + Markup("</svg>")
 
@@ -255,7 +258,7 @@ def _foot(values: Sequence[float], height: float, at: At, unit: str, width: floa
     for value in values:
         x, _ = at(value, 0)
         last = x > width - RIGHT - 30
-        said = f"{written(value)} {unit}" if unit and value == values[-1] else written(value)
+        label = f"{format_number(value)} {unit}" if unit and value == values[-1] else format_number(value)
         anchor = "end" if last else "middle"
         pieces.append(
             _fill(
@@ -263,7 +266,7 @@ def _foot(values: Sequence[float], height: float, at: At, unit: str, width: floa
                 min(x, width - 2),
                 height - 6,
                 anchor,
-                said,
+                label,
             )
         )
     return Markup("").join(pieces)
@@ -290,13 +293,13 @@ def _bands(line: Line, at: At) -> list[str]:
             stretches[-1].append(place)
         elif stretches[-1]:
             stretches.append([])
-    found = []
+    outlines = []
     for places in stretches:
         there = [at(line.x[i], line.high[i]) for i in places]
         back = [at(line.x[i], line.low[i]) for i in reversed(places)]
         if len(places) > 1:
-            found.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in there + back) + "z")
-    return found
+            outlines.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in there + back) + "z")
+    return outlines
 
 
 def _fill(form: str, *values: object) -> Markup:

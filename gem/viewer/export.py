@@ -47,8 +47,8 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
     if limit is not None and limit < 1:
         raise BadArgument(f"limit is {limit}; accepted: 1 or more.")
     if episode is None:
-        shown = min(count, limit or count)
-        entries, _ = source.store.page(order="number", descending=True, count=shown)
+        most = min(count, limit or count)
+        entries, _ = source.store.page(order="number", descending=True, count=most)
     else:
         entries, _ = source.store.page(start=episode, count=1)
     curves = "" if episode is not None else _curves(source)
@@ -118,8 +118,8 @@ def _curves(source: Source) -> str:
     if not source.history:
         return ""
     there = [name for name in DRAWN if name in source.history[-1]]
-    found = charts.drawn([source], there, 1, True)
-    return json.dumps(found).replace("<", "\\u003c").replace("&", "\\u0026")
+    curves = charts.draw_curves([source], there, 1, True)
+    return json.dumps(curves).replace("<", "\\u003c").replace("&", "\\u0026")
 
 
 def _policy(styles: list[str], scripts: list[str]) -> str:

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gem.evals.reports import dollars
 from gem.record import StopReason, Verdict
 from gem.viewer.conversation import MOST_TURNS
-from gem.viewer.text import shown, visible
+from gem.viewer.text import render_text, visible
 
 
 @cache
@@ -40,7 +40,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {
-        "shown": shown,
+        "shown": render_text,
         "number": number,
         "short": short,
         "dollars": dollars,

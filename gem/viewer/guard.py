@@ -49,7 +49,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
@@ -64,10 +64,10 @@ class Guard:
 
         refusal = self._refusal(scope)
         if refusal is not None:
-            await refusal(scope, receive, guarded)
+            await refusal(scope, receive, send_guarded)
             return
         rest = "/" + scope["path"].split("/", 2)[2]
-        await self.app({**scope, "path": rest, "raw_path": rest.encode()}, receive, guarded)
+        await self.app({**scope, "path": rest, "raw_path": rest.encode()}, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}

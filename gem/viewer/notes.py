@@ -37,24 +37,24 @@ class Notes:
         """Set the file's path; the first note creates the file."""
         self.path = store.with_name(store.name + ".notes.jsonl")
         self._lock = Lock()
-        self._found: dict[str, Note] = {}
-        self._seen = 0
+        self._notes: dict[str, Note] = {}
+        self._position = 0
 
     def all(self) -> dict[str, Note]:
         """Return the notes by episode id."""
         with self._lock, suppress(OSError), self.path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size < self._seen:
-                self._found, self._seen = {}, 0
-            file.seek(self._seen)
-            data = file.read(size - self._seen)
+            if size < self._position:
+                self._notes, self._position = {}, 0
+            file.seek(self._position)
+            data = file.read(size - self._position)
             whole = data.rfind(b"\n") + 1
-            self._seen += whole
+            self._position += whole
             for line in data[:whole].splitlines():
                 with suppress(ValueError, KeyError, TypeError, RecursionError):
                     given = json.loads(line)
-                    self._found[str(given["episode"])] = Note(bool(given["flagged"]), str(given["note"]))
-        return {id: note for id, note in self._found.items() if note != NOTHING}
+                    self._notes[str(given["episode"])] = Note(bool(given["flagged"]), str(given["note"]))
+        return {id: note for id, note in self._notes.items() if note != NOTHING}
 
     def of(self, episode: str) -> Note:
         """Return the note on an episode; an empty one if there is none."""

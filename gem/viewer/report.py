@@ -31,11 +31,11 @@ from gem.rollout.index import Entry
 from gem.statistics import Interval, clustered_rate, mean_interval, wilson
 from gem.viewer.charts import labels, together
 from gem.viewer.conversation import conversation, parts_of
-from gem.viewer.drawing import Level, Line, Mark, Point, bar, chart, mean, smoothed, thinned
+from gem.viewer.drawing import Level, Line, Mark, Point, bar, chart, mean, smooth_curve, thin_curve
 from gem.viewer.formats import percent, static, templates
 from gem.viewer.sources import Source, open_sources
 from gem.viewer.vocabulary import vocabulary_of
-from gem.viewer.watched import Watched, watched
+from gem.viewer.watched import Watched, compare_checkpoints
 
 METRICS, PHASE = "metrics.jsonl", "phase.json"
 SUMMARY, EVALUATIONS, MACHINE, CHECKPOINT = (
@@ -149,8 +149,8 @@ class Run:
     @cached_property
     def phases(self) -> list[Path]:
         """The folders of the run's later phases, in order."""
-        found = [file.parent for file in (self.source.folder / "phases").glob(f"*/{PHASE}")]
-        return sorted(found, key=_first)
+        folders = [file.parent for file in (self.source.folder / "phases").glob(f"*/{PHASE}")]
+        return sorted(folders, key=_first)
 
     @property
     def newest(self) -> Path:
@@ -171,11 +171,11 @@ class Run:
     def tables(self) -> dict[str, dict[str, EnvResult]]:
         """The final results by policy, for each environment; a single environment has an empty name."""
         values = self.summary or self._checkpoint()
-        found = {"": _results(values)}
+        tables = {"": _results(values)}
         apart = values.get("environments")
         for label, each in apart.items() if isinstance(apart, dict) else ():
-            found[str(label)] = _results(each)
-        return {label: results for label, results in found.items() if results}
+            tables[str(label)] = _results(each)
+        return {label: results for label, results in tables.items() if results}
 
     def _checkpoint(self) -> dict[str, Any]:
         """Return the figures stored in the checkpoint; its weights are not read."""
@@ -195,15 +195,15 @@ class Run:
     @cached_property
     def heldout(self) -> list[Told]:
         """The evaluations on held-out instances."""
-        found = []
+        scores = []
         for at in (self.source.folder, *self.phases):
             for values in _lines(at / EVALUATIONS):
                 with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
                     result = EnvResult.from_json(values["result"])
                     score = result.success or result.reward
                     if score is not None and _is_figure(score.mean):
-                        found.append(Told(int(values["iteration"]), int(values["episodes"]), score))
-        return found
+                        scores.append(Told(int(values["iteration"]), int(values["episodes"]), score))
+        return scores
 
     @cached_property
     def alarms(self) -> list[dict[str, Any]]:
@@ -256,7 +256,9 @@ class Run:
         if self.summary:
             return (f"ended early: {_words(early)}", "open") if early else ("finished", "good")
         where = f"after {len(self.lines)} of {self.planned // self.batch} iterations"
-        return (f"running, {where}", "open") if _held(self.source.folder) else (f"stopped {where}", "bad")
+        return (
+            (f"running, {where}", "open") if _is_running(self.source.folder) else (f"stopped {where}", "bad")
+        )
 
     @property
     def chosen(self) -> int | None:
@@ -274,7 +276,7 @@ class Run:
             if name in OF_PLACE:
                 continue
             known = name in defaults
-            setting = Setting(name, _written(value), _written(defaults.get(name)), known)
+            setting = Setting(name, _format_setting(value), _format_setting(defaults.get(name)), known)
             (usual if known and setting.value == setting.default else changed).append(setting)
         return changed, usual
 
@@ -326,8 +328,8 @@ class Run:
     def watched(self) -> list[Shown]:
         """The episodes of one watched seed: at the start, in the middle, and at the end."""
         with suppress(GemError, OSError):
-            found = watched(self.others, self.source)
-            return _shown(found) if found else []
+            seeds = compare_checkpoints(self.others, self.source)
+            return _read_columns(seeds) if seeds else []
         return []
 
     @cached_property
@@ -335,11 +337,11 @@ class Run:
         """The small charts, with their names."""
         extent = float(self.planned)
         marks = self.marks
-        found = []
+        charts = []
         for name, title in PANELS.items():
             if (name == "reward" and self.goal == "reward") or not _is_told(self.series(name)[1]):
                 continue
-            x, y = thinned(*self.series(name), 150)
+            x, y = thin_curve(*self.series(name), 150)
             drawn = chart(
                 [Line(x, y, "s1")],
                 width=SMALL[0],
@@ -349,8 +351,8 @@ class Run:
                 marks=marks,
                 extent=extent,
             )
-            found.append((title, drawn))
-        return found
+            charts.append((title, drawn))
+        return charts
 
     @property
     def environments(self) -> list[str]:
@@ -361,7 +363,7 @@ class Run:
     @cached_property
     def apart(self) -> list[tuple[str, Markup]]:
         """Charts with a line for each environment of a mixture."""
-        found = []
+        charts = []
         for name, title in (
             ("success", "success"),
             ("reward", "return"),
@@ -372,28 +374,30 @@ class Run:
             for hue, environment in enumerate(self.environments, 1):
                 x, y = self.series("environments", environment, name)
                 if _is_told(y):
-                    lines.append(Line(*thinned(x, smoothed(y, SMOOTH // 2), 150), f"s{hue}", environment))
+                    lines.append(
+                        Line(*thin_curve(x, smooth_curve(y, SMOOTH // 2), 150), f"s{hue}", environment)
+                    )
             if lines:
                 drawn = chart(lines, width=SMALL[0], height=SMALL[1], shares=name in SHARES, name=title)
-                found.append((title, drawn))
-        return found
+                charts.append((title, drawn))
+        return charts
 
     @property
     def marks(self) -> list[Mark]:
         """The marks on the axis: the starts of later phases, and alarms."""
-        found = [Mark(float(_first(each) * self.batch), "P", _of_phase(each)) for each in self.phases]
-        found += [
+        marks = [Mark(float(_first(each) * self.batch), "P", _of_phase(each)) for each in self.phases]
+        marks += [
             Mark(float(each["iteration"] * self.batch), "!", f"iteration {each['iteration']}: {each['text']}")
             for each in self.alarms
         ]
-        return found[:MOST_ALARMS]
+        return marks[:MOST_ALARMS]
 
     def curve(self, size: tuple[float, float]) -> Markup:
         """Return the learning curve."""
         x, y = self.series(self.goal)
         lines = [
-            Line(*thinned(x, y), "each"),
-            Line(*thinned(x, smoothed(y, min(SMOOTH, max(1, len(y) // 4)))), "s1 main"),
+            Line(*thin_curve(x, y), "each"),
+            Line(*thin_curve(x, smooth_curve(y, min(SMOOTH, max(1, len(y) // 4)))), "s1 main"),
         ]
         levels = []
         for who, style in (("random", "dotted"), ("before", "dashed"), ("optimum", "long")):
@@ -405,7 +409,7 @@ class Run:
                 float(each.episodes),
                 *each.score[:3],
                 "s2",
-                f"held out after {each.episodes:,} episodes: {told(each.score, self.goal)}",
+                f"held out after {each.episodes:,} episodes: {format_interval(each.score, self.goal)}",
             )
             for each in self.heldout
         ]
@@ -435,7 +439,7 @@ class Group(NamedTuple):
         by_episodes: dict[float, list[float]] = {}
         for run in self.runs:
             x, y = run.series(*path)
-            y = smoothed(y, min(SMOOTH, max(1, len(y) // 4))) if path[0] in ("success", "reward") else y
+            y = smooth_curve(y, min(SMOOTH, max(1, len(y) // 4))) if path[0] in ("success", "reward") else y
             for at, value in zip(x, y, strict=True):
                 if math.isfinite(value):
                     by_episodes.setdefault(at, []).append(value)
@@ -444,26 +448,26 @@ class Group(NamedTuple):
         x = sorted(full)
         if not x:
             return None
-        across, middle = thinned(x, [mean(full[at]) for at in x])
-        low = thinned(x, [min(full[at]) for at in x])[1] if len(self.runs) > 1 else []
-        high = thinned(x, [max(full[at]) for at in x])[1] if len(self.runs) > 1 else []
+        across, middle = thin_curve(x, [mean(full[at]) for at in x])
+        low = thin_curve(x, [min(full[at]) for at in x])[1] if len(self.runs) > 1 else []
+        high = thin_curve(x, [max(full[at]) for at in x])[1] if len(self.runs) > 1 else []
         return Line(across, middle, self.style, self.label, low, high)
 
     def figure(self, who: str, what: str) -> Interval | None:
         """Return a run's own figure; for several runs, their mean with its interval over seeds."""
-        found = [interval for run in self.runs if (interval := _goal(run.figures.get(who), what))]
-        if len(found) < 2 or (who == "optimum" and all(each == found[0] and each.exact for each in found)):
-            return found[0] if found else None  # what was counted whole for each seed is not so for all seeds
+        known = [interval for run in self.runs if (interval := _goal(run.figures.get(who), what))]
+        if len(known) < 2 or (who == "optimum" and all(each == known[0] and each.exact for each in known)):
+            return known[0] if known else None  # what was counted whole for each seed is not so for all seeds
         if what == "success":
-            won, played = [round(each.mean * each.n) for each in found], [each.n for each in found]
+            won, played = [round(each.mean * each.n) for each in known], [each.n for each in known]
             # Random play does not depend on a run's seed: there, episodes are the sample.
             return wilson(sum(won), sum(played)) if who == "random" else clustered_rate(won, played)
-        return mean_interval([interval.mean for interval in found])
+        return mean_interval([interval.mean for interval in known])
 
     def partly(self, who: str, what: str) -> str:
         """Return "N of M" if only some of the runs have this figure, else ``""``."""
-        found = sum(_goal(run.figures.get(who), what) is not None for run in self.runs)
-        return f"{found} of {len(self.runs)}" if 0 < found < len(self.runs) else ""
+        known = sum(_goal(run.figures.get(who), what) is not None for run in self.runs)
+        return f"{known} of {len(self.runs)}" if 0 < known < len(self.runs) else ""
 
     def of_run(self, run: Run, what: str) -> Interval | None:
         """Return the figure of one run's trained policy."""
@@ -483,28 +487,28 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
     """
     sources = open_sources(paths, wanted="training run; accepted: folders that `gem-gym train --out` wrote")
     try:
-        found = [Run(source, sources) for source in sources if source.training]
-        shown = {phase for run in found for phase in run.phases}  # on the page of their run
-        found = [run for run in found if run.source.folder not in shown]
-        if not found:
+        runs = [Run(source, sources) for source in sources if source.training]
+        phases = {phase for run in runs for phase in run.phases}  # on the page of their run
+        runs = [run for run in runs if run.source.folder not in phases]
+        if not runs:
             raise BadArgument(
                 f"{', '.join(map(str, paths))}: no training run found; accepted: folders that "
                 "`gem-gym train --out` wrote."
             )
-        if len(found) > MOST_RUNS:
+        if len(runs) > MOST_RUNS:
             raise BadArgument(
-                f"there are {len(found)} runs; accepted: {MOST_RUNS} at most. Name some of them."
+                f"there are {len(runs)} runs; accepted: {MOST_RUNS} at most. Name some of them."
             )
         if out is None:
             folder = (
-                found[0].source.folder
-                if len(found) == 1
-                else Path(os.path.commonpath([r.source.folder.resolve() for r in found]))
+                runs[0].source.folder
+                if len(runs) == 1
+                else Path(os.path.commonpath([r.source.folder.resolve() for r in runs]))
             )
             out = folder / "report.html"
         if out.exists() and not out.is_file():
             raise BadArgument(f"{out} is not a regular file; name one that may be replaced.")
-        _write(out, page(found, paths))
+        _write(out, page(runs, paths))
         return out
     finally:
         for source in sources:
@@ -519,7 +523,7 @@ def page(runs: Sequence[Run], paths: Sequence[Path] = ()) -> str:
         "policy": _policy(styles),
         "version": gem.__version__,
         "policies": POLICIES,
-        "told": told,
+        "told": format_interval,
         "bar": bar,
         "duration": duration,
         "view": " ".join(map(shlex.quote, ["gem-gym", "view", *map(str, paths)])),
@@ -530,11 +534,13 @@ def page(runs: Sequence[Run], paths: Sequence[Path] = ()) -> str:
     if len(runs) == 1:
         return templates().get_template("report.html").render(run=runs[0], title=runs[0].name, **given)
     return (
-        templates().get_template("reports.html").render(title=f"{len(runs)} runs", **compared(runs), **given)
+        templates()
+        .get_template("reports.html")
+        .render(title=f"{len(runs)} runs", **compare_runs(runs), **given)
     )
 
 
-def compared(runs: Sequence[Run]) -> dict[str, Any]:
+def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     """Return the template values of the page that compares runs."""
     by_recipe = together([run.source for run in runs])
     of = {run.source.number: run for run in runs}
@@ -557,7 +563,7 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
                 float(each.episodes),
                 *each.score[:3],
                 group.style,
-                f"{run.name}, held out after {each.episodes:,} episodes: {told(each.score, goal)}",
+                f"{run.name}, held out after {each.episodes:,} episodes: {format_interval(each.score, goal)}",
             )
             for group in groups
             if len(group.runs) == 1
@@ -583,13 +589,13 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
         if name not in (*OF_PLACE, "seed")
     }
     differ = {
-        name: ["–" if value is missing else _written(value) for value in row]
+        name: ["–" if value is missing else _format_setting(value) for value in row]
         for name, row in values.items()
         if any(value != row[0] for value in row)
     }
     # The best weights are measured only where they are not the last: no figure to compare by.
     rows = [who for who in POLICIES if not who.startswith("best")]
-    shown = [who for who in rows if any(group.figure(who, goal) for group in groups)]
+    policies = [who for who in rows if any(group.figure(who, goal) for group in groups)]
     return {
         "runs": runs,
         "groups": groups,
@@ -597,14 +603,14 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
         "curve": curve,
         "charts": drawn,
         "differ": differ,
-        "shown": shown,
+        "shown": policies,
     }
 
 
 # -- words
 
 
-def told(interval: Interval | None, what: str) -> str:
+def format_interval(interval: Interval | None, what: str) -> str:
     """Return a figure with its interval, in words."""
     if interval is None or not math.isfinite(interval.mean):
         return "–"
@@ -632,7 +638,7 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
-def _written(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     """Return a setting's value in short."""
     if value is None:
         return "none"
@@ -667,21 +673,21 @@ def _dict(value: Any) -> Mapping[str, Any]:
 
 
 def _results(values: Any) -> dict[str, EnvResult]:
-    found = {}
+    results = {}
     for who in POLICIES:
         with suppress(KeyError, TypeError, ValueError, AttributeError):
-            found[who] = EnvResult.from_json(_dict(values)[who])
-    return found
+            results[who] = EnvResult.from_json(_dict(values)[who])
+    return results
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a metrics file that can be read."""
-    found = []
+    lines = []
     with suppress(OSError):
         for line in path.read_bytes().splitlines():
             with suppress(ValueError, RecursionError):
-                found.append(dict(_dict(json.loads(line))))
-    return found
+                lines.append(dict(_dict(json.loads(line))))
+    return lines
 
 
 def _number(value: Any) -> int:
@@ -696,8 +702,10 @@ def _first(phase: Path) -> int:
 def _of_phase(phase: Path) -> str:
     """Return what a phase is, in words: its name, and its own step size and divergence."""
     config = _json(phase / "config.json")
-    told = [f"{name} {config[name]}" for name in ("lr", "lr_schedule", "kl", "kl_schedule") if name in config]
-    return f"phase {phase.name} begins: {', '.join(told)}"
+    settings = [
+        f"{name} {config[name]}" for name in ("lr", "lr_schedule", "kl", "kl_schedule") if name in config
+    ]
+    return f"phase {phase.name} begins: {', '.join(settings)}"
 
 
 def _goal(result: EnvResult | None, what: str) -> Interval | None:
@@ -727,7 +735,7 @@ def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _held(folder: Path) -> bool:
+def _is_running(folder: Path) -> bool:
     """Return whether a trainer is running in a folder: it then holds a lock there."""
     try:
         handle = os.open(folder, os.O_RDONLY)
@@ -744,13 +752,13 @@ def _held(folder: Path) -> bool:
     return False
 
 
-def _shown(found: Watched) -> list[Shown]:
-    entries = list(found.chosen.entries.items())
+def _read_columns(seeds: Watched) -> list[Shown]:
+    entries = list(seeds.chosen.entries.items())
     places = sorted({0, len(entries) // 2, len(entries) - 1})
     columns = []
     for at, entry in (entries[place] for place in places):
         with suppress(GemError):  # a damaged line
-            episode = found.source.store[entry.number]
+            episode = seeds.source.store[entry.number]
             turns = conversation(episode, vocabulary_of(episode.run), count=MOST_TURNS)
             more = len(episode.turns) - MOST_TURNS
             end = [] if more > 0 or episode.several else parts_of(episode.final_observation)

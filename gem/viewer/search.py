@@ -32,7 +32,7 @@ class Hit(NamedTuple):
     entry: Entry
     turn: int
     before: str
-    found: str
+    match: str
     behind: str
 
 

@@ -74,8 +74,8 @@ class Figures:
     @property
     def success(self) -> Interval | None:
         """The success rate with its 95% interval: Wilson's, clustered by task if tasks have samples."""
-        if told := [task for task in self.tasks if task.known]:
-            return clustered_rate([task.solved for task in told], [task.known for task in told])
+        if graded := [task for task in self.tasks if task.known]:
+            return clustered_rate([task.solved for task in graded], [task.known for task in graded])
         return wilson(self.solved, self.known) if self.known else None
 
     @property
@@ -157,13 +157,13 @@ class Source:
         """Return the cost of each environment's episodes in dollars, if an evaluation stored it."""
         for file, own in ((self.folder / RESULT, None), (self.folder.parent / RESULT, self.folder.name)):
             with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError, LookupError):
-                found: dict[str, float] = {}
+                costs: dict[str, float] = {}
                 for row in json.loads(file.read_text(encoding="utf-8"))["results"]:
-                    mine = own is None or file_name(row["name"]) == own
-                    if mine and type(row.get("cost")) in (int, float):
+                    belongs = own is None or file_name(row["name"]) == own
+                    if belongs and type(row.get("cost")) in (int, float):
                         spec = re.split("[(+]", row["env"])[0]  # without its keywords and tools
-                        found[spec] = found.get(spec, 0.0) + row["cost"]
-                return found
+                        costs[spec] = costs.get(spec, 0.0) + row["cost"]
+                return costs
         return {}
 
     @property
@@ -254,20 +254,20 @@ class Source:
     def figures(self) -> Figures:
         """Return the statistics of all episodes."""
         tallies, tasks = self._counting()
-        found = Figures(tasks=tasks)
+        figures = Figures(tasks=tasks)
         for tally in tallies:
-            found.add(tally)
-        return found
+            figures.add(tally)
+        return figures
 
     def by_spec(self) -> dict[str, Figures]:
         """Return the statistics of each environment's episodes."""
         tallies, tasks = self._counting()
-        found: dict[str, Figures] = {}
+        by_spec: dict[str, Figures] = {}
         for tally in tallies:
-            found.setdefault(tally.spec, Figures()).add(tally)
+            by_spec.setdefault(tally.spec, Figures()).add(tally)
         for task in tasks:
-            found.setdefault(task.spec, Figures()).tasks.append(task)  # the store may have grown
-        return dict(sorted(found.items()))
+            by_spec.setdefault(task.spec, Figures()).tasks.append(task)  # the store may have grown
+        return dict(sorted(by_spec.items()))
 
     def close(self) -> None:
         """Close the store."""
@@ -306,18 +306,18 @@ def open_sources(
         BadArgument: for a path without stores, or too many of them.
         StoreError, SchemaMismatch: for a file that is not a store.
     """
-    found: list[Path] = []
+    stores: list[Path] = []
     for path in paths:
         below = [path] if path.is_file() else list(_stores(path))
         if not below:
             raise BadArgument(f"{path} holds no {wanted}.")
-        found += [each for each in below if each not in found]
-    if len(found) > MOST:
-        raise BadArgument(f"there are {len(found)} stores; accepted: {MOST} at most. Name some of them.")
-    named = list(zip(found, _names(found), strict=True))
+        stores += [each for each in below if each not in stores]
+    if len(stores) > MOST:
+        raise BadArgument(f"there are {len(stores)} stores; accepted: {MOST} at most. Name some of them.")
+    named = list(zip(stores, _names(stores), strict=True))
     for path, name in named.copy() if watched else ():
         beside = path.with_name(WATCHED)
-        if path.name == EPISODES and beside.is_file() and beside not in found and len(named) < MOST:
+        if path.name == EPISODES and beside.is_file() and beside not in stores and len(named) < MOST:
             named.append((beside, f"{name}, watched"))
     sources: list[Source] = []
     refusals: list[GemError] = []
@@ -328,7 +328,7 @@ def open_sources(
             if path in paths:
                 raise
             refusals.append(refused)
-    if refusals and not any(each.path in found for each in sources):
+    if refusals and not any(each.path in stores for each in sources):
         raise refusals[0]
     for refusal in refusals:
         warnings.warn(f"left out: {refusal}", stacklevel=2)

@@ -38,19 +38,19 @@ accepted, because it can contain scripts."""
 
 def visible(text: str) -> str:
     """Return text with invisible characters replaced by their names."""
-    return _UNSEEN.sub(lambda found: f"<{_name(found[0])}>", text)
+    return _UNSEEN.sub(lambda match: f"<{_name(match[0])}>", text)
 
 
-def shown(text: object, longest: int = LONGEST) -> Markup:
+def render_text(text: object, longest: int = LONGEST) -> Markup:
     """Return text as HTML, cut after `longest` characters with a note of how many more there are."""
     given = str(text)
     whole = given[:longest]
     pieces: list[Markup] = []
     at = 0
-    for found in _UNSEEN.finditer(whole):
-        pieces.append(escape(whole[at : found.start()]))
-        pieces.append(Markup('<span class="unseen">{}</span>').format(_name(found[0])))
-        at = found.end()
+    for match in _UNSEEN.finditer(whole):
+        pieces.append(escape(whole[at : match.start()]))
+        pieces.append(Markup('<span class="unseen">{}</span>').format(_name(match[0])))
+        at = match.end()
     pieces.append(escape(whole[at:]))
     if len(given) > longest:
         pieces.append(Markup('<span class="cut"> … {:,} more characters</span>').format(len(given) - longest))
@@ -98,7 +98,7 @@ class Board(NamedTuple):
 
 def blocks(text: str) -> list[str | Board]:
     """Split a text into prose and boards; a board is lines with the same number of short words."""
-    found: list[str | Board] = []
+    pieces: list[str | Board] = []
     prose: list[str] = []
     lines = text[:LONGEST].split("\n")
     at = 0
@@ -111,13 +111,13 @@ def blocks(text: str) -> list[str | Board]:
             at = end
             continue
         if prose:
-            found.append("\n".join(prose))
+            pieces.append("\n".join(prose))
             prose = []
-        found.append(board)
+        pieces.append(board)
         at = end
     if prose:
-        found.append("\n".join(prose))
-    return found
+        pieces.append("\n".join(prose))
+    return pieces
 
 
 def _words(line: str) -> list[str]:

@@ -56,7 +56,7 @@ class Vocabulary:
 
     def pieces(self, ids: Sequence[int]) -> list[Piece]:
         """Split ids into pieces of text, each with as few tokens as make whole characters."""
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         at = 0
         while at < len(ids):
             for count in range(1, min(TOGETHER, len(ids) - at) + 1):
@@ -65,18 +65,18 @@ class Vocabulary:
                     break
             else:
                 count, text = 1, self._one(ids[at])
-            found.append(Piece(text, at, count))
+            pieces.append(Piece(text, at, count))
             at += count
-        return found
+        return pieces
 
 
 def vocabulary_of(run: RunInfo) -> Vocabulary:
     """Return the vocabulary of a run's model; if it is not on this machine, one that shows ids."""
-    return _found(run.model or "", run.vocabulary)
+    return _load_vocabulary(run.model or "", run.vocabulary)
 
 
 @lru_cache(maxsize=16)
-def _found(model: str, hashed: str | None) -> Vocabulary:
+def _load_vocabulary(model: str, hashed: str | None) -> Vocabulary:
     if hashed is None:
         return Vocabulary()
     tiny = TinyRenderer()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from gem.errors import GemError
 from gem.rollout.index import Entry
 from gem.viewer.sources import WATCHED, Source
-from gem.viewer.through import LONG_LINE, SHOWN, job_numbers, short_action
+from gem.viewer.stretches import LONG_LINE, SHOWN, job_numbers, short_action
 
 MOST_ENTRIES = 2000
 CHECKPOINTS = 40
@@ -89,7 +89,7 @@ class Watched(NamedTuple):
     played: list[Played]
 
 
-def watched(sources: Sequence[Source], run: Source, number: int | None = None) -> Watched | None:
+def compare_checkpoints(sources: Sequence[Source], run: Source, number: int | None = None) -> Watched | None:
     """Return the watched seeds of a training run; None if it has none.
 
     Args:
@@ -102,35 +102,37 @@ def watched(sources: Sequence[Source], run: Source, number: int | None = None) -
     if source is None:
         return None
     entries, _ = source.store.page(descending=True, count=MOST_ENTRIES)
-    found: dict[int, dict[int, Entry]] = {}
+    by_seed: dict[int, dict[int, Entry]] = {}
     for entry in reversed(entries):  # if an episode was repeated, the last attempt counts
         numbers = job_numbers(entry.job)
         if len(numbers) == 2:
-            found.setdefault(numbers[1], {})[numbers[0]] = entry
-    checkpoints = sorted({at for by_checkpoint in found.values() for at in by_checkpoint})[-CHECKPOINTS:]
+            by_seed.setdefault(numbers[1], {})[numbers[0]] = entry
+    checkpoints = sorted({at for by_checkpoint in by_seed.values() for at in by_checkpoint})[-CHECKPOINTS:]
     seeds = []
-    for each in sorted(found)[:SEEDS]:
-        mine = {at: found[each][at] for at in checkpoints if at in found[each]}
-        if mine:
-            last = next(reversed(mine.values()))
-            seeds.append(Seed(each, last.seed, last.spec, mine))
+    for each in sorted(by_seed)[:SEEDS]:
+        entries_of_seed = {at: by_seed[each][at] for at in checkpoints if at in by_seed[each]}
+        if entries_of_seed:
+            last = next(reversed(entries_of_seed.values()))
+            seeds.append(Seed(each, last.seed, last.spec, entries_of_seed))
     if not seeds:
         return None
     chosen = next((seed for seed in seeds if seed.number == number), None)
     chosen = chosen or max(seeds, key=lambda seed: seed.changes)
-    return Watched(source, checkpoints, seeds, _alarms(run, checkpoints), chosen, _played(source, chosen))
+    return Watched(
+        source, checkpoints, seeds, _alarms(run, checkpoints), chosen, _read_played(source, chosen)
+    )
 
 
 def _alarms(run: Source, checkpoints: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Return each alarm at the first checkpoint at or after it; those after all checkpoints, at the last."""
-    found: dict[int, list[dict[str, Any]]] = {}
+    by_checkpoint: dict[int, list[dict[str, Any]]] = {}
     for alarm in run.alarms():
         at = next((each for each in checkpoints if each >= alarm["iteration"]), checkpoints[-1])
-        found.setdefault(at, []).append(alarm)
-    return found
+        by_checkpoint.setdefault(at, []).append(alarm)
+    return by_checkpoint
 
 
-def _played(source: Source, seed: Seed) -> list[Played]:
+def _read_played(source: Source, seed: Seed) -> list[Played]:
     played: list[Played] = []
     before: tuple[Entry, list[str]] | None = None
     for at, entry in seed.entries.items():
@@ -143,8 +145,8 @@ def _played(source: Source, seed: Seed) -> list[Played]:
             continue
         actions = [turn.action or "" for turn in episode.turns]
         parts = None if before is None else _parting(before[1], actions)
-        shown = [short_action(each) for each in actions[:SHOWN]]
-        played.append(Played(at, entry, shown, True, before and before[0], parts))
+        firsts = [short_action(each) for each in actions[:SHOWN]]
+        played.append(Played(at, entry, firsts, True, before and before[0], parts))
         before = entry, actions
     return played
 

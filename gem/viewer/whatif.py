@@ -95,11 +95,11 @@ def what_if(
         forked = episode
         if actions:
             script = ScriptedAgent(lambda ask: _next(ask, actions))
-            forked = _played(forked, turn, script, turn + len(typed), host)
+            forked = _play_on(forked, turn, script, turn + len(typed), host)
             turn = len(forked.turns)
         if agent and (forked is episode or forked.stop is StopReason.TURN_LIMIT):
             player: Agent = RandomAgent() if agent == "random" else SolverAgent()
-            forked = _played(forked, turn, player, turn + MORE_TURNS, host)
+            forked = _play_on(forked, turn, player, turn + MORE_TURNS, host)
         return forked
     finally:
         _one_at_a_time.release()
@@ -111,7 +111,7 @@ def _next(ask: Ask, actions: list[str]) -> Reply:
     return Reply(actions.pop(0))
 
 
-def _played(episode: Episode, turn: int, agent: Agent, turns: int, host: str | Host) -> Episode:
+def _play_on(episode: Episode, turn: int, agent: Agent, turns: int, host: str | Host) -> Episode:
     # The stored agent's limits do not apply to typed actions; the environment's own limits do.
     start = Branch(replace(episode, error=None), turn)
     job = Job(

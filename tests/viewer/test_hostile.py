@@ -20,7 +20,7 @@ from gem.specs import TaskRef, WrapperRef
 from gem.viewer import text as text_module
 from gem.viewer.export import export
 from gem.viewer.guard import POLICY
-from gem.viewer.text import shown, visible
+from gem.viewer.text import render_text, visible
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -151,7 +151,7 @@ def test_no_page_of_a_hostile_episode_does_anything(pages, tmp_path, evil):
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_text_is_shown_whole_with_what_cannot_be_seen_by_its_name(evil):
-    html = str(shown(evil))
+    html = str(render_text(evil))
     check(html)
     words = re.sub("<[^>]*>", "", html)
     assert "U+" in visible(evil) or "ESC" in visible(evil) or visible(evil) == evil

@@ -23,7 +23,7 @@ from gem.registry import Maker
 from gem.rollout import EpisodeStore, Job, Runner
 from gem.train.config import TrainConfig
 from gem.viewer import drawing
-from gem.viewer.report import Run, told, write_report
+from gem.viewer.report import Run, format_interval, write_report
 from gem.viewer.sources import open_sources
 
 ATTACK = "</style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'\u202e\x1b[31m{{7*7}}"
@@ -396,7 +396,7 @@ def test_ticks_are_few_and_round(low, high):
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_mean():
-    x, y = drawing.thinned(list(range(10_000)), [float(i % 2) for i in range(10_000)])
+    x, y = drawing.thin_curve(list(range(10_000)), [float(i % 2) for i in range(10_000)])
     assert len(x) <= drawing.MOST_POINTS
     assert set(y) == {0.48, 0.52} or all(abs(each - 0.5) < 0.05 for each in y)
 
@@ -404,7 +404,7 @@ def test_a_long_curve_is_thinned_and_keeps_its_mean():
 def test_words_of_an_interval():
     from gem.statistics import Interval
 
-    assert told(Interval(0.5, 0.25, 0.75, 4, 4), "success") == "50.0% (25.0% to 75.0%)"
-    assert told(Interval(1.0, 1.0, 1.0, 4, 4, True), "success") == "100.0%, exact"
-    assert told(Interval(-1.5, float("-inf"), float("inf"), 1, 1), "reward") == "−1.500"
-    assert told(None, "reward") == "–"
+    assert format_interval(Interval(0.5, 0.25, 0.75, 4, 4), "success") == "50.0% (25.0% to 75.0%)"
+    assert format_interval(Interval(1.0, 1.0, 1.0, 4, 4, True), "success") == "100.0%, exact"
+    assert format_interval(Interval(-1.5, float("-inf"), float("inf"), 1, 1), "reward") == "−1.500"
+    assert format_interval(None, "reward") == "–"

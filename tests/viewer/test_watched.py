@@ -13,7 +13,7 @@ from .conftest import RUN, answer, need_viewer, training, watch, write
 need_viewer()
 
 from gem.viewer.sources import open_sources
-from gem.viewer.watched import CHECKPOINTS, SEEDS, watched
+from gem.viewer.watched import CHECKPOINTS, SEEDS, compare_checkpoints
 
 GOOD, BAD = "v-good", "v-bad"
 
@@ -107,7 +107,7 @@ def test_what_is_no_watched_job_or_too_much_is_left_out(pages, tmp_path):
     shown = pages(folder)
     page = shown.get("run/0/through?watched=4").text
     assert "<script>alert" not in page
-    found = watched(shown.viewer.sources, shown.viewer.sources[0])
+    found = compare_checkpoints(shown.viewer.sources, shown.viewer.sources[0])
     assert len(found.checkpoints) == CHECKPOINTS
     assert len(found.seeds) <= SEEDS
     assert max(found.checkpoints) == 99

@@ -54,7 +54,7 @@ class Way(NamedTuple):
     shares: list[float]
 
 
-class Through(NamedTuple):
+class Split(NamedTuple):
     """A run split into stretches."""
 
     stretches: list[Stretch]
@@ -63,7 +63,7 @@ class Through(NamedTuple):
     tools: list[Way]
 
 
-def through(source: Source, spec: str = "", turn: int = 0) -> Through:
+def split_run(source: Source, spec: str = "", turn: int = 0) -> Split:
     """Split a run into stretches, and count the actions that its episodes took at a turn.
 
     Args:
@@ -86,7 +86,7 @@ def through(source: Source, spec: str = "", turn: int = 0) -> Through:
                 stretch.solved += entry.success
         for entry in entries[:: -(-len(entries) // READ)]:
             _count_in(stretch, source, entry, turn)
-        _exemplify(stretch, source, min(entries, key=lambda each: (_played(each), each.number)))
+        _exemplify(stretch, source, min(entries, key=lambda each: (_order_key(each), each.number)))
         stretches.append(stretch)
     every: dict[str, float] = {}
     used = Counter[str]()
@@ -101,7 +101,7 @@ def through(source: Source, spec: str = "", turn: int = 0) -> Through:
     tools = [
         Way(name, [s.tools[name] / max(1, s.read) for s in stretches]) for name, _ in used.most_common(WAYS)
     ]
-    return Through(stretches, ways, [max(0.0, share) for share in others], tools)
+    return Split(stretches, ways, [max(0.0, share) for share in others], tools)
 
 
 def _when(stretches: Sequence[Stretch], action: str) -> float:
@@ -117,7 +117,7 @@ def _size(source: Source, total: int) -> int:
     return unit * max(1, -(-total // (unit * STRETCHES)))
 
 
-def _played(entry: Entry) -> tuple[int, ...]:
+def _order_key(entry: Entry) -> tuple[int, ...]:
     """Return a sort key: a training run's job numbers (iteration and task), else the order of the store."""
     numbers = job_numbers(entry.job.partition("@")[0])
     return (*numbers, entry.sample) if numbers else ()
@@ -171,13 +171,13 @@ class Start(NamedTuple):
 
 def same_start(sources: Sequence[Source], spec: str, seed: int, most: int = 200) -> list[Start]:
     """Return the episodes of an environment and seed in all runs, ordered by policy version."""
-    found: list[Start] = []
+    starts: list[Start] = []
     for source in sources:
         entries, _ = source.store.page(spec=spec, seed=seed, count=most)
-        for entry in entries[: most - len(found)]:
+        for entry in entries[: most - len(starts)]:
             try:
                 episode = source.store[entry.number]
             except GemError:  # a damaged line
                 continue
-            found.append(Start(source, entry, episode.policy_version, short_actions(episode)))
-    return sorted(found, key=lambda start: (start.source.number, start.version or 0, start.entry.number))
+            starts.append(Start(source, entry, episode.policy_version, short_actions(episode)))
+    return sorted(starts, key=lambda start: (start.source.number, start.version or 0, start.entry.number))
