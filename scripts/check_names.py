@@ -23,6 +23,11 @@ PARTICIPLE = re.compile(
 )
 VERBS = re.compile("bleed|breed|embed|exceed|feed|need|proceed|reseed|seed|shed|speed|succeed")
 KEPT: dict[str, str] = {
+    "estimators/advantages.py:normalised": "public in gem.estimators; docs/guides/own_algorithm.md",
+    "evals/gates.py:said": "a field of gem.evals.Checked and of results.json; docs/guides/evaluating.md",
+    "evals/results.py:required": "public in gem.evals",
+    "statistics/combining.py:combined": "public in gem.statistics; docs/guides/comparing.md",
+    "statistics/normalise.py:normalised": "public in gem.statistics; docs/guides/comparing.md",
     "graders/mathematics/questions.py:copied": "public in gem.graders.math",
     "graders/mathematics/questions.py:formed": "public in gem.graders.math; docs/guides/graders.md",
     "envs/bridges/openenv.py:shown": "a keyword of OpenEnv's environments, which suites and stores hold",

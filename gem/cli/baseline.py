@@ -89,7 +89,7 @@ def baseline(
         return 0
     code = 0
     if not report:
-        if not overwrite and (changed := plan.changed()):
+        if not overwrite and (changed := plan.find_changes()):
             told = "\n".join(f"  {name}: {what}" for name, what in changed.items())
             way = "Restore the settings, or run them again (--overwrite)."
             if any("newer than" in what for what in changed.values()):
@@ -143,9 +143,9 @@ def _report(study: Study, folder: Path) -> None:
     """Print the table, and write the page and the picture."""
     from gem.train.baselines.page import HEADS, table_rows, write_page
     from gem.train.baselines.picture import write_picture
-    from gem.train.baselines.summary import summarised
+    from gem.train.baselines.summary import summarise_study
 
-    summary = summarised(study)
+    summary = summarise_study(study)
     table(*HEADS, rows=table_rows(summary))
     page = write_page(summary, folder)
     try:

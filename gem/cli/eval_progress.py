@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from gem.content import printable
-from gem.evals.reports import dollars, told
+from gem.evals.reports import dollars, format_interval
 from gem.evals.usage import Prices, Usage, spent_on, together, tokens_of
 from gem.record import Episode
 from gem.statistics import rate_interval
@@ -58,7 +58,7 @@ class Line:
         cost = dollars(prices.cost(self.spent)) if prices is not None else ""
         coverage = f"{self.scored}/{self.done} verdicts"
         name = f"{self.label}, {self.agent}" if self.agent else self.label
-        success = told(rate_interval(self.won, self.groups)) if self.won else "-"
+        success = format_interval(rate_interval(self.won, self.groups)) if self.won else "-"
         return name, f"{self.done}/{self.total}", f"success {success}", coverage, speed, cost, self.left(now)
 
 

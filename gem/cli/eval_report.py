@@ -12,7 +12,7 @@ from gem.content import printable
 from gem.errors import AgentUnavailable
 from gem.evals import EnvResult
 from gem.evals.evaluator import SuiteEvents
-from gem.evals.reports import dollars, passes_of, told
+from gem.evals.reports import dollars, format_interval, passes_of
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite_result import SuiteResult
 from gem.evals.usage import tokens_of
@@ -120,9 +120,9 @@ def _show_tables(result: SuiteResult) -> None:
         name = printable(name)
         rows.append((label, name, *_row(of, owner, count, scaled)))
         if columns:
-            passes.append((label, name, *(told(of.passes.get(each)) for each in columns)))
+            passes.append((label, name, *(format_interval(of.passes.get(each)) for each in columns)))
         for seat, own in of.seats.items() if isinstance(of, EnvResult) else ():
-            success, reward = told(own.success), told(own.reward, "{:.3f}")
+            success, reward = format_interval(own.success), format_interval(own.reward, "{:.3f}")
             if isinstance(of, EnvResult) and owner.withheld(of):
                 success = reward = "withheld"
             rest = ("",) * (1 + scaled + count + (count and owner.prices is not None))
@@ -140,13 +140,13 @@ def _row(of: EnvResult | Mean, card: Scorecard, count: bool, scaled: bool) -> tu
     why = of.withheld if isinstance(of, Mean) else card.withheld(of)
     bounded = isinstance(of, EnvResult) and of.at_least is not None
     cells = [
-        "withheld" if why else told(of.success),
+        "withheld" if why else format_interval(of.success),
         f"{of.at_least:.1%} to {of.at_most:.1%}" if bounded and isinstance(of, EnvResult) else "-",
-        "withheld" if why else told(of.reward, "{:.3f}"),
+        "withheld" if why else format_interval(of.reward, "{:.3f}"),
         "-" if of.turns is None else f"{of.turns:.2f}",
     ]
     if scaled:
-        cells.append("withheld" if why else told(card.normalised(of), "{:.3f}"))
+        cells.append("withheld" if why else format_interval(card.find_normalised(of), "{:.3f}"))
     if count:
         cells.append(f"{tokens_of(of.usage):,}")
         cells += [dollars(card.cost(of.usage))] * (card.prices is not None)
@@ -162,4 +162,4 @@ def _verdicts(of: EnvResult | Mean) -> str:
     if not of.unscored:
         return said + unplayed
     cut = f", {of.cancelled} cut off" if of.cancelled else ""
-    return f"{said}, none in {told(of.no_verdict)}{cut}{unplayed}"
+    return f"{said}, none in {format_interval(of.no_verdict)}{cut}{unplayed}"

@@ -17,7 +17,7 @@ from gem.content import printable
 from gem.errors import BadArgument
 from gem.evals import read_run
 from gem.evals.outcomes import Metric
-from gem.evals.power import Floor, Suite, floors, planned, suites
+from gem.evals.power import Floor, Suite, floors, plan_noise, suites
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Factors of the number of tasks; the table has a row for each."""
@@ -77,7 +77,7 @@ def power(
     elif metric != "success":
         raise BadArgument("--rate is a success rate; to estimate the noise of the return, name a run.")
     else:
-        known, samples = [planned(rate, within)], samples or 1
+        known, samples = [plan_noise(rate, within)], samples or 1
     found = floors(known, SCALES, tasks=tasks, samples=samples, alike=alike, power=power)
     if metric == "success":
         found = [_within_rates(each) for each in found]
@@ -109,7 +109,7 @@ def _show_noise(known: list[Suite], metric: Metric) -> None:
                     f"{suite.samples:.3g}",
                     f"{own.mean:.1%}" if metric == "success" else f"{own.mean:.3f}",
                     *_split(own.between, own.within),
-                    f"{suite.scored / suite.held:.1%}",
+                    f"{suite.scored / suite.total:.1%}",
                 )
             )
     head = ["env", "run", "tasks", "samples", metric, "between", "within", "coverage"]

@@ -391,10 +391,10 @@ def find_algorithm(name: str) -> Algorithm:
         BadArgument: where there is none.
     """
     check_algorithm_name(name)
-    found = ALGORITHMS[name] if name in ALGORITHMS else find_named(name, KIND)
-    if not isinstance(found, Algorithm):
-        raise BadArgument(f"algorithm is {name!r}, {found!r:.80}; accepted: a gem.estimators.Algorithm.")
-    return found
+    algorithm = ALGORITHMS[name] if name in ALGORITHMS else find_named(name, KIND)
+    if not isinstance(algorithm, Algorithm):
+        raise BadArgument(f"algorithm is {name!r}, {algorithm!r:.80}; accepted: a gem.estimators.Algorithm.")
+    return algorithm
 
 
 def is_known(name: str) -> bool:

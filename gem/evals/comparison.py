@@ -156,13 +156,13 @@ def compare(
     if not 0 <= min_coverage <= 1:
         raise BadArgument(f"min_coverage is {min_coverage}; accepted: between 0 and 1, such as 0.95.")
     named = dict.fromkeys(outcome.env for outcome in (*a, *b))
-    held = [{outcome.env for outcome in run} for run in (a, b)]
+    envs = [{outcome.env for outcome in run} for run in (a, b)]
     rows, warnings = [], []
     for env in named:
-        if not all(env in each for each in held):
+        if not all(env in each for each in envs):
             continue
-        mine = [{_key(o): o for o in run if o.env == env} for run in (a, b)]
-        rows.append(_row(env, mine[0], mine[1], metric, level))
+        samples = [{_key(o): o for o in run if o.env == env} for run in (a, b)]
+        rows.append(_row(env, samples[0], samples[1], metric, level))
         warnings += [f"{env}: {each}" for each in _unfair(rows[-1])]
     if not {_key(one) for one in a} & {_key(other) for other in b}:
         raise BadArgument(_nothing_pairs(a, b))
@@ -171,8 +171,8 @@ def compare(
     ps = [row.p for row in rows if row.p is not None]
     corrected = iter(holm(ps))
     rows = [row if row.p is None else replace(row, corrected=next(corrected)) for row in rows]
-    rows = [_judged(row, metric, min_coverage, 1 - level) for row in rows]
-    alone = tuple(env for env in named if not all(env in each for each in held))
+    rows = [_add_headline(row, metric, min_coverage, 1 - level) for row in rows]
+    alone = tuple(env for env in named if not all(env in each for each in envs))
     overall = _overall(rows, metric, min_coverage, level)
     return Comparison(metric, level, min_coverage, tuple(rows), overall, alone, tuple(warnings))
 
@@ -187,18 +187,18 @@ def _key(outcome: Outcome) -> Key:
 def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric, level: float) -> Paired:
     """Return the figures of an environment, without a headline, which depends on all environments."""
     keys = dict.fromkeys((*a, *b))
-    told: list[tuple[str, float, float]] = []
+    pairs: list[tuple[str, float, float]] = []
     low = high = 0.0
     for key in keys:
         one, other = (run[key].value(metric) if key in run else None for run in (a, b))
         if one is not None and other is not None:
-            told.append((a[key].cluster, one, other))
+            pairs.append((a[key].cluster, one, other))
         low += (0.0 if other is None else other) - (1.0 if one is None else one)
         high += (1.0 if other is None else other) - (0.0 if one is None else one)
     row = Paired(
         env=env,
-        tasks=len({task for task, _, _ in told}),
-        pairs=len(told),
+        tasks=len({task for task, _, _ in pairs}),
+        pairs=len(pairs),
         of=len(keys),
         a_held=len(a),
         a_scored=sum(outcome.value(metric) is not None for outcome in a.values()),
@@ -207,9 +207,9 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
         at_least=low / len(keys) if metric == "success" else None,
         at_most=high / len(keys) if metric == "success" else None,
     )
-    if not told:
+    if not pairs:
         return row
-    tasks, first, second = map(list, zip(*told, strict=True))
+    tasks, first, second = map(list, zip(*pairs, strict=True))
     bootstrap = paired_bootstrap(first, second, tasks, level)
     if metric == "return":
         difference = paired_difference(first, second, tasks, level)
@@ -221,7 +221,7 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
         )
     else:
         counts: dict[str, list[int]] = {}
-        for task, one, other in told:
+        for task, one, other in pairs:
             own = counts.setdefault(task, [0, 0, 0])
             own[0] += one > other
             own[1] += other > one
@@ -247,27 +247,27 @@ def _smallest(difference: Interval, metric: Metric, level: float) -> float | Non
     return smallest if smallest < (1.0 if metric == "success" else math.inf) else None
 
 
-def _judged(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
+def _add_headline(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
     """Return a row with its headline, or with the reason why there is none."""
     if row.coverage < min_coverage or row.difference is None:
         return replace(row, withheld=_why(row, min_coverage))
-    shown = row.corrected is None or row.corrected < alpha
+    significant = row.corrected is None or row.corrected < alpha
     better: Literal["A", "B"] | None = None
-    if shown and row.difference.low > 0:
+    if significant and row.difference.low > 0:
         better = "B"
-    elif shown and row.difference.high < 0:
+    elif significant and row.difference.high < 0:
         better = "A"
-    return replace(row, better=better, headline=_headline(row, better, shown, metric))
+    return replace(row, better=better, headline=_headline(row, better, significant, metric))
 
 
-def _headline(row: Paired, better: str | None, shown: bool, metric: Metric) -> str:
-    """Return the result in words; `shown`: whether p alone would show a difference."""
+def _headline(row: Paired, better: str | None, significant: bool, metric: Metric) -> str:
+    """Return the result in words; `significant`: whether p alone would show a difference."""
     if better and row.difference is not None:
         return f"{better} is better, by {amount(abs(row.difference.mean), metric)}"
     if row.difference is not None and row.corrected is not None:
         if not row.difference.low <= 0 <= row.difference.high:
             return f"no difference shown: the interval does not contain 0, but p is {row.corrected:.3f}"
-        if shown:
+        if significant:
             return f"no difference shown: p is {row.corrected:.3f}, but the interval contains 0"
     if row.smallest == 0:  # only for returns; other runs could still show a difference
         return f"no difference: each of {row.pairs} pairs has the same {metric}"
@@ -283,11 +283,11 @@ def _why(row: Paired, min_coverage: float) -> str:
         "no verdict": {"A": row.a_held - row.a_scored, "B": row.b_held - row.b_scored},
         "in one run alone": {"A": row.a_held - both, "B": row.b_held - both},
     }
-    told = []
+    reasons = []
     for what, counts in lacks.items():
         if named := [f"{count} of {name}" for name, count in counts.items() if count]:
-            told.append(f"{what}: {', '.join(named)}")
-    why = f" ({'; '.join(told)})" if told else ""
+            reasons.append(f"{what}: {', '.join(named)}")
+    why = f" ({'; '.join(reasons)})" if reasons else ""
     return (
         f"no headline: coverage is {row.coverage:.1%}, {row.pairs} of {row.of} pairs{why}; "
         f"{min_coverage:.0%} is asked for"
@@ -325,12 +325,12 @@ def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level:
     )
     if low := [row.env for row in rows if row.withheld]:
         return replace(overall, withheld=f"no headline: coverage is too low on {', '.join(low)}")
-    return _judged(overall, metric, min_coverage, 1 - level)
+    return _add_headline(overall, metric, min_coverage, 1 - level)
 
 
 def _unfair(row: Paired) -> list[str]:
-    def result(held: int, scored: int) -> EnvResult:
-        return EnvResult(row.env, held, scored, None, None, None, None)
+    def result(episodes: int, scored: int) -> EnvResult:
+        return EnvResult(row.env, episodes, scored, None, None, None, None)
 
     return unfair({"A": result(row.a_held, row.a_scored), "B": result(row.b_held, row.b_scored)})
 
@@ -348,14 +348,14 @@ def _nothing_pairs(a: Sequence[Outcome], b: Sequence[Outcome]) -> str:
 def _holds(run: Sequence[Outcome]) -> str:
     if not run:
         return "nothing"
-    told = []
+    parts = []
     for env in list(dict.fromkeys(o.env for o in run))[:5]:
         own = [o for o in run if o.env == env]
-        told.append(
+        parts.append(
             f"{len(own)} samples of {len({o.task for o in own})} tasks of {env}, as {own[0].task:.160}"
         )
-    more = len({o.env for o in run}) - len(told)
-    return ", ".join(told) + (f" and {more} environments more" if more > 0 else "")
+    more = len({o.env for o in run}) - len(parts)
+    return ", ".join(parts) + (f" and {more} environments more" if more > 0 else "")
 
 
 def _nothing_scored(rows: Sequence[Paired], metric: Metric) -> str:

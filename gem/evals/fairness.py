@@ -32,11 +32,11 @@ def unfair(results: Mapping[str, EnvResult], level: float = LEVEL) -> list[str]:
         raise BadArgument(f"the results are of {', '.join(named)}; accepted: results of one environment.")
     if not 0 < level < 1:
         raise BadArgument(f"level is {level}; accepted: between 0 and 1, such as 0.01.")
-    found = []
+    reasons = []
     for one, other in combinations(results, 2):
         if results[one].played and results[other].played:
-            found += _pair(one, results[one], other, results[other], level)
-    return found
+            reasons += _pair(one, results[one], other, results[other], level)
+    return reasons
 
 
 def _pair(one: str, first: EnvResult, other: str, second: EnvResult, level: float) -> list[str]:
@@ -47,14 +47,14 @@ def _pair(one: str, first: EnvResult, other: str, second: EnvResult, level: floa
             f"{second.unscored} of {second.played}: the comparison is not fair (p = {p:.1g}, Fisher's "
             "exact test)."
         ]
-    found = []
+    reasons = []
     for boundary in dict.fromkeys((*first.boundaries, *second.boundaries)):
         here, there = first.boundaries.get(boundary, 0), second.boundaries.get(boundary, 0)
         p = fisher_exact(here, first.played, there, second.played)
         if p < level:
-            found.append(
+            reasons.append(
                 f"agent {one} lost {here} of {first.played} episodes at the boundary {boundary!r}, {other} "
                 f"{there} of {second.played}: the comparison is not fair (p = {p:.1g}, Fisher's exact "
                 "test)."
             )
-    return found
+    return reasons

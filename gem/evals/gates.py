@@ -12,7 +12,7 @@ from typing import Any
 from gem.errors import BadArgument, did_you_mean
 from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard
-from gem.evals.usage import tokens_of, uncounted
+from gem.evals.usage import count_uncounted, tokens_of
 from gem.statistics import Interval
 
 METRICS = ("success", "return", "reward", "turns", "coverage", "tokens", "cost")
@@ -61,14 +61,14 @@ class Gate:
         text = text.strip()
         whole = _GATE.fullmatch(text) if len(text) <= LONGEST else None
         bound = _BOUND.fullmatch(whole["figure"]) if whole else None
-        found = _METRIC.fullmatch(bound[2].strip() if bound else whole["figure"]) if whole else None
+        match = _METRIC.fullmatch(bound[2].strip() if bound else whole["figure"]) if whole else None
         try:
             value = float(whole["value"]) if whole else math.nan
         except ValueError:
             value = math.nan
-        if whole is None or found is None or not math.isfinite(value):
+        if whole is None or match is None or not math.isfinite(value):
             raise BadArgument(f"gate {text[:100]!r} cannot be read; accepted, for example: {EXAMPLES}.")
-        metric = found["metric"]
+        metric = match["metric"]
         if metric not in METRICS and not re.fullmatch(r"pass[@^][1-9][0-9]{0,3}", metric):
             hint = did_you_mean(metric, METRICS)
             raise BadArgument(
@@ -77,7 +77,7 @@ class Gate:
         if bound and not metric.startswith(INTERVALS):
             raise BadArgument(f"gate {text!r}: {metric} has no interval; accepted: {metric} itself.")
         value /= 100 if whole["percent"] else 1
-        where = (found["where"] or "").strip()
+        where = (match["where"] or "").strip()
         return cls(text, bound[1] if bound else "", metric, where, whole["op"], value)
 
 
@@ -112,10 +112,10 @@ def refuse_unknown(
 
 def check(gates: Iterable[Gate], card: Scorecard) -> list[Checked]:
     """Check the gates for an agent; a gate without a figure fails."""
-    return [_checked(gate, card) for gate in gates]
+    return [_check_gate(gate, card) for gate in gates]
 
 
-def _checked(gate: Gate, card: Scorecard) -> Checked:
+def _check_gate(gate: Gate, card: Scorecard) -> Checked:
     figures: list[EnvResult | Mean]
     if gate.where == "":
         figures = [card.overall]
@@ -128,19 +128,19 @@ def _checked(gate: Gate, card: Scorecard) -> Checked:
         figures = figures or [each for each in card.categories if each.name == gate.where]
     if not figures:
         return Checked(gate, card.agent, False, "there is no figure: the environment is not here")
-    told, passed = [], True
+    parts, passed = [], True
     for each in figures:
         name = each.name if isinstance(each, Mean) else each.env
         value, why = _figure(gate, each, card)
         if value is None:
-            told.append(f"{name}: no figure, {why}")
+            parts.append(f"{name}: no figure, {why}")
             passed = False
         elif not _holds(gate, value):
-            told.append(f"{name}: {_told(value)}")
+            parts.append(f"{name}: {_format_value(value)}")
             passed = False
         elif gate.where != "*":
-            told.append(f"{name}: {_told(value)}")
-    return Checked(gate, card.agent, passed, "; ".join(told[:5]) or f"{len(figures)} environments")
+            parts.append(f"{name}: {_format_value(value)}")
+    return Checked(gate, card.agent, passed, "; ".join(parts[:5]) or f"{len(figures)} environments")
 
 
 def _holds(gate: Gate, value: float) -> bool:
@@ -153,31 +153,31 @@ def _holds(gate: Gate, value: float) -> bool:
     return _COMPARE[gate.op](value, gate.value)
 
 
-def _told(value: float) -> str:
+def _format_value(value: float) -> str:
     """Return a figure as text, precise enough to compare it with the gate; counts in full."""
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
 def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | None, str]:
     """Return a gate's figure, or None and the reason."""
-    if gate.metric in ("tokens", "cost") and (turns := uncounted(of.usage)):
+    if gate.metric in ("tokens", "cost") and (turns := count_uncounted(of.usage)):
         return None, f"the tokens of {turns} turns were not counted"
     if gate.metric == "coverage":
-        found: Any = None if math.isnan(of.coverage) else of.coverage
+        figure: Any = None if math.isnan(of.coverage) else of.coverage
     elif gate.metric == "tokens":
-        found = float(tokens_of(of.usage))
+        figure = float(tokens_of(of.usage))
     elif gate.metric == "cost":
-        found = card.cost(of.usage)
+        figure = card.cost(of.usage)
     else:
         why = of.withheld if isinstance(of, Mean) else card.withheld(of)
         if why:
             return None, why
         if gate.metric.startswith("pass"):
-            found = of.passes.get(gate.metric)
+            figure = of.passes.get(gate.metric)
         else:
-            found = getattr(of, "reward" if gate.metric == "return" else gate.metric)
-    if found is None:
+            figure = getattr(of, "reward" if gate.metric == "return" else gate.metric)
+    if figure is None:
         return None, "the environment does not say it, or nothing has a verdict"
-    if isinstance(found, Interval):
-        return getattr(found, gate.bound or "mean"), ""
-    return found, ""
+    if isinstance(figure, Interval):
+        return getattr(figure, gate.bound or "mean"), ""
+    return figure, ""

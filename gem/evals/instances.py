@@ -50,8 +50,8 @@ def _with_data(maker: Maker) -> DatasetEnv | None:
         return None  # it need not be made
     with maker() as env:
         inner = env.unwrapped
-        found = isinstance(inner, DatasetEnv) and not isinstance(inner.tasks, ProceduralTasks)
-        return inner if found and isinstance(inner, DatasetEnv) else None
+        has_data = isinstance(inner, DatasetEnv) and not isinstance(inner.tasks, ProceduralTasks)
+        return inner if has_data and isinstance(inner, DatasetEnv) else None
 
 
 FEW = 64
@@ -80,12 +80,12 @@ def find_instances(maker: Maker, seed: int, wanted: int = 256) -> Instances:
     with maker() as env:
         tell = getattr(env, "instance", None)
         seeds = [seeding.derive(seed, "instance", i) for i in range(SCAN)]
-        found: dict[str, list[int]] = {}
+        seeds_by_instance: dict[str, list[int]] = {}
         for each in seeds:
-            if tell is None or len(found) > FEW:
+            if tell is None or len(seeds_by_instance) > FEW:
                 break
             env.reset(seed=each)
-            found.setdefault(tell(), []).append(each)
-    if tell is None or len(found) > FEW:
+            seeds_by_instance.setdefault(tell(), []).append(each)
+    if tell is None or len(seeds_by_instance) > FEW:
         return Instances(tuple((each,) for each in seeds[:wanted]), False)
-    return Instances(tuple(tuple(found[key]) for key in sorted(found)), True)
+    return Instances(tuple(tuple(seeds_by_instance[key]) for key in sorted(seeds_by_instance)), True)

@@ -84,7 +84,7 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
         StoreError, SchemaMismatch: when the store cannot be read.
     """
     file = _file(Path(path))
-    found: list[tuple[Outcome, str]] = []  # and its group
+    outcomes: list[tuple[Outcome, str]] = []  # and its group
     played: dict[tuple[str, int], list[str]] = {}  # the settings, by task and sample
     damaged = 0
     with EpisodeStore(file, read_only=True) as store:
@@ -97,7 +97,7 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
                 damaged += 1
                 continue
             before = played.setdefault((outcome.task, outcome.sample), [])
-            found.append((replace(outcome, repeat=len(before)), entry.group))
+            outcomes.append((replace(outcome, repeat=len(before)), entry.group))
             before.append(settings.get(entry.run, entry.run))
     agents = ", ".join(sorted({who(run) for run in runs.values()} - {""}))
     if any(len({*each}) > 1 for each in played.values()):
@@ -105,10 +105,10 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
             f"{file} holds the same tasks played with several settings (agents: {agents}); accepted: one "
             "agent. Evaluate each agent into its own folder."
         )
-    if not found:
+    if not outcomes:
         lost = f" that can be read; {damaged} are damaged" if damaged else ""
         raise BadArgument(f"{file} holds no episode{lost}; compare runs that were played.")
-    return RunOutcomes(str(path), agents, _with_instances(found), damaged)
+    return RunOutcomes(str(path), agents, _with_instances(outcomes), damaged)
 
 
 def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
@@ -132,19 +132,19 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
     return Outcome(env, begun, entry.sample, 0, success, reward, instance)
 
 
-def _with_instances(found: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:
+def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:
     """Return the outcomes with `instance` set.
 
     Samples of an instance share their group, and each has its own number, with any seed. A group in which
     several tasks have the same number is not an instance: it comes from merged stores with equal group names.
     """
     tasks: dict[tuple[str, str, int], set[str]] = {}
-    for outcome, group in found:
+    for outcome, group in outcomes:
         tasks.setdefault((outcome.env, group, outcome.sample), set()).add(outcome.task)
     merged = {key[:2] for key, own in tasks.items() if len(own) > 1}
     return tuple(
         replace(outcome, instance=group) if group and (outcome.env, group) not in merged else outcome
-        for outcome, group in found
+        for outcome, group in outcomes
     )
 
 
@@ -169,8 +169,8 @@ def _file(path: Path) -> Path:
         return file
     agents = sorted(each.parent.name for each in path.glob("*/episodes.jsonl"))
     if agents:
-        shown = ", ".join(str(path / printable(name)) for name in agents[:8])
-        raise BadArgument(f"{path} holds the runs of {len(agents)} agents; name one of them: {shown}.")
+        folders = ", ".join(str(path / printable(name)) for name in agents[:8])
+        raise BadArgument(f"{path} holds the runs of {len(agents)} agents; name one of them: {folders}.")
     raise BadArgument(f"{path} holds no episodes.jsonl; `gem-gym eval --out {path} ID` would write it.")
 
 

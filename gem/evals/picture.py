@@ -86,11 +86,11 @@ def _draw_row(axes: object, place: int, row: Paired, scale: float, bold: bool) -
         return
     mean, low, high = (scale * value for value in row.difference[:3])
     colour = COLOURS[row.better]
-    shown = {"color": colour, "alpha": 0.35 if row.withheld else 1.0}
+    style = {"color": colour, "alpha": 0.35 if row.withheld else 1.0}
     plot = axes.plot  # type: ignore[attr-defined]
     if math.isfinite(low) and math.isfinite(high):
-        plot([low, high], [place, place], linewidth=3 if bold else 1.8, solid_capstyle="butt", **shown)
-    plot([mean], [place], marker="D" if bold else "o", markersize=7 if bold else 6, **shown)
+        plot([low, high], [place, place], linewidth=3 if bold else 1.8, solid_capstyle="butt", **style)
+    plot([mean], [place], marker="D" if bold else "o", markersize=7 if bold else 6, **style)
 
 
 def _label(row: Paired) -> str:
@@ -102,11 +102,11 @@ def _figures(row: Paired, scale: float) -> str:
         return "no pair"
     mean, low, high = (scale * value for value in row.difference[:3])
     form = "+.1f" if scale == 100 else "+.3g"
-    told = f"{mean:{form}} ({low:{form}} to {high:{form}})"
-    return f"{told}, low coverage" if row.withheld else told
+    figures = f"{mean:{form}} ({low:{form}} to {high:{form}})"
+    return f"{figures}, low coverage" if row.withheld else figures
 
 
 def _plain(text: str) -> str:
     """Return text escaped so that matplotlib does not read it as a formula; of long text, the end."""
-    shown = printable(text).replace("\n", " ").replace("\t", " ")
-    return (shown if len(shown) <= 60 else f"…{shown[-59:]}").replace("\\", "/").replace("$", r"\$")
+    line = printable(text).replace("\n", " ").replace("\t", " ")
+    return (line if len(line) <= 60 else f"…{line[-59:]}").replace("\\", "/").replace("$", r"\$")

@@ -17,7 +17,7 @@ class Suite:
 
     `own` has the noise of each agent: of one (the other agent is then assumed to have the same), or of two.
     `difference` is the noise of the differences of two agents on the same samples. `tasks` and `samples` (the
-    mean per task) are the observed numbers; `scored` of `held` samples have a verdict, by both agents if
+    mean per task) are the observed numbers; `scored` of `total` samples have a verdict, by both agents if
     there are two. If the split of the noise into between and within tasks is unknown, the worst split is
     assumed.
     """
@@ -26,7 +26,7 @@ class Suite:
     tasks: int
     samples: float
     scored: int
-    held: int
+    total: int
     own: tuple[Noise, ...]
     difference: Noise | None = None
 
@@ -34,11 +34,11 @@ class Suite:
         """Return the variance of a figure, for the agent with more noise."""
         return max(_variance(own, tasks, samples) for own in self.own)
 
-    def unpaired(self, tasks: int, samples: int) -> float:
+    def unpaired_variance(self, tasks: int, samples: int) -> float:
         """Return the variance of the difference of agents on different tasks."""
         return _variance(self.own[0], tasks, samples) + _variance(self.own[-1], tasks, samples)
 
-    def paired(self, tasks: int, samples: int, alike: float) -> float:
+    def paired_variance(self, tasks: int, samples: int, alike: float) -> float:
         """Return the variance of the difference of agents on the same tasks.
 
         `alike` is the correlation of the agents' task means; for two runs it is measured, and `alike` is not
@@ -72,14 +72,16 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
     Raises:
         BadArgument: when no environment has two tasks with a verdict.
     """
-    found = []
+    suites = []
     for env in dict.fromkeys(outcome.env for run in runs for outcome in run):
-        mine = [{(o.task, o.sample, o.repeat): o.value(metric) for o in run if o.env == env} for run in runs]
-        told = {
-            key: [value for run in mine if (value := run.get(key)) is not None]
-            for key in dict.fromkeys(key for run in mine for key in run)
+        by_run = [
+            {(o.task, o.sample, o.repeat): o.value(metric) for o in run if o.env == env} for run in runs
+        ]
+        by_sample = {
+            key: [value for run in by_run if (value := run.get(key)) is not None]
+            for key in dict.fromkeys(key for run in by_run for key in run)
         }
-        whole = {key: values for key, values in told.items() if len(values) == len(runs)}
+        whole = {key: values for key, values in by_sample.items() if len(values) == len(runs)}
         clusters = {(o.task, o.sample, o.repeat): o.cluster for o in runs[0] if o.env == env}
         tasks = [clusters[key] for key in whole]
         if len({*tasks}) < 2:
@@ -93,24 +95,24 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
             if between_them is not None:
                 differ = _plus_four(math.fsum(map(abs, differences)) / len(tasks), len({*tasks}))
                 between_them = _at_least(between_them, differ - between_them.mean**2)
-        found.append(
+        suites.append(
             Suite(
                 env,
                 tasks=len({*tasks}),
                 samples=len(tasks) / len({*tasks}),
                 scored=len(whole),
-                held=len(told),
+                total=len(by_sample),
                 own=own,
                 difference=between_them,
             )
         )
-    if not found:
+    if not suites:
         both = " that both runs played" if len(runs) > 1 else ""
         raise BadArgument(
             f"no environment has two tasks with a {metric}{both}; a variance needs two or more."
             f"{RETURNS[metric]}"
         )
-    return found
+    return suites
 
 
 def _plus_four(rate: float, tasks: int) -> float:
@@ -127,13 +129,13 @@ def _of_rate(rate: float, tasks: int) -> float:
     return rate * (1 - rate)
 
 
-def _at_least(found: Noise, variance: float) -> Noise:
+def _at_least(observed: Noise, variance: float) -> Noise:
     """Return noise with at least this total variance; the missing part is added between tasks."""
-    lacks = variance - found.between - (found.within or 0.0)
-    return found._replace(between=found.between + max(0.0, lacks))
+    lacks = variance - observed.between - (observed.within or 0.0)
+    return observed._replace(between=observed.between + max(0.0, lacks))
 
 
-def planned(rate: float, within: float | None = None) -> Suite:
+def plan_noise(rate: float, within: float | None = None) -> Suite:
     """Return the noise of a suite that has not been played, from the expected rate of success.
 
     Args:
@@ -193,21 +195,21 @@ def floors(
     for name, value, least in (("tasks", tasks, 2), ("samples", samples, 1)):
         if value is not None and value < least:
             raise BadArgument(f"{name} is {value}; accepted: {least} or more.")
-    found: list[Floor] = []
+    floors: list[Floor] = []
     for suite in known:
         for scale in scales:
             n, k = _size(suite, scale, tasks, samples)
-            variances = suite.alone(n, k), suite.unpaired(n, k), suite.paired(n, k, alike)
-            found.append(_floor(suite.env, n, k, variances, level, power))
+            variances = suite.alone(n, k), suite.unpaired_variance(n, k), suite.paired_variance(n, k, alike)
+            floors.append(_floor(suite.env, n, k, variances, level, power))
     for scale in scales if len(known) > 1 else ():
         sizes = [_size(suite, scale, tasks, samples) for suite in known]
         each = [
-            (suite.alone(n, k), suite.unpaired(n, k), suite.paired(n, k, alike))
+            (suite.alone(n, k), suite.unpaired_variance(n, k), suite.paired_variance(n, k, alike))
             for suite, (n, k) in zip(known, sizes, strict=True)
         ]
         means = [math.fsum(column) / len(known) ** 2 for column in zip(*each, strict=True)]
-        found.append(_floor("all", sum(n for n, _ in sizes), max(k for _, k in sizes), means, level, power))
-    return found
+        floors.append(_floor("all", sum(n for n, _ in sizes), max(k for _, k in sizes), means, level, power))
+    return floors
 
 
 def _size(suite: Suite, scale: float, tasks: int | None, samples: int | None) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from gem.evals.usage import tokens_of
 from gem.statistics import Interval
 
 
-def told(value: Interval | None, form: str = "{:.1%}") -> str:
+def format_interval(value: Interval | None, form: str = "{:.1%}") -> str:
     """Return an interval as text; a dash where there is none."""
     if value is None:
         return "-"
@@ -65,18 +65,18 @@ def markdown(
         lines += ["", f"## {_cell(card.agent)}", ""]
         columns = ["environment", "success", "coverage", "return", "turns"]
         means = [*card.categories, card.overall] if len(card.rows) > 1 else []
-        shown = passes_of(card.overall)
-        columns += shown
+        passes = passes_of(card.overall)
+        columns += passes
         scaled = any(row.normalised for row in card.rows)
         columns += ["normalised"] * scaled
         if tokens_of(card.overall.usage):
             columns += ["tokens", "cost"] if card.prices else ["tokens"]
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         for row in card.rows:
-            lines.append(_row(row.entry.label, row.result, row, card, shown, scaled, len(columns)))
+            lines.append(_row(row.entry.label, row.result, row, card, passes, scaled, len(columns)))
         for mean in means:
-            lines.append(_row(f"**{mean.name}**", mean, None, card, shown, scaled, len(columns)))
-        lines += [f"\n{_cell(r.env)}: {_cell(lost)}" for r in card.results if (lost := _lost(r))]
+            lines.append(_row(f"**{mean.name}**", mean, None, card, passes, scaled, len(columns)))
+        lines += [f"\n{_cell(r.env)}: {_cell(lost)}" for r in card.results if (lost := _describe_lost(r))]
         lines += [
             f"\nNo headline for {_cell(r.env)}: {why}." for r in card.results if (why := card.withheld(r))
         ]
@@ -96,7 +96,7 @@ def _row(
     of: EnvResult | Mean | None,
     row: Scored | None,
     card: Scorecard,
-    shown: list[str],
+    passes: list[str],
     scaled: bool,
     width: int,
 ) -> str:
@@ -106,14 +106,14 @@ def _row(
     why = of.withheld if isinstance(of, Mean) else card.withheld(of)
     cells = [
         name if row is None else _cell(name),
-        "withheld" if why else told(of.success),
+        "withheld" if why else format_interval(of.success),
         f"{of.scored}/{of.episodes}",
-        told(of.reward, "{:.3f}") if not why else "withheld",
+        format_interval(of.reward, "{:.3f}") if not why else "withheld",
         "-" if of.turns is None else f"{of.turns:.2f}",
-        *(told(of.passes.get(each)) if not why else "withheld" for each in shown),
+        *(format_interval(of.passes.get(each)) if not why else "withheld" for each in passes),
     ]
     if scaled:
-        cells.append("withheld" if why else told(card.normalised(of), "{:.3f}"))
+        cells.append("withheld" if why else format_interval(card.find_normalised(of), "{:.3f}"))
     if len(cells) < width:
         cells.append(f"{tokens_of(of.usage):,}")
     if len(cells) < width:
@@ -121,19 +121,19 @@ def _row(
     return f"| {' | '.join(cells)} |"
 
 
-def _lost(result: EnvResult) -> str:
+def _describe_lost(result: EnvResult) -> str:
     """Return how many episodes have no verdict and why, and the bounds of success; empty if all have one."""
     if not (result.unscored or result.unplayed):
         return ""
-    said = [f"{count} {what}" for what, count in result.errors.items()]
-    said += [f"{result.cancelled} cut off"] * bool(result.cancelled)
-    said += [f"{result.unplayed} not played"] * bool(result.unplayed)
+    reasons = [f"{count} {what}" for what, count in result.errors.items()]
+    reasons += [f"{result.cancelled} cut off"] * bool(result.cancelled)
+    reasons += [f"{result.unplayed} not played"] * bool(result.unplayed)
     first = f" (as: {result.first_error})" if result.first_error else ""
     bounds = ""
     if result.at_least is not None and result.at_most is not None:
         bounds = f" Whatever they would have been, success is {result.at_least:.1%} to {result.at_most:.1%}."
-    share = "" if result.no_verdict is None else f", {told(result.no_verdict)} of those played"
-    return f"without verdict: {', '.join(said)}{first}{share}.{bounds}"
+    share = "" if result.no_verdict is None else f", {format_interval(result.no_verdict)} of those played"
+    return f"without verdict: {', '.join(reasons)}{first}{share}.{bounds}"
 
 
 def _cell(text: str) -> str:
@@ -194,15 +194,17 @@ def _case(suite: ElementTree.Element, of: str, name: str) -> ElementTree.Element
 
 def _verdicts(case: ElementTree.Element, result: EnvResult) -> None:
     if result.unscored or result.unplayed:
-        said = (
+        message = (
             f"{result.unscored} of {result.episodes} episodes have no verdict, {result.unplayed} not played"
         )
-        error = ElementTree.SubElement(case, "error", type="NoVerdict", message=_text(said))
+        error = ElementTree.SubElement(case, "error", type="NoVerdict", message=_text(message))
         error.text = _text("\n".join(f"{count} {what}" for what, count in result.errors.items()))
         if result.first_error:
             error.text += "\n" + _text(result.first_error)
     out = ElementTree.SubElement(case, "system-out")
-    out.text = _text(f"success {told(result.success)}, return {told(result.reward, '{:.3f}')}")
+    out.text = _text(
+        f"success {format_interval(result.success)}, return {format_interval(result.reward, '{:.3f}')}"
+    )
 
 
 def _gate(suite: ElementTree.Element, of: str, each: Checked) -> None:
@@ -213,8 +215,8 @@ def _gate(suite: ElementTree.Element, of: str, each: Checked) -> None:
 
 def _count(suite: ElementTree.Element) -> None:
     suite.set("tests", str(len(suite.findall("testcase"))))
-    for name, found in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(name, str(len(suite.findall(f"testcase/{found}"))))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("time", "0")
 
 

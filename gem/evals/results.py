@@ -82,11 +82,11 @@ class EnvResult:
     @property
     def boundaries(self) -> dict[str, int]:
         """The numbers of episodes without verdict by cause: env, host, agent, driver, or cancelled."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for what, count in self.errors.items():
             boundary = what.partition(":")[0]
-            found[boundary] = found.get(boundary, 0) + count
-        return {**found, "cancelled": self.cancelled} if self.cancelled else found
+            counts[boundary] = counts.get(boundary, 0) + count
+        return {**counts, "cancelled": self.cancelled} if self.cancelled else counts
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; an infinite or NaN bound becomes None."""
@@ -110,10 +110,10 @@ class EnvResult:
         for name in INTERVALS:
             plain[name] = _interval(plain.get(name))
         seats = {
-            name: SeatResult(_interval(seat["success"]), _known(_interval(seat["reward"])), seat["turns"])
+            name: SeatResult(_interval(seat["success"]), _or_nan(_interval(seat["reward"])), seat["turns"])
             for name, seat in values["seats"].items()
         }
-        plain["passes"] = {name: _known(_interval(each)) for name, each in plain.get("passes", {}).items()}
+        plain["passes"] = {name: _or_nan(_interval(each)) for name, each in plain.get("passes", {}).items()}
         plain["usage"] = {model: Usage(**usage) for model, usage in plain.get("usage", {}).items()}
         return cls(**{**plain, "seats": seats})
 
@@ -144,7 +144,7 @@ def _interval(values: Mapping[str, Any] | None) -> Interval | None:
     )
 
 
-def _known(interval: Interval | None) -> Interval:
+def _or_nan(interval: Interval | None) -> Interval:
     return interval or Interval(math.nan, math.nan, math.nan, 0, 0)
 
 
@@ -166,10 +166,10 @@ def summarise(
     """
     scored = [episode for episode in episodes if episode.scored]
     exactly = exactly and not unplayed and len(scored) == len(episodes)
-    told = [episode for episode in scored if episode.success is not None]
-    if len(told) < len(scored) and any(episode.several for episode in scored):
-        told = []  # if seats have different results, success is defined only by seat
-    won = [float(bool(episode.success)) for episode in told]
+    with_success = [episode for episode in scored if episode.success is not None]
+    if len(with_success) < len(scored) and any(episode.several for episode in scored):
+        with_success = []  # if seats have different results, success is defined only by seat
+    won = [float(bool(episode.success)) for episode in with_success]
     cancelled = 0
     errors: dict[str, int] = {}
     for episode in episodes:
@@ -179,7 +179,8 @@ def summarise(
         elif not episode.scored:
             cancelled += 1
     needed = [
-        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget)) for e in told
+        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget))
+        for e in with_success
     ]
 
     def groups(of: Sequence[Episode]) -> list[str] | None:
@@ -191,10 +192,12 @@ def summarise(
     def rate(values: Sequence[float], of: Sequence[Episode]) -> Interval:
         return exact(values) if exactly else rate_interval(values, groups(of))
 
-    def fared(seat: str) -> SeatResult:
-        told = [each for each in scored if each.succeeded(seat) is not None]
+    def summarise_seat(seat: str) -> SeatResult:
+        with_success = [each for each in scored if each.succeeded(seat) is not None]
         return SeatResult(
-            success=rate([float(bool(each.succeeded(seat))) for each in told], told) if told else None,
+            success=rate([float(bool(each.succeeded(seat))) for each in with_success], with_success)
+            if with_success
+            else None,
             reward=mean([each.reward(seat) for each in scored], scored),
             turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
         )
@@ -204,33 +207,33 @@ def summarise(
         env=name,
         episodes=len(episodes) + unplayed,
         scored=len(scored),
-        success=rate(won, told) if told else None,
-        at_least=sum(won) / (len(won) + unscored) if told else None,
+        success=rate(won, with_success) if with_success else None,
+        at_least=sum(won) / (len(won) + unscored) if with_success else None,
         reward=mean([episode.reward() for episode in scored], scored) if scored else None,
         turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
-        turns_to_success=mean(needed, told) if told else None,
+        turns_to_success=mean(needed, with_success) if with_success else None,
         cancelled=cancelled,
         errors=errors,
         first_error=next((episode.error.message for episode in episodes if episode.error is not None), None),
-        seats={seat: fared(seat) for seat in _seats(scored)},
-        at_most=(sum(won) + unscored) / (len(won) + unscored) if told else None,
+        seats={seat: summarise_seat(seat) for seat in _seats(scored)},
+        at_most=(sum(won) + unscored) / (len(won) + unscored) if with_success else None,
         no_verdict=rate_interval([float(not each.scored) for each in episodes], groups(episodes))
         if episodes
         else None,
         agent=_agent(episodes),
         unplayed=unplayed,
         samples=samples,
-        passes=_passes(told, samples),
+        passes=_passes(with_success, samples),
         usage=spent_on(episodes),
     )
 
 
-def _passes(told: Sequence[Episode], samples: int) -> dict[str, Interval]:
+def _passes(with_success: Sequence[Episode], samples: int) -> dict[str, Interval]:
     """Return pass@1 to pass@k and pass^1 to pass^k, over the tasks that have all their samples."""
     if samples == 1:
         return {}
     tasks: dict[str, list[bool]] = {}
-    for episode in told:
+    for episode in with_success:
         tasks.setdefault(episode.group, []).append(bool(episode.success))
     whole = [won for won in tasks.values() if len(won) == samples]
     if not whole:
@@ -248,11 +251,11 @@ def _agent(episodes: Sequence[Episode]) -> str:
 def who(run: RunInfo) -> str:
     """Return the agent of a run and its model as text, by seat if they differ."""
     if run.seats:
-        return " ".join(f"{seat}={_named(info)}" for seat, info in run.seats.items())
-    return _named(run)
+        return " ".join(f"{seat}={_format_agent(info)}" for seat, info in run.seats.items())
+    return _format_agent(run)
 
 
-def _named(info: RunInfo | AgentInfo) -> str:
+def _format_agent(info: RunInfo | AgentInfo) -> str:
     return f"{info.agent} {info.model}" if info.model else info.agent
 
 
@@ -262,8 +265,8 @@ def _seats(episodes: Sequence[Episode]) -> list[str]:
 
 def success_rate(episodes: Sequence[Episode]) -> float:
     """Return the share of successes among the episodes that report success or failure; NaN if none does."""
-    told = [episode.success for episode in episodes if episode.success is not None]
-    return sum(told) / len(told) if told else float("nan")
+    successes = [episode.success for episode in episodes if episode.success is not None]
+    return sum(successes) / len(successes) if successes else float("nan")
 
 
 def required(result: EnvResult) -> EnvResult:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gem.evals.results import EnvResult, bounds
 from gem.evals.suite import Entry
-from gem.evals.usage import Prices, Usage, together, tokens_of, uncounted
+from gem.evals.usage import Prices, Usage, count_uncounted, together, tokens_of
 from gem.statistics import Interval, combined
 
 
@@ -95,7 +95,7 @@ class Scorecard:
         under = f"coverage {figures.coverage:.1%} is under {self.min_coverage:.1%}"
         return f"{under}: of {figures.episodes} episodes {' and '.join(lost)}"
 
-    def normalised(self, figures: EnvResult | Mean) -> Interval | None:
+    def find_normalised(self, figures: EnvResult | Mean) -> Interval | None:
         """Return the normalised return of figures of this card."""
         if isinstance(figures, Mean):
             return figures.normalised
@@ -119,7 +119,7 @@ class Scorecard:
 
     def cost(self, usage: dict[str, Usage]) -> float | None:
         """Return the cost of tokens in dollars; None without prices, or if not all tokens were counted."""
-        return None if self.prices is None or uncounted(usage) else self.prices.cost(usage)
+        return None if self.prices is None or count_uncounted(usage) else self.prices.cost(usage)
 
     def _mean(self, name: str, rows: Sequence[Scored]) -> Mean:
         here = [(row.result, row.entry.weight) for row in rows if row.result is not None]

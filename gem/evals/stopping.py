@@ -73,9 +73,9 @@ class Stopping:
         while len(self._waiting.get(self._next, ())) >= self.samples:
             ended = self._waiting.pop(self._next)
             self._next += 1
-            told = [float(each.success) for each in ended if each.success is not None]
-            if told:
-                self.sequence.add(math.fsum(told) / len(told))
+            successes = [float(each.success) for each in ended if each.success is not None]
+            if successes:
+                self.sequence.add(math.fsum(successes) / len(successes))
                 self.enough = self.enough or self.sequence.stop_when(
                     width=self.width, threshold=self.threshold
                 )

@@ -21,7 +21,7 @@ from gem.evals.reports import junit, markdown
 from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite import Entry, Suite
-from gem.evals.usage import Budget, Prices, uncounted
+from gem.evals.usage import Budget, Prices, count_uncounted
 from gem.record import Episode
 from gem.rollout.episode import versions
 from gem.source_files import remember_name
@@ -120,7 +120,7 @@ class SuiteResult:
                     f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure{of}"
                 )
         for name, card in self.cards.items():
-            if turns := uncounted(card.overall.usage):
+            if turns := count_uncounted(card.overall.usage):
                 whom = f" of {name}" if self.several else ""
                 kept = " or in the budget" if self.budget else ""
                 notes.append(f"the tokens of {turns} turns{whom} are not known, and not in any figure{kept}")

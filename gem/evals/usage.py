@@ -50,22 +50,22 @@ def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
 
     A turn's tokens are the server's count, else the number of ids that the agent kept.
     """
-    found: dict[str, Usage] = {}
+    usages: dict[str, Usage] = {}
     for episode in episodes:
         for turn in episode.turns:
             model = _model(episode.run, turn)
             if model is not None:
-                found[model] = found.get(model, Usage()) + _usage(turn)
-    return found
+                usages[model] = usages.get(model, Usage()) + _usage(turn)
+    return usages
 
 
 def together(parts: Iterable[Spent]) -> dict[str, Usage]:
     """Return the sum of several usages, by model."""
-    found: dict[str, Usage] = {}
+    total: dict[str, Usage] = {}
     for part in parts:
         for model, usage in part.items():
-            found[model] = found.get(model, Usage()) + usage
-    return found
+            total[model] = total.get(model, Usage()) + usage
+    return total
 
 
 def tokens_of(spent: Spent) -> int:
@@ -73,7 +73,7 @@ def tokens_of(spent: Spent) -> int:
     return sum(usage.total for usage in spent.values())
 
 
-def uncounted(spent: Spent) -> int:
+def count_uncounted(spent: Spent) -> int:
     """Return the number of turns of all models whose token count is unknown."""
     return sum(usage.uncounted for usage in spent.values())
 
@@ -136,7 +136,7 @@ class Prices:
             if model is not None and model not in self.models:
                 hint = did_you_mean(model, self.models)
                 raise BadArgument(
-                    f"{self.source} has no price of {model!r}.{hint} Add [models.{_quoted(model)}] with "
+                    f"{self.source} has no price of {model!r}.{hint} Add [models.{_quote_key(model)}] with "
                     "input and output, 0 if it costs nothing."
                 )
 
@@ -155,7 +155,7 @@ class Prices:
         return dollars / MILLION
 
 
-def _quoted(name: str) -> str:
+def _quote_key(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -223,7 +223,7 @@ class Budget:
         """Return whether another episode may start while `in_flight` are running."""
         ended = self._ended.get(self._env, 0)
         limits = [limit for limit in (self.tokens, self.usd) if limit is not None]
-        spent, taken = self._counted(self.spent), self._counted(self._taken.get(self._env, {}))
+        spent, taken = self._sum_amounts(self.spent), self._sum_amounts(self._taken.get(self._env, {}))
         if not ended:
             return in_flight < UNTRIED and all(now < limit for now, limit in zip(spent, limits, strict=True))
         return in_flight < max(UNTRIED, ended) and all(
@@ -231,7 +231,7 @@ class Budget:
             for now, own, limit in zip(spent, taken, limits, strict=True)
         )
 
-    def _counted(self, spent: Spent) -> list[float]:
+    def _sum_amounts(self, spent: Spent) -> list[float]:
         """Return the amounts of tokens and dollars that are limited."""
         counted: list[float] = [] if self.tokens is None else [tokens_of(spent)]
         if self.usd is not None and self.prices is not None:

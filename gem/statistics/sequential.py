@@ -113,7 +113,7 @@ class ConfidenceSequence:
             raise BadArgument("neither width nor threshold is given; pass one, or it would never stop.")
         if width is not None and not width > 0:
             raise BadArgument(f"width is {width}; accepted: above 0, such as 0.1.")
-        found = self.interval
-        if width is not None and found.high - found.low <= width + 1e-12:
+        interval = self.interval
+        if width is not None and interval.high - interval.low <= width + 1e-12:
             return True
-        return threshold is not None and not found.low <= threshold <= found.high
+        return threshold is not None and not interval.low <= threshold <= interval.high

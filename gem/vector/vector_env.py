@@ -180,7 +180,7 @@ class VectorEnv:
             flight. BadAction: for an action that is not text. ResetNeeded: before the first reset.
             EpisodeOver: after an episode's end, in mode ``disabled``.
         """
-        self._send(*self._checked(actions))
+        self._send(*self._check_actions(actions))
 
     def recv(self, at_least: int = 1, timeout: float | None = None) -> Results:
         """Wait until `at_least` environments are ready and return all that are ready.
@@ -206,14 +206,14 @@ class VectorEnv:
         """
         if self._host.busy:
             raise BadArgument(f"{len(self._host.busy)} steps are in flight; recv() them before step().")
-        members, chosen = self._checked(actions)
+        members, chosen = self._check_actions(actions)
         steps: list[_Step | None]
         if False not in [member.running for member in members]:
             seeds = [member.seed for member in members] if self._same_step else [None] * len(members)
             steps, errors = self._host.map([m.index for m in members], "advance", chosen, seeds)
             for at, step in enumerate(steps):
                 if step is None or step[2] or step[3]:
-                    steps[at] = self._stepped(members[at], step, errors.get(at))
+                    steps[at] = self._finish_step(members[at], step, errors.get(at))
         else:
             self._send(members, chosen)
             steps = [None] * len(members)
@@ -245,7 +245,7 @@ class VectorEnv:
             BadArgument: for an invalid seed or index, or a reset of some environments while steps are in
                 flight.
         """
-        members = self._known(indices)
+        members = self._find_members(indices)
         if self._host.busy:
             if indices is not None:
                 raise BadArgument(
@@ -297,13 +297,15 @@ class VectorEnv:
 
     # -- sending
 
-    def _checked(self, actions: Sequence[str] | Mapping[int, str]) -> tuple[Sequence[_Member], Sequence[str]]:
+    def _check_actions(
+        self, actions: Sequence[str] | Mapping[int, str]
+    ) -> tuple[Sequence[_Member], Sequence[str]]:
         """Return the environments that act, and their actions; raise for invalid ones."""
         chosen: Sequence[str]
         if isinstance(actions, Mapping):
-            members, chosen = self._known(list(actions)), list(actions.values())
+            members, chosen = self._find_members(list(actions)), list(actions.values())
         else:
-            members, chosen = self._known(None), actions
+            members, chosen = self._find_members(None), actions
             if isinstance(actions, str) or len(actions) != self.num_envs:
                 got = repr(actions)[:80] if isinstance(actions, str) else f"{len(actions)} actions"
                 raise BadArgument(
@@ -318,7 +320,7 @@ class VectorEnv:
                     )
         return members, chosen
 
-    def _known(self, places: Sequence[int] | None) -> Sequence[_Member]:
+    def _find_members(self, places: Sequence[int] | None) -> Sequence[_Member]:
         """Return the members at `places`, or all."""
         if self._closed:
             raise EnvClosed("the vector is closed; make a new one.")
@@ -372,13 +374,13 @@ class VectorEnv:
             left = None if until is None else max(0.0, until - perf_counter())
             for index, value, error in self._host.ready(max(1, at_least - len(steps)), left):
                 member = self._by_index[index]
-                step = (self._restarted if member.resetting else self._stepped)(member, value, error)
+                step = (self._finish_restart if member.resetting else self._finish_step)(member, value, error)
                 if step is not None:
                     steps[member.place] = step
             if len(steps) >= at_least or (until is not None and perf_counter() >= until):
                 return steps
 
-    def _stepped(self, member: _Member, step: _Step | None, error: Exception | None) -> _Step | None:
+    def _finish_step(self, member: _Member, step: _Step | None, error: Exception | None) -> _Step | None:
         """Return the result of a step; None if the next episode has to start first."""
         if step is None:
             assert error is not None
@@ -398,7 +400,7 @@ class VectorEnv:
             return "", *step[1:]
         return step
 
-    def _restarted(self, member: _Member, start: Any, error: Exception | None) -> _Step:
+    def _finish_restart(self, member: _Member, start: Any, error: Exception | None) -> _Step:
         """Return the result of a reset that was run in place of a step."""
         reported = member.failure
         obs, info = self._began(member, start, error)
@@ -535,9 +537,12 @@ def make_vec(
     given = [registry.split_seed(env_id, {**kwargs, **each}) for env_id, each in zip(ids_, own, strict=True)]
     makers = [registry.Maker(env_id, rest, applied) for env_id, (_, rest) in zip(ids_, given, strict=True)]
     first: int | list[int] | None = seed
-    if any(mine is not None for mine, _ in given):
+    if any(own_seed is not None for own_seed, _ in given):
         others = _first_seeds(seeding.fresh() if seed is None else seed, range(len(ids_)))
-        first = [other if mine is None else mine for other, (mine, _) in zip(others, given, strict=True)]
+        first = [
+            other if own_seed is None else own_seed
+            for other, (own_seed, _) in zip(others, given, strict=True)
+        ]
     if backend is None:
         backend = "thread" if async_mode else "serial"
     return VectorEnv(makers, backend, first, autoreset_mode)

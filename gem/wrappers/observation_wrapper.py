@@ -45,7 +45,7 @@ class ObservationWrapper(EnvWrapper):
         *,
         policy: HistoryPolicy | None = None,
     ) -> None:
-        """Wrap `env`, and choose which past turns are shown.
+        """Wrap `env`, and choose which past turns are history.
 
         Args:
             env: the environment inside.
@@ -81,8 +81,8 @@ class ObservationWrapper(EnvWrapper):
         self.turns = []
         obs, info = start
         if self.template_on_reset:
-            obs, info = self._chat(messages([Turn(SEAT, obs, info=info)])), _used(info)
-        return Start(*self._shown(obs, info))
+            obs, info = self._chat(messages([Turn(SEAT, obs, info=info)])), _drop_used_text(info)
+        return Start(*self._format_history(obs, info))
 
     def on_action(self, action: str) -> str:
         """Record the action."""
@@ -92,24 +92,24 @@ class ObservationWrapper(EnvWrapper):
 
     def on_step(self, step: Step) -> Step:
         """Add the observation."""
-        obs, info = self._shown(step.obs, step.info)
+        obs, info = self._format_history(step.obs, step.info)
         return step._replace(obs=obs, info=info)
 
-    def _shown(self, obs: Obs, info: dict[str, Any]) -> tuple[Obs, dict[str, Any]]:
+    def _format_history(self, obs: Obs, info: dict[str, Any]) -> tuple[Obs, dict[str, Any]]:
         """Return the observation with the history and `obs`, and the info without the text used in it."""
         self.turns.append(Turn(SEAT, obs, info=info))
-        shown = messages(self.turns, self.policy)
+        history = messages(self.turns, self.policy)
         if self.policy.kind == "chat":
-            return self._chat(shown), _used(info)
-        return join(message.content for message in shown), _used(info)
+            return self._chat(history), _drop_used_text(info)
+        return join(message.content for message in history), _drop_used_text(info)
 
-    def _chat(self, shown: Sequence[Message]) -> str:
+    def _chat(self, history: Sequence[Message]) -> str:
         assert self.tokenizer is not None  # the constructor saw to it
-        conversation = [{"role": message.role, "content": message.text} for message in shown]
+        conversation = [{"role": message.role, "content": message.text} for message in history]
         text = self.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
         return str(text)
 
 
-def _used(info: dict[str, Any]) -> dict[str, Any]:
+def _drop_used_text(info: dict[str, Any]) -> dict[str, Any]:
     """Return info without the text that is now in the observation."""
     return {key: value for key, value in info.items() if key not in ("prefix", "suffix")}

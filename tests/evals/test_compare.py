@@ -8,7 +8,7 @@ from gem.agents import RandomAgent, SolverAgent
 from gem.errors import BadArgument
 from gem.evals import Outcome, compare, evaluate, read_run
 from gem.evals.outcomes import task_key
-from gem.evals.power import floors, planned, suites
+from gem.evals.power import floors, plan_noise, suites
 from gem.record import Episode, Origin, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef, WrapperRef
@@ -350,7 +350,7 @@ def test_a_runs_noise_floor_is_that_of_its_components():
         for sample in range(4)
     ]
     (suite,) = suites([outcomes])
-    assert (suite.tasks, suite.samples, suite.scored, suite.held) == (50, 4.0, 200, 200)
+    assert (suite.tasks, suite.samples, suite.scored, suite.total) == (50, 4.0, 200, 200)
     noise = suite.own[0]
     (floor,) = floors([suite])
     assert floor.error == pytest.approx(math.sqrt((noise.between + noise.within / 4) / 50))
@@ -383,8 +383,8 @@ def test_a_run_that_won_everything_is_not_without_noise():
 
 
 def test_a_split_that_nobody_knows_is_the_worst_one():
-    (floor,) = floors([planned(0.6)], tasks=200, samples=4)
-    by_split = [floors([planned(0.6, w)], tasks=200, samples=4)[0] for w in np.linspace(0, 0.24, 13)]
+    (floor,) = floors([plan_noise(0.6)], tasks=200, samples=4)
+    by_split = [floors([plan_noise(0.6, w)], tasks=200, samples=4)[0] for w in np.linspace(0, 0.24, 13)]
     for name in ("error", "unpaired", "paired"):
         assert getattr(floor, name) == pytest.approx(max(getattr(each, name) for each in by_split))
     assert floors(suites([lots(40, 80)]), samples=9)[0].unpaired == pytest.approx(
@@ -407,9 +407,9 @@ def test_suites_that_cannot_be_are_refused():
         suites([lots(1, 5), lots(1, 5, first=9)])
     for wrong in ({"tasks": 1}, {"samples": 0}, {"alike": 1.5}, {"power": 1.0}):
         with pytest.raises(BadArgument, match="accepted"):
-            floors([planned(0.5)], **{"tasks": 9, **wrong})
+            floors([plan_noise(0.5)], **{"tasks": 9, **wrong})
     with pytest.raises(BadArgument, match=r"rate is 1\.0"):
-        planned(1.0)
+        plan_noise(1.0)
 
 
 def test_returns_that_never_differ_say_nothing_of_what_could_be_seen():

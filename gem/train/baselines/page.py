@@ -25,7 +25,7 @@ from gem.train.baselines.summary import (
     number,
     with_interval,
 )
-from gem.train.baselines.transfer import MOVED, moved
+from gem.train.baselines.transfer import MOVED, summarise_transfer
 
 HEADS = ("environment", "variant", *POLICIES.values(), "last third", "CPU s")
 
@@ -76,15 +76,15 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
     """Return the table row of a cell, with the columns `HEADS`."""
     figures = []
     for name in POLICIES:
-        found = each.figures.get(name)
+        figure = each.figures.get(name)
         mark = "†" * (name == "before" and bool(each.below_random))
-        if found is None:
+        if figure is None:
             figures.append("-" if name != "after" or not each.state else each.state)
         elif name == "after":
             state = f"; {each.state}" if each.state else ""
-            figures.append(with_interval(found, each.measure) + state)
+            figures.append(with_interval(figure, each.measure) + state)
         else:
-            figures.append(number(found.mean, each.measure) + mark)
+            figures.append(number(figure.mean, each.measure) + mark)
     trend = "-"
     if each.trend is not None:
         trend = each.trend.says
@@ -123,7 +123,7 @@ def _results(summary: Summary) -> Iterator[str]:
     figures = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
     yield _points(
         f"""
-        A figure is {figures}, the mean over the seeds that have run, of {_counted(study.seeds, "seed")}. The
+        A figure is {figures}, the mean over the seeds that have run, of {_count(study.seeds, "seed")}. The
         interval after RL is Student's t over the seeds, at 95%: a seed decides the chance in training and in
         evaluation. With few seeds it is wide.
         {"An interval of a rate is cut at 0 and 100%." if "success" in measures else ""}
@@ -176,15 +176,15 @@ def _instances(cells: Sequence[CellSummary]) -> str:
     counts = {}
     for each in cells:
         for run in each.runs.values():
-            found = run.figures.get("greedy")
-            bounds = found and (found.success or found.reward)
+            greedy = run.figures.get("greedy")
+            bounds = greedy and (greedy.success or greedy.reward)
             if bounds and bounds.exact:
                 counts[each.cell.environment.name] = bounds.n
     apart = "The seeds of evaluation are not those of training."
     if not counts:
         return apart
-    told = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    return f"{apart} These environments have few instances, which both play: {told}."
+    instances = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    return f"{apart} These environments have few instances, which both play: {instances}."
 
 
 def _comparison(summary: Summary) -> Iterator[str]:
@@ -233,29 +233,29 @@ def _comparison(summary: Summary) -> Iterator[str]:
             reasons: dict[str, list[str]] = {}
             for name, why in summary.left_out.items():
                 reasons.setdefault(why, []).append(name)
-            told = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
-            yield f"Not in the mean over environments: {told}."
+            omitted = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+            yield f"Not in the mean over environments: {omitted}."
     elif len(study.environments) > 1:
         yield "There is no mean over environments: fewer than two are finished and can be put on one scale."
 
 
 def _transfer(summary: Summary) -> Iterator[str]:
-    found_elsewhere = moved(summary)
+    found_elsewhere = summarise_transfer(summary)
     if not found_elsewhere:
         return
     yield "## On other environments"
     lines = []
     for each in found_elsewhere:
         figures = []
-        for name, found in each.figures.items():
-            if found is None:
+        for name, figure in each.figures.items():
+            if figure is None:
                 figures.append("-")
             else:
-                with_bounds = with_interval(found, each.measure)
-                figures.append(with_bounds if name == "after" else number(found.mean, each.measure))
+                with_bounds = with_interval(figure, each.measure)
+                figures.append(with_bounds if name == "after" else number(figure.mean, each.measure))
         figures += [
-            "-" if found is None else with_interval(found, each.measure, signed=True)
-            for found in each.gains.values()
+            "-" if figure is None else with_interval(figure, each.measure, signed=True)
+            for figure in each.gains.values()
         ]
         lines.append((each.cell.environment.name, each.cell.variant.name, each.elsewhere, *figures))
     names = [POLICIES[name] for name in MOVED]
@@ -280,20 +280,20 @@ def _search(summary: Summary) -> Iterator[str]:
     lines = []
     for each in summary.cells:
         who = (each.cell.environment.name, each.cell.variant.name)
-        found = each.row.search if each.row is not None else None
-        if found is None:
+        tried = each.row.search if each.row is not None else None
+        if tried is None:
             lines.append((*who, *("-" for _ in names), "not run", ""))
             continue
-        for place, point in enumerate(found.points):
+        for place, point in enumerate(tried.points):
             failed = any(score is None for score in point.scores)
             score = "failed" if failed else number(point.mean, each.measure)
             values = (_value(point.settings[name]) for name in names)
-            lines.append((*who, *values, score, "chosen" * (place == found.chosen)))
+            lines.append((*who, *values, score, "chosen" * (place == tried.chosen)))
     yield _table(("environment", "variant", *names, "score", ""), lines)
     yield _prose(
         f"""
         Each environment and variant was tried with the same {len(search.points)} settings and
-        {_counted(search.seeds, "seed")} ({", ".join(map(str, search.seeds))}) that no other figure uses.
+        {_count(search.seeds, "seed")} ({", ".join(map(str, search.seeds))}) that no other figure uses.
         The score is the mean after RL over these seeds. The best one was chosen; of equal ones, the first.
         The best score of a search is biased upwards. Use the figures above.
         """
@@ -319,25 +319,25 @@ def _setup(summary: Summary) -> Iterator[str]:
     runs = [run for each in summary.cells for run in each.runs.values()]
     if runs:
         searches = [each.row.search for each in summary.cells if each.row is not None and each.row.search]
-        searched = sum(sum(point.cpu_s) for found in searches for point in found.points)
+        searched = sum(sum(point.cpu_s) for search in searches for point in search.points)
         yield "\n".join(_provenance(runs, searched))
     others = {
         each.cell.name: sorted(set(each.row.runs) - {str(seed) for seed in study.seeds}, key=int)
         for each in summary.cells
         if each.row is not None
     }
-    if told := [f"{name}: {', '.join(seeds)}" for name, seeds in others.items() if seeds]:
-        yield f"The rows hold other seeds too. No figure uses them: {'; '.join(told)}."
+    if entries := [f"{name}: {', '.join(seeds)}" for name, seeds in others.items() if seeds]:
+        yield f"The rows hold other seeds too. No figure uses them: {'; '.join(entries)}."
     if summary.strange:
-        told = [f"`{name}`" for name in summary.strange]
-        yield f"Rows of no environment and variant of the study: {', '.join(told)}."
+        entries = [f"`{name}`" for name in summary.strange]
+        yield f"Rows of no environment and variant of the study: {', '.join(entries)}."
 
 
 def _provenance(runs: Sequence[Run], searched: float) -> Iterator[str]:
     def all_of(values: Sequence[str]) -> str:
-        found = Counter(values)
+        counts = Counter(values)
         return "; ".join(
-            f"{value} ({count} runs)" * (len(found) > 1) or value for value, count in found.items()
+            f"{value} ({count} runs)" * (len(counts) > 1) or value for value, count in counts.items()
         )
 
     def of(name: str) -> list[str]:
@@ -385,7 +385,7 @@ def _points(*texts: str) -> str:
     return "\n".join(f"- {_prose(text)}" for text in texts)
 
 
-def _counted(values: Sequence[object], what: str) -> str:
+def _count(values: Sequence[object], what: str) -> str:
     return f"{len(values)} {what}{'s' * (len(values) != 1)}"
 
 

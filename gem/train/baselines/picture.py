@@ -101,7 +101,7 @@ def _draw(summary: Summary, path: Path) -> None:
     FigureCanvasAgg(figure)
     every = figure.subplots(down, across, squeeze=False).flatten()
     styles = _styles(len(summary.study.variants))
-    shown: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axes, part in itertools.zip_longest(every, parts):
         if part is None:
             axes.set_visible(False)
@@ -109,11 +109,11 @@ def _draw(summary: Summary, path: Path) -> None:
         cells = summary.of(part)
         for each, style in zip(cells, styles, strict=True):
             if each.curves:
-                shown.setdefault(each.cell.variant.name, _draw_cell(axes, each, style))
+                handles.setdefault(each.cell.variant.name, _draw_cell(axes, each, style))
         if (span := levels(cells)) is not None:
             for level, dash, name in ((span[0], ":", "random play"), (span[1], "--", "solver")):
                 line = axes.axhline(level, color="#666666", linewidth=1.1, linestyle=dash, zorder=0)
-                shown.setdefault(name, line)
+                handles.setdefault(name, line)
         success = cells[0].measure == "success"
         if success:
             axes.set_ylim(-0.02, 1.04)
@@ -128,9 +128,9 @@ def _draw(summary: Summary, path: Path) -> None:
         for edge in ("top", "right"):
             axes.spines[edge].set_visible(False)
     named = ("random play", "solver")
-    order = [*(name for name in shown if name not in named), *(name for name in named if name in shown)]
+    order = [*(name for name in handles if name not in named), *(name for name in named if name in handles)]
     figure.legend(
-        [shown[name] for name in order],
+        [handles[name] for name in order],
         [_plain(name) for name in order],
         loc="outside lower center",
         ncols=min(len(order), 2 * across + 2),

@@ -170,7 +170,9 @@ def write(path: Path, value: Row | Run) -> None:
     Raises:
         StoreError: when it cannot be written.
     """
-    replace_file(path, lambda partial: partial.write_text(_shown(asdict(value)) + "\n", encoding="utf-8"))
+    replace_file(
+        path, lambda partial: partial.write_text(_format_json(asdict(value)) + "\n", encoding="utf-8")
+    )
 
 
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:
@@ -218,7 +220,7 @@ def absent(stored: Mapping[str, Any]) -> list[str]:
     return [name for name in common(TrainConfig()) if name not in stored]
 
 
-def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:
+def find_changes(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:
     """Return the settings in which a stored config differs; missing ones count with their defaults."""
     try:
         was = TrainConfig.from_json({**stored, "seed": config.seed, "out": str(config.out)})
@@ -229,38 +231,38 @@ def changed(stored: Mapping[str, Any], config: TrainConfig) -> list[str]:
 
 def figures_of(result: Mapping[str, Any]) -> Figures:
     """Return the figures that a row stores of an EnvResult, which is given as JSON."""
-    found = EnvResult.from_json(result)
+    env_result = EnvResult.from_json(result)
     return Figures(
-        episodes=found.episodes,
-        scored=found.scored,
-        success=_bounds(found.success),
-        reward=_bounds(found.reward),
-        turns=_rounded(found.turns),
-        turns_to_success=_bounds(found.turns_to_success),
+        episodes=env_result.episodes,
+        scored=env_result.scored,
+        success=_bounds(env_result.success),
+        reward=_bounds(env_result.reward),
+        turns=_round_figure(env_result.turns),
+        turns_to_success=_bounds(env_result.turns_to_success),
     )
 
 
 def _bounds(interval: Interval | None) -> Bounds | None:
     if interval is None or math.isnan(interval.mean):
         return None
-    mean = _rounded(interval.mean)
+    mean = _round_figure(interval.mean)
     assert mean is not None
-    return Bounds(mean, _rounded(interval.low), _rounded(interval.high), interval.n, interval.exact)
+    return Bounds(mean, _round_figure(interval.low), _round_figure(interval.high), interval.n, interval.exact)
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_figure(value: float | None) -> float | None:
     """Return a figure with the digits that are stored; None where there is none."""
     return float(f"{value:.{DIGITS}g}") if value is not None and math.isfinite(value) else None
 
 
-def thinned(history: Sequence[Metrics]) -> dict[str, list[float | None]]:
+def thin_curve(history: Sequence[Metrics]) -> dict[str, list[float | None]]:
     """Return the curve of a run: means over up to `POINTS` parts of its iterations."""
     count = min(POINTS, len(history))
     edges = [round(i * len(history) / count) for i in range(count + 1)] if count else [0]
     parts = [history[begin:end] for begin, end in itertools.pairwise(edges)]
     curve: dict[str, list[float | None]] = {
         "episodes": [part[-1].episodes for part in parts],
-        "cpu_s": [_rounded(part[-1].cpu_s) for part in parts],
+        "cpu_s": [_round_figure(part[-1].cpu_s) for part in parts],
     }
     for name in ("success", "reward", "turns"):
         curve[name] = [_mean([getattr(metrics, name) for metrics in part]) for part in parts]
@@ -269,16 +271,18 @@ def thinned(history: Sequence[Metrics]) -> dict[str, list[float | None]]:
 
 def _mean(values: Sequence[float]) -> float | None:
     known = [value for value in values if not math.isnan(value)]
-    return _rounded(math.fsum(known) / len(known)) if known else None
+    return _round_figure(math.fsum(known) / len(known)) if known else None
 
 
-def _shown(value: Any, indent: str = "") -> str:
+def _format_json(value: Any, indent: str = "") -> str:
     """Return JSON with a line per entry, and lists of plain values on one."""
     deeper = indent + " "
     if isinstance(value, Mapping) and value:
-        lines = [f"{deeper}{json.dumps(str(name))}: {_shown(inner, deeper)}" for name, inner in value.items()]
+        lines = [
+            f"{deeper}{json.dumps(str(name))}: {_format_json(inner, deeper)}" for name, inner in value.items()
+        ]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(inner, Mapping) for inner in value):
-        lines = [deeper + _shown(inner, deeper) for inner in value]
+        lines = [deeper + _format_json(inner, deeper) for inner in value]
         return "[\n" + ",\n".join(lines) + f"\n{indent}]"
     return json.dumps(value, allow_nan=False)

@@ -25,7 +25,7 @@ from gem.errors import StoreError, reason
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
-from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, failed, now, write_job
+from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, now, record_failure, write_job
 from gem.train.config import TrainConfig
 from gem.train.report.run_folder import RunFolder
 
@@ -64,15 +64,19 @@ class Task:
     def recorded(self) -> Run | None:
         """The result in the folder, if it is of this config; else None."""
         job = read_job(self.folder)
-        if job is None or rows.changed(job.config, self.config):
+        if job is None or rows.find_changes(job.config, self.config):
             return None
-        found = rows.read_run(self.folder / RESULT)
-        return found if found is not None and (found.error is not None or self.transferred(found)) else None
+        result = rows.read_run(self.folder / RESULT)
+        return (
+            result
+            if result is not None and (result.error is not None or self.is_transferred(result))
+            else None
+        )
 
-    def transferred(self, run: Run) -> bool:
+    def is_transferred(self, run: Run) -> bool:
         """Return whether a run was evaluated on exactly the other environments that are wanted."""
         wanted = {name: rows.task_of(config) for name, config in self.transfer.items()}
-        return {name: found.task for name, found in run.transfer.items()} == wanted
+        return {name: part.task for name, part in run.transfer.items()} == wanted
 
 
 @dataclass
@@ -114,7 +118,7 @@ class Plan:
         """Return the runs of a cell that can begin now: first those of the search, then those of seeds."""
         point: dict[str, Any] = {}
         if self.study.search is not None:
-            searched = self.searched(cell)
+            searched = self.find_search(cell)
             if searched is None or searched.chosen is None:
                 return self.searches(cell)
             point = dict(self.study.search.points[searched.chosen])
@@ -138,7 +142,7 @@ class Plan:
         transfers = self.study.transfers(cell, own) if point is None else {}
         return Task(cell, seed, own, transfers, point)
 
-    def searched(self, cell: Cell) -> Searched | None:
+    def find_search(self, cell: Cell) -> Searched | None:
         """Return the result of a cell's search, if its row holds it and it is of this study; else None."""
         row = rows.read_row(self.study.row_of(cell))
         return row.search if row is not None and not search_changes(self.study, cell, row) else None
@@ -147,11 +151,11 @@ class Plan:
         """Return the state of a run, and a note: its error, or the settings that have changed."""
         row = rows.read_row(self.study.row_of(task.cell))
         if row is not None and task.point is None:
-            if changed := rows.changed(row.config, task.config):
+            if changed := rows.find_changes(row.config, task.config):
                 return "changed", ", ".join(changed)
             run = row.runs.get(str(task.seed))
             newer = ", ".join(rows.absent(row.config))
-            if run is not None and run.error is None and task.transferred(run):
+            if run is not None and run.error is None and task.is_transferred(run):
                 return "finished", f"before there was {newer}" if newer else ""
             if row.runs and newer and not self.keep_older:
                 return "changed", f"{newer} (newer than its row)"
@@ -163,13 +167,13 @@ class Plan:
         if run is not None:
             return ("finished", "") if task.point is not None else ("begun", "")
         job = read_job(task.folder)
-        if job is not None and (changed := rows.changed(job.config, task.config)):
+        if job is not None and (changed := rows.find_changes(job.config, task.config)):
             return "changed", ", ".join(changed)
         if job is not None and not self.keep_older and (newer := ", ".join(rows.absent(job.config))):
             return "changed", f"{newer} (newer than its run)"
         return ("begun", "") if job is not None else ("open", "")
 
-    def left(self) -> int:
+    def count_left(self) -> int:
         """Return the number of runs of the study's own seeds that have not finished."""
         waiting = sum(len(self.seeds) for cell in self.cells if self.waits(cell))
         ready = [task for cell in self.cells if not self.waits(cell) for task in self.tasks(cell)]
@@ -179,26 +183,26 @@ class Plan:
         """Return whether the seeds of a cell wait for its search."""
         return any(task.point is not None for task in self.tasks(cell))
 
-    def changed(self) -> dict[str, str]:
+    def find_changes(self) -> dict[str, str]:
         """Return the settings that changed since a run, by the runs' names; of searches, by the cells'."""
-        found = {}
+        changes = {}
         for cell in self.cells:
             row = rows.read_row(self.study.row_of(cell))
             if row is not None and (changed := search_changes(self.study, cell, row)):
-                found[cell.name] = ", ".join(changed)
+                changes[cell.name] = ", ".join(changed)
                 continue
             for task in self.tasks(cell):
-                state, said = self.state(task)
+                state, names = self.state(task)
                 if state == "changed":
-                    found[task.name] = said
-        return found
+                    changes[task.name] = names
+        return changes
 
     # -- writing down
 
     @contextlib.contextmanager
     def _row_held(self, cell: Cell) -> Iterator[None]:
         folder = self.runs / cell.slug
-        file = _opened(folder / "row.lock")
+        file = _open_file(folder / "row.lock")
         try:
             with contextlib.suppress(OSError):  # some network file systems keep no locks
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -223,7 +227,7 @@ class Plan:
         config = {name: value for name, value in rows.common(task.config).items() if name not in absent}
         with self._row_held(task.cell):
             row = rows.read_row(path)
-            changed = [] if row is None else rows.changed(row.config, task.config)
+            changed = [] if row is None else rows.find_changes(row.config, task.config)
             if row is not None and row.runs and self.keep_older:
                 config = {name: value for name, value in config.items() if name in row.config}
             elif row is not None and row.runs:
@@ -271,15 +275,17 @@ class Plan:
         sign = -1 if self.study.score == "turns" else 1
         chosen = max(tried, key=lambda number: sign * points[number].mean) if tried else None
         best = chosen or 0
-        found = Searched(rows.common(self.study.config(cell)), list(search.seeds), points, chosen)
+        conclusion = Searched(rows.common(self.study.config(cell)), list(search.seeds), points, chosen)
         with self._row_held(cell):
             path = self.study.row_of(cell)
             row = rows.read_row(path) or self._empty(cell)
-            if row.search == found:
+            if row.search == conclusion:
                 return None
             config = rows.common(self.study.config(cell, search.points[best]))
-            rows.write(path, replace(row, search=found, runs={}, config=config))  # runs had another choice
-        return found
+            rows.write(
+                path, replace(row, search=conclusion, runs={}, config=config)
+            )  # runs had another choice
+        return conclusion
 
     def _empty(self, cell: Cell) -> Row:
         return Row(self.study.name, cell.environment.name, cell.variant.name, {})
@@ -287,13 +293,13 @@ class Plan:
 
 def search_changes(study: Study, cell: Cell, row: Row) -> list[str]:
     """Return how the search of a row differs from the study's; empty where neither has one."""
-    search, found = study.search, row.search
-    if search is None or found is None:
-        return [] if search is None and found is None else ["[search]"]
-    changed = rows.changed(found.config, study.config(cell))
-    if found.seeds != list(search.seeds):
+    search, stored = study.search, row.search
+    if search is None or stored is None:
+        return [] if search is None and stored is None else ["[search]"]
+    changed = rows.find_changes(stored.config, study.config(cell))
+    if stored.seeds != list(search.seeds):
         changed.append("seeds of [search]")
-    if [point.settings for point in found.points] != [dict(point) for point in search.points]:
+    if [point.settings for point in stored.points] != [dict(point) for point in search.points]:
         changed.append("grid of [search]")
     return changed
 
@@ -303,8 +309,8 @@ def row_changes(study: Study, cell: Cell, row: Row) -> list[str]:
     if changed := search_changes(study, cell, row):
         return changed
     if study.search is None or row.search is None or row.search.chosen is None:
-        return rows.changed(row.config, study.config(cell))
-    return rows.changed(row.config, study.config(cell, study.search.points[row.search.chosen]))
+        return rows.find_changes(row.config, study.config(cell))
+    return rows.find_changes(row.config, study.config(cell, study.search.points[row.search.chosen]))
 
 
 def score_of(run: Run, score: str, policy: str = "after") -> float | None:
@@ -312,10 +318,10 @@ def score_of(run: Run, score: str, policy: str = "after") -> float | None:
 
     `score`: see `gem.train.baselines.study.Score`.
     """
-    return measured(run.figures.get(policy), score)
+    return read_score(run.figures.get(policy), score)
 
 
-def measured(figures: Figures | None, score: str) -> float | None:
+def read_score(figures: Figures | None, score: str) -> float | None:
     """Return the score of figures; see score_of()."""
     if figures is None:
         return None
@@ -328,7 +334,7 @@ def measured(figures: Figures | None, score: str) -> float | None:
     return None if bounds is None else bounds.mean
 
 
-def _opened(path: Path) -> int:
+def _open_file(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -336,9 +342,9 @@ def _opened(path: Path) -> int:
         raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
 
 
-def _locked(path: Path) -> int | None:
+def _try_lock(path: Path) -> int | None:
     """Return a locked file, which is unlocked by closing it; None where another process holds the lock."""
-    file = _opened(path)
+    file = _open_file(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -369,7 +375,7 @@ class Carrier:
         self._began = now()
         self._tried: set[Path] = set()
         self._waiting = False
-        self._left = plan.left()
+        self._left = plan.count_left()
 
     def carry_out(self) -> Outcome:
         """Run what is left to run, and return the outcome.
@@ -403,7 +409,7 @@ class Carrier:
                     continue
                 if len(self.working) >= self.workers:
                     break
-                if (lock := _locked(task.folder.with_suffix(".lock"))) is None:
+                if (lock := _try_lock(task.folder.with_suffix(".lock"))) is None:
                     elsewhere = elsewhere or task.name
                 elif not self._take_up(task, lock):
                     self._tried.add(task.folder)
@@ -412,17 +418,17 @@ class Carrier:
 
     def _take_up(self, task: Task, lock: int) -> bool:
         """Begin or continue a run that is locked; False where there is nothing to do."""
-        state, said = self.plan.state(task)
+        state, names = self.plan.state(task)
         if state == "finished":
             if task.point is not None:
-                self._concluded(task.cell)
+                self._conclude_search(task.cell)
             return False
         recorded = task.recorded
         if recorded is not None and (recorded.error is None or recorded.ended > self._began):
             self._write_down(task, recorded)
             return False
         if state == "changed" and not self.overwrite:
-            self._fail(task, f"it was run with another {said}; --overwrite runs it again")
+            self._fail(task, f"it was run with another {names}; --overwrite runs it again")
             return False
         try:
             self._prepare(task, anew=self.overwrite and state == "failed")
@@ -438,7 +444,7 @@ class Carrier:
         config = task.config.to_json()
         if job is not None:
             older = not self.plan.keep_older and rows.absent(job.config)
-            if anew or older or rows.changed(job.config, task.config):
+            if anew or older or rows.find_changes(job.config, task.config):
                 RunFolder(folder).clear()
                 job = None
             else:
@@ -471,11 +477,11 @@ class Carrier:
             self.working.remove(working)
             self._tried.add(working.task.folder)
             try:
-                self._ended(working.task, working.process.returncode)
+                self._finish_task(working.task, working.process.returncode)
             finally:
                 os.close(working.lock)
 
-    def _ended(self, task: Task, code: int) -> None:
+    def _finish_task(self, task: Task, code: int) -> None:
         run = task.recorded
         if code == 0 and run is not None:
             self._write_down(task, run)
@@ -484,7 +490,7 @@ class Carrier:
         if code < 0:
             error = f"ended by signal {-code} ({signal.Signals(-code).name})"
         job = read_job(task.folder)
-        run = failed(job.started if job else now(), error)
+        run = record_failure(job.started if job else now(), error)
         if task.point is not None and (code < 0 or code == MACHINE_FAILED):
             self._fail(task, error)  # which says nothing about the point: it is not written down
             return
@@ -499,7 +505,7 @@ class Carrier:
         if task.point is not None:
             if run.error is None:
                 self._succeed(task, run)
-            self._concluded(task.cell)
+            self._conclude_search(task.cell)
             return
         try:
             self.plan.record(task, run, self.overwrite)
@@ -510,27 +516,27 @@ class Carrier:
             if run.error is None:
                 self._succeed(task, run)
 
-    def _concluded(self, cell: Cell) -> None:
+    def _conclude_search(self, cell: Cell) -> None:
         try:
-            found = self.plan.conclude(cell)
+            conclusion = self.plan.conclude(cell)
         except StoreError as error:
             self.outcome.failed.append(cell.name)
             self.tell(f"failed: {cell.name}: {error}")
             return
-        if found is not None and found.chosen is None:
+        if conclusion is not None and conclusion.chosen is None:
             self.tell(f"failed: {cell.name}: every point of its search failed, so nothing was chosen")
-        elif found is not None and found.chosen is not None:
-            chosen = found.points[found.chosen]
+        elif conclusion is not None and conclusion.chosen is not None:
+            chosen = conclusion.points[conclusion.chosen]
             settings = ", ".join(f"{name} = {value}" for name, value in chosen.settings.items())
             self.tell(f"chosen: {cell.name}: {settings} (score {chosen.mean:.3f})")
 
     def _succeed(self, task: Task, run: Run) -> None:
         self.outcome.finished += 1
         score = score_of(run, self.plan.study.score)
-        told = "" if score is None else f"score {score:.3f}, "
+        score_text = "" if score is None else f"score {score:.3f}, "
         self._left -= task.point is None
         left = f"; {self._left} left" if task.point is None else ""
-        self.tell(f"finished: {task.name}: {told}{run.cpu_s:.0f} CPU seconds{left}")
+        self.tell(f"finished: {task.name}: {score_text}{run.cpu_s:.0f} CPU seconds{left}")
 
     def _fail(self, task: Task, error: str) -> None:
         if task.name not in self.outcome.failed:

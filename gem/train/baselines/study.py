@@ -173,15 +173,15 @@ class Study:
 
         A name in the study means that environment with its own settings; any other name is an id.
         """
-        found = {}
+        configs = {}
         named = {each.name: each for each in self.environments}
         for name in self.transfer:
             other = named.get(name) or Part(name, {"env": registry.spec_named(name).id})
             theirs = self.config(Cell(other, cell.variant))
             if task_of(theirs) == task_of(own):
                 continue  # where it was trained
-            found[name] = replace(own, **{each: getattr(theirs, each) for each in TASK})
-        return found
+            configs[name] = replace(own, **{each: getattr(theirs, each) for each in TASK})
+        return configs
 
 
 def read_study(path: Path, trust: bool = False) -> Study:
@@ -220,7 +220,7 @@ PROSE = ("title", "about", "verdict", *toml_file.PROSE)
 
 def _study(path: Path, values: Mapping[str, Any]) -> Study:
     _check_names("the study", values, KNOWN)
-    given = {name: _typed(name, value, KNOWN[name]) for name, value in values.items()}
+    given = {name: _convert(name, value, KNOWN[name]) for name, value in values.items()}
     for name in ("title", "seeds", "environments", "variants"):
         if not given.get(name):
             raise BadArgument(f"the study has no {name}; it takes title, seeds, environments and variants.")
@@ -285,7 +285,7 @@ def _search(values: Mapping[str, Any]) -> Search:
         raise BadArgument("grid of [search] has a point twice; give each value once.")
     if len(points) < 2:
         raise BadArgument(f"grid of [search] has {len(points)} points; accepted: 2 or more.")
-    seeds = _typed("seeds of [search]", values.get("seeds", []), list[int])
+    seeds = _convert("seeds of [search]", values.get("seeds", []), list[int])
     return Search(_seeds("seeds of [search]", seeds), tuple(points))
 
 
@@ -338,7 +338,7 @@ def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) 
     return typed
 
 
-def _typed(what: str, value: Any, kind: Any) -> Any:
+def _convert(what: str, value: Any, kind: Any) -> Any:
     try:
         typed = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -346,8 +346,8 @@ def _typed(what: str, value: Any, kind: Any) -> Any:
             choices = list(map(str, get_args(kind)))
             hint = did_you_mean(str(value), choices)
             raise BadArgument(f"{what} is {value!r:.60}; accepted: {', '.join(choices)}.{hint}") from None
-        told = str(error)
-        raise BadArgument(f"{what} is {value!r:.60}; {told[:1].lower()}{told[1:]}.") from None
+        text = str(error)
+        raise BadArgument(f"{what} is {value!r:.60}; {text[:1].lower()}{text[1:]}.") from None
     return typed
 
 
@@ -374,7 +374,7 @@ def _seeds(what: str, values: Sequence[int]) -> tuple[int, ...]:
 def _claim(value: Any, what: str) -> float | None:
     if value is None:
         return None
-    seconds: float = _typed(f"cpu_s of {what}", value, float)
+    seconds: float = _convert(f"cpu_s of {what}", value, float)
     if not 0 < seconds < math.inf:
         raise BadArgument(f"cpu_s of {what} is {value}; accepted: CPU seconds, above 0.")
     return seconds

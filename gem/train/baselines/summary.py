@@ -103,24 +103,24 @@ class CellSummary:
             return f"not run (its row is of another {', '.join(self.stale)})"
         if not self.runs and not self.failed:
             return "not run"
-        said = []
+        parts = []
         if self.failed:
-            said.append(f"{_seeds(self.failed)} failed")
+            parts.append(f"{_seeds(self.failed)} failed")
         if self.missing:
-            said.append(f"{_seeds(self.missing)} not run")
-        return ", ".join(said)
+            parts.append(f"{_seeds(self.missing)} not run")
+        return ", ".join(parts)
 
     @property
     def curves(self) -> list[Curve]:
         """The curve of each seed that has one."""
         name = "reward" if self.measure == "return" else self.measure
-        found = []
+        curves = []
         for run in self.runs.values():
             pairs = zip(run.curve.get("episodes", []), run.curve.get(name, []), strict=False)
             known = [(at, value) for at, value in pairs if at is not None and value is not None]
             if known:
-                found.append(Curve([at for at, _ in known], [value for _, value in known]))
-        return found
+                curves.append(Curve([at for at, _ in known], [value for _, value in known]))
+        return curves
 
     @property
     def alike(self) -> bool:
@@ -173,7 +173,7 @@ class Summary:
         return [each for each in self.cells if each.cell.environment is environment]
 
 
-def summarised(study: Study) -> Summary:
+def summarise_study(study: Study) -> Summary:
     """Summarise the rows of a study.
 
     Raises:
@@ -181,7 +181,7 @@ def summarised(study: Study) -> Summary:
     """
     cells = tuple(each for part in study.environments for each in _cells(study, part))
     known = {study.row_of(cell).name for cell in study.cells}
-    found = sorted(path.name for path in study.rows.glob("*.json"))
+    files = sorted(path.name for path in study.rows.glob("*.json"))
     spans, left_out = {}, {}
     for part in study.environments:
         own = [each for each in cells if each.cell.environment is part]
@@ -199,7 +199,7 @@ def summarised(study: Study) -> Summary:
         aggregates=_aggregates(study, cells, spans),
         aggregated=tuple(spans),
         left_out=left_out,
-        strange=tuple(name for name in found if name not in known),
+        strange=tuple(name for name in files if name not in known),
     )
 
 
@@ -225,10 +225,10 @@ def measure_of(study: Study, silent: bool) -> Measure:
 
 
 def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measure: Measure) -> CellSummary:
-    found = (
+    by_seed = (
         {} if row is None else {seed: row.runs[str(seed)] for seed in study.seeds if str(seed) in row.runs}
     )
-    runs = {seed: run for seed, run in found.items() if run.error is None}
+    runs = {seed: run for seed, run in by_seed.items() if run.error is None}
     figures = {}
     for policy in POLICIES:
         scores = [score_of(run, measure, policy) for run in runs.values()]
@@ -240,8 +240,8 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
         cell=cell,
         measure=measure,
         runs=runs,
-        failed={seed: run for seed, run in found.items() if run.error is not None},
-        missing=tuple(seed for seed in study.seeds if seed not in found),
+        failed={seed: run for seed, run in by_seed.items() if run.error is not None},
+        missing=tuple(seed for seed in study.seeds if seed not in by_seed),
         figures=figures,
         trend=None,
         over=tuple(seed for seed, run in runs.items() if claimed is not None and run.cpu_s > claimed),
@@ -257,8 +257,8 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
 
 def _below_random(run: Run) -> bool:
     """Return whether a run's warm-up ended below random play, in success where it is reported."""
-    found = [run.figures[name] for name in ("before", "random") if name in run.figures]
-    known = [_interval(bounds) for each in found if (bounds := each.success or each.reward)]
+    figures = [run.figures[name] for name in ("before", "random") if name in run.figures]
+    known = [_interval(bounds) for each in figures if (bounds := each.success or each.reward)]
     return len(known) == 2 and surely_below(*known)
 
 
@@ -269,10 +269,10 @@ def _interval(bounds: Bounds) -> Interval:
 
 def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:
     """Return the mean over seeds and Student's t interval; that of a rate is cut at 0 and 1."""
-    found = mean_interval(scores)
+    interval = mean_interval(scores)
     if measure != "success":
-        return found
-    return found._replace(low=max(0.0, found.low), high=min(1.0, found.high))
+        return interval
+    return interval._replace(low=max(0.0, interval.low), high=min(1.0, interval.high))
 
 
 def trend(curves: Sequence[Sequence[float]], scale: float) -> Trend | None:
@@ -319,7 +319,7 @@ def references(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
 
 
 def _differences(study: Study, cells: Sequence[CellSummary]) -> tuple[Difference, ...]:
-    found = []
+    differences = []
     for part in study.environments:
         first, *others = [each for each in cells if each.cell.environment is part]
         for other in others:
@@ -330,9 +330,9 @@ def _differences(study: Study, cells: Sequence[CellSummary]) -> tuple[Difference
             interval = paired_difference(*pairs)
             alike = interval.high - interval.low < 1e-9
             p = None if alike else paired_p(interval)
-            found.append(Difference(part, other.cell.variant, other.measure, interval, p))
-    corrected = iter(holm([each.p for each in found if each.p is not None]))
-    return tuple(each if each.p is None else replace(each, corrected=next(corrected)) for each in found)
+            differences.append(Difference(part, other.cell.variant, other.measure, interval, p))
+    corrected = iter(holm([each.p for each in differences if each.p is not None]))
+    return tuple(each if each.p is None else replace(each, corrected=next(corrected)) for each in differences)
 
 
 def _aggregates(
@@ -341,15 +341,15 @@ def _aggregates(
     """Return each variant over the environments of `spans`; nothing where these are fewer than two."""
     if len(spans) < 2:
         return ()
-    found = []
+    aggregates = []
     for variant in study.variants:
-        strata = []
+        scores_by_env = []
         for each in cells:
             if each.cell.variant is variant and each.cell.environment.name in spans:
                 low, high = spans[each.cell.environment.name]
-                strata.append([(score - low) / (high - low) for score in each.scores.values()])
-        found.append(Aggregate(variant, stratified_interval(strata)))
-    return tuple(found)
+                scores_by_env.append([(score - low) / (high - low) for score in each.scores.values()])
+        aggregates.append(Aggregate(variant, stratified_interval(scores_by_env)))
+    return tuple(aggregates)
 
 
 def _seeds(seeds: Mapping[int, Run] | Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gem.statistics import Interval, paired_difference
 from gem.train.baselines import rows
-from gem.train.baselines.runs import measured
+from gem.train.baselines.runs import read_score
 from gem.train.baselines.study import Cell
 from gem.train.baselines.summary import Measure, Summary, measure_of, over_seeds
 
@@ -30,29 +30,31 @@ class Moved:
     gains: dict[str, Interval | None]
 
 
-def moved(summary: Summary) -> list[Moved]:
+def summarise_transfer(summary: Summary) -> list[Moved]:
     """Return the results of each cell's policies on other environments; those not run are left out."""
-    found = []
+    results = []
     for each in summary.cells:
         wanted = summary.study.transfers(each.cell, summary.study.config(each.cell))
         for name, config in wanted.items():
             task = rows.task_of(config)
             every = [run.transfer[name] for run in each.runs.values() if name in run.transfer]
-            runs = [found.figures for found in every if found.task == task]
+            runs = [one.figures for one in every if one.task == task]
             if not runs:
                 continue
             reached = [figures for run in runs for figures in run.values()]
             silent = any(one.success is None for one in reached)
             measure = measure_of(summary.study, silent)
-            scores = {policy: _all([measured(run.get(policy), measure) for run in runs]) for policy in MOVED}
+            scores = {
+                policy: _all([read_score(run.get(policy), measure) for run in runs]) for policy in MOVED
+            }
             figures = {policy: over_seeds(own, measure) if own else None for policy, own in scores.items()}
             trained = scores.pop("after")
             gains = {
                 policy: paired_difference(own, trained) if own and trained and len(runs) > 1 else None
                 for policy, own in scores.items()
             }
-            found.append(Moved(each.cell, name, measure, figures, gains))
-    return found
+            results.append(Moved(each.cell, name, measure, figures, gains))
+    return results
 
 
 def _all(scores: Sequence[float | None]) -> list[float] | None:

@@ -25,7 +25,7 @@ import msgspec
 import gem
 from gem.errors import GemError, StoreError
 from gem.evals import EnvResult
-from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thinned, write
+from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thin_curve, write
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
 from gem.train.learn.learner import load_weights
@@ -125,7 +125,7 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
         },
         versions=versions(job.commits),
         machine=machine(),
-        curve=thinned(history),
+        curve=thin_curve(history),
     )
 
 
@@ -193,7 +193,7 @@ def machine() -> dict[str, str | int]:
     }
 
 
-def failed(started: str, error: str) -> Run:
+def record_failure(started: str, error: str) -> Run:
     """Return the record of a run that failed with this error."""
     return Run(
         started=started, ended=now(), error=error, machine=machine(), versions={"commit": gem_commit()}

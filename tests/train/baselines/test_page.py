@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib")
 from gem.train.baselines.page import page, write_page
 from gem.train.baselines.picture import COLOURS, DASHES, digest, levels, panels, shows, write_picture
 from gem.train.baselines.rows import Bounds, Searched, Transferred, Tried, common, task_of, write
-from gem.train.baselines.summary import references, summarised
+from gem.train.baselines.summary import references, summarise_study
 
 from .conftest import a_run, figures, put
 
@@ -35,7 +35,7 @@ WORDS = """
 
 
 def test_a_page_of_nothing_says_so(study):
-    text = page(summarised(study()))
+    text = page(summarise_study(study()))
     assert text.startswith("# Which?\n")
     assert "## Verdict\n\nNone is written yet.\n" in text
     assert "| guess | rebn | - | - | not run | - | - | - | - |" in text
@@ -47,7 +47,7 @@ def test_a_page_has_question_verdict_table_and_settings(study):
     found = study(head=WORDS, parts=TWO)
     put(found, found.cells[0], {1: a_run(0.4), 2: a_run(0.6, cpu_s=16.0)})
     put(found, found.cells[1], {1: a_run(0.5), 2: a_run(error="it `broke` <b>\n| badly")})
-    text = page(summarised(found))
+    text = page(summarise_study(found))
     assert "\nWhy it is asked.\n" in text
     assert "## Verdict\n\nIt is **so**.\n" in text
     assert (
@@ -68,7 +68,7 @@ def test_a_page_marks_a_warm_up_that_ended_below_random_play(study):
     found = study(head=WORDS, parts=TWO)
     put(found, found.cells[0], {1: a_run(), 2: a_run(before=0.0)})
     put(found, found.cells[1], {1: a_run(), 2: a_run(before=0.19)})
-    text = page(summarised(found))
+    text = page(summarise_study(found))
     assert "| one | first | 20.0% | 15.0%† |" in text
     assert "| one | second | 20.0% | 24.5% |" in text
     assert "\n† The warm-up ended below random play, beyond noise: one, first, seed 2.\n" in text
@@ -81,7 +81,7 @@ def test_a_page_has_what_a_search_tried(study):
     tried = [Tried({"lr": 0.5}, [0.4], [None], [3.0]), Tried({"lr": 0.25}, [None], ["broke"], [0.0])]
     search = Searched(common(found.config(first)), [7], tried, 0)
     put(found, first, {1: a_run(), 2: a_run()}, point=found.search.points[0], search=search)
-    text = page(summarised(found))
+    text = page(summarise_study(found))
     assert "| one | first | 0.5 | 40.0% | chosen |" in text
     assert "| one | first | 0.25 | failed |  |" in text
     assert "| one | second | - | not run |  |" in text
@@ -102,7 +102,7 @@ def test_a_page_has_what_policies_do_elsewhere(study):
     put(found, first, {1: replace(a_run(), transfer=moved), 2: replace(a_run(), transfer=better)})
     stale = {"game:GuessTheNumber-v0-hard": Transferred({**task_of(config), "max_turns": 2}, reached)}
     put(found, second, {seed: replace(a_run(), transfer=stale) for seed in (1, 2)})
-    text = page(summarised(found))
+    text = page(summarise_study(found))
     assert (
         "| one | first | game:GuessTheNumber-v0-hard | 10.0% | 15.0% | 30.0% (the same on all 2 seeds) "
         "| +20.0 (the same on all 2 seeds) | +15.0 (-48.5 to +78.5) |" in text
@@ -118,7 +118,7 @@ MORE = TWO.replace(
 def test_an_environment_without_runs_has_one_line_and_no_panel(study):
     found = study(parts=MORE)
     put(found, found.cells[2], {1: a_run()})
-    text = page(summary := summarised(found))
+    text = page(summary := summarise_study(found))
     assert "| game:GuessTheNumber-v0-hard | all 2 | - | - | not run | - | - | - | - |" in text
     assert "| one | first | 20.0% |" in text
     assert "| one | second | - | - | not run |" in text
@@ -130,7 +130,7 @@ def test_environments_with_few_instances_are_named(study):
     run = a_run()
     exact = replace(run.figures["greedy"], success=Bounds(0.5, 0.5, 0.5, 10, exact=True))
     put(found, found.cells[0], {1: replace(run, figures={**run.figures, "greedy": exact})})
-    assert "These environments have few instances, which both play: one (10)." in page(summarised(found))
+    assert "These environments have few instances, which both play: one (10)." in page(summarise_study(found))
 
 
 def test_lines_of_turns_are_at_the_length_of_episodes(study):
@@ -143,7 +143,7 @@ def test_lines_of_turns_are_at_the_length_of_episodes(study):
         for name, (turns, score) in taken.items()
     }
     put(found, found.cells[0], {1: replace(run, figures={**run.figures, **figures})})
-    summary = summarised(found)
+    summary = summarise_study(found)
     assert references(summary.cells) == (4.5, 2.0)
     assert levels(summary.cells) == (4.0, 2.0)
 
@@ -152,7 +152,7 @@ def test_a_page_names_what_it_leaves_out(study):
     found = study()
     put(found, found.cells[0], {1: a_run(), 2: a_run(), 30: a_run()})
     (found.rows / "gone--rebn.json").write_text("{}")
-    text = page(summarised(found))
+    text = page(summarise_study(found))
     assert "The rows hold other seeds too. No figure uses them: guess, rebn: 30." in text
     assert "Rows of no environment and variant of the study: `gone--rebn.json`." in text
 
@@ -160,10 +160,10 @@ def test_a_page_names_what_it_leaves_out(study):
 def test_a_page_does_not_change_where_settings_are_added_that_rows_are_older_than(study):
     found = study()
     row = put(found, found.cells[0], {1: a_run(), 2: a_run()})
-    before = page(summarised(found))
+    before = page(summarise_study(found))
     del row.config["temperature"]
     write(found.row_of(found.cells[0]), row)
-    assert page(summarised(found)) == before
+    assert page(summarise_study(found)) == before
 
 
 def test_the_page_follows_from_the_files(study, tmp_path):
@@ -171,19 +171,19 @@ def test_the_page_follows_from_the_files(study, tmp_path):
     for cell in found.cells:
         put(found, cell, {1: a_run(0.4), 2: a_run(0.6)})
     folder = tmp_path / "docs"
-    path = write_page(summarised(found), folder)
-    assert path.read_text() == page(summarised(found))
+    path = write_page(summarise_study(found), folder)
+    assert path.read_text() == page(summarise_study(found))
     stamp = path.stat().st_mtime_ns
-    write_page(summarised(found), folder)
+    write_page(summarise_study(found), folder)
     assert path.stat().st_mtime_ns == stamp  # it is not written where nothing changed
 
 
 def test_the_picture_is_drawn_when_what_it_shows_has_changed(study, tmp_path):
     found = study(parts=TWO)
-    assert write_picture(summarised(found), tmp_path) is None
+    assert write_picture(summarise_study(found), tmp_path) is None
     for cell in found.cells:
         put(found, cell, {1: a_run(0.4, curve=[0.1, 0.5]), 2: a_run(0.6, curve=[0.2, 0.4])})
-    summary = summarised(found)
+    summary = summarise_study(found)
     path = write_picture(summary, tmp_path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert shows(path, summary)
@@ -191,7 +191,7 @@ def test_the_picture_is_drawn_when_what_it_shows_has_changed(study, tmp_path):
     write_picture(summary, tmp_path)
     assert path.stat().st_mtime_ns == stamp
     put(found, found.cells[0], {1: a_run(0.4, curve=[0.1, 0.6]), 2: a_run(0.6, curve=[0.2, 0.4])})
-    changed = summarised(found)
+    changed = summarise_study(found)
     assert digest(changed) != digest(summary)
     assert not shows(path, changed)
     write_picture(changed, tmp_path)
@@ -202,7 +202,7 @@ def test_seeds_that_stopped_at_different_episodes_are_drawn_apart(study, tmp_pat
     found = study(parts=TWO)
     for cell in found.cells:
         put(found, cell, {1: a_run(curve=[0.1] * 40), 2: a_run(curve=[0.2] * 33)})
-    summary = summarised(found)
+    summary = summarise_study(found)
     assert write_picture(summary, tmp_path) is not None
     assert "| stopped early |" in page(summary)
 

@@ -78,19 +78,19 @@ def test_a_row_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
 def test_a_config_changes_by_its_settings_and_not_by_seed_or_folder(tmp_path):
     config = TrainConfig()
     stored = rows.common(config)
-    assert rows.changed(stored, replace(config, seed=5, out=tmp_path)) == []
-    assert rows.changed(stored, replace(config, lr=0.5)) == ["lr"]
+    assert rows.find_changes(stored, replace(config, seed=5, out=tmp_path)) == []
+    assert rows.find_changes(stored, replace(config, lr=0.5)) == ["lr"]
 
 
 def test_a_setting_that_came_later_has_its_default_in_older_rows():
     stored = rows.common(TrainConfig())
     del stored["temperature"]
-    assert rows.changed(stored, TrainConfig()) == []
-    assert rows.changed(stored, TrainConfig(temperature=0.5)) == ["temperature"]
+    assert rows.find_changes(stored, TrainConfig()) == []
+    assert rows.find_changes(stored, TrainConfig(temperature=0.5)) == ["temperature"]
 
 
 def test_a_setting_that_is_gone_is_a_change():
-    assert "no_such" in rows.changed({**rows.common(TrainConfig()), "no_such": 1}, TrainConfig())[0]
+    assert "no_such" in rows.find_changes({**rows.common(TrainConfig()), "no_such": 1}, TrainConfig())[0]
 
 
 def line(iteration, **figures):
@@ -101,7 +101,7 @@ def line(iteration, **figures):
 @pytest.mark.parametrize("length", [0, 1, 59, 60, 61, 119, 1000])
 def test_a_thinned_curve_keeps_every_iteration_once(length):
     history = [line(i + 1, success=float(i), cpu_s=float(i)) for i in range(length)]
-    curve = rows.thinned(history)
+    curve = rows.thin_curve(history)
     assert len(curve["episodes"]) == min(60, length)
     assert {len(values) for values in curve.values()} == {min(60, length)}
     ends = [0, *(int(episodes) // 10 for episodes in curve["episodes"])]
@@ -114,6 +114,6 @@ def test_a_thinned_curve_keeps_every_iteration_once(length):
 
 def test_a_figure_that_was_not_taken_is_null_and_enters_no_mean():
     history = [line(i + 1, success=math.nan if i % 2 else 1.0, reward=math.nan) for i in range(120)]
-    curve = rows.thinned(history)
+    curve = rows.thin_curve(history)
     assert set(curve["success"]) == {1.0}
     assert set(curve["reward"]) == {None}

@@ -137,8 +137,8 @@ def test_a_changed_setting_is_told_before_anything_runs(study):
     found = study()
     put(found, found.cells[0], {1: a_run(), 2: a_run()})
     changed = study(settings=TINY.replace("batch = 32", "batch = 48"))
-    assert a_plan(changed).changed() == {"guess, rebn, seed 1": "batch", "guess, rebn, seed 2": "batch"}
-    assert a_plan(found).changed() == {}
+    assert a_plan(changed).find_changes() == {"guess, rebn, seed 1": "batch", "guess, rebn, seed 2": "batch"}
+    assert a_plan(found).find_changes() == {}
 
 
 def test_a_changed_setting_of_an_unfinished_run_is_told_too(study):
@@ -148,7 +148,7 @@ def test_a_changed_setting_of_an_unfinished_run_is_told_too(study):
     (task.folder / RESULT).unlink()
     assert a_plan(found).state(task) == ("begun", "")
     changed = study(head=ONE, settings=TINY.replace("batch = 32", "batch = 48"))
-    assert a_plan(changed).changed() == {"guess, rebn, seed 1": "batch"}
+    assert a_plan(changed).find_changes() == {"guess, rebn, seed 1": "batch"}
 
 
 def test_a_row_of_other_settings_begins_anew_and_only_when_told_to(study, no_process):
@@ -300,9 +300,9 @@ def test_the_lock_lasts_as_long_as_the_process_of_the_run(study, monkeypatch):
     assert carrier._fill() == ""
     (working,) = carrier.working
     os.close(working.lock)  # as the end of the command does
-    assert runs._locked(task.folder.with_suffix(".lock")) is None
+    assert runs._try_lock(task.folder.with_suffix(".lock")) is None
     started[0].communicate(b"")
-    free = runs._locked(task.folder.with_suffix(".lock"))
+    free = runs._try_lock(task.folder.with_suffix(".lock"))
     assert free is not None
     os.close(free)
 
@@ -374,15 +374,15 @@ def test_another_grid_is_a_change(study):
     found, plan = searched(study, [(0.9, 0.9), (0.1, 0.1), (0.2, 0.2)])
     plan.conclude(found.cells[0])
     other = study(head=ONE, parts=SEARCHED.replace("0.125", "0.0625"))
-    assert a_plan(other).changed() == {"guess, rebn": "grid of [search]"}
+    assert a_plan(other).find_changes() == {"guess, rebn": "grid of [search]"}
     without = study(head=ONE, parts=SEARCHED.partition("[search]")[0])
-    assert a_plan(without).changed() == {"guess, rebn": "[search]"}
+    assert a_plan(without).find_changes() == {"guess, rebn": "[search]"}
 
 
 def test_a_search_that_came_later_is_a_change(study):
     found = study(head=ONE, parts=SEARCHED.partition("[search]")[0])
     put(found, found.cells[0], {1: a_run()})
-    assert a_plan(study(head=ONE, parts=SEARCHED)).changed() == {"guess, rebn": "[search]"}
+    assert a_plan(study(head=ONE, parts=SEARCHED)).find_changes() == {"guess, rebn": "[search]"}
 
 
 # -- interrupted

@@ -5,7 +5,7 @@ import pytest
 
 from gem.statistics import mean_interval
 from gem.train.baselines.rows import Bounds
-from gem.train.baselines.summary import summarised, trend, with_interval
+from gem.train.baselines.summary import summarise_study, trend, with_interval
 
 from .conftest import a_run, put
 
@@ -55,14 +55,14 @@ def test_of_too_little_no_trend_is_told(curves):
 
 
 def test_what_has_not_run_has_no_figures(study):
-    cells = summarised(study()).cells
+    cells = summarise_study(study()).cells
     assert [(each.state, each.figures, each.cpu_s) for each in cells] == [("not run", {}, None)]
 
 
 def test_a_cell_is_the_mean_over_seeds_with_students_interval(study):
     found = study()
     put(found, found.cells[0], {1: a_run(0.4), 2: a_run(0.6)})
-    (cell,) = summarised(found).cells
+    (cell,) = summarise_study(found).cells
     classical = mean_interval([0.4, 0.6])
     assert cell.figures["after"].mean == pytest.approx(0.5)
     assert (classical.low, classical.high) == pytest.approx((-0.7703, 1.7703), abs=1e-3)
@@ -74,7 +74,7 @@ def test_a_cell_is_the_mean_over_seeds_with_students_interval(study):
 def test_failed_and_missing_seeds_are_told_and_enter_no_figure(study):
     found = study(head='title = "t"\n    seeds = [1, 2, 3]')
     put(found, found.cells[0], {1: a_run(0.4), 3: a_run(error="broke"), 9: a_run(1.0)})
-    (cell,) = summarised(found).cells
+    (cell,) = summarise_study(found).cells
     assert cell.figures["after"].n == 1
     assert cell.state == "seed 3 failed, seed 2 not run"
 
@@ -83,7 +83,7 @@ def test_a_row_of_other_settings_counts_for_nothing(study):
     found = study()
     put(found, found.cells[0], {1: a_run(0.4)})
     changed = study(settings="episodes = 64\n    batch = 32")
-    (cell,) = summarised(changed).cells
+    (cell,) = summarise_study(changed).cells
     assert cell.figures == {}
     assert cell.state.startswith("not run (its row is of another ")
     assert "episodes" in cell.state
@@ -92,20 +92,20 @@ def test_a_row_of_other_settings_counts_for_nothing(study):
 def test_without_success_the_return_is_measured(study):
     found = study()
     put(found, found.cells[0], {1: a_run(0.4)})
-    assert summarised(found).cells[0].measure == "success"
+    assert summarise_study(found).cells[0].measure == "success"
     from dataclasses import replace
 
     silent = a_run(0.4)
     silent = replace(silent, figures={n: replace(f, success=None) for n, f in silent.figures.items()})
     put(found, found.cells[0], {1: silent})
-    assert summarised(found).cells[0].measure == "return"
+    assert summarise_study(found).cells[0].measure == "return"
 
 
 def test_a_run_over_its_claim_is_marked(study):
     found = study(parts=TWO)
     for cell in found.cells:
         put(found, cell, {1: a_run(cpu_s=15.0), 2: a_run(cpu_s=15.1)})
-    assert [each.over for each in summarised(found).cells] == [(2,), (2,), (), ()]
+    assert [each.over for each in summarise_study(found).cells] == [(2,), (2,), (), ()]
 
 
 def test_variants_are_compared_with_the_first_by_seed(study):
@@ -115,7 +115,7 @@ def test_variants_are_compared_with_the_first_by_seed(study):
     for cell in found.cells:
         more = gains if cell.variant.name == "second" else dict.fromkeys(gains, 0.0)
         put(found, cell, {seed: a_run(levels[seed] + more[seed]) for seed in levels})
-    one, two = summarised(found).differences
+    one, two = summarise_study(found).differences
     assert one.interval.mean == pytest.approx(0.105)
     assert one.interval.low > 0.08
     assert one.p < 0.01
@@ -127,14 +127,14 @@ def test_of_differences_all_alike_no_p_is_told(study):
     found = study(parts=TWO)
     for cell in found.cells:
         put(found, cell, {seed: a_run(0.5 + 0.1 * (cell.variant.name == "second")) for seed in (1, 2)})
-    assert [(each.p, each.corrected) for each in summarised(found).differences] == [(None, None)] * 2
+    assert [(each.p, each.corrected) for each in summarise_study(found).differences] == [(None, None)] * 2
 
 
 def test_a_seed_that_one_variant_lacks_enters_no_difference(study):
     found = study(parts=TWO)
     for cell in found.cells:
         put(found, cell, {1: a_run()} if cell.variant.name == "second" else {1: a_run(), 2: a_run()})
-    assert summarised(found).differences == ()
+    assert summarise_study(found).differences == ()
 
 
 def test_the_mean_over_environments_is_of_scores_between_random_play_and_the_solver(study):
@@ -142,7 +142,7 @@ def test_the_mean_over_environments_is_of_scores_between_random_play_and_the_sol
     for cell in found.cells:
         scores = {"first": (0.2, 0.2), "second": (0.6, 1.0)}[cell.variant.name]
         put(found, cell, dict(zip((1, 2), map(a_run, scores), strict=True)))
-    summary = summarised(found)
+    summary = summarise_study(found)
     assert summary.aggregated == ("one", "two")
     first, second = summary.aggregates
     assert first.interval.mean == pytest.approx(0.0)
@@ -156,7 +156,7 @@ def test_what_is_not_whole_is_left_out_of_it_with_the_reason(study):
     put(found, unsolved, {1: a_run(), 2: a_run(optimum=None)})
     for cell in others:
         put(found, cell, {1: a_run(), 2: a_run()})
-    summary = summarised(found)
+    summary = summarise_study(found)
     assert summary.aggregates == ()
     assert summary.left_out == {
         "one": "the solver is missing, or not above random play",
@@ -174,7 +174,7 @@ def test_files_that_belong_to_nothing_are_named(study):
     found = study()
     put(found, found.cells[0], {1: a_run()})
     (found.rows / "old--variant.json").write_text("{}")
-    assert summarised(found).strange == ("old--variant.json",)
+    assert summarise_study(found).strange == ("old--variant.json",)
 
 
 def slow(after, random=5.0, solver=2.9):
@@ -195,7 +195,7 @@ def test_of_turns_fewer_are_better(study):
     )
     for cell, (one, other) in zip(found.cells, [(4.0, 4.2), (3.0, 3.2), (4.0, 4.2), (3.0, 3.2)], strict=True):
         put(found, cell, {1: slow(one), 2: slow(other)})
-    summary = summarised(found)
+    summary = summarise_study(found)
     first = summary.cells[0]
     assert (first.measure, first.figures["after"].mean) == ("turns", pytest.approx(4.1))
     assert first.figures["random"].mean == 5.0
