@@ -142,7 +142,7 @@ class BaseAgent:
 
         async def ask_one(ask: Ask) -> Reply:
             try:
-                return await timed(self, ask)
+                return await ask_in_time(self, ask)
             except AgentUnavailable as error:
                 if not gone:
                     gone.append(error)
@@ -207,10 +207,10 @@ _meters: WeakKeyDictionary[asyncio.AbstractEventLoop, _Meter] = WeakKeyDictionar
 
 def _meter() -> _Meter:
     loop = asyncio.get_running_loop()
-    found = _meters.get(loop)
-    if found is None:
-        found = _meters[loop] = _Meter()
-    return found
+    meter = _meters.get(loop)
+    if meter is None:
+        meter = _meters[loop] = _Meter()
+    return meter
 
 
 def hold_up(seconds: float) -> None:
@@ -260,7 +260,7 @@ class _Clock:
                 how, value = work.throw, error
 
 
-async def timed(agent: Any, ask: Ask) -> Reply:
+async def ask_in_time(agent: Any, ask: Ask) -> Reply:
     """Ask once, with the time limit `ask.policy_s`, and set the reply's `policy_s` to the time it took.
 
     Other work of the event loop does not count, as far as it is known: calls of environments in the same
@@ -334,8 +334,8 @@ def batch_answers(agent: Any, asks: Sequence[Ask]) -> list[Answer]:
     failing asks are isolated, unless `BaseAgent.splits_batches` is False. Each reply has `policy_s`:
     where the agent does not set it, an equal share of the call's time.
     """
-    answers, told = _batch(agent, asks)
-    if told or len(asks) == 1 or not getattr(agent, "splits_batches", True):
+    answers, separate = _batch(agent, asks)
+    if separate or len(asks) == 1 or not getattr(agent, "splits_batches", True):
         return answers
     _let_go(answers)
     middle = len(asks) // 2
@@ -352,9 +352,9 @@ def _let_go(answers: Sequence[Answer]) -> None:
     errors = {id(answer): answer for answer in answers if isinstance(answer, BaseException)}
     for first in errors.values():
         error: BaseException | None = first
-        seen: set[int] = set()
-        while error is not None and id(error) not in seen:
-            seen.add(id(error))
+        visited: set[int] = set()
+        while error is not None and id(error) not in visited:
+            visited.add(id(error))
             traceback.clear_frames(error.__traceback__)
             error = error.__cause__ or error.__context__
 
@@ -362,23 +362,24 @@ def _let_go(answers: Sequence[Answer]) -> None:
 def _batch(agent: Any, asks: Sequence[Ask]) -> tuple[list[Answer], bool]:
     """Ask once; return the answers, and whether each belongs to its own ask (else to the whole batch)."""
     began = perf_counter()
-    told = True
+    separate = True
     try:
         answers: list[Answer] = list(agent(asks))
-        told = len(answers) == len(asks)
+        separate = len(answers) == len(asks)
     except BatchBroken as broken:
         answers = broken.answers
     except (AgentUnavailable, asyncio.CancelledError, GeneratorExit) as error:
         answers = [error] * len(asks)
     except Exception as error:
-        answers, told = [error] * len(asks), False
+        answers, separate = [error] * len(asks), False
     if len(answers) != len(asks):
         wrong = NoVerdict(f"the agent answered {len(asks)} asks with {len(answers)} replies.")
-        return [wrong] * len(asks), told
+        return [wrong] * len(asks), separate
     share = (perf_counter() - began) / len(asks)
     return [
-        carried(answer) if isinstance(answer, BaseException) else _took(answer, share) for answer in answers
-    ], told
+        make_raisable(answer) if isinstance(answer, BaseException) else _took(answer, share)
+        for answer in answers
+    ], separate
 
 
 def unavailable(answers: Sequence[Any]) -> AgentUnavailable | None:
@@ -386,7 +387,7 @@ def unavailable(answers: Sequence[Any]) -> AgentUnavailable | None:
     return next((answer for answer in answers if isinstance(answer, AgentUnavailable)), None)
 
 
-def carried(error: BaseException) -> BaseException:
+def make_raisable(error: BaseException) -> BaseException:
     """Return an error that a generator or future can raise; StopIteration would look like its own end."""
     if isinstance(error, StopIteration | GeneratorExit):  # an exhausted script
         return RuntimeError(f"the agent raised {type(error).__name__}: {error}")

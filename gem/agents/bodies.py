@@ -69,11 +69,11 @@ class Events:
             self._rest.append(piece)
             return
         text = b"".join((*self._rest, piece))
-        held = b""
+        tail = b""
         if text.endswith(b"\r"):  # perhaps the half of CRLF
-            text, held = text[:-1], b"\r"
+            text, tail = text[:-1], b"\r"
         *lines, rest = _LINE_END.split(text)
-        self._rest = [rest + held]
+        self._rest = [rest + tail]
         for line in lines:
             yield from self._line(line)
 

@@ -11,19 +11,19 @@ from gem.agents.wire import (
     NoResponse,
     Pieces,
     Settings,
+    adapt_messages,
     as_object,
     choice_of,
-    counted,
     data_url,
     error_of,
     log_probabilities,
     made_id,
+    read_usage,
     sent_arguments,
     sent_name,
     small_strings,
     text_in,
     token_ids,
-    told,
     tool_call,
     with_ids_of_their_own,
     word_in,
@@ -40,7 +40,7 @@ class ChatCompletions:
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """See WireFormat.request."""
-        messages = told(ask.messages, settings.tools)
+        messages = adapt_messages(ask.messages, settings.tools)
         request: dict[str, Any] = {
             "model": settings.model,
             "messages": [_message(message, settings.send_reasoning) for message in messages],
@@ -66,7 +66,7 @@ class ChatCompletions:
             request |= {"return_token_ids": True, "logprobs": True}
         if settings.stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
-        return settings.finished(request, ask)
+        return settings.complete(request, ask)
 
     def read(self, data: Any, ask: Ask) -> Said:
         """See WireFormat.read."""
@@ -84,7 +84,7 @@ class ChatCompletions:
             reasoning=pieces.reasoning,
             calls=_calls(message, ask.turn),
             end=_end(choice),
-            usage=counted(data.get("usage")),
+            usage=read_usage(data.get("usage")),
             prompt_ids=token_ids(data.get("prompt_token_ids")),
             token_ids=ids,
             logprobs=log_probabilities(logprobs.get("content"), len(ids))
@@ -144,11 +144,11 @@ def _pieces(message: Mapping[str, Any]) -> Pieces:
 
 
 def _calls(message: Mapping[str, Any], turn: int) -> tuple[ToolCall, ...]:
-    found = message.get("tool_calls") or []
-    if not isinstance(found, list):
+    entries = message.get("tool_calls") or []
+    if not isinstance(entries, list):
         raise NoResponse("tool calls of another type")
     calls = []
-    for number, call in enumerate(found):
+    for number, call in enumerate(entries):
         function = as_object(as_object(call).get("function"))
         made = made_id(turn, number)
         calls.append(tool_call(call.get("id"), function.get("name"), function.get("arguments"), made))

@@ -10,15 +10,15 @@ from gem.agents.wire import (
     Collector,
     NoResponse,
     Settings,
+    adapt_messages,
     as_object,
     choice_of,
-    counted,
     error_of,
     log_probabilities,
+    read_usage,
     small_strings,
     text_in,
     token_ids,
-    told,
     word_in,
 )
 from gem.content import Message
@@ -53,7 +53,7 @@ class Completions:
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """See WireFormat.request."""
-        messages = tuple(told(ask.messages, False))
+        messages = tuple(adapt_messages(ask.messages, False))
         prompt: str | list[int]
         prompt = transcript(messages) if self._renderer is None else list(self._renderer.prompt(messages))
         request: dict[str, Any] = {"model": settings.model, "prompt": prompt}
@@ -67,7 +67,7 @@ class Completions:
             request |= {"return_token_ids": True, "logprobs": 1}
         if settings.stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
-        return settings.finished(request, ask)
+        return settings.complete(request, ask)
 
     def read(self, data: Any, ask: Ask) -> Said:
         """See WireFormat.read."""
@@ -84,7 +84,7 @@ class Completions:
             why=f"gave no answer (finish_reason {end!r})",
             text=text,
             end=end,
-            usage=counted(data.get("usage")),
+            usage=read_usage(data.get("usage")),
             prompt_ids=token_ids(choice.get("prompt_token_ids")),
             token_ids=ids,
             logprobs=_logprobs(logprobs, len(ids)),
@@ -103,10 +103,10 @@ def transcript(messages: Sequence[Message]) -> str:
 
 
 def _logprobs(values: Any, count: int) -> tuple[float, ...] | None:
-    found = values.get("token_logprobs") if isinstance(values, Mapping) else None
-    if not isinstance(found, list):
+    numbers = values.get("token_logprobs") if isinstance(values, Mapping) else None
+    if not isinstance(numbers, list):
         return None
-    return log_probabilities([{"logprob": each} for each in found], count)
+    return log_probabilities([{"logprob": each} for each in numbers], count)
 
 
 class _Chunks:

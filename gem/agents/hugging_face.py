@@ -177,28 +177,28 @@ class HuggingFaceAgent(BaseAgent):
             made.prompt,
             tuple(made.tokens),
             tuple(made.logprobs),
-            "stop" if self._stopped(made) else "length",
+            "stop" if self._ends_answer(made) else "length",
             self.policy_version,
             tool_calls=calls,
             extra={"entropy": made.entropies} if self.entropy else {},
         )
 
-    def _stopped(self, writing: _Writing) -> bool:
+    def _ends_answer(self, writing: _Writing) -> bool:
         """Return whether the last token ends the answer."""
         tokens, stop = writing.tokens, writing.stop
         if tokens[-1] in self.renderer.stop_ids:
             return True
         if not stop or not any(text in self.renderer.decode(tokens[-writing.tail :]) for text in stop):
             return False
-        said = self.renderer.decode(tokens)  # tokens may decode to another text when others precede them
-        return any(text in said for text in stop)
+        whole = self.renderer.decode(tokens)  # tokens may decode to another text when others precede them
+        return any(text in whole for text in stop)
 
     def _take(self, writing: _Writing, token: int, logprob: float, entropy: float) -> bool:
         """Add a token to an answer; return whether the answer continues."""
         writing.tokens.append(token)
         writing.logprobs.append(logprob)
         writing.entropies.append(entropy)
-        return len(writing.tokens) < writing.limit and not self._stopped(writing)
+        return len(writing.tokens) < writing.limit and not self._ends_answer(writing)
 
     def _probe(self) -> Any:
         """Return the model with cached keys and values, or None where it needs whole prompts."""
@@ -209,10 +209,10 @@ class HuggingFaceAgent(BaseAgent):
         if not hasattr(text, "vocab_size"):
             return None
         try:
-            from gem.agents.kv_cache import cached
+            from gem.agents.kv_cache import add_cache
         except ImportError:  # caches of transformers before 4.56 are others
             return None
-        return cached(self._forward, text.vocab_size, self.cache_bytes)
+        return add_cache(self._forward, text.vocab_size, self.cache_bytes)
 
     def _generate_cached(self, batch: list[_Writing]) -> None:
         """Sample until every answer has ended. Answers with the same ids so far share a row."""
@@ -225,7 +225,7 @@ class HuggingFaceAgent(BaseAgent):
         while True:
             going: dict[tuple[int, int], list[_Writing]] = {}
             for row, (group, ids, *figures) in enumerate(
-                zip(groups, *self._sampled(logits_BV, groups, step), strict=True)
+                zip(groups, *self._sample(logits_BV, groups, step), strict=True)
             ):
                 for writing, token, logprob, entropy in zip(group, ids, *figures, strict=False):
                     if self._take(writing, token, logprob, entropy):
@@ -247,7 +247,7 @@ class HuggingFaceAgent(BaseAgent):
             groups.setdefault(writing.prompt, []).append(writing)
         return list(groups.values())
 
-    def _sampled(
+    def _sample(
         self, logits_BV: Tensor, groups: list[list[_Writing]], step: int
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
         """Return a token, its log probability and the entropy (NaN if not requested) for each answer.
@@ -281,7 +281,7 @@ class HuggingFaceAgent(BaseAgent):
         past, step = None, 0
         while True:
             logits_BV, past = self._forward(ids_BT, mask_BT, at_BT, past)
-            sampled = self._sampled(logits_BV, [[writing] for writing in batch], step)
+            sampled = self._sample(logits_BV, [[writing] for writing in batch], step)
             going = [
                 place
                 for place, (writing, (token,), (logprob,), (entropy,)) in enumerate(
@@ -368,10 +368,10 @@ def _decoder_and_head(model: Any) -> tuple[Any, nn.Linear] | None:
     decoder, head = model.get_decoder(), model.get_output_embeddings()
     if decoder in (None, model) or type(head) is not nn.Linear or head.weight.is_meta:
         return None
-    seen: dict[str, Any] = {}
+    captures: dict[str, Any] = {}
     hooks = [
-        decoder.register_forward_hook(lambda _, __, output: seen.update(hidden=output)),
-        head.register_forward_hook(lambda _, given, __: seen.update(given=given[0])),
+        decoder.register_forward_hook(lambda _, __, output: captures.update(hidden=output)),
+        head.register_forward_hook(lambda _, given, __: captures.update(given=given[0])),
     ]
     ids_1T = torch.arange(8, device=model.device)[None] % head.out_features
     try:
@@ -379,8 +379,8 @@ def _decoder_and_head(model: Any) -> tuple[Any, nn.Linear] | None:
     finally:
         for hook in hooks:
             hook.remove()
-    hidden = getattr(seen.get("hidden"), "last_hidden_state", None)
-    if hidden is None or "given" not in seen or not torch.equal(hidden, seen["given"]):
+    hidden = getattr(captures.get("hidden"), "last_hidden_state", None)
+    if hidden is None or "given" not in captures or not torch.equal(hidden, captures["given"]):
         return None
     return (decoder, head) if torch.equal(F.linear(hidden, head.weight, head.bias), logits) else None
 

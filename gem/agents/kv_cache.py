@@ -69,9 +69,9 @@ class PrefixTree:
 
     def find(self, ids: Sequence[int]) -> list[tuple[Node, int]]:
         """Return the nodes of the longest cached prefix of `ids`, and how many ids of each match."""
-        found = self._path(ids)
-        self._use([node for node, _ in found])
-        return found
+        path = self._path(ids)
+        self._use([node for node, _ in path])
+        return path
 
     def keep(self, ids: tuple[int, ...], owner: str | None, piece: Callable[[int, int], KeysValues]) -> None:
         """Store the keys and values of `ids`; ``piece(first, last)`` copies those of new positions."""
@@ -260,13 +260,13 @@ class Rows:
 
     def extend(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
         """Store a layer's new keys and values, (B, H, T, K); return those of all columns, (B, H, S, K)."""
-        held = self.keys[layer, self._rows], self.values[layer, self._rows]
-        for all_BHSK, new_BHTK in zip(held, (keys, values), strict=True):
+        stores = self.keys[layer, self._rows], self.values[layer, self._rows]
+        for all_BHSK, new_BHTK in zip(stores, (keys, values), strict=True):
             here_BHTK = all_BHSK[:, :, self.end - self.new : self.end]
             if self._real is not None:
                 new_BHTK = torch.where(self._real, new_BHTK, here_BHTK)
             here_BHTK.copy_(new_BHTK)
-        return held[0][:, :, self._left : self.end], held[1][:, :, self._left : self.end]
+        return stores[0][:, :, self._left : self.end], stores[1][:, :, self._left : self.end]
 
     def step(self) -> None:
         """Add a column."""
@@ -293,8 +293,8 @@ class Rows:
         for row, place in zip(free, waiting, strict=True):
             order[row] = place
             columns = slice(self.start[origins[place]], self.end)
-            for held in (self.keys, self.values):
-                held[:, row, :, columns] = held[:, origins[place], :, columns]
+            for store in (self.keys, self.values):
+                store[:, row, :, columns] = store[:, origins[place], :, columns]
         self.start = [self.start[origins[place]] for place in order]
         return order
 
@@ -411,7 +411,7 @@ class CachedForward:
         self.tree = PrefixTree(self.tree.limit)
 
 
-def cached(forward: Forward, vocabulary: int, limit: int) -> CachedForward | None:
+def add_cache(forward: Forward, vocabulary: int, limit: int) -> CachedForward | None:
     """Return `forward` with a cache, if that gives the same logits as whole prompts; else None.
 
     This is tested, not looked up by model name. The model's cache must be keys and values of one shape per

@@ -79,8 +79,10 @@ def merged_state(model: Any) -> dict[str, Tensor]:
                 f"the adapter on {name} cannot be merged, because other layers share its weights; leave it "
                 "out of the adapted layers, or keep the adapter separate."
             )
-        held = dict(layer.base_layer.state_dict())
+        tensors = dict(layer.base_layer.state_dict())
         deltas = [layer.get_delta_weight(adapter).float() for adapter in layer.active_adapters]
-        held["weight"] = torch.stack([held["weight"].float(), *deltas]).sum(0).to(held["weight"].dtype)
-        state |= {f"{name}.{part}": value for part, value in held.items()}
+        tensors["weight"] = (
+            torch.stack([tensors["weight"].float(), *deltas]).sum(0).to(tensors["weight"].dtype)
+        )
+        state |= {f"{name}.{part}": value for part, value in tensors.items()}
     return state

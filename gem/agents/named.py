@@ -86,7 +86,7 @@ class AgentByName:
         endpoint = _ENDPOINT.fullmatch(self.name)
         return AgentInfo(self.name, None if endpoint is None else endpoint[1])
 
-    def made(self) -> Agent:
+    def make(self) -> Agent:
         """Make the agent.
 
         Raises:
@@ -169,9 +169,9 @@ def _of_user(name: str) -> Agent:
     Raises:
         BadArgument: when it holds no agent, and for an error of its constructor.
     """
-    found = load_named(name, "agent")
+    target = load_named(name, "agent")
     try:
-        agent = found() if isinstance(found, type) or not isinstance(found, Agent) else found
+        agent = target() if isinstance(target, type) or not isinstance(target, Agent) else target
     except Exception as error:  # whatever a stranger's constructor raises
         raise BadArgument(
             f"agent {name!r} cannot be made: {type(error).__name__}: {text_of_error(error)}. A class of "

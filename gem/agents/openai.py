@@ -26,9 +26,9 @@ from gem.agents.outcomes import (
     Said,
     Verdict,
     complaint_of,
+    is_overloaded,
     judge,
     over_cap,
-    overloaded,
     refuses,
     refuses_tools,
     reply,
@@ -149,10 +149,10 @@ class OpenAIAgent(BaseAgent):
         base_url = self.endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or PUBLIC_URL
         self._format = Completions(renderer) if api == "completions" else FORMATS[api]()
         self._vocabulary = None if renderer is None else renderer.vocab_hash
-        self.url = _checked(base_url.rstrip("/") + self._format.path)
+        self.url = _check_url(base_url.rstrip("/") + self._format.path)
         self.temperature, self.max_tokens = temperature, max_tokens
         self.token_ids, self.extra = token_ids, dict(extra or {})
-        self._told = {"api": api, "tools": tools, "stream": stream, "send_reasoning": send_reasoning}
+        self._options = {"api": api, "tools": tools, "stream": stream, "send_reasoning": send_reasoning}
         self._auto = max_tokens_field == "auto"
         self._settings = Settings(
             model,
@@ -187,8 +187,8 @@ class OpenAIAgent(BaseAgent):
     def info(self) -> AgentInfo:
         """See BaseAgent.info."""
         usual = {"api": "chat", "tools": "native", "stream": False, "send_reasoning": False}
-        told = {key: value for key, value in self._told.items() if value != usual[key]}
-        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **told, **self.extra}
+        options = {key: value for key, value in self._options.items() if value != usual[key]}
+        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **options, **self.extra}
         return AgentInfo(type(self).__name__, self.model, settings, self._vocabulary)
 
     def close(self) -> None:
@@ -231,25 +231,25 @@ class OpenAIAgent(BaseAgent):
         while True:
             async with places:
                 asking.death.check()
-                said = await self._sent(clients, asking)
-            self._note(asking, said)
-            if self._adapts(asking, said):
+                response = await self._send(clients, asking)
+            self._note(asking, response)
+            if self._adapts(asking, response):
                 continue
-            verdict = judge(said).verdict
+            verdict = judge(response).verdict
             if verdict is Verdict.SCORED:
-                return self._reply(asking, said)
-            if self._tells_again(asking, said, verdict):
+                return self._reply(asking, response)
+            if self._tells_again(asking, response, verdict):
                 continue
-            if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(clients, asking, said):
+            if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(clients, asking, response):
                 verdict = Verdict.REFUSED
             if verdict is Verdict.RETRIED and await self._is_gone(clients, asking):
-                why = f"{said.why} (no request was answered for {self.endpoint.silence_s:g} s)"
+                why = f"{response.why} (no request was answered for {self.endpoint.silence_s:g} s)"
                 raise self._unavailable(asking, why)
-            wait_s = self._wait(asking, said, verdict, 0.5 + jitter.random())
+            wait_s = self._wait(asking, response, verdict, 0.5 + jitter.random())
             async with asking.clock.running():
                 await asking.death.sleep(wait_s)
 
-    async def _sent(self, clients: Clients, asking: Asking) -> Said:
+    async def _send(self, clients: Clients, asking: Asking) -> Said:
         asking.began = self._pace.send(asking)
         try:
             async with asking.clock.running():
@@ -257,7 +257,7 @@ class OpenAIAgent(BaseAgent):
         finally:
             self._pace.end(asking)
 
-    def _tells_again(self, asking: Asking, said: Said, verdict: Verdict) -> bool:
+    def _tells_again(self, asking: Asking, response: Said, verdict: Verdict) -> bool:
         """Switch the conversation to its next form, if the server refuses this one; return whether it did.
 
         A server error counts as a refusal once the retries are used up.
@@ -265,23 +265,23 @@ class OpenAIAgent(BaseAgent):
         last = verdict is Verdict.REFUSED or (
             verdict is Verdict.RETRIED and asking.tries >= self.endpoint.retries
         )
-        if not last or said.status not in (400, 413, 422, 500):
+        if not last or response.status not in (400, 413, 422, 500):
             return False
         messages = asking.ask.messages
         before = retold(messages, asking.form)
         for form in Form:
             if form > asking.form and retold(messages, form) != before:
-                asking.form, asking.refused = form, said.status < 500
+                asking.form, asking.refused = form, response.status < 500
                 return True
         return False
 
-    async def _others_are_answered(self, clients: Clients, asking: Asking, said: Said) -> bool:
+    async def _others_are_answered(self, clients: Clients, asking: Asking, response: Said) -> bool:
         """Return whether only this conversation is refused: a plain question is still answered.
 
         A model's text may make a firewall, or a server that quotes the text, answer as if the key were
         invalid. If no request was answered before, it is the key.
         """
-        if not self._taken or said.status not in (400, 403, 404, 422):
+        if not self._taken or response.status not in (400, 403, 404, 422):
             return False
         return await self._plain_question_is_answered(clients, asking)
 
@@ -290,10 +290,10 @@ class OpenAIAgent(BaseAgent):
         assert self._places is not None
         async with self._places:
             asking.death.check()
-            said = await self._sent(clients, other)
-        answered = judge(said).verdict is Verdict.SCORED
+            response = await self._send(clients, other)
+        answered = judge(response).verdict is Verdict.SCORED
         if answered:
-            self._pace.answered()
+            self._pace.note_answer()
         return answered
 
     def _asks_instead(self, ask: Ask, question: Message) -> Ask:
@@ -311,34 +311,34 @@ class OpenAIAgent(BaseAgent):
                 clients, asking
             )
 
-    def _wait(self, asking: Asking, said: Said, verdict: Verdict, jitter: float) -> float:
+    def _wait(self, asking: Asking, response: Said, verdict: Verdict, jitter: float) -> float:
         """Return the seconds to wait before the next try; raise if there is no next try."""
         if verdict is Verdict.UNAVAILABLE:
-            raise self._unavailable(asking, f"{said.why}{self._advice(said)}")
+            raise self._unavailable(asking, f"{response.why}{self._advice(response)}")
         if verdict is Verdict.GRACE:
             now = perf_counter()
             if now - (self._away_since or now) >= self.endpoint.grace_s:
                 raise self._unavailable(
-                    asking, f"{said.why} (for {self.endpoint.grace_s:g} s; is the server running?)"
+                    asking, f"{response.why} (for {self.endpoint.grace_s:g} s; is the server running?)"
                 )
             asking.knocks += 1
             if (
                 asking.away_s(now) < self.endpoint.grace_s
             ):  # others may be answered meanwhile: then tries count
                 return self._backoff(asking.knocks, LONGEST_KNOCK_S) * jitter
-        if self._was_for_others(asking, said):
+        if self._was_for_others(asking, response):
             asking.spared += 1
         else:
             asking.tries += 1
         if verdict is Verdict.REFUSED or asking.tries > self.endpoint.retries:
             times = f"(tried {asking.tries} time{'s' * (asking.tries > 1)})"
-            raise NoVerdict(self._shown(f"{said.why} {times}"))
+            raise NoVerdict(self._describe(f"{response.why} {times}"))
         tries = asking.tries + asking.spared
-        return min(said.retry_after_s or self._backoff(tries) * jitter, LONGEST_WAIT_S)
+        return min(response.retry_after_s or self._backoff(tries) * jitter, LONGEST_WAIT_S)
 
-    def _was_for_others(self, asking: Asking, said: Said) -> bool:
+    def _was_for_others(self, asking: Asking, response: Said) -> bool:
         """Return whether the server was too busy for an ask because it answered other asks."""
-        spared = said.status in (429, 503, 529) and self._pace.answered_at > asking.before
+        spared = response.status in (429, 503, 529) and self._pace.answered_at > asking.before
         asking.before = asking.began
         return spared and asking.spared < MOST_SPARED
 
@@ -349,32 +349,32 @@ class OpenAIAgent(BaseAgent):
         """Make every ask in flight raise AgentUnavailable, and return the error; later asks try again."""
         if self._death is asking.death:
             self._death = _Death()
-        return asking.death.of(self._shown(why))
+        return asking.death.of(self._describe(why))
 
-    def _note(self, asking: Asking, said: Said) -> None:
+    def _note(self, asking: Asking, response: Said) -> None:
         """Record whether the server is reachable, and how busy it is."""
-        if said.fault is Fault.UNREACHED:
+        if response.fault is Fault.UNREACHED:
             self._away_since = self._away_since or perf_counter()
-        elif said.fault is None:
+        elif response.fault is None:
             self._away_since = None
-        if overloaded(said):
-            self._pace.busy(asking.began, min(said.retry_after_s, LONGEST_WAIT_S))
-        verdict = judge(said).verdict
+        if is_overloaded(response):
+            self._pace.busy(asking.began, min(response.retry_after_s, LONGEST_WAIT_S))
+        verdict = judge(response).verdict
         if verdict is Verdict.SCORED:
-            self._pace.answered()
+            self._pace.note_answer()
         elif verdict is Verdict.RETRIED:
-            self._pace.failed()
+            self._pace.note_failure()
 
-    def _reply(self, asking: Asking, said: Said) -> Reply:
+    def _reply(self, asking: Asking, response: Said) -> Reply:
         ask = asking.ask
-        if not said.complaint:
+        if not response.complaint:
             self._taken |= asking.sent
             self._keep_form(asking)
         answer = reply(
             replace(
-                said,
-                complaint=self.endpoint.hide_secrets(said.complaint),
-                why=self.endpoint.hide_secrets(said.why),
+                response,
+                complaint=self.endpoint.hide_secrets(response.complaint),
+                why=self.endpoint.hide_secrets(response.why),
             )
         )
         if retold(ask.messages, asking.form) != ask.messages:
@@ -391,61 +391,61 @@ class OpenAIAgent(BaseAgent):
 
     # -- what the server refuses
 
-    def _adapts(self, asking: Asking, said: Said) -> bool:
+    def _adapts(self, asking: Asking, response: Said) -> bool:
         """Change the part of a request that the server refuses; return whether to ask again.
 
         Raises:
             AgentUnavailable: when the caller has to change a setting.
         """
-        if said.status < 400 and not said.failed:
+        if response.status < 400 and not response.failed:
             return False
-        heard, settings = said.complaint, self._settings
-        if judge(said).verdict is Verdict.SCORED:
-            limit = shorter(heard, asking.limit) if too_long(heard, said.status) else None
+        heard, settings = response.complaint, self._settings
+        if judge(response).verdict is Verdict.SCORED:
+            limit = shorter(heard, asking.limit) if too_long(heard, response.status) else None
             if limit is None or asking.cuts >= MOST_CUTS:
                 return False
             asking.limit, asking.cuts = limit, asking.cuts + 1
             return True
-        if said.status not in (400, 404, 422, 500, 501):
+        if response.status not in (400, 404, 422, 500, 501):
             return False
-        mine = asking.sent - set(self.extra)
-        new = mine - self._taken  # fields accepted before are not the cause, whatever the error says
+        fields = asking.sent - set(self.extra)
+        new = fields - self._taken  # fields accepted before are not the cause, whatever the error says
         if "tools" in new and refuses_tools(heard):
-            raise self._unavailable(asking, f'{said.why}. It takes no tools; pass tools="text".')
-        if said.status not in (400, 422):
+            raise self._unavailable(asking, f'{response.why}. It takes no tools; pass tools="text".')
+        if response.status not in (400, 422):
             return False
         if settings.limit_field in new and over_cap(heard):
-            raise self._unavailable(asking, f"{said.why}. Set a smaller max_tokens (--max-tokens).")
+            raise self._unavailable(asking, f"{response.why}. Set a smaller max_tokens (--max-tokens).")
         for name, instead in self.callers.items():
             if name in new and refuses(heard, name):
-                raise self._unavailable(asking, f"{said.why}. Pass {instead}.")
+                raise self._unavailable(asking, f"{response.why}. Pass {instead}.")
         if "max_tokens" in new and self._auto and refuses(heard, "max_tokens"):
             settings.limit_field = "max_completion_tokens"
             return True
         for name in self.harmless:
-            if name in mine and refuses(heard, name):
+            if name in fields and refuses(heard, name):
                 if name not in settings.left_out:
                     settings.left_out.add(name)
                     warnings.warn(f"{self._address} refuses {name!r}; it is left out.", stacklevel=2)
                 return True
         return False
 
-    def _advice(self, said: Said) -> str:
+    def _advice(self, response: Said) -> str:
         """Return advice for an endpoint that answers no request."""
-        if said.status in (401, 403) or (said.status != 404 and "key" in said.complaint.lower()):
+        if response.status in (401, 403) or (response.status != 404 and "key" in response.complaint.lower()):
             state = "is set" if os.environ.get(self.endpoint.api_key_env) else "is not set"
             return (
                 f"; the key comes from the environment variable {self.endpoint.api_key_env}, which {state}."
             )
-        if said.status == 404:
+        if response.status == 404:
             return f"; the requested model is {self.model!r}."
-        if said.status < 400:
+        if response.status < 400:
             return "; pass the address that it redirects to as base_url."
         return ""
 
-    def _shown(self, said: str) -> str:
+    def _describe(self, why: str) -> str:
         """Return an error's text without the keys that a server repeats."""
-        return self.endpoint.hide_secrets(f"{self._address} {said}")
+        return self.endpoint.hide_secrets(f"{self._address} {why}")
 
     @property
     def _address(self) -> str:
@@ -462,8 +462,8 @@ class OpenAIAgent(BaseAgent):
         return headers
 
     async def _try(self, clients: Clients, asking: Asking) -> Said:
-        told = replace(asking.ask, messages=retold(asking.ask.messages, asking.form))
-        request = self._format.request(told, self._settings, asking.limit)
+        ask = replace(asking.ask, messages=retold(asking.ask.messages, asking.form))
+        request = self._format.request(ask, self._settings, asking.limit)
         asking.sent = set(request)
         # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
         body = json.dumps(request).encode("ascii")
@@ -476,8 +476,10 @@ class OpenAIAgent(BaseAgent):
                 clients.one() as client,
                 client.stream("POST", self.url, content=body, headers=self._request_headers()) as response,
             ):
-                said = await self._read(response, asking.ask)
-            return said if said.status != 413 else replace(said, own_words=own_share(told.messages) > 0.5)
+                answer = await self._read(response, asking.ask)
+            return (
+                answer if answer.status != 413 else replace(answer, own_words=own_share(ask.messages) > 0.5)
+            )
         except TimeoutError:
             return Said(f"did not answer within {self.endpoint.timeout_s:g} s", Fault.SLOW)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -499,8 +501,8 @@ class OpenAIAgent(BaseAgent):
                 pieces.append(unpacked.feed(piece))
             return self._format.read(json.loads(b"".join(pieces)), ask)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            shown = b"".join(pieces)[:EXCERPT].decode("utf-8", "replace")
-            why = f"did not answer with {self._format.name} ({str(error)[:80]!r}) but with {shown!r}"
+            excerpt = b"".join(pieces)[:EXCERPT].decode("utf-8", "replace")
+            why = f"did not answer with {self._format.name} ({str(error)[:80]!r}) but with {excerpt!r}"
             return Said(why, Fault.UNREADABLE)
 
     async def _read_stream(self, response: httpx.Response, unpacked: Unpacked, ask: Ask) -> Said:
@@ -619,19 +621,19 @@ async def _read_error(response: httpx.Response) -> Said:
             body += unpacked.feed(piece)
     except (httpx.HTTPError, ValueError, OSError):
         pass  # the status says enough
-    said = complaint_of(body)
+    complaint = complaint_of(body)
     status = response.status_code
     place = f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if status < 400 else ""
     return Said(
-        f"answered {status}{place}: {said[:EXCERPT]!r}",
+        f"answered {status}{place}: {complaint[:EXCERPT]!r}",
         status=status,
-        complaint=said,
+        complaint=complaint,
         retry_after_s=_retry_after(response.headers.get("Retry-After")),
-        text=_written(body),
+        text=_read_call(body),
     )
 
 
-def _written(body: bytes) -> str | None:
+def _read_call(body: bytes) -> str | None:
     try:
         return written_call(json.loads(body))
     except (ValueError, RecursionError):
@@ -650,7 +652,7 @@ def _among(name: str, value: str, accepted: Any) -> None:
         raise BadArgument(f"{name} is {value!r}; accepted: {', '.join(map(repr, accepted))}.")
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     try:
         if httpx.URL(url).scheme in ("http", "https") and httpx.URL(url).host:
             return url

@@ -115,57 +115,65 @@ BUSY = frozenset((408, 409, 425, 429))
 """HTTP statuses below 500 after which a retry may succeed."""
 
 
-def judge(said: Said) -> Outcome:
+def judge(response: Said) -> Outcome:
     """Return the first row of the table that matches."""
-    return next(outcome for outcome in OUTCOMES if outcome.holds(said))
+    return next(outcome for outcome in OUTCOMES if outcome.holds(response))
 
 
 _OVERLOADED = re.compile(r"rate.?limit|too many requests|overloaded|over capacity", re.IGNORECASE)
 
 
-def overloaded(said: Said) -> bool:
+def is_overloaded(response: Said) -> bool:
     """Return whether the server is overloaded, so that it should get fewer requests."""
-    if said.fault is Fault.SLOW or said.status in (429, 503, 529):
+    if response.fault is Fault.SLOW or response.status in (429, 503, 529):
         return True
-    return (said.failed or said.status >= 500) and bool(_OVERLOADED.search(said.complaint))
+    return (response.failed or response.status >= 500) and bool(_OVERLOADED.search(response.complaint))
 
 
-def reply(said: Said) -> Reply:
+def reply(response: Said) -> Reply:
     """Return the reply of an answer that is scored."""
-    if _call_unread(said):
-        return Reply(said.text or "", usage=said.usage, extra={**said.extra, "error": said.why[:EXCERPT]})
-    if said.status != 200 or said.failed or _did_not_fit(said):
-        extra = {**said.extra, "error": said.complaint[:EXCERPT]} if said.complaint else said.extra
-        return Reply("", finish="context", usage=said.usage, extra=extra)
-    end = (said.end or "stop").lower()
-    extra = dict(said.extra)
+    if _call_unread(response):
+        return Reply(
+            response.text or "",
+            usage=response.usage,
+            extra={**response.extra, "error": response.why[:EXCERPT]},
+        )
+    if response.status != 200 or response.failed or _did_not_fit(response):
+        extra = (
+            {**response.extra, "error": response.complaint[:EXCERPT]}
+            if response.complaint
+            else response.extra
+        )
+        return Reply("", finish="context", usage=response.usage, extra=extra)
+    end = (response.end or "stop").lower()
+    extra = dict(response.extra)
     if end not in ENDS and end not in CUT_ENDS:
         extra["finish_reason"] = end[:EXCERPT]
     return Reply(
-        "\n".join(filter(None, (said.text, said.refusal))),
-        said.prompt_ids,
-        said.token_ids,
-        said.logprobs,
+        "\n".join(filter(None, (response.text, response.refusal))),
+        response.prompt_ids,
+        response.token_ids,
+        response.logprobs,
         "length" if end in CUT_ENDS else "stop",
-        tool_calls=said.calls,
-        reasoning=said.reasoning or None,
-        usage=said.usage,
+        tool_calls=response.calls,
+        reasoning=response.reasoning or None,
+        usage=response.usage,
         extra=extra,
     )
 
 
-def _ended(said: Said, words: frozenset[str]) -> bool:
-    return said.end is not None and said.end.lower() in words
+def _has_end(response: Said, words: frozenset[str]) -> bool:
+    return response.end is not None and response.end.lower() in words
 
 
-def _did_not_fit(said: Said) -> bool:
-    return _ended(said, CUT_ENDS) and not said.something and said.sampled == 0
+def _did_not_fit(response: Said) -> bool:
+    return _has_end(response, CUT_ENDS) and not response.something and response.sampled == 0
 
 
-def _empty_but_sampled(said: Said) -> bool:
-    if said.sampled is not None:
-        return said.sampled > 0 and (said.end is None or _ended(said, ENDS | CUT_ENDS))
-    return said.text is not None and _ended(said, ENDS | CUT_ENDS)
+def _empty_but_sampled(response: Said) -> bool:
+    if response.sampled is not None:
+        return response.sampled > 0 and (response.end is None or _has_end(response, ENDS | CUT_ENDS))
+    return response.text is not None and _has_end(response, ENDS | CUT_ENDS)
 
 
 _UNREAD = re.compile(
@@ -174,11 +182,13 @@ _UNREAD = re.compile(
 )
 
 
-def _call_unread(said: Said) -> bool:
+def _call_unread(response: Said) -> bool:
     """Return whether the server reports that it could not parse a call that the model wrote."""
-    if (said.end or "").lower() == "malformed_function_call":
+    if (response.end or "").lower() == "malformed_function_call":
         return True
-    return (said.failed or said.status in (400, 422, 500)) and bool(_UNREAD.search(said.complaint))
+    return (response.failed or response.status in (400, 422, 500)) and bool(
+        _UNREAD.search(response.complaint)
+    )
 
 
 _MODERATED = re.compile(r"moderat|flagged|content policy|content_policy|safety system", re.IGNORECASE)
@@ -225,10 +235,12 @@ OUTCOMES: tuple[Outcome, ...] = (
     ),
     Outcome("a request that is refused (other 4xx)", Verdict.REFUSED, lambda s: s.status != 200),
     Outcome("an error under status 200", Verdict.RETRIED, lambda s: s.failed),
-    Outcome("an end by the server (filter, error, abort)", Verdict.RETRIED, lambda s: _ended(s, SERVER_ENDS)),
+    Outcome(
+        "an end by the server (filter, error, abort)", Verdict.RETRIED, lambda s: _has_end(s, SERVER_ENDS)
+    ),
     Outcome("tool calls", Verdict.SCORED, lambda s: bool(s.calls)),
     Outcome("a refusal in words", Verdict.SCORED, lambda s: bool(s.refusal)),
-    Outcome("text cut by the token limit", Verdict.SCORED, lambda s: bool(s.text) and _ended(s, CUT_ENDS)),
+    Outcome("text cut by the token limit", Verdict.SCORED, lambda s: bool(s.text) and _has_end(s, CUT_ENDS)),
     Outcome("text", Verdict.SCORED, lambda s: bool(s.text)),
     Outcome("reasoning alone, cut by the token limit or not", Verdict.SCORED, lambda s: bool(s.reasoning)),
     Outcome("no token, for want of space behind the prompt", Verdict.SCORED, _did_not_fit),
@@ -243,12 +255,12 @@ OUTCOMES: tuple[Outcome, ...] = (
 
 _SKIPPED = frozenset(("input", "ctx", "request", "body", "messages"))  # what echoes the request
 _ECHO = re.compile(r"""['"](?:input|ctx)['"]\s*:""")
-_SAID = 4000  # characters of an error that are read
+_ERROR_CHARS = 4000  # characters of an error that are read
 
 
 def complaint(data: Any) -> str:
     """Return the message in an error's body as one line, without echoed parts of the request."""
-    return " ".join(_words(data, 6))[:_SAID]
+    return " ".join(_words(data, 6))[:_ERROR_CHARS]
 
 
 def complaint_of(body: bytes) -> str:
@@ -256,7 +268,7 @@ def complaint_of(body: bytes) -> str:
     try:
         return complaint(json.loads(body))
     except (ValueError, RecursionError):
-        return _said(body.decode("utf-8", "replace"))
+        return _cut_echo(body.decode("utf-8", "replace"))
 
 
 def written_call(data: Any) -> str | None:
@@ -266,13 +278,13 @@ def written_call(data: Any) -> str | None:
     return written if isinstance(written, str) else None
 
 
-def _said(text: str) -> str:
-    return " ".join(_ECHO.split(text[:_SAID], maxsplit=1)[0].split())
+def _cut_echo(text: str) -> str:
+    return " ".join(_ECHO.split(text[:_ERROR_CHARS], maxsplit=1)[0].split())
 
 
 def _words(data: Any, depth: int) -> Iterator[str]:
     if isinstance(data, str):
-        yield _said(data)
+        yield _cut_echo(data)
     elif isinstance(data, int):
         yield _number(data)
     elif depth and isinstance(data, dict):
@@ -298,15 +310,15 @@ _TOO_LONG = re.compile(
 )
 
 
-def too_long(said: str, status: int = 400) -> bool:
+def too_long(error: str, status: int = 400) -> bool:
     """Return whether an error says that the prompt does not fit the model's context.
 
     llama.cpp has two such messages; one is about the memory that requests share, and does not mean that this
     prompt is too long. Nor does one about the most tokens that an answer may have.
     """
-    if status == 500 or "context size has been exceeded" in said.lower():
-        return "exceed_context_size" in said
-    return bool(_TOO_LONG.search(said)) and not over_cap(said)
+    if status == 500 or "context size has been exceeded" in error.lower():
+        return "exceed_context_size" in error
+    return bool(_TOO_LONG.search(error)) and not over_cap(error)
 
 
 _PROMPT = re.compile(
@@ -340,12 +352,12 @@ LEAST_LIMIT = 16
 """The smallest token limit to try; some servers refuse smaller ones."""
 
 
-def over_cap(said: str) -> bool:
+def over_cap(error: str) -> bool:
     """Return whether an error says that no answer may be as long as was asked for, whatever the prompt."""
-    return bool(_CAP.search(said)) and not any(pattern.search(said) for pattern in _SUMS)
+    return bool(_CAP.search(error)) and not any(pattern.search(error) for pattern in _SUMS)
 
 
-def shorter(said: str, limit: int | None) -> int | None:
+def shorter(error: str, limit: int | None) -> int | None:
     """Return the next token limit to try for an answer, after an error about the length.
 
     None if the prompt alone does not fit: the error says so, or even an answer of `LEAST_LIMIT` tokens was
@@ -353,13 +365,13 @@ def shorter(said: str, limit: int | None) -> int | None:
     it is the prompt or the answer; then half the limit is the next to try. `limit`: None where none was set.
     """
     for pattern in _SUMS:
-        if match := pattern.search(said):
+        if match := pattern.search(error):
             space = int(match["context"][:12]) - int(match["prompt"][:12])
             half = (space if limit is None else limit) // 2
             # some servers count an end more than they say
             space = min(space, half) if match.groupdict().get("least") else space - 1
             return space if space > 0 and (limit is None or space < limit) else None
-    if _PROMPT.search(said):
+    if _PROMPT.search(error):
         return None
     half = FIRST_LIMIT if limit is None else limit // 2
     return half if half >= LEAST_LIMIT else None
@@ -373,11 +385,11 @@ _UNKNOWN = re.compile(
 _TOOLS = re.compile(r"\btools\b|tool[ _-](?:choice|use|calling)|function[ _]calling", re.IGNORECASE)
 
 
-def refuses(said: str, name: str) -> bool:
+def refuses(error: str, name: str) -> bool:
     """Return whether an error refuses the field `name` of a request."""
-    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said) and _UNKNOWN.search(said))
+    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", error) and _UNKNOWN.search(error))
 
 
-def refuses_tools(said: str) -> bool:
+def refuses_tools(error: str) -> bool:
     """Return whether an error says that the model or its server does not support tools."""
-    return bool(_TOOLS.search(said) and _UNKNOWN.search(said))
+    return bool(_TOOLS.search(error) and _UNKNOWN.search(error))

@@ -79,7 +79,7 @@ class Pace:
         """Record that a request is no longer in flight."""
         self._sent.pop(request, None)
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Record that a request got no answer."""
         if self._silent_since is None:
             self._silent_since = self._now()
@@ -91,7 +91,7 @@ class Pace:
             return False
         return all(now - began < SERVED_S for began in self._sent.values())
 
-    def answered(self) -> None:
+    def note_answer(self) -> None:
         """Record that a request was answered."""
         self.answered_at, self._silent_since = self._now(), None
         self.limit = min(float(self.most), self.limit + (1.0 if self._slow_start else 1.0 / self.limit))

@@ -40,7 +40,7 @@ class RemoteModel(BaseAgent):
             AgentUnavailable: when the actor is gone. BatchBroken: when some asks failed.
         """
         forgotten, self._forgotten = self._forgotten, []
-        answers: list[Answer] = self._got(self._actor.answer.remote(list(asks), forgotten))
+        answers: list[Answer] = self._get(self._actor.answer.remote(list(asks), forgotten))
         return settle(answers)
 
     def forget(self, episode: str) -> None:
@@ -50,7 +50,7 @@ class RemoteModel(BaseAgent):
     def publish(self, version: int, weights: Any = None) -> None:
         """Do nothing: ModelActor.publish is called once for all players."""
 
-    def _got(self, call: Any) -> Any:
+    def _get(self, call: Any) -> Any:
         """Return the result of a call.
 
         Raises:
@@ -96,11 +96,11 @@ class ModelActor(RemoteModel):
             raise BadArgument(f"the agent cannot be sent to an actor: {error!r:.300}") from error
         actor = ray.remote(_Model).options(num_cpus=cores, num_gpus=gpus, max_restarts=0).remote()
         super().__init__(actor, AgentInfo())
-        self._info = self._got(actor.begin.remote(packed, added_folders()))
+        self._info = self._get(actor.begin.remote(packed, added_folders()))
 
     def publish(self, version: int, weights: Any = None) -> None:
         """Set the policy version of all later replies, and load `weights` if given."""
-        self._got(self._actor.publish.remote(version, weights))
+        self._get(self._actor.publish.remote(version, weights))
         self.policy_version = version
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class _Model:
     async def begin(self, packed: bytes, last: tuple[str, ...]) -> AgentInfo:
         look_last_in(last)
         given = pickle.loads(packed)
-        self._agent = given.made() if isinstance(given, AgentByName) else given
+        self._agent = given.make() if isinstance(given, AgentByName) else given
         info: AgentInfo | None = getattr(self._agent, "info", None)
         return info or AgentInfo(type(self._agent).__name__)
 

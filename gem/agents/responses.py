@@ -11,16 +11,16 @@ from gem.agents.wire import (
     NoResponse,
     Pieces,
     Settings,
+    adapt_messages,
     as_object,
-    counted,
     data_url,
     error_of,
     made_id,
+    read_usage,
     sent_arguments,
     sent_name,
     small_strings,
     text_in,
-    told,
     tool_call,
     with_ids_of_their_own,
     word_in,
@@ -44,7 +44,7 @@ class Responses:
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """See WireFormat.request. This protocol has no seed."""
-        messages = list(told(ask.messages, settings.tools))
+        messages = list(adapt_messages(ask.messages, settings.tools))
         request: dict[str, Any] = {"model": settings.model, "store": False}
         if messages and messages[0].role == "system":
             request["instructions"] = messages.pop(0).text
@@ -70,7 +70,7 @@ class Responses:
             ]
         if settings.stream:
             request["stream"] = True
-        return settings.finished(request, ask)
+        return settings.complete(request, ask)
 
     def read(self, data: Any, ask: Ask) -> Said:
         """See WireFormat.read."""
@@ -98,7 +98,7 @@ class Responses:
             reasoning=pieces.reasoning,
             calls=with_ids_of_their_own(calls, ask.turn),
             end=end,
-            usage=counted(data.get("usage"), COUNTERS),
+            usage=read_usage(data.get("usage"), COUNTERS),
             extra=small_strings(data),
         )
 
@@ -173,8 +173,8 @@ class _Parts:
             self._body = as_object(event.get("response"))
             self.ended = self.closed = True
         elif kind == "error" or (kind is None and error_of(event)):
-            said = {key: event.get(key) for key in ("code", "message", "error") if event.get(key)}
-            self._body = {"error": said or "error"}
+            error = {key: event.get(key) for key in ("code", "message", "error") if event.get(key)}
+            self._body = {"error": error or "error"}
             self.ended = self.closed = True
 
     def body(self) -> dict[str, Any]:

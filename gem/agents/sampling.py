@@ -66,7 +66,7 @@ def sample(
     Raises:
         BadArgument: for a negative temperature, or a row that is no distribution (NaN, +inf, only -inf).
     """
-    ids, logprobs, _ = _drawn(logits_B_V, temperature, u_B)
+    ids, logprobs, _ = _draw(logits_B_V, temperature, u_B)
     return ids, logprobs
 
 
@@ -80,14 +80,14 @@ def sample_with_entropy(
     Raises:
         BadArgument: see `sample`.
     """
-    ids, logprobs, logp_B_V = _drawn(logits_B_V, temperature, u_B)
+    ids, logprobs, logp_B_V = _draw(logits_B_V, temperature, u_B)
     if logp_B_V is None:
         return ids, logprobs, torch.zeros_like(logprobs)
     entropy_B = torch.special.entr(logp_B_V.exp()).sum(-1)
     return ids, logprobs, entropy_B if u_B.dim() == 1 else entropy_B[:, None].expand(u_B.shape)
 
 
-def _drawn(
+def _draw(
     logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Return the result of `sample`, and the log probabilities of all tokens (None for a greedy choice)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from gem.agents.outcomes import SERVER_ENDS, Said
-from gem.agents.wire import Collector, NoResponse, Settings, as_object, counted, error_of, word_in
+from gem.agents.wire import Collector, NoResponse, Settings, as_object, error_of, read_usage, word_in
 from gem.agents.wire import token_ids as ids_in
 from gem.errors import NoVerdict
 from gem.record import Ask
@@ -79,7 +79,7 @@ class TokenFormat:
         """Return the request for an ask; only the temperature changes the distribution."""
         raise NotImplementedError
 
-    def sampled(self, data: dict[str, Any]) -> Sampled:
+    def read_sample(self, data: dict[str, Any]) -> Sampled:
         """Return the parts of a response.
 
         Raises:
@@ -91,7 +91,7 @@ class TokenFormat:
         """Return a request for one token that shows which distribution the log probabilities belong to."""
         raise NotImplementedError
 
-    def tempered(self, data: Any) -> bool:
+    def is_tempered(self, data: Any) -> bool:
         """Return whether a response to `probe` shows log probabilities of the sampled distribution.
 
         Raises:
@@ -103,8 +103,8 @@ class TokenFormat:
         """Return a request for the log probabilities of the prompt `ask.held`, at temperature 1."""
         raise NotImplementedError
 
-    def scores(self, data: Any, held: Sequence[int]) -> tuple[float, ...]:
-        """Return the log probabilities in a response to `scoring`, of each id of `held` but the first.
+    def scores(self, data: Any, prompt: Sequence[int]) -> tuple[float, ...]:
+        """Return the log probabilities in a response to `scoring`, of each id of `prompt` but the first.
 
         Raises:
             LookupError, TypeError, ValueError: for data that is not a response to the request.
@@ -134,55 +134,55 @@ class TokenFormat:
         body = as_object(data)
         if error := error_of(body):
             return error
-        found = self.sampled(body)
-        if (found.end or "").lower() in SERVER_ENDS:
-            return Said(f"ended the answer itself: {found.why or found.end!r}", end=found.end)
-        self._check(found, ask)
-        ids, stopped = self._cut(found.ids, self.stops(ask))
+        sample = self.read_sample(body)
+        if (sample.end or "").lower() in SERVER_ENDS:
+            return Said(f"ended the answer itself: {sample.why or sample.end!r}", end=sample.end)
+        self._check(sample, ask)
+        ids, stopped = self._cut(sample.ids, self.stops(ask))
         # When greedy, the sampled distribution has all its mass on one token.
         logprobs = tuple(
-            0.0 if self.greedy else min(0.0, float(value)) for value in found.logprobs[: len(ids)]
+            0.0 if self.greedy else min(0.0, float(value)) for value in sample.logprobs[: len(ids)]
         )
         ended = stopped or ids[-1] in self.renderer.stop_ids
         usage = {"prompt_tokens": len(ask.held), "completion_tokens": len(ids)}
         return Said(
             text=self.renderer.decode(ids),
-            end="stop" if ended else found.end,
-            usage=counted(body.get("usage")) | usage,
+            end="stop" if ended else sample.end,
+            usage=read_usage(body.get("usage")) | usage,
             prompt_ids=ask.held,
             token_ids=ids,
             logprobs=logprobs,
-            extra={"weight_versions": found.weights},
+            extra={"weight_versions": sample.weights},
         )
 
     def _cut(self, ids: tuple[int, ...], stops: Sequence[str]) -> tuple[tuple[int, ...], bool]:
         """Return the ids up to the one that completes a text of `stops`, and whether there is one."""
 
-        def stopped(count: int) -> bool:
+        def has_stop(count: int) -> bool:
             text = self.renderer.decode(ids[:count])
             return any(stop in text for stop in stops)
 
-        if not stops or not stopped(len(ids)):
+        if not stops or not has_stop(len(ids)):
             return ids, False
-        return ids[: bisect_left(range(len(ids)), True, key=stopped)], True
+        return ids[: bisect_left(range(len(ids)), True, key=has_stop)], True
 
-    def _check(self, found: Sampled, ask: Ask) -> None:
-        if found.prompt_ids is not None and found.prompt_ids != tuple(ask.held):
+    def _check(self, sample: Sampled, ask: Ask) -> None:
+        if sample.prompt_ids is not None and sample.prompt_ids != tuple(ask.held):
             raise NoResponse("the prompt is another than the ids that were sent")
-        if found.prompt_tokens is not None and found.prompt_tokens != len(ask.held):
-            raise NoResponse(f"{len(ask.held)} ids were sent, the prompt has {found.prompt_tokens}")
-        if not found.ids:
+        if sample.prompt_tokens is not None and sample.prompt_tokens != len(ask.held):
+            raise NoResponse(f"{len(ask.held)} ids were sent, the prompt has {sample.prompt_tokens}")
+        if not sample.ids:
             raise NoResponse("no token ids")
-        if ask.max_tokens is not None and len(found.ids) > ask.max_tokens:
-            raise NoResponse(f"{len(found.ids)} ids, where {ask.max_tokens} were asked for")
-        if max(found.ids) >= self.vocabulary:
-            raise NoResponse(f"id {max(found.ids)} is outside the vocabulary of {self.vocabulary}")
-        if len(found.logprobs) != len(found.ids):
-            raise NoResponse(f"{len(found.logprobs)} log probabilities for {len(found.ids)} ids")
-        for value in found.logprobs:
+        if ask.max_tokens is not None and len(sample.ids) > ask.max_tokens:
+            raise NoResponse(f"{len(sample.ids)} ids, where {ask.max_tokens} were asked for")
+        if max(sample.ids) >= self.vocabulary:
+            raise NoResponse(f"id {max(sample.ids)} is outside the vocabulary of {self.vocabulary}")
+        if len(sample.logprobs) != len(sample.ids):
+            raise NoResponse(f"{len(sample.logprobs)} log probabilities for {len(sample.ids)} ids")
+        for value in sample.logprobs:
             if type(value) not in (int, float) or not FLOOR < value <= _ROUNDING:  # NaN is neither
                 raise NoResponse(f"{value!r} as a log probability")
-        if found.end is None:
+        if sample.end is None:
             raise NoResponse("no finish reason")
 
 
@@ -223,8 +223,8 @@ class VLLM(TokenFormat):
             request |= {"stop": stops, "include_stop_str_in_output": True}
         return {"model": settings.model, **request} if settings.model else request
 
-    def sampled(self, data: dict[str, Any]) -> Sampled:
-        """See TokenFormat.sampled."""
+    def read_sample(self, data: dict[str, Any]) -> Sampled:
+        """See TokenFormat.read_sample."""
         (choice,) = data["choices"]
         logprobs = choice["logprobs"]
         values = logprobs["token_logprobs"]
@@ -241,22 +241,22 @@ class VLLM(TokenFormat):
         """See TokenFormat.probe; only one token is allowed, so its sampled probability must be 1."""
         return self.request(ask, settings, 1) | {"allowed_token_ids": [0]}
 
-    def tempered(self, data: Any) -> bool:
-        """See TokenFormat.tempered."""
-        (value,) = self.sampled(as_object(data)).logprobs
+    def is_tempered(self, data: Any) -> bool:
+        """See TokenFormat.is_tempered."""
+        (value,) = self.read_sample(as_object(data)).logprobs
         return abs(float(value)) < _ROUNDING
 
     def scoring(self, ask: Ask, settings: Settings) -> dict[str, Any]:
         """See TokenFormat.scoring."""
         return self.request(ask, replace(settings, temperature=1.0), 1) | {"prompt_logprobs": 0}
 
-    def scores(self, data: Any, held: Sequence[int]) -> tuple[float, ...]:
+    def scores(self, data: Any, prompt: Sequence[int]) -> tuple[float, ...]:
         """See TokenFormat.scores."""
         (choice,) = as_object(data)["choices"]
         entries = choice["prompt_logprobs"][1:]
         return tuple(
             float(as_object(entry[str(token)])["logprob"])
-            for entry, token in zip(entries, held[1:], strict=True)
+            for entry, token in zip(entries, prompt[1:], strict=True)
         )
 
     async def load(self, post: Post, folder: str, label: str) -> None:
@@ -309,8 +309,8 @@ class SGLang(TokenFormat):
             "stream": False,
         }
 
-    def sampled(self, data: dict[str, Any]) -> Sampled:
-        """See TokenFormat.sampled."""
+    def read_sample(self, data: dict[str, Any]) -> Sampled:
+        """See TokenFormat.read_sample."""
         meta = as_object(data["meta_info"])
         end = as_object(meta["finish_reason"])
         if end["type"] == "abort":
@@ -334,8 +334,8 @@ class SGLang(TokenFormat):
         flat = replace(settings, temperature=_FLATTENING)
         return self.request(ask, flat, 1) | {"top_logprobs_num": _TOPS}
 
-    def tempered(self, data: Any) -> bool:
-        """See TokenFormat.tempered."""
+    def is_tempered(self, data: Any) -> bool:
+        """See TokenFormat.is_tempered."""
         tops = [float(entry[0]) for entry in as_object(data)["meta_info"]["output_top_logprobs"][0]]
         if len(tops) < 2 or not all(math.isfinite(each) for each in tops):
             raise NoResponse(f"{_TOPS} log probabilities were asked for, {tops} came")
@@ -345,40 +345,40 @@ class SGLang(TokenFormat):
         """See TokenFormat.scoring."""
         return self.request(ask, replace(settings, temperature=1.0), 1) | {"logprob_start_len": 0}
 
-    def scores(self, data: Any, held: Sequence[int]) -> tuple[float, ...]:
+    def scores(self, data: Any, prompt: Sequence[int]) -> tuple[float, ...]:
         """See TokenFormat.scores."""
         entries = as_object(data)["meta_info"]["input_token_logprobs"]
-        if _ids([entry[1] for entry in entries]) != tuple(held):
+        if _ids([entry[1] for entry in entries]) != tuple(prompt):
             raise NoResponse("the scored prompt is another than the ids that were sent")
         return tuple(float(entry[0]) for entry in entries[1:])
 
     async def load(self, post: Post, folder: str, label: str) -> None:
         """See TokenFormat.load; the server itself waits for its running requests."""
-        said = await post(
+        answer = await post(
             "/update_weights_from_disk",
             {"model_path": folder, "weight_version": label, "flush_cache": True, "abort_all_requests": False},
         )
-        _succeeded("/update_weights_from_disk", said)
+        _check_success("/update_weights_from_disk", answer)
 
     async def relabel(self, post: Post, label: str) -> None:
         """See TokenFormat.relabel."""
-        said = await post("/update_weight_version", {"new_version": label, "abort_all_requests": False})
-        _succeeded("/update_weight_version", said)
+        answer = await post("/update_weight_version", {"new_version": label, "abort_all_requests": False})
+        _check_success("/update_weight_version", answer)
 
 
 FORMATS: dict[str, type[TokenFormat]] = {"vllm": VLLM, "sglang": SGLang}
 
 
-def _succeeded(path: str, said: Mapping[str, Any]) -> None:
-    if said.get("success") is not True:
-        raise NoVerdict(f"{path} answered {str(said)[:300]!r}")
+def _check_success(path: str, answer: Mapping[str, Any]) -> None:
+    if answer.get("success") is not True:
+        raise NoVerdict(f"{path} answered {str(answer)[:300]!r}")
 
 
 def _ids(values: Any) -> tuple[int, ...]:
-    found = ids_in(values)
-    if len(found) != len(values):
+    ids = ids_in(values)
+    if len(ids) != len(values):
         raise NoResponse("invalid token ids")
-    return found
+    return ids
 
 
 def _named_id(token: str) -> int:

@@ -229,7 +229,7 @@ class TokenServerAgent(OpenAIAgent):
 
     async def _publish(self, version: int, folder: str | None) -> None:
         self._begin()  # makes the gate
-        async with self._gate.closed():
+        async with self._gate.close():
             self._doubt = f"{self._root} did not finish loading version {version}; publish again."
             try:
                 if folder is None:
@@ -261,9 +261,9 @@ class TokenServerAgent(OpenAIAgent):
         if response.status_code == 404 and optional:
             return {}
         if response.status_code != 200:
-            said = self.endpoint.hide_secrets(complaint_of(response.content))[:EXCERPT]
+            complaint = self.endpoint.hide_secrets(complaint_of(response.content))[:EXCERPT]
             hint = f" ({self._tokens.missing})" if response.status_code == 404 else ""
-            raise NoVerdict(f"{path} answered {response.status_code}: {said!r}{hint}")
+            raise NoVerdict(f"{path} answered {response.status_code}: {complaint!r}{hint}")
         try:
             read = response.json() if response.content else {}
         except (ValueError, RecursionError) as error:
@@ -305,7 +305,7 @@ class TokenServerAgent(OpenAIAgent):
         async with self._gate:
             data = await self._post(self._tokens.path, self._tokens.probe(ask, self._settings))
         try:
-            tempered = self._tokens.tempered(data)
+            tempered = self._tokens.is_tempered(data)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise NoVerdict(
                 f"{self._address} did not answer the test of its log probabilities: {error}"
@@ -321,12 +321,12 @@ class TokenServerAgent(OpenAIAgent):
     async def _try(self, clients: Clients, asking: Asking) -> Said:
         if self._doubt:
             raise AgentUnavailable(self._doubt)
-        said = await super()._try(clients, asking)
-        if not said.token_ids:
-            return said
-        labels = said.extra["weight_versions"]
-        told = {"weight_versions": list(labels)} if len(labels) > 1 else {}
-        return replace(said, extra={"policy_version": self._version(labels), **told})
+        response = await super()._try(clients, asking)
+        if not response.token_ids:
+            return response
+        labels = response.extra["weight_versions"]
+        spans = {"weight_versions": list(labels)} if len(labels) > 1 else {}
+        return replace(response, extra={"policy_version": self._version(labels), **spans})
 
     def _version(self, labels: tuple[str, ...]) -> int | None:
         """Return the version of the weights that sampled an answer."""
@@ -341,8 +341,8 @@ class TokenServerAgent(OpenAIAgent):
             f"{self.policy_version} was published: was the server restarted? Publish again."
         )
 
-    def _reply(self, asking: Asking, said: Said) -> Reply:
-        answer = super()._reply(asking, said)
+    def _reply(self, asking: Asking, response: Said) -> Reply:
+        answer = super()._reply(asking, response)
         extra = dict(answer.extra)
         version = extra.pop("policy_version", self.policy_version)
         return replace(answer, prompt_ids=asking.ask.held, policy_version=version, extra=extra)
@@ -377,7 +377,7 @@ class _Gate:
         await self._pace.__aexit__()
 
     @asynccontextmanager
-    async def closed(self) -> AsyncIterator[None]:
+    async def close(self) -> AsyncIterator[None]:
         """Wait for running requests; inside the block, no request starts."""
         async with self._closing:
             self._open.clear()
@@ -390,5 +390,5 @@ class _Gate:
 
 def _size(renderer: Renderer) -> int:
     """Return the vocabulary size of the renderer; the largest possible one where it is unknown."""
-    held: Any = getattr(renderer, "tokenizer", renderer)
-    return len(held) if hasattr(held, "__len__") else 2**31
+    vocabulary: Any = getattr(renderer, "tokenizer", renderer)
+    return len(vocabulary) if hasattr(vocabulary, "__len__") else 2**31

@@ -56,7 +56,7 @@ class Settings:
         given = (ask.sampling or {}).get("max_tokens", self.max_tokens)
         return min((limit for limit in (given, ask.max_tokens) if limit is not None), default=None)
 
-    def finished(self, request: dict[str, Any], ask: Ask) -> dict[str, Any]:
+    def complete(self, request: dict[str, Any], ask: Ask) -> dict[str, Any]:
         """Return the request with the fields of user and ask, without fields that the server refuses."""
         kept = {key: value for key, value in request.items() if key not in self.left_out}
         own = {key: value for key, value in (ask.sampling or {}).items() if key != "max_tokens"}
@@ -140,7 +140,7 @@ def data_url(image: Image) -> str:
     return f"data:{image.mime};base64,{base64.b64encode(image.data).decode('ascii')}"
 
 
-def told(messages: Sequence[Message], native: bool) -> Iterator[Message]:
+def adapt_messages(messages: Sequence[Message], native: bool) -> Iterator[Message]:
     """Yield the messages in the form in which they are sent.
 
     The protocols accept only text as a tool's result. Its images follow in a user message after the results,
@@ -175,11 +175,13 @@ def retold(messages: tuple[Message, ...], form: Form) -> tuple[Message, ...]:
     if form is Form.AS_IT_IS:
         return messages
     if form is Form.PLAIN:
-        messages = tuple(replace(each, content=_harmless(each.content)) for each in told(messages, False))
-    return tuple(_filled(each) for each in messages)
+        messages = tuple(
+            replace(each, content=_harmless(each.content)) for each in adapt_messages(messages, False)
+        )
+    return tuple(_fill_empty(each) for each in messages)
 
 
-def _filled(message: Message) -> Message:
+def _fill_empty(message: Message) -> Message:
     if message.tool_calls or (not isinstance(message.content, str) and message.content):
         return message
     return message if message.text.strip() else replace(message, content=EMPTY)
@@ -234,9 +236,9 @@ def error_of(data: Mapping[str, Any]) -> Said | None:
     error = data.get("error")
     if not error and data.get("object") != "error":
         return None
-    said = complaint(error or dict(data))
-    why = f"answered with an error: {said[:EXCERPT]!r}"
-    return Said(why, failed=True, complaint=said, text=written_call(data))
+    text = complaint(error or dict(data))
+    why = f"answered with an error: {text[:EXCERPT]!r}"
+    return Said(why, failed=True, complaint=text, text=written_call(data))
 
 
 def choice_of(data: Any) -> dict[str, Any] | Said:
@@ -255,7 +257,7 @@ def choice_of(data: Any) -> dict[str, Any] | Said:
     return error_of(choice) or choice
 
 
-def counted(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, int]:
+def read_usage(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, int]:
     """Return a server's token counts by name; the detailed ones too, if they are not 0."""
     counters: dict[str, int] = {}
     details: list[tuple[str, Mapping[str, Any]]] = []
@@ -281,8 +283,8 @@ def _is_count(value: Any) -> bool:
 
 def small_strings(data: Mapping[str, Any]) -> dict[str, str]:
     """Return the short strings that identify a response and its server, if there are any."""
-    found = ((key, data.get(key)) for key in ("id", "model", "system_fingerprint"))
-    return {key: value for key, value in found if isinstance(value, str) and 0 < len(value) <= 200}
+    pairs = ((key, data.get(key)) for key in ("id", "model", "system_fingerprint"))
+    return {key: value for key, value in pairs if isinstance(value, str) and 0 < len(value) <= 200}
 
 
 def word_in(value: Any) -> str | None:
@@ -359,14 +361,14 @@ def tool_call(call_id: Any, name: Any, arguments: Any, made: str) -> ToolCall:
 
 def with_ids_of_their_own(calls: Sequence[ToolCall], turn: int) -> tuple[ToolCall, ...]:
     """Return the calls with unique ids."""
-    seen: set[str] = set()
-    found = []
+    ids: set[str] = set()
+    unique = []
     for number, call in enumerate(calls):
-        if call.id in seen:
+        if call.id in ids:
             call = ToolCall(made_id(turn, number), call.name, call.arguments)
-        seen.add(call.id)
-        found.append(call)
-    return tuple(found)
+        ids.add(call.id)
+        unique.append(call)
+    return tuple(unique)
 
 
 def made_id(turn: int, number: int) -> str:
@@ -385,6 +387,6 @@ def log_probabilities(values: Any, count: int) -> tuple[float, ...] | None:
     """Return one log probability for each of `count` tokens; None if any is missing."""
     if not count or not isinstance(values, list) or len(values) != count:
         return None
-    found = [value.get("logprob") if isinstance(value, dict) else None for value in values]
-    numbers = tuple(float(each) for each in found if isinstance(each, int | float) and abs(each) < 1e30)
+    entries = [value.get("logprob") if isinstance(value, dict) else None for value in values]
+    numbers = tuple(float(each) for each in entries if isinstance(each, int | float) and abs(each) < 1e30)
     return numbers if len(numbers) == count else None

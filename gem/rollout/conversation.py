@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from gem import seeding
-from gem.agents.base import carried
+from gem.agents.base import make_raisable
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, OutOfTime
 from gem.history import HistoryPolicy
@@ -57,7 +57,7 @@ def drive(
                 value = call(request) if isinstance(request, Call) else ask(request)  # type: ignore[misc]
                 resume = playing.send
             except (Exception, CancelledError) as error:
-                resume, value = playing.throw, carried(error)
+                resume, value = playing.throw, make_raisable(error)
     except StopIteration as end:
         episode: Episode = end.value
         return episode
@@ -80,7 +80,7 @@ async def drive_async(
                 value = await (call(request) if isinstance(request, Call) else ask(request))
                 resume = playing.send
             except Exception as error:
-                resume, value = playing.throw, carried(error)
+                resume, value = playing.throw, make_raisable(error)
             except CancelledError as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
@@ -190,7 +190,7 @@ class Conversation:
         On AgentUnavailable the caller decides whether to start other episodes.
         """
         if self._playing is not None:
-            self._advance(self._playing.throw, carried(error))
+            self._advance(self._playing.throw, make_raisable(error))
 
     def cancel(self) -> None:
         """End the episode without verdict, because it is no longer needed."""
@@ -235,7 +235,7 @@ class Conversation:
             try:
                 resume, value = playing.send, self._call(request)
             except Exception as error:
-                resume, value = playing.throw, carried(error)
+                resume, value = playing.throw, make_raisable(error)
             except BaseException:
                 self._playing = None
                 playing.close()

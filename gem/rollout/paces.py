@@ -9,7 +9,7 @@ from threading import Lock
 from time import perf_counter
 from typing import Any
 
-from gem.agents.base import hold_up, timed, unavailable
+from gem.agents.base import ask_in_time, hold_up, unavailable
 from gem.errors import AgentUnavailable, NoVerdict
 from gem.hosts import Outcome
 from gem.hosts.base import Command
@@ -142,7 +142,7 @@ class Paces:
 
         async def ask_one(ask: Ask) -> Reply:
             try:
-                return await timed(flight.holder(ask), ask)
+                return await ask_in_time(flight.holder(ask), ask)
             except AgentUnavailable as error:
                 self._fail(error)
                 raise

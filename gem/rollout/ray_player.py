@@ -265,7 +265,7 @@ class Portable:
 
 
 def _make(agent: Agent | AgentByName) -> Agent:
-    return agent.made() if isinstance(agent, AgentByName) else agent
+    return agent.make() if isinstance(agent, AgentByName) else agent
 
 
 def _pickle(error: BaseException) -> bytes:

@@ -33,10 +33,10 @@ def test_it_begins_with_a_few_and_doubles_in_a_round_of_answers():
     pace, _ = pace_of()
     assert pace.limit == FIRST
     for _ in range(int(FIRST)):
-        pace.answered()
+        pace.note_answer()
     assert pace.limit == 2 * FIRST
     for _ in range(200):
-        pace.answered()
+        pace.note_answer()
     assert pace.limit == 64
 
 
@@ -50,7 +50,7 @@ def test_where_it_is_too_much_the_limit_is_halved_once_and_grows_slowly_afterwar
     pace.busy(sent)  # it was on its way when the limit was halved: it tells the same
     assert pace.limit == 20
     for _ in range(20):
-        pace.answered()
+        pace.note_answer()
     assert pace.limit == pytest.approx(21, abs=0.1)
     clock.now += 1
     pace.inside = 20
@@ -61,7 +61,7 @@ def test_where_it_is_too_much_the_limit_is_halved_once_and_grows_slowly_afterwar
 def test_the_limit_never_falls_below_one_nor_exceeds_what_is_allowed():
     pace, clock = pace_of(most=3)
     assert pace.limit == 3
-    pace.answered()
+    pace.note_answer()
     assert pace.limit == 3
     for _ in range(10):
         clock.now += 1
@@ -115,7 +115,7 @@ def test_a_wait_that_the_endpoint_asks_for_holds_everybody_and_one_timer_wakes_t
 def test_silence_is_broken_by_an_answer_and_by_what_may_still_be_answered():
     pace, clock = pace_of()
     assert not pace.silent(0.0)  # nothing failed
-    pace.failed()
+    pace.note_failure()
     clock.now += 30
     assert pace.silent(30)
     assert not pace.silent(31)
@@ -126,7 +126,7 @@ def test_silence_is_broken_by_an_answer_and_by_what_may_still_be_answered():
     assert not pace.silent(30)
     pace.end(request)
     assert pace.silent(30)
-    pace.answered()
+    pace.note_answer()
     assert not pace.silent(0.0)
 
 

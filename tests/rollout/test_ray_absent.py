@@ -40,7 +40,7 @@ def test_an_agent_by_name_is_known_before_it_is_made(name):
 
 
 def test_an_agent_by_name_is_made():
-    assert isinstance(AgentByName("random").made(), RandomAgent)
+    assert isinstance(AgentByName("random").make(), RandomAgent)
     for name in ("nobody", "openai:", "hf:", ""):
         with pytest.raises(BadArgument, match=r"accepted: random, solver, openai:MODEL"):
             AgentByName(name)
