@@ -7,6 +7,9 @@ test test-changed test-slow test-all test-sandbox: export OMP_NUM_THREADS := 1
 # Of make demo-llm.
 SEED := 0
 
+# The packages whose names are plain; the others are still to be named.
+NAMED := gem/graders gem/envs gem/train gem/viewer gem/vector gem/wrappers gem/estimators gem/statistics
+
 # Of make test-changed: `make test-changed SINCE=main` for a branch.
 SINCE := HEAD
 
@@ -62,11 +65,12 @@ test-sandbox: setup ## the tests of the sandbox, and those that run programs, on
 		if ! $(PY) -m gem sandbox --backend $$backend; then continue; fi; \
 		GEM_SANDBOX=$$backend $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal $(SANDBOXED); done
 
-lint: setup ## format, lint, types, layers
+lint: setup ## format, lint, types, layers, names
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+	$(PY) scripts/check_names.py $(NAMED)
 
 check: lint ## the same, and the docs
 	$(PY) scripts/build_site.py
