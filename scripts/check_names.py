@@ -28,6 +28,7 @@ KEPT: dict[str, str] = {
     "evals/results.py:required": "public in gem.evals",
     "statistics/combining.py:combined": "public in gem.statistics; docs/guides/comparing.md",
     "statistics/normalise.py:normalised": "public in gem.statistics; docs/guides/comparing.md",
+    "adapters/inspect_tasks.py:earned": "an Inspect scorer, whose name logs and users hold",
     "graders/mathematics/questions.py:copied": "public in gem.graders.math",
     "graders/mathematics/questions.py:formed": "public in gem.graders.math; docs/guides/graders.md",
     "envs/bridges/openenv.py:shown": "a keyword of OpenEnv's environments, which suites and stores hold",

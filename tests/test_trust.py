@@ -10,8 +10,8 @@ import pytest
 
 import gem
 from gem import codec, trust
-from gem.adapters.carried import carried, carry
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.adapters.records import carry, read_record
 from gem.agents.random import RandomAgent
 from gem.cli import main
 from gem.cli.terms import MISUSED
@@ -391,7 +391,7 @@ LOADERS = {
     "a grader's reference": lambda episode: list(regrade([episode], TextGrader())),
     "a data set's row": lambda episode: gem.make(read_task(task_text(episode.task))),
     "tasks of a trainer": lambda episode: seeded_tasks(episode.task, [1]),
-    "an imported table": lambda episode: gem.make(carried(carry(episode)).task),
+    "an imported table": lambda episode: gem.make(read_record(carry(episode)).task),
 }
 
 

@@ -7,6 +7,6 @@ raises MissingExtra when it is imported without it.
 `trl`, `verl`, `openrlhf`, `skyrl` and `tinker` give gem's episodes to other trainers. `prompts` writes tasks
 into their data sets, and `engine` uses their inference engines: token ids in, token ids out.
 
-A format cannot hold everything, so the episode's own record is stored with it (`gem.adapters.carried`). Files
+A format cannot hold everything, so the episode's own record is stored with it (`gem.adapters.records`). Files
 that gem wrote are read back as the same episodes.
 """

@@ -25,14 +25,14 @@ from typing import Any
 import msgspec
 
 import gem
-from gem.adapters.carried import (
+from gem.adapters.records import (
     KEY,
     arguments_of,
-    carried,
     carry,
     empty_folder,
+    escape_text,
     next_messages,
-    shown,
+    read_record,
     whole_file,
 )
 from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
@@ -68,12 +68,16 @@ def to_atif(episode: Episode, *, tokens: bool = True, record: bool = True) -> di
         whole = _trajectory(episode, seats[0], episode.id, tokens)
     else:
         whole = _several(episode, seats, tokens)
-    extra: dict[str, Any] = {"env": shown(episode.spec), "seed": episode.seed, "stop": str(episode.stop)}
+    extra: dict[str, Any] = {
+        "env": escape_text(episode.spec),
+        "seed": episode.seed,
+        "stop": str(episode.stop),
+    }
     extra["verdict"] = str(episode.verdict)
     if episode.scored:
         extra |= {"return": _finite(episode.earned()), "success": episode.success}
     if episode.error is not None:
-        extra["error"] = shown(f"{episode.error.type}: {episode.error.message}")
+        extra["error"] = escape_text(f"{episode.error.type}: {episode.error.message}")
     if record:
         extra[KEY] = carry(episode, tokens=tokens)
     return {**whole, "extra": extra}
@@ -89,13 +93,13 @@ def _several(episode: Episode, seats: Sequence[str], tokens: bool) -> dict[str, 
     step = {
         "step_id": 1,
         "source": "system",
-        "message": shown(f"{len(seats)} seats play {episode.spec}."),
+        "message": escape_text(f"{len(seats)} seats play {episode.spec}."),
         "observation": {"results": [{"content": None, "subagent_trajectory_ref": refs}]},
     }
     return {
         "schema_version": VERSION,
-        "session_id": shown(episode.run.id),
-        "trajectory_id": shown(episode.id),
+        "session_id": escape_text(episode.run.id),
+        "trajectory_id": escape_text(episode.id),
         "agent": {"name": "gem", "version": gem.__version__},
         "steps": [step],
         "subagent_trajectories": each,
@@ -108,7 +112,7 @@ def _trajectory(episode: Episode, seat: str, name: str, tokens: bool) -> dict[st
     agent = run.seats.get(seat) or run
     steps: list[dict[str, Any]] = []
     if run.history is not None and run.history.system:
-        steps.append({"source": "system", "message": shown(run.history.system)})
+        steps.append({"source": "system", "message": escape_text(run.history.system)})
     turns = episode.exchanges(seat)
     if turns:
         first = turns[0]
@@ -121,16 +125,16 @@ def _trajectory(episode: Episode, seat: str, name: str, tokens: bool) -> dict[st
         steps.append({**step, "is_copied_context": True} if number < copied else step)
     if not steps:
         broken = f": {episode.error.message}" if episode.error is not None else ""
-        steps.append({"source": "system", "message": shown(f"Nothing was played{broken}")})
+        steps.append({"source": "system", "message": escape_text(f"Nothing was played{broken}")})
     tools = tools_in(episode.starts.get(seat, {}))
     return {
         "schema_version": VERSION,
-        "session_id": shown(run.id),
-        "trajectory_id": shown(name),
+        "session_id": escape_text(run.id),
+        "trajectory_id": escape_text(name),
         "agent": {
-            "name": shown(agent.agent or "agent"),
+            "name": escape_text(agent.agent or "agent"),
             "version": str(run.versions.get("gem", gem.__version__)),
-            **({"model_name": shown(agent.model)} if agent.model is not None else {}),
+            **({"model_name": escape_text(agent.model)} if agent.model is not None else {}),
             **({"tool_definitions": [_tool(tool) for tool in tools]} if tools else {}),
         },
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
@@ -140,7 +144,7 @@ def _trajectory(episode: Episode, seat: str, name: str, tokens: bool) -> dict[st
 
 def _tool(tool: Any) -> dict[str, Any]:
     schema = json.loads(_json(tool.schema))
-    named = {"name": shown(tool.name), "description": shown(tool.description)}
+    named = {"name": escape_text(tool.name), "description": escape_text(tool.description)}
     return {"type": "function", "function": {**named, "parameters": schema}}
 
 
@@ -152,18 +156,18 @@ def _json(value: Any) -> str:
 
 
 def _step(turn: Turn, answers: Sequence[Message], tokens: bool) -> dict[str, Any]:
-    said = turn.said
-    step: dict[str, Any] = {"source": "agent", "message": _content(said.content)}
-    if said.reasoning is not None:
-        step["reasoning_content"] = shown(said.reasoning)
-    if said.tool_calls:
-        step["tool_calls"] = [_call(call) for call in said.tool_calls]
-    known = {shown(call.id) for call in said.tool_calls}
+    message = turn.said
+    step: dict[str, Any] = {"source": "agent", "message": _content(message.content)}
+    if message.reasoning is not None:
+        step["reasoning_content"] = escape_text(message.reasoning)
+    if message.tool_calls:
+        step["tool_calls"] = [_call(call) for call in message.tool_calls]
+    known = {escape_text(call.id) for call in message.tool_calls}
     results = []
     for answer in answers:
         result: dict[str, Any] = {"content": _content(answer.content)}
-        if answer.tool_call_id is not None and shown(answer.tool_call_id) in known:
-            result["source_call_id"] = shown(answer.tool_call_id)
+        if answer.tool_call_id is not None and escape_text(answer.tool_call_id) in known:
+            result["source_call_id"] = escape_text(answer.tool_call_id)
         results.append(result)
     if results:
         step["observation"] = {"results": results}
@@ -173,17 +177,17 @@ def _step(turn: Turn, answers: Sequence[Message], tokens: bool) -> dict[str, Any
     if turn.reward is not None:
         extra["reward"] = _finite(turn.reward)
     if turn.finish:
-        extra["finish"] = shown(turn.finish)
+        extra["finish"] = escape_text(turn.finish)
     if extra:
         step["extra"] = extra
     return step
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    named = {"tool_call_id": shown(call.id), "function_name": shown(call.name)}
+    named = {"tool_call_id": escape_text(call.id), "function_name": escape_text(call.name)}
     arguments = arguments_of(call)
     if arguments is None:
-        return {**named, "arguments": {}, "extra": {"written": shown(call.arguments)}}
+        return {**named, "arguments": {}, "extra": {"written": escape_text(call.arguments)}}
     return {**named, "arguments": arguments}
 
 
@@ -218,7 +222,7 @@ def _finite(number: float) -> float | None:
 def _content(obs: Obs) -> str | list[dict[str, Any]]:
     """Return text, or parts; a picture of a kind that the format lacks is its other text."""
     if isinstance(obs, str):
-        return shown(obs)
+        return escape_text(obs)
     parts: list[dict[str, Any]] = []
     for part in obs:
         if isinstance(part, Image) and part.mime in IMAGES:
@@ -226,7 +230,7 @@ def _content(obs: Obs) -> str | list[dict[str, Any]]:
             source = {"media_type": part.mime, "path": f"data:{part.mime};base64,{data}"}
             parts.append({"type": "image", "source": source})
         else:
-            parts.append({"type": "text", "text": shown(text_of((part,)))})
+            parts.append({"type": "text", "text": escape_text(text_of((part,)))})
     return parts
 
 
@@ -260,7 +264,7 @@ def from_atif(
         raise BadArgument(f"reward is {reward}; accepted: a finite number.")
     record = _object(trajectory.get("extra")).get(KEY)
     if record is not None:
-        return carried(record)
+        return read_record(record)
     reader = _Reader()
     reader.read(trajectory, SEAT)
     episode = Episode(
@@ -285,9 +289,9 @@ def from_atif(
         end.stop, end.terminated, end.truncated = episode.stop, True, False
     earned = float(bool(success)) if reward is None else float(reward)
     for seat, end in episode.ends.items():
-        mine = episode.turns_of(seat)
-        if mine:
-            mine[-1].reward = earned
+        turns = episode.turns_of(seat)
+        if turns:
+            turns[-1].reward = earned
         else:
             end.unearned = earned
     return episode
@@ -306,12 +310,12 @@ class _Reader:
         while seat in self.ends:
             seat += "'"
         end = self.ends[seat] = SeatEnd(StopReason.ENDED, truncated=True)
-        mine: list[Turn] = []
+        turns: list[Turn] = []
         waiting: list[Message] = []
         for number, step in enumerate(_objects(trajectory.get("steps"), "steps"), 1):
             if step.get("source") == "agent":
-                turn = _turn(seat, step, waiting, mine, f"step {number}")
-                mine.append(turn)
+                turn = _turn(seat, step, waiting, turns, f"step {number}")
+                turns.append(turn)
                 self.turns.append(turn)
                 waiting = []
             elif step.get("source") in ("system", "user"):
@@ -329,7 +333,7 @@ class _Reader:
 def _turn(
     seat: str, step: Mapping[str, Any], shown_now: list[Message], before: list[Turn], where: str
 ) -> Turn:
-    said = Message(
+    answer = Message(
         "assistant",
         _read_content(step.get("message")),
         tool_calls=tuple(map(_read_call, _objects(step.get("tool_calls") or [], f"tool_calls of {where}"))),
@@ -339,8 +343,8 @@ def _turn(
     turn = Turn(
         seat,
         join([message.content for message in shown_now]),
-        calls.write(said.text, said.tool_calls),
-        said if said.tool_calls or said.reasoning or not isinstance(said.content, str) else None,
+        calls.write(answer.text, answer.tool_calls),
+        answer if answer.tool_calls or answer.reasoning or not isinstance(answer.content, str) else None,
         finish=str(_object(step.get("extra")).get("finish") or ""),
         messages=None if plain else tuple(shown_now),
         extra={"copied": True} if step.get("is_copied_context") else None,
@@ -363,17 +367,17 @@ def _results(step: Mapping[str, Any]) -> list[Message]:
     """Return what the environment said to a step: a message of the tool for each call, else of the user."""
     made = _objects(step.get("tool_calls") or [], "tool_calls")
     names = {str(call.get("tool_call_id") or ""): call.get("function_name") for call in made}
-    found = []
+    messages = []
     for result in _objects(_object(step.get("observation")).get("results") or [], "results"):
         call, content = result.get("source_call_id"), result.get("content")
         if content is None:
             continue
         if isinstance(call, str) and call in names:
             name = _text_or_none(names[call])
-            found.append(Message("tool", _read_content(content), tool_call_id=call, name=name))
+            messages.append(Message("tool", _read_content(content), tool_call_id=call, name=name))
         else:
-            found.append(Message("user", _read_content(content)))
-    return found
+            messages.append(Message("user", _read_content(content)))
+    return messages
 
 
 def _read_call(call: Mapping[str, Any]) -> ToolCall:
@@ -480,32 +484,32 @@ def read_atif(path: str | Path) -> Iterator[Callable[[], Episode]]:
     try:
         with path.open("rb") as opened:
             for number, line in enumerate(opened, 1):
-                yield partial(_decoded, line, f"{path}, line {number}")
+                yield partial(_decode_line, line, f"{path}, line {number}")
     except OSError as error:
         raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
 
 
 def _read_file(path: Path) -> Episode:
-    return _decoded(_bytes_of(path), str(path))
+    return _decode_line(_bytes_of(path), str(path))
 
 
-def _decoded(data: bytes, where: str) -> Episode:
+def _decode_line(data: bytes, where: str) -> Episode:
     return from_atif(_json_of(data, where))
 
 
 def _read_trial(folder: Path) -> Episode:
     """Return the episode of a trial of Harbor."""
     trajectory, result = folder / TRAJECTORY, folder / "result.json"
-    told = _object(_json_of(_bytes_of(result), str(result))) if result.exists() else {}
-    broken = told.get("exception_info")
-    rewards = _object(_object(told.get("verifier_result")).get("rewards"))
+    trial = _object(_json_of(_bytes_of(result), str(result))) if result.exists() else {}
+    broken = trial.get("exception_info")
+    rewards = _object(_object(trial.get("verifier_result")).get("rewards"))
     parts = {name: float(part) for name, part in rewards.items() if _is_number(part)}
     reward = parts.get("reward", next(iter(parts.values())) if len(parts) == 1 else None)
     whole = _json_of(_bytes_of(trajectory), str(trajectory))
     episode = from_atif(whole, reward=None if broken else reward)
     if _object(_object(whole).get("extra")).get(KEY) is not None:
         return episode
-    episode.job, episode.group = str(told.get("trial_name") or ""), str(told.get("task_name") or "")
+    episode.job, episode.group = str(trial.get("trial_name") or ""), str(trial.get("task_name") or "")
     if broken:
         why = _object(broken)
         kind, message = str(why.get("exception_type") or ""), str(why.get("exception_message") or "")

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from gem import codec
-from gem.adapters.carried import arguments_of, shown, whole_file
+from gem.adapters.records import arguments_of, escape_text, whole_file
 from gem.content import Message, ToolCall, tools_in
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, Turn
@@ -28,15 +28,15 @@ def prompts(episode: Episode, seat: str = SEAT) -> Iterator[tuple[Turn, tuple[Me
     policy = episode.run.history or CHAT
     turns = episode.turns_of(seat)
     exchanges = episode.exchanges(seat)
-    told: dict[int, tuple[Message, ...]] = {}  # by turn: what its record says, where history does not know
+    past: dict[int, tuple[Message, ...]] = {}  # by turn: what its record says, where history does not know
     for number, turn in enumerate(turns):
-        before = told.get(id(turn.parent))
+        before = past.get(id(turn.parent))
         if turn.messages is None and before is None:
             prompt = messages(exchanges[: number + 1], policy)
         else:
             fresh = (Message("user", turn.observation),) if turn.messages is None else turn.messages
-            said = () if turn.parent is None else (*(before or ()), turn.parent.said)
-            prompt = told[id(turn)] = (*said, *fresh)
+            earlier = () if turn.parent is None else (*(before or ()), turn.parent.said)
+            prompt = past[id(turn)] = (*earlier, *fresh)
         if turn.action is not None and turn.finish != "context":
             yield turn, prompt
 
@@ -51,7 +51,9 @@ def conversations(episode: Episode, seat: str = SEAT) -> list[tuple[Message, ...
     made: list[tuple[Message, ...]] = []
     for turn, prompt in prompts(episode, seat):
         whole = (*prompt, turn.said)
-        place = next((i for i, said in enumerate(made) if prompt[: len(said)] == said), None)
+        place = next(
+            (i for i, conversation in enumerate(made) if prompt[: len(conversation)] == conversation), None
+        )
         if place is None:
             made.append(whole)
         else:
@@ -66,16 +68,16 @@ def sft_rows(episode: Episode) -> Iterator[dict[str, Any]]:
     the seat's, so that rows can be filtered: failed episodes are included.
     """
     for seat in episode.seats if episode.scored else ():
-        for said in conversations(episode, seat):
+        for conversation in conversations(episode, seat):
             yield {
-                "messages": [message_row(message) for message in said],
+                "messages": [message_row(message) for message in conversation],
                 "tools": _tools(episode, seat),
-                "env": shown(episode.spec),
+                "env": escape_text(episode.spec),
                 "seed": _long(episode.seed),
-                "seat": shown(seat),
+                "seat": escape_text(seat),
                 "reward": episode.earned(seat),
                 "success": episode.succeeded(seat),
-                "episode": shown(episode.id),
+                "episode": escape_text(episode.id),
             }
 
 
@@ -113,12 +115,12 @@ def preference_rows(episodes: Iterable[Episode]) -> Iterator[dict[str, Any]]:
             "chosen": [message_row(chosen)],
             "rejected": [message_row(rejected)],
             "tools": _tools(top, *top.seats[:1]) or _tools(worst, *worst.seats[:1]),
-            "env": shown(top.spec),
+            "env": escape_text(top.spec),
             "seed": _long(top.seed),
             "reward_chosen": top.earned(),
             "reward_rejected": worst.earned(),
-            "episode_chosen": shown(top.id),
-            "episode_rejected": shown(worst.id),
+            "episode_chosen": escape_text(top.id),
+            "episode_rejected": escape_text(worst.id),
         }
 
 
@@ -129,20 +131,20 @@ def _cut(top: Episode, worst: Episode) -> tuple[tuple[Message, ...], Message, Me
     """Return the prompt before the first answers that differ, and these; None if prompts differ first."""
     both = zip(prompts(top, *top.seats[:1]), prompts(worst, *worst.seats[:1]), strict=False)
     for (turn, prompt), (other, other_prompt) in both:
-        *before, said = _without_ids((*prompt, turn.said))
+        *before, answer = _without_ids((*prompt, turn.said))
         *other_before, other_said = _without_ids((*other_prompt, other.said))
         if before != other_before:
             return None
-        if said != other_said:
+        if answer != other_said:
             return prompt, turn.said, other.said
     return None
 
 
-def _without_ids(said: Sequence[Message]) -> list[Message]:
+def _without_ids(conversation: Sequence[Message]) -> list[Message]:
     """Return messages with call ids replaced by positions, because servers draw ids at random."""
     places: dict[str, str] = {}
     made = []
-    for message in said:
+    for message in conversation:
         calls = []
         for call in message.tool_calls:
             places[call.id] = str(len(places))
@@ -162,22 +164,22 @@ def message_row(message: Message, *, objects: bool = True) -> dict[str, Any]:
         message: any message.
         objects: write call arguments as objects, which templates need; else as JSON text, as for servers.
     """
-    row: dict[str, Any] = {"role": message.role, "content": shown(message.text)}
+    row: dict[str, Any] = {"role": message.role, "content": escape_text(message.text)}
     if message.reasoning is not None:
-        row["reasoning_content"] = shown(message.reasoning)
+        row["reasoning_content"] = escape_text(message.reasoning)
     if message.tool_calls:
         row["tool_calls"] = [_call(call, objects) for call in message.tool_calls]
     if message.role == "tool":
-        row["tool_call_id"] = shown(message.tool_call_id or "")
-        row["name"] = shown(message.name or "")
+        row["tool_call_id"] = escape_text(message.tool_call_id or "")
+        row["name"] = escape_text(message.name or "")
     return row
 
 
 def _call(call: ToolCall, objects: bool) -> dict[str, Any]:
     given = arguments_of(call) if objects else None
-    arguments = shown(call.arguments) if given is None else given
-    function = {"name": shown(call.name), "arguments": arguments}
-    return {"id": shown(call.id), "type": "function", "function": function}
+    arguments = escape_text(call.arguments) if given is None else given
+    function = {"name": escape_text(call.name), "arguments": arguments}
+    return {"id": escape_text(call.id), "type": "function", "function": function}
 
 
 def tools_of(episode: Episode, seat: str) -> list[dict[str, Any]]:

@@ -97,17 +97,17 @@ class EngineAgent(BaseAgent):
         limit = min((each for each in room if each is not None), default=None)
         if (limit is not None and limit < 1) or (self.prompt_tokens or begun) < begun:
             return Reply("", prompt, finish="context", policy_version=self.policy_version)
-        said = await self.sample(ask, prompt, limit)
-        if not said.token_ids:
+        reply = await self.sample(ask, prompt, limit)
+        if not reply.token_ids:
             raise NoVerdict("the engine returned an answer without a token.")
-        if said.logprobs is None and self.logprobs:
+        if reply.logprobs is None and self.logprobs:
             raise NoVerdict("the engine returned an answer without log probabilities.")
-        text, calls = self.renderer.decode(said.token_ids), said.tool_calls
+        text, calls = self.renderer.decode(reply.token_ids), reply.tool_calls
         if self._native and ask.tools:
             text, calls = taken(text, ask.turn)
-        ended = said.token_ids[-1] in self.renderer.stop_ids
+        ended = reply.token_ids[-1] in self.renderer.stop_ids
         finish = "stop" if ended else "length"
-        return replace(said, text=text, prompt_ids=prompt, finish=finish, tool_calls=calls)
+        return replace(reply, text=text, prompt_ids=prompt, finish=finish, tool_calls=calls)
 
 
 def why_unscored(episode: Episode) -> str:

@@ -26,14 +26,14 @@ from typing import Any
 
 import gem
 from gem import codec
-from gem.adapters.carried import (
+from gem.adapters.records import (
     KEY,
     arguments_of,
-    carried,
     carry,
     empty_folder,
+    escape_text,
     next_messages,
-    shown,
+    read_record,
     whole_file,
 )
 from gem.content import Image, Message, Obs, ToolSpec, text_of, tools_in
@@ -109,16 +109,16 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
         BadArgument: for an episode that an episode store would not accept either.
     """
     created = datetime.now(UTC)
-    held = list(episodes)
-    jobs = Counter((episode.job, episode.sample) for episode in held)
+    every = list(episodes)
+    jobs = Counter((episode.job, episode.sample) for episode in every)
     samples = []
-    for episode in held:
+    for episode in every:
         name = episode.job if jobs[episode.job, episode.sample] == 1 else episode.id
         if not PLAIN.fullmatch(name):
             name = blake2b(episode.id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
         samples.append(_sample(episode, name, created, tokens))
-    specs = list(dict.fromkeys(shown(episode.spec) for episode in held))
-    runs = list({episode.run.id: episode.run for episode in held}.values())
+    specs = list(dict.fromkeys(escape_text(episode.spec) for episode in every))
+    runs = list({episode.run.id: episode.run for episode in every}.values())
     run = runs[0] if len(runs) == 1 else RunInfo("", agent="several" if runs else "")
     ids = [sample.id for sample in samples]
     dataset = EvalDataset(
@@ -128,15 +128,15 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
         status="success",
         eval=EvalSpec(
             created=created.isoformat(),
-            run_id=shown(run.id),
+            run_id=escape_text(run.id),
             task=specs[0] if len(specs) == 1 else f"{len(specs)} environments",
-            task_id=shown(f"{run.id}/{'+'.join(specs)}"),
+            task_id=escape_text(f"{run.id}/{'+'.join(specs)}"),
             dataset=dataset,
             model=_model(run),
             model_generate_config=_config(run.sampling),
             config=EvalConfig(epochs=max((sample.epoch for sample in samples), default=1)),
             packages={"gem-gym": str(run.versions.get("gem", gem.__version__))},
-            metadata={"agent": shown(run.agent), "sampling": codec.plain(run.sampling)},
+            metadata={"agent": escape_text(run.agent), "sampling": codec.plain(run.sampling)},
         ),
         results=_results(samples),
         stats=EvalStats(model_usage={_model(run): _total(samples)}),
@@ -145,38 +145,38 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
 
 
 def _sample(episode: Episode, name: str, created: datetime, tokens: bool) -> EvalSample:
-    told = [_Told(episode, seat, created, tokens) for seat in episode.seats or (SEAT,)]
-    first = told[0]
+    seats = [_Told(episode, seat, created, tokens) for seat in episode.seats or (SEAT,)]
+    first = seats[0]
     wall_s = _finite(episode.timing.get("wall_s")) or 0.0
     error, stop = None, episode.stop
     if not episode.scored:
         broken = episode.error
         what = f"{broken.type} ({broken.boundary}): {broken.message}" if broken else f"no verdict: {stop}"
-        error = EvalError(message=shown(what), traceback="", traceback_ansi="")
+        error = EvalError(message=escape_text(what), traceback="", traceback_ansi="")
     limit = None
     if stop in LIMITS:
         kind, ours = LIMITS[stop]
         limit = EvalSampleLimit(
             type=kind, limit=float(getattr(episode.run.limits, ours) or len(episode.turns))
         )
-    events = [event for each in told for event in each.events]
+    events = [event for each in seats for event in each.events]
     return EvalSample(
         id=name,
         epoch=episode.sample + 1,
         input=first.begun,
         target="",
-        messages=first.said,
+        messages=first.messages,
         output=first.output or ModelOutput(model=_model(episode.run)),
         scores=_scores(episode),
         metadata=_metadata(episode),
         store={KEY: carry(episode, tokens=tokens)},
-        events=events if len(told) == 1 else sorted(events, key=lambda event: event.timestamp),
-        model_usage={_model(episode.run): sum((each.usage for each in told), ModelUsage())},
+        events=events if len(seats) == 1 else sorted(events, key=lambda event: event.timestamp),
+        model_usage={_model(episode.run): sum((each.usage for each in seats), ModelUsage())},
         started_at=created.isoformat(),
         completed_at=(created + timedelta(seconds=wall_s)).isoformat(),
         total_time=wall_s,
         working_time=wall_s,
-        uuid=shown(episode.id),
+        uuid=escape_text(episode.id),
         error=error,
         limit=limit,
         turn_count=len(episode.turns),
@@ -187,7 +187,7 @@ def _scores(episode: Episode) -> dict[str, Score] | None:
     if not episode.scored:
         return None
     turns = episode.turns
-    answer = shown(turns[-1].action or "") if turns else None
+    answer = escape_text(turns[-1].action or "") if turns else None
     scores = {}
     if episode.success is not None:
         scores["success"] = Score(value="C" if episode.success else "I", answer=answer)
@@ -197,21 +197,21 @@ def _scores(episode: Episode) -> dict[str, Score] | None:
 
 def _metadata(episode: Episode) -> dict[str, Any]:
     about: dict[str, Any] = {
-        "env": shown(episode.spec),
+        "env": escape_text(episode.spec),
         "seed": codec.plain(episode.seed),
         "stop": str(episode.stop),
         "verdict": str(episode.verdict),
         "attempt": episode.attempt,
-        "group": shown(episode.group),
+        "group": escape_text(episode.group),
         "rewards": [_finite(turn.reward) for turn in episode.turns],
     }
     if episode.several:
         about["seats"] = {
-            shown(seat): {"return": _finite(episode.earned(seat)), "success": episode.succeeded(seat)}
+            escape_text(seat): {"return": _finite(episode.earned(seat)), "success": episode.succeeded(seat)}
             for seat in episode.seats
         }
     if episode.origin is not None:
-        about["origin"] = {"episode": shown(episode.origin.episode), "turns": episode.origin.turns}
+        about["origin"] = {"episode": escape_text(episode.origin.episode), "turns": episode.origin.turns}
     return about
 
 
@@ -224,7 +224,7 @@ class _Told:
     created: datetime
     tokens: bool
     begun: list[Any] = field(default_factory=list)
-    said: list[Any] = field(default_factory=list)
+    messages: list[Any] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
     usage: ModelUsage = field(default_factory=ModelUsage)
     output: ModelOutput | None = None
@@ -234,13 +234,13 @@ class _Told:
         episode, seat, run = self.episode, self.seat, self.episode.run
         policy = run.history or CHAT
         if policy.system:
-            self.said.append(ChatMessageSystem(content=shown(policy.system)))
+            self.messages.append(ChatMessageSystem(content=escape_text(policy.system)))
         turns = episode.exchanges(seat)
         if turns:
-            self.said += map(message_of, messages(turns[:1], CHAT))
-        self.begun = list(self.said)
+            self.messages += map(message_of, messages(turns[:1], CHAT))
+        self.begun = list(self.messages)
         agent = run.seats.get(seat) or run
-        model = shown(agent.model or agent.agent or "none")
+        model = escape_text(agent.model or agent.agent or "none")
         tools = [tool_of(tool) for tool in tools_in(episode.starts.get(seat, {}))]
         originals = episode.turns_of(seat)
         told_apart = any(turn.messages is not None for turn in turns)
@@ -250,7 +250,7 @@ class _Told:
             if turn.messages is not None:
                 asked = [*heard.get(id(turn.parent), ()), *map(message_of, turn.messages)]
             elif policy.append_only:
-                asked = list(self.said)
+                asked = list(self.messages)
             else:
                 asked = list(map(message_of, messages(turns[: number + 1], policy)))
             self.output = _output(turn, model, self.tokens)
@@ -258,7 +258,7 @@ class _Told:
                 heard[id(originals[number])] = [*asked, self.output.message]
             took_s = _finite(turn.timing.get("policy_s")) or 0.0
             begun = {"timestamp": self.created + timedelta(seconds=at_s), "working_start": at_s}
-            role = shown(seat) if episode.several else None
+            role = escape_text(seat) if episode.several else None
             call = ModelEvent(
                 model=model,
                 role=role,
@@ -277,20 +277,20 @@ class _Told:
             if role is not None:
                 earned["seat"] = role
             self.events += [call, InfoEvent(source="gem", data=earned, **begun)]
-            self.said += [self.output.message, *map(message_of, answers)]
+            self.messages += [self.output.message, *map(message_of, answers)]
             if self.output.usage is not None:
                 self.usage += self.output.usage
 
 
 def _output(turn: Turn, model: str, tokens: bool) -> ModelOutput:
-    said = turn.said
-    content = _content(said.content)
-    if said.reasoning is not None:
+    answer = turn.said
+    content = _content(answer.content)
+    if answer.reasoning is not None:
         parts = [ContentText(text=content)] if isinstance(content, str) else content
-        content = [ContentReasoning(reasoning=shown(said.reasoning)), *parts]
+        content = [ContentReasoning(reasoning=escape_text(answer.reasoning)), *parts]
     message = ChatMessageAssistant(
         content=content,
-        tool_calls=[_call(call) for call in said.tool_calls] or None,
+        tool_calls=[_call(call) for call in answer.tool_calls] or None,
         model=model,
         source="generate",
     )
@@ -340,8 +340,8 @@ def message_of(message: Message) -> Any:
         call, name = message.tool_call_id, message.name
         return ChatMessageTool(
             content=content,
-            tool_call_id=None if call is None else shown(call),
-            function=None if name is None else shown(name),
+            tool_call_id=None if call is None else escape_text(call),
+            function=None if name is None else escape_text(name),
         )
     native = [_call(call) for call in message.tool_calls] or None
     return ChatMessageAssistant(content=content, tool_calls=native)
@@ -350,22 +350,22 @@ def message_of(message: Message) -> Any:
 def _content(obs: Obs) -> Any:
     """Return text, or parts with pictures as ``data:`` URLs."""
     if isinstance(obs, str):
-        return shown(obs)
+        return escape_text(obs)
     parts: list[Any] = []
     for part in obs:
         if isinstance(part, Image):
             data = base64.b64encode(part.data).decode("ascii")
-            parts.append(ContentImage(image=f"data:{shown(part.mime)};base64,{data}"))
+            parts.append(ContentImage(image=f"data:{escape_text(part.mime)};base64,{data}"))
         else:
-            parts.append(ContentText(text=shown(text_of((part,)))))
+            parts.append(ContentText(text=escape_text(text_of((part,)))))
     return parts
 
 
 def _call(call: Any) -> ToolCall:
-    named = {"id": shown(call.id), "function": shown(call.name)}
+    named = {"id": escape_text(call.id), "function": escape_text(call.name)}
     arguments = arguments_of(call)
     if arguments is None:
-        return ToolCall(**named, arguments={}, parse_error=f"no JSON object: {shown(call.arguments)}")
+        return ToolCall(**named, arguments={}, parse_error=f"no JSON object: {escape_text(call.arguments)}")
     return ToolCall(**named, arguments=arguments)
 
 
@@ -375,7 +375,7 @@ def tool_of(tool: ToolSpec) -> ToolInfo:
         schema = ToolParams.model_validate(codec.plain(tool.schema))
     except ValueError:  # what JSON schema has, and Inspect does not
         schema = ToolParams()
-    return ToolInfo(name=shown(tool.name), description=shown(tool.description), parameters=schema)
+    return ToolInfo(name=escape_text(tool.name), description=escape_text(tool.description), parameters=schema)
 
 
 def _config(sampling: Mapping[str, Any]) -> GenerateConfig:
@@ -387,16 +387,16 @@ def _config(sampling: Mapping[str, Any]) -> GenerateConfig:
 
 
 def _model(run: RunInfo) -> str:
-    return shown(run.model or run.agent or "none")
+    return escape_text(run.model or run.agent or "none")
 
 
 def _results(samples: Sequence[EvalSample]) -> EvalResults:
     scores = []
     for name, metric in (("success", "accuracy"), ("return", "mean")):
-        found = [sample.scores[name].value for sample in samples if name in (sample.scores or {})]
-        if not found:
+        given = [sample.scores[name].value for sample in samples if name in (sample.scores or {})]
+        if not given:
             continue
-        values = [float(value == "C") if name == "success" else float(value) for value in found]
+        values = [float(value == "C") if name == "success" else float(value) for value in given]
         finite = [value for value in values if math.isfinite(value)]
         metrics = {}
         if finite:
@@ -447,7 +447,7 @@ def _episode(sample: EvalSample) -> Episode:
             f"sample {str(sample.id)!r:.80}, epoch {sample.epoch}, holds no record of gem; accepted: logs "
             "that `gem-gym export` wrote, and those of gem's task under `inspect eval`."
         )
-    return carried(record)
+    return read_record(record)
 
 
 # -- files

@@ -16,8 +16,8 @@ from collections import Counter
 from typing import Any, Literal
 
 from gem import registry, seeding
-from gem.adapters.carried import KEY, carried, carry
 from gem.adapters.inspect_logs import message_of, tool_of
+from gem.adapters.records import KEY, carry, read_record
 from gem.content import ToolCall
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.record import Episode, Limits, Reply, RunInfo
@@ -107,26 +107,26 @@ def episode_of(env: str, tools: str, limits: Limits, waits: bool) -> Solver:
             while talk.asks:
                 replies = []
                 for ask in talk.asks:
-                    shown = list(map(message_of, ask.messages))
+                    prompt = list(map(message_of, ask.messages))
                     offered = [tool_of(tool) for tool in ask.tools] if tools == "native" else []
                     config = GenerateConfig(max_tokens=ask.max_tokens)
                     try:
-                        output = await model.generate(shown, tools=offered, config=config)
+                        output = await model.generate(prompt, tools=offered, config=config)
                         replies.append(reply_of(output))
                     except LimitExceededError:
                         raise
                     except Exception as error:
                         talk.fail(error)
                         break
-                    state.messages, state.output = [*shown, output.message], output
+                    state.messages, state.output = [*prompt, output.message], output
                 else:
-                    await _call(waits, lambda said=tuple(replies): talk.answer(*said))
+                    await _call(waits, lambda answers=tuple(replies): talk.answer(*answers))
         finally:
             talk.cancel()
             state.store.set(KEY, carry(talk.episode))
             with CancelScope(shield=True):
                 await _call(waits, talk.close)
-        _scored(talk.episode)
+        _require_verdict(talk.episode)
         return state
 
     return solve
@@ -175,7 +175,7 @@ def reply_of(output: ModelOutput) -> Reply:
     )
 
 
-def _scored(episode: Episode) -> Episode:
+def _require_verdict(episode: Episode) -> Episode:
     if episode.scored:
         return episode
     broken = episode.error
@@ -188,7 +188,7 @@ def success() -> Scorer:
     """Return a scorer of success: 1 if the task was solved."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        episode = _scored(carried(state.store.get(KEY)))
+        episode = _require_verdict(read_record(state.store.get(KEY)))
         if episode.success is None:
             return Score.unscored(explanation="the environment does not say")
         return Score(value="C" if episode.success else "I", explanation=f"stop: {episode.stop}")
@@ -201,7 +201,7 @@ def earned() -> Scorer:
     """Return a scorer of the return."""
 
     async def score(state: TaskState, target: Target) -> Score:
-        episode = _scored(carried(state.store.get(KEY)))
+        episode = _require_verdict(read_record(state.store.get(KEY)))
         rewards = [turn.reward for turn in episode.turns]
         return Score(
             value=episode.earned(), metadata={"rewards": rewards}, explanation=f"stop: {episode.stop}"

@@ -72,13 +72,13 @@ class VllmAgent(BaseAgent):
         params.stop_token_ids = sorted(self.renderer.stop_ids)
         return params
 
-    def _reply(self, ask: Ask, prompt: tuple[int, ...], said: Any) -> Reply:
-        ids = tuple(said.token_ids)
-        logprobs = tuple(at[token].logprob for at, token in zip(said.logprobs, ids, strict=True))
+    def _reply(self, ask: Ask, prompt: tuple[int, ...], output: Any) -> Reply:
+        ids = tuple(output.token_ids)
+        logprobs = tuple(at[token].logprob for at, token in zip(output.logprobs, ids, strict=True))
         text, calls = self.renderer.decode(ids), tuple[ToolCall, ...]()
         if ask.tools and knows_tools(self.renderer):
             text, calls = taken(text, ask.turn)
-        finish = "length" if said.finish_reason == "length" else "stop"
+        finish = "length" if output.finish_reason == "length" else "stop"
         return Reply(text, prompt, ids, logprobs, finish, tool_calls=calls)
 
 

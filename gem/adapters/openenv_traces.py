@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from gem.adapters.carried import KEY, carried, carry, each_line, shown, whole_file
 from gem.adapters.chats import message_row, prompts, tools_of
+from gem.adapters.records import KEY, carry, each_line, escape_text, read_record, whole_file
 from gem.content import Message, ToolCall, join
 from gem.errors import BadArgument, GemError
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
@@ -52,11 +52,11 @@ def to_trace(episode: Episode, seat: str = SEAT, *, record: bool = True) -> dict
                 f"episode {episode.id!r}, turn {number} of {seat!r} has no prompt_ids, or no log "
                 "probabilities of its sampled tokens; use an agent that returns them, such as a local model."
             )
-        said = message_row(turn.said, objects=False)
-        metadata: dict[str, Any] = {"turn": number, "seat": shown(seat), "reward": _finite(turn.reward)}
+        answer = message_row(turn.said, objects=False)
+        metadata: dict[str, Any] = {"turn": number, "seat": escape_text(seat), "reward": _finite(turn.reward)}
         turns.append(
             {
-                "node_id": shown(f"{episode.id}/{seat}/{number}"),
+                "node_id": escape_text(f"{episode.id}/{seat}/{number}"),
                 "prompt_token_ids": prompt,
                 "completion_token_ids": list(turn.token_ids),
                 "per_token_logps": logprobs,
@@ -65,14 +65,14 @@ def to_trace(episode: Episode, seat: str = SEAT, *, record: bool = True) -> dict
                     "messages": [message_row(message, objects=False) for message in shown_to],
                     "tools": tools or None,
                 },
-                "response": {"choices": [{"message": said, "finish_reason": shown(turn.finish)}]},
+                "response": {"choices": [{"message": answer, "finish_reason": escape_text(turn.finish)}]},
                 "metadata": metadata,
             }
         )
     if not turns:
         raise BadArgument(f"episode {episode.id!r} has no turn of {seat!r}; a trace is made of turns.")
     turns[0]["metadata"] |= {
-        "env": shown(episode.spec),
+        "env": escape_text(episode.spec),
         "seed": str(episode.seed),
         "stop": str(episode.stop),
         "return": _finite(episode.earned(seat)) if episode.scored else None,
@@ -109,7 +109,7 @@ def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Epis
         raise BadArgument(f"reward is {reward}; accepted: a finite number.")
     record = _object(turns[0].get("metadata")).get(KEY)
     if record is not None:
-        return carried(record)
+        return read_record(record)
     made: list[Turn] = []
     wholes: dict[int, tuple[Message, ...]] = {}  # by turn: its prompt and its answer
     for number, turn in enumerate(turns):
@@ -138,15 +138,15 @@ def _turn(
     shown_to = tuple(map(_message, _objects(_object(given.get("request")).get("messages") or [], "messages")))
     choices = _objects(_object(given.get("response")).get("choices") or [], "choices")
     choice = choices[0] if choices else {}
-    said = _message({**_object(choice.get("message")), "role": "assistant"})
+    answer = _message({**_object(choice.get("message")), "role": "assistant"})
     parents = [turn for turn in before if _begins(shown_to, wholes[id(turn)])]
     fresh = shown_to[len(wholes[id(parents[-1])]) :] if parents else shown_to
     plain = len(fresh) == 1 and fresh[0].role == "user" and len(parents) == len(before)
     turn = Turn(
         SEAT,
         join([message.content for message in fresh]),
-        calls.write(said.text, said.tool_calls),
-        said if said.tool_calls or said.reasoning else None,
+        calls.write(answer.text, answer.tool_calls),
+        answer if answer.tool_calls or answer.reasoning else None,
         finish=str(choice.get("finish_reason") or ""),
         messages=None if plain else fresh,
     )

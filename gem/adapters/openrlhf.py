@@ -34,9 +34,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from gem import seeding
-from gem.adapters.carried import whole_file
 from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.adapters.records import whole_file
 from gem.errors import NoVerdict, missing_extra
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
@@ -129,7 +129,7 @@ class GemExecutor(AgentExecutorBase):
             made = rows(episode) if episode.scored else []
             if made:
                 chance = seeding.stream(episode.seed, "openrlhf", "row", episode.id)
-                return _told(prompt, label, episode, chance.choice(made), agent.logprobs)
+                return _make_row(prompt, label, episode, chance.choice(made), agent.logprobs)
         if not self.filtered:
             raise NoVerdict(
                 f"cannot train on {task.spec}, seed {task.seed}: {why_unscored(episode)}; to drop such "
@@ -137,10 +137,10 @@ class GemExecutor(AgentExecutorBase):
             )
         end = min(self._renderer.stop_ids)
         row = Row([end, end], [0, 0], [0.0, 0.0], [-1, -1])
-        return _told(prompt, label, episode, row, agent.logprobs)
+        return _make_row(prompt, label, episode, row, agent.logprobs)
 
 
-def _told(prompt: str, label: str, episode: Episode, row: Row, logprobs: bool) -> dict[str, Any]:
+def _make_row(prompt: str, label: str, episode: Episode, row: Row, logprobs: bool) -> dict[str, Any]:
     """Return a row in OpenRLHF's form; rewards are NaN without a verdict."""
     learned = any(row.mask)
     reward = episode.reward() if learned else math.nan
@@ -186,11 +186,13 @@ class _Engine(EngineAgent):
         # By itself the engine stops only at the model's end token, which may not be the end of a turn.
         params.stop_token_ids = sorted(self.renderer.stop_ids)
         answer = await self._engine.generate(list(prompt_ids), params, multi_modal_data=None)
-        said = answer.outputs[0]
-        if said.finish_reason == "abort":
+        output = answer.outputs[0]
+        if output.finish_reason == "abort":
             raise NoVerdict("the engine aborted the request.")
-        ids = tuple(said.token_ids)
+        ids = tuple(output.token_ids)
         logprobs = None
-        if self.logprobs and said.logprobs is not None:
-            logprobs = [told[token].logprob for token, told in zip(ids, said.logprobs, strict=True)]
+        if self.logprobs and output.logprobs is not None:
+            logprobs = [
+                candidates[token].logprob for token, candidates in zip(ids, output.logprobs, strict=True)
+            ]
         return Reply("", token_ids=ids, logprobs=logprobs)

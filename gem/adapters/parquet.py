@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from gem.adapters.carried import whole_file
+from gem.adapters.records import whole_file
 from gem.adapters.rows import Per, episode_in_row, rows
 from gem.errors import BadArgument, MissingData, missing_extra
 from gem.record import Episode
@@ -96,15 +96,15 @@ def write_parquet(
         schema = pa.schema([*TURNS, *(TOKENS if tokens else ())])
     count = 0
     with whole_file(Path(path)) as part, parquet.ParquetWriter(part, schema, compression="zstd") as file:
-        held: list[dict[str, object]] = []
+        batch: list[dict[str, object]] = []
         for row in rows(episodes, per, tokens=tokens):
-            held.append(row)
+            batch.append(row)
             count += 1
-            if len(held) == AT_ONCE:
-                file.write_table(pa.Table.from_pylist(held, schema))
-                held = []
-        if held:
-            file.write_table(pa.Table.from_pylist(held, schema))
+            if len(batch) == AT_ONCE:
+                file.write_table(pa.Table.from_pylist(batch, schema))
+                batch = []
+        if batch:
+            file.write_table(pa.Table.from_pylist(batch, schema))
     return count
 
 

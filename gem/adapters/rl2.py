@@ -20,8 +20,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gem.adapters.carried import whole_file
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.adapters.records import whole_file
 from gem.agents.token_server import TokenServerAgent
 from gem.errors import BadArgument, NoVerdict
 from gem.record import Episode, Limits

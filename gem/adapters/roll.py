@@ -132,10 +132,10 @@ class GemEnvManager(TrajEnvManager):
             if broken == PATIENCE:
                 why = episode.error or f"it ended before a turn ({episode.stop})"
                 raise NoVerdict(f"{PATIENCE} episodes of {episode.spec} broke; the last: {why}")
-            self.put(began, self.formulated(episode) if usable else self.dropped())
-        self.put(self.current_step, None)
+            self.queue_rollout(began, self.make_rollout(episode) if usable else self.make_placeholder())
+        self.queue_rollout(self.current_step, None)
 
-    def put(self, began: int, rollout: DataProto | None) -> None:
+    def queue_rollout(self, began: int, rollout: DataProto | None) -> None:
         """Put a rollout into ROLL's queue; None means that there are no more."""
         group, sample = self.env_config["group_id"], self.env_config["env_id"]
         ray.get(self.output_queue.put.remote(group, self.episode_id, began, rollout, sample))
@@ -169,7 +169,7 @@ class GemEnvManager(TrajEnvManager):
         if room < 1:
             return Reply("", prompt, finish="context")
         room = room if ask.max_tokens is None else min(room, ask.max_tokens)
-        asked = self._asked(prompt)
+        asked = self._make_request(prompt)
         output = self.llm_proxy.generate(
             messages=[{"role": message.role, "content": message.text} for message in ask.messages],
             lm_input=asked,
@@ -187,7 +187,7 @@ class GemEnvManager(TrajEnvManager):
         finish = "stop" if ids and ids[-1] in self.renderer.stop_ids else "length"
         return Reply(text, prompt, ids, logprobs, finish, tool_calls=calls)
 
-    def _asked(self, prompt: tuple[int, ...]) -> DataProto:
+    def _make_request(self, prompt: tuple[int, ...]) -> DataProto:
         """Return a prompt in the form of ROLL's engines."""
         columns = {
             "input_ids": torch.tensor([prompt]),
@@ -202,10 +202,10 @@ class GemEnvManager(TrajEnvManager):
         with self.thread_lock, self.env_step_limiter:
             return carry_out(call)
 
-    def formulated(self, episode: Episode) -> DataProto:
+    def make_rollout(self, episode: Episode) -> DataProto:
         """Return the rows of an episode in ROLL's form for training."""
-        found = rows(episode)
-        made = [self.row(episode, row, alone=len(found) == 1) for row in found]
+        parts = rows(episode)
+        made = [self.row(episode, row, alone=len(parts) == 1) for row in parts]
         rollout = DataProto.concat(made)
         tag = self.env_config["tag"]
         metrics = {"num_actions": len(episode.turns), "truncated": float(episode.truncated)}
@@ -246,7 +246,7 @@ class GemEnvManager(TrajEnvManager):
         about = {"step_scores": steps, "episode_scores": episode.reward(), "traj_id": episode.id}
         return DataProto(batch=TensorDict(batch, batch_size=1), non_tensor_batch=self._about(**about))
 
-    def dropped(self) -> DataProto:
+    def make_placeholder(self) -> DataProto:
         """Return the placeholder of an episode without a verdict, until its group is dropped."""
         nothing = {"input_ids": torch.full((1, 1), self.tokenizer.pad_token_id)}
         return DataProto(batch=TensorDict(nothing, batch_size=1), meta_info={NO_VERDICT: True, "metrics": {}})

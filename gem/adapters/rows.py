@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from gem import codec
-from gem.adapters.carried import each_line, episode_of, next_messages, shown, whole_file
+from gem.adapters.records import each_line, episode_of, escape_text, next_messages, whole_file
 from gem.content import Message, text_of
 from gem.errors import BadArgument
 from gem.history import CHAT, messages
@@ -39,23 +39,23 @@ def episode_row(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
     """
     run, error = episode.run, episode.error
     return {
-        "id": shown(episode.id),
-        "run": shown(run.id),
-        "job": shown(episode.job),
+        "id": escape_text(episode.id),
+        "run": escape_text(run.id),
+        "job": escape_text(episode.job),
         "sample": episode.sample,
         "attempt": episode.attempt,
-        "group": shown(episode.group),
-        "env": shown(episode.spec),
+        "group": escape_text(episode.group),
+        "env": escape_text(episode.spec),
         "seed": _long(episode.seed),
-        "agent": shown(run.agent),
-        "model": None if run.model is None else shown(run.model),
+        "agent": escape_text(run.agent),
+        "model": None if run.model is None else escape_text(run.model),
         "policy_version": episode.policy_version,
         "stop": str(episode.stop),
         "verdict": str(episode.verdict),
         "success": episode.success,
         "reward": episode.earned() if episode.scored else None,
         "terminated": episode.terminated,
-        "error": None if error is None else shown(f"{error.boundary}: {error.type}: {error.message}"),
+        "error": None if error is None else escape_text(f"{error.boundary}: {error.type}: {error.message}"),
         "turns": len(episode.turns),
         "rewards": [turn.reward for turn in episode.turns],
         "messages": None if episode.several else _conversation(episode),
@@ -71,16 +71,16 @@ def turn_rows(episode: Episode, *, tokens: bool = True) -> Iterator[dict[str, An
     """
     places: dict[int, int] = {}
     for number, turn in enumerate(episode.turns):
-        said, usage = turn.said, turn.usage or {}
+        answer, usage = turn.said, turn.usage or {}
         row: dict[str, Any] = {
-            "episode": shown(episode.id),
+            "episode": escape_text(episode.id),
             "number": number,
-            "seat": shown(turn.seat),
-            "observation": shown(text_of(turn.observation)),
-            "action": None if turn.action is None else shown(turn.action),
-            "reasoning": None if said.reasoning is None else shown(said.reasoning),
-            "tool_calls": len(said.tool_calls),
-            "finish": shown(turn.finish),
+            "seat": escape_text(turn.seat),
+            "observation": escape_text(text_of(turn.observation)),
+            "action": None if turn.action is None else escape_text(turn.action),
+            "reasoning": None if answer.reasoning is None else escape_text(answer.reasoning),
+            "tool_calls": len(answer.tool_calls),
+            "finish": escape_text(turn.finish),
             "reward": turn.reward,
             "value": turn.value,
             "policy_version": turn.policy_version,
@@ -162,15 +162,17 @@ def episode_in_row(row: object, where: str) -> Episode:
 
 def _conversation(episode: Episode) -> list[dict[str, str]]:
     """Return the conversation as roles and text."""
-    said: list[Message] = []
+    conversation: list[Message] = []
     for seat in episode.seats[:1]:
         turns = episode.exchanges(seat)
-        said += messages(turns[:1], CHAT) if turns else ()
+        conversation += messages(turns[:1], CHAT) if turns else ()
         for turn, answers in next_messages(episode, seat):
-            said += [turn.said, *answers]
+            conversation += [turn.said, *answers]
     system = episode.run.history.system if episode.run.history is not None else None
     head = [Message("system", system)] if system else []
-    return [{"role": message.role, "content": shown(message.text)} for message in (*head, *said)]
+    return [
+        {"role": message.role, "content": escape_text(message.text)} for message in (*head, *conversation)
+    ]
 
 
 def _long(number: object) -> int | None:

@@ -31,9 +31,9 @@ from typing import Any
 import msgspec
 
 from gem import seeding
-from gem.adapters.carried import whole_file
 from gem.adapters.engine import EngineAgent, token_rewards, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.adapters.records import whole_file
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
@@ -216,8 +216,8 @@ def _rows(episodes: Sequence[Episode], stepwise: bool, blank: int) -> list[_Made
     """
     own = [rows(episode) if episode.scored else [] for episode in episodes]
     scores: dict[str, list[float]] = {}
-    for episode, mine in zip(episodes, own, strict=True):
-        if mine:
+    for episode, parts in zip(episodes, own, strict=True):
+        if parts:
             scores.setdefault(episode.group, []).append(episode.reward())
     if not scores:
         raise NoVerdict(
@@ -226,25 +226,25 @@ def _rows(episodes: Sequence[Episode], stepwise: bool, blank: int) -> list[_Made
     every = [score for group in scores.values() for score in group]
     made: list[_Made] = []
     kept: set[str] = set()  # the groups that have a row at least
-    for place, (episode, mine) in enumerate(zip(episodes, own, strict=True)):
+    for place, (episode, parts) in enumerate(zip(episodes, own, strict=True)):
         group = episode.group
-        if not mine and stepwise and (group in scores or group in kept):
+        if not parts and stepwise and (group in scores or group in kept):
             continue
         kept.add(group)
-        if not mine:
+        if not parts:
             like = scores.get(group, every)
             row = Row([blank, blank], [0, 0], [0.0, 0.0], [-1, 0])
             made.append(_Made(place, row, [fsum(like) / len(like)], "error"))
             continue
         stop = episode.turns[-1].finish
         if stepwise:
-            for row in mine:
-                made.append(_Made(place, row, [0.0] * len(row.split()[1].ids), stop, row is mine[-1]))
+            for row in parts:
+                made.append(_Made(place, row, [0.0] * len(row.split()[1].ids), stop, row is parts[-1]))
             made[-1].rewards[-1] = episode.reward()
             continue
         chance = seeding.stream(episode.seed, "skyrl", "row", episode.sample, episode.salt)
-        row = chance.choice(mine)
-        made.append(_Made(place, row, token_rewards(episode, row, alone=len(mine) == 1), stop))
+        row = chance.choice(parts)
+        made.append(_Made(place, row, token_rewards(episode, row, alone=len(parts) == 1), stop))
     return made
 
 
@@ -261,10 +261,10 @@ def _about(episode: Episode) -> dict[str, Any]:
 
 def _metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the metrics of a batch for SkyRL's logger."""
-    told = [episode.success for episode in episodes if episode.success is not None]
+    outcomes = [episode.success for episode in episodes if episode.success is not None]
     made = {"environment/gem/no_verdict": sum(not episode.scored for episode in episodes) / len(episodes)}
-    if told:
-        made["environment/gem/success"] = sum(told) / len(told)
+    if outcomes:
+        made["environment/gem/success"] = sum(outcomes) / len(outcomes)
     return made
 
 
@@ -286,7 +286,7 @@ class _Engine(EngineAgent):
     async def sample(self, ask: Ask, prompt_ids: tuple[int, ...], max_tokens: int | None) -> Reply:
         self.sessions[ask.episode] = None  # the server keeps a session's cache together
         version = getattr(self._client, "weight_version", None)
-        said = await self._client.generate(
+        output = await self._client.generate(
             {
                 "prompt_token_ids": [list(prompt_ids)],
                 "session_ids": [ask.episode],
@@ -295,12 +295,12 @@ class _Engine(EngineAgent):
             },
             model=self._name,
         )
-        if said["stop_reasons"][0] == "abort":
+        if output["stop_reasons"][0] == "abort":
             raise NoVerdict("the engine aborted the request.")
-        logprobs = said.get("response_logprobs")
+        logprobs = output.get("response_logprobs")
         return Reply(
             "",
-            token_ids=said["response_ids"][0],
+            token_ids=output["response_ids"][0],
             logprobs=logprobs[0] if self.logprobs and logprobs else None,
             policy_version=version if isinstance(version, int) else None,
         )

@@ -290,7 +290,7 @@ class ToolEnvironment:
             self._talk.close()
         wanted = read_task(task)
         self._talk = Conversation(wanted, wanted.seed or 0, self._limits)
-        return self._said()
+        return self._read_message()
 
     def act(self, action: str) -> Any:
         """Act in the environment.
@@ -303,7 +303,7 @@ class ToolEnvironment:
             raise ToolError("An action is text.")
         if talk is not None and talk.asks:
             talk.answer(action)
-        return self._said()
+        return self._read_message()
 
     def get_reward(self) -> float | None:
         """Return the sum of rewards, None without a verdict, and end the episode."""
@@ -314,7 +314,7 @@ class ToolEnvironment:
         talk.close()
         return earned
 
-    def _said(self) -> str | list[dict[str, Any]]:
+    def _read_message(self) -> str | list[dict[str, Any]]:
         """Return the environment's current message."""
         assert self._talk is not None
         if self._talk.asks:

@@ -63,12 +63,12 @@ class TurnGRPOTrainer(GRPOTrainer):
         made: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if "turn_rewards" not in inputs[0]:
             raise BadArgument("no turn has a reward; give the trainer Rollouts(...) as its rollout_func.")
-        mine = [discounted_returns(row["turn_rewards"], self._gamma) for row in inputs]
-        returns = gather_object(mine)
+        own = [discounted_returns(row["turn_rewards"], self._gamma) for row in inputs]
+        returns = gather_object(own)
         none = [""] * len(returns)
         view = View((), SEAT, returns, returns, none, [0] * len(returns), self._gamma)
         everyones = ALGORITHMS[self._kind].compute_advantages(view)
-        first = self.accelerator.process_index * len(mine)
+        first = self.accelerator.process_index * len(own)
         advantages_BT = torch.zeros_like(made["completion_ids"], dtype=torch.float32)
         for place, row in enumerate(inputs):
             turns = everyones[first + place]

@@ -115,7 +115,7 @@ class GemEnv(vf.Env[GemEnvConfig]):
                 trace = chat.trace
                 trace.rewards["return"] = None
                 while talk.asks:
-                    segment = await chat.turn(_told(talk.asks[0]))
+                    segment = await chat.turn(_join_news(talk.asks[0]))
                     reply = Reply(segment.last_reply, finish="context" if segment.terminated else "stop")
                     if segment.terminated and trace.errors:
                         talk.fail(NoVerdict(f"the player broke: {trace.errors[-1].message}"))
@@ -132,7 +132,7 @@ async def _call(waits: bool, work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work) if waits else work()
 
 
-def _told(ask: Ask) -> str:
+def _join_news(ask: Ask) -> str:
     """Return what the environment said since the last answer."""
     news: list[Message] = []
     for message in reversed(ask.messages):

@@ -42,9 +42,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from uuid import uuid4
 
-from gem.adapters.carried import whole_file
 from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.adapters.records import whole_file
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.estimators import discounted_returns, rebn, turn_rewards
 from gem.history import HistoryPolicy
@@ -232,23 +232,23 @@ class _Server(EngineAgent):
         self._priority = priority
 
     async def sample(self, ask: Ask, prompt_ids: tuple[int, ...], max_tokens: int | None) -> Reply:
-        said = await self._client.generate(
+        output = await self._client.generate(
             request_id=self._request,
             prompt_ids=list(prompt_ids),
             sampling_params={**self._params, "max_tokens": max_tokens},
             priority=self._priority,
         )
-        if said.stop_reason in ("aborted", "abort"):
+        if output.stop_reason in ("aborted", "abort"):
             raise NoVerdict("verl's server aborted the request.")
-        told = said.extra_fields
-        extra = {"newest": told.get("max_global_steps")}
-        if said.routed_experts is not None:
-            extra["routed_experts"] = said.routed_experts
+        fields = output.extra_fields
+        extra = {"newest": fields.get("max_global_steps")}
+        if output.routed_experts is not None:
+            extra["routed_experts"] = output.routed_experts
         return Reply(
             "",
-            token_ids=said.token_ids,
-            logprobs=said.log_probs if self.logprobs else None,
-            policy_version=told.get("min_global_steps"),
+            token_ids=output.token_ids,
+            logprobs=output.log_probs if self.logprobs else None,
+            policy_version=fields.get("min_global_steps"),
             extra=extra,
         )
 

@@ -146,13 +146,13 @@ class Run:
 
 def test_rollouts_are_the_rows_of_the_record(monkeypatch):
     episodes = {}
-    formulated = GemEnvManager.formulated
+    make_rollout = GemEnvManager.make_rollout
 
     def noted(self, episode):
         episodes[episode.id] = episode
-        return formulated(self, episode)
+        return make_rollout(self, episode)
 
-    monkeypatch.setattr(GemEnvManager, "formulated", noted)
+    monkeypatch.setattr(GemEnvManager, "make_rollout", noted)
     Local.aborts = 1
     rollouts = Run("roll-test:Chatter-v0").batch()
     assert len(rollouts) == 2
@@ -183,7 +183,7 @@ def test_each_row_of_a_rewritten_past_carries_the_return():
     ray.get(run.queue.shutdown.remote())
     manager.history, manager.running = HistoryPolicy(window=1), True
     episode = next(each for seed in range(9) if len((each := manager.play("", seed)).turns) > 1)
-    made = manager.formulated(episode)
+    made = manager.make_rollout(episode)
     assert len(made) == len(episode.turns)  # a window of one: each turn is a row
     assert made.batch["scores"].sum(-1).tolist() == [episode.reward()] * len(made)
     assert [steps for (steps,) in made.non_tensor_batch["step_scores"]] == [1.0] * len(made)
@@ -191,7 +191,7 @@ def test_each_row_of_a_rewritten_past_carries_the_return():
 
 def test_an_episode_without_verdict_is_played_again_or_its_group_dropped(monkeypatch):
     put = []
-    monkeypatch.setattr(GemEnvManager, "put", note_put(put, GemEnvManager.put))
+    monkeypatch.setattr(GemEnvManager, "queue_rollout", note_put(put, GemEnvManager.queue_rollout))
     Broken.left = 1  # the second attempt goes well
     assert [rollout.batch["scores"].sum() for rollout in Run("roll-test:Broken-v0").batch()] == [1.0, 1.0]
     assert not any(dropped(rollout) for rollout in put)

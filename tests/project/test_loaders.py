@@ -39,7 +39,7 @@ PLAIN = "plain values or weights: nothing in it is executed"
 LOADERS = {
     "gem/_upstream/__init__.py": {"__import__": OWN},
     "gem/adapters/atif.py": {"TaskRef": MARKED},
-    "gem/adapters/carried.py": {"codec.decode": MARKED},
+    "gem/adapters/records.py": {"codec.decode": MARKED},
     "gem/adapters/inspect_tasks.py": {"spec_named": GIVEN},
     "gem/adapters/openenv_traces.py": {"TaskRef": MARKED},
     "gem/adapters/prompts.py": {"TaskRef": GIVEN, "codec.unpack": MARKED},

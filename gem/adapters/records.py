@@ -41,7 +41,7 @@ def carry(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
     return {"run": run, "episode": record}
 
 
-def carried(record: object) -> Episode:
+def read_record(record: object) -> Episode:
     """Return the episode of a carried record.
 
     Raises:
@@ -77,7 +77,7 @@ def _line(record: object) -> bytes:
         raise BadArgument(f"the record of an episode cannot be read: {error}") from error
 
 
-def shown(text: str) -> str:
+def escape_text(text: str) -> str:
     r"""Return text that JSON and Arrow can hold: a lone surrogate becomes its escape, ``\udc80``."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
@@ -124,7 +124,7 @@ def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator
             too, for a line that is not JSON.
     """
 
-    def decoded(line: bytes, where: str) -> Episode:
+    def read_line(line: bytes, where: str) -> Episode:
         try:
             value = msgspec.json.decode(line)
         except (msgspec.MsgspecError, RecursionError, ValueError) as error:
@@ -134,7 +134,7 @@ def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator
     try:
         with Path(path).open("rb") as file:
             for number, line in enumerate(file, 1):
-                yield partial(decoded, line, f"{path}, line {number}")
+                yield partial(read_line, line, f"{path}, line {number}")
     except FileNotFoundError as error:
         raise MissingData(f"{path}: no such file.") from error
     except OSError as error:
