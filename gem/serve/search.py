@@ -117,14 +117,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing; for a log, put a proxy in front."""
 
     def _body(self) -> bytes:
-        said = self.headers.get("Content-Length", "")
-        if not said.isdecimal() or "Transfer-Encoding" in self.headers:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or "Transfer-Encoding" in self.headers:
             self.close_connection = True
             raise _Refused(HTTPStatus.LENGTH_REQUIRED, "the request needs a Content-Length.")
-        if len(said) > 9 or int(said) > MAX_BODY:
+        if len(length) > 9 or int(length) > MAX_BODY:
             self.close_connection = True  # the rest is not read
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request may have {MAX_BODY} bytes.")
-        return self.rfile.read(int(said))
+        return self.rfile.read(int(length))
 
     def _search(self, asked: dict[str, Any]) -> dict[str, Any]:
         topk = asked.get("topk")
@@ -135,9 +135,9 @@ class _Handler(BaseHTTPRequestHandler):
         scores = bool(asked.get("return_scores"))
         if "query" in asked:
             (query,) = _texts([asked["query"]])
-            found = self.server.engine.search(query, topk)
+            hits = self.server.engine.search(query, topk)
             return {
-                "result": [_beside_score(hit) if scores else {"document": _document(hit)} for hit in found]
+                "result": [_beside_score(hit) if scores else {"document": _document(hit)} for hit in hits]
             }
         shape = _beside_score if scores else _document
         queries = _texts(asked.get("queries"))

@@ -109,7 +109,7 @@ class Application:
                 *[Mount(f"/{offer.id}", routes=self._routes(offer)) for offer in self.offers.values()],
             ],
             middleware=[Middleware(Guard, token=token, origins=origins, metrics=self.metrics)],
-            exception_handlers={Exception: _failed},
+            exception_handlers={Exception: _hide_error},
             lifespan=self._lifespan,
         )
 
@@ -141,8 +141,8 @@ class Application:
 
     def _check_fits(self, wrapper: str) -> None:
         """Refuse a wrapper that fits none of the environments; one that needs keywords is not tried."""
-        found = registry.find_wrapper(wrapper)
-        _, *keywords = parameters_of(getattr(found, "func", found)).values()
+        factory = registry.find_wrapper(wrapper)
+        _, *keywords = parameters_of(getattr(factory, "func", factory)).values()
         if any(each.default is each.empty and each.name not in ("args", "kwargs") for each in keywords):
             return
         errors = []
@@ -182,7 +182,7 @@ class Application:
 
         return [
             Route(f"/{offer.id}/splits", partial(self._tasks, offer, lambda *_: [SPLIT])),
-            route("num_tasks", lambda offer, _: {"num_tasks": len(listed(offer))}),
+            route("num_tasks", lambda offer, _: {"num_tasks": len(_require_tasks(offer))}),
             route("tasks", lambda offer, _: {"tasks": tasks_of(offer, 0, None), "env_name": offer.id}),
             route("task", lambda offer, body: {"task": task_of(offer, body.get("index"))}),
             route(
@@ -226,7 +226,7 @@ class Application:
             result["metadata"]["session_id"] = session.id
             return openenv.encode(result)
 
-        return await self._answered(request, answer)
+        return await self._respond(request, answer)
 
     async def _step(self, offer: Offer, request: Request) -> Response:
         async def answer(data: bytes) -> bytes:
@@ -240,7 +240,7 @@ class Application:
                 raise BadArgument('"session_id" is missing; POST /reset gives one, in its metadata.')
             session = self._session(offer, body["session_id"])
             async with session.lock:
-                known = session.recalled(request_id)
+                known = session.find_answer(request_id)
                 if known is not None:
                     self.metrics.count("answers_repeated_total")
                     return known
@@ -248,14 +248,14 @@ class Application:
                 session.remember(request_id, sent)
                 return sent
 
-        return await self._answered(request, answer)
+        return await self._respond(request, answer)
 
     async def _mcp(self, offer: Offer, request: Request) -> Response:
         async def answer(body: bytes) -> bytes:
             result = await Tools(self.sessions, offer).answer(body)
             return b"" if result is None else openenv.encode(result)
 
-        answered = await self._answered(request, answer)
+        answered = await self._respond(request, answer)
         if not answered.body:  # a notification, as MCP has it
             answered.status_code = 202
         return answered
@@ -273,7 +273,7 @@ class Application:
                 raise BadArgument(f"split is {asked['split']!r:.80}; there is {SPLIT['name']!r}.")
             return openenv.encode(await asyncio.to_thread(about, offer, asked))
 
-        return await self._answered(request, answer)
+        return await self._respond(request, answer)
 
     async def _state(self, offer: Offer, request: Request) -> Response:
         async def answer(_: bytes) -> bytes:
@@ -282,23 +282,23 @@ class Application:
                 return openenv.encode({"episode_id": None, "step_count": 0, "env_id": offer.id})
             return openenv.encode(openenv.state(self._session(offer, session_id)))
 
-        return await self._answered(request, answer)
+        return await self._respond(request, answer)
 
     def _session(self, offer: Offer, session_id: Any) -> Session:
         if session_id is None:
-            return openenv.opened(self.sessions, offer)
+            return openenv.open_session(self.sessions, offer)
         session = self.sessions.get(session_id)
         if session.offer is not offer:
             raise BadArgument(f"that session is of {session.offer.id}, not of {offer.id}.")
         return session
 
-    async def _answered(self, request: Request, answer: Callable[[bytes], Awaitable[bytes]]) -> Response:
+    async def _respond(self, request: Request, answer: Callable[[bytes], Awaitable[bytes]]) -> Response:
         """Return the answer to a request, or an error response."""
         try:
             return _json(await answer(await self._body(request)))
         except openenv.CALLERS_FAULT as error:
             status = STATUS.get(openenv.code_of(error), 422)
-            return _json(openenv.encode({"detail": openenv.told(error)}), status)
+            return _json(openenv.encode({"detail": openenv.describe_error(error)}), status)
 
     async def _body(self, request: Request) -> bytes:
         received = bytearray()
@@ -360,13 +360,13 @@ class Socket:
         try:
             session = self._session(scope, task)
             while (message := await receive())["type"] != "websocket.disconnect":
-                said = message.get("text") or message.get("bytes") or ""
+                text = message.get("text") or message.get("bytes") or ""
                 if self.tools is None:
-                    answer = await openenv.answer(self.sessions, session, said)
+                    answer = await openenv.answer(self.sessions, session, text)
                     if answer is None:
                         break
                 else:
-                    rpc = await self.tools.answer(said, session)
+                    rpc = await self.tools.answer(text, session)
                     if rpc is None:
                         continue
                     answer = openenv.encode(rpc)
@@ -386,7 +386,7 @@ class Socket:
     def _session(self, scope: Scope, task: asyncio.Task[Any] | None) -> Session:
         named = parse_qs(scope["query_string"]).get(b"session_id")
         if named is None:
-            return openenv.opened(self.sessions, self.offer, task)
+            return openenv.open_session(self.sessions, self.offer, task)
         session = self.sessions.get(named[0].decode("latin-1"))
         if session.offer is not self.offer or session.owner is not None:
             raise BadArgument(f"that session is of {session.offer.id}, or another web socket holds it.")
@@ -394,7 +394,7 @@ class Socket:
         return session
 
 
-def listed(offer: Offer) -> TaskSet:
+def _require_tasks(offer: Offer) -> TaskSet:
     """Return the task list of an environment that has one."""
     assert offer.tasks is not None, "asked only where there are tasks"
     return offer.tasks
@@ -406,7 +406,7 @@ def task_of(offer: Offer, index: Any) -> dict[str, Any]:
     Raises:
         BadArgument: for an index that no task has.
     """
-    tasks = listed(offer)
+    tasks = _require_tasks(offer)
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
         raise BadArgument(f"index is {index!r:.40}; {offer.id} has tasks 0 to {len(tasks) - 1}.")
     task: Task = tasks[index]
@@ -422,7 +422,7 @@ def tasks_of(offer: Offer, start: Any, stop: Any) -> list[dict[str, Any]]:
     for bound in (start, stop):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
             raise BadArgument(f"start and stop are to be whole numbers; got {bound!r:.40}.")
-    chosen = range(len(listed(offer)))[start:stop][:TASKS_AT_MOST]
+    chosen = range(len(_require_tasks(offer)))[start:stop][:TASKS_AT_MOST]
     return [task_of(offer, index) for index in chosen]
 
 
@@ -430,6 +430,6 @@ def _json(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _hide_error(request: Request, error: Exception) -> Response:
     """Return a response without details; the server logs the error."""
     return _json(b'{"detail":"internal error"}', 500)

@@ -59,8 +59,8 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin")
         if origin is not None:
-            said = origin.decode("latin-1")
-            if said not in self.origins and said.partition("://")[2] != host:
+            page = origin.decode("latin-1")
+            if page not in self.origins and page.partition("://")[2] != host:
                 return 403, "A page of another site asked.\n"
         if self._wanted is None:
             asked = NAME.fullmatch(host)

@@ -71,9 +71,11 @@ class Tools:
             return _error(number, wrong.code, str(wrong))
         except openenv.CALLERS_FAULT as error:
             wrong_params = isinstance(error, BadArgument | BadAction | EpisodeOver)
-            return _error(number, INVALID_PARAMS if wrong_params else SERVER_ERROR, openenv.told(error))
+            return _error(
+                number, INVALID_PARAMS if wrong_params else SERVER_ERROR, openenv.describe_error(error)
+            )
         except Exception as error:
-            return _error(number, SERVER_ERROR, openenv.told(error))
+            return _error(number, SERVER_ERROR, openenv.describe_error(error))
         return None if request.id is UNSET else {"jsonrpc": "2.0", "id": number, "result": result}
 
     async def _result(self, request: Request, session: Session | None) -> dict[str, Any]:
@@ -90,10 +92,10 @@ class Tools:
                 return await self._call(params, session)
             case "openenv/session/create":
                 if session is None:
-                    session = openenv.opened(self.sessions, self.offer)
+                    session = openenv.open_session(self.sessions, self.offer)
                 return {"session_id": session.id}
             case "openenv/session/close":
-                named = self._named(params.get("session_id"))
+                named = self._find_session(params.get("session_id"))
                 if named is session:
                     raise _Wrong(INVALID_REQUEST, "this session ends with its web socket.")
                 if named.owner is not None:
@@ -103,7 +105,7 @@ class Tools:
                 return {"session_id": named.id, "closed": True}
         raise _Wrong(NO_METHOD, f"Method not found: {openenv.plain(request.method):.80}")
 
-    def _named(self, session_id: Any) -> Session:
+    def _find_session(self, session_id: Any) -> Session:
         session = self.sessions.get(session_id)
         if session.offer is not self.offer:
             raise BadArgument(f"that session is of {session.offer.id}, not of {self.offer.id}.")
@@ -117,10 +119,10 @@ class Tools:
         }
         openenv.action_of(action, self.offer.tools)  # before a session is opened for it
         if session is None and "session_id" in params:
-            session = self._named(params["session_id"])
+            session = self._find_session(params["session_id"])
         if session is not None:
             return await self._step(action, session)
-        session = openenv.opened(self.sessions, self.offer, asyncio.current_task())
+        session = openenv.open_session(self.sessions, self.offer, asyncio.current_task())
         try:
             return await self._step(action, session)
         finally:
@@ -131,22 +133,22 @@ class Tools:
             if session.seed is None:
                 start = await openenv.reset(self.sessions, session, {})
                 if start["done"]:  # it has no verdict
-                    return _called(start)
-            return _called(await openenv.step(self.sessions, session, action))
+                    return _pack_result(start)
+            return _pack_result(await openenv.step(self.sessions, session, action))
 
 
-def _called(result: dict[str, Any]) -> dict[str, Any]:
+def _pack_result(result: dict[str, Any]) -> dict[str, Any]:
     """Return a step's result in MCP's form of a tool result; `data` is what OpenEnv's client passes on."""
     broken = result["reward"] is None
-    shown = result["metadata"]["error"]["message"] if broken else result["observation"]["text"]
-    parts = [{"type": "text", "text": shown}]
+    text = result["metadata"]["error"]["message"] if broken else result["observation"]["text"]
+    parts = [{"type": "text", "text": text}]
     for part in result["observation"].get("parts", ()):
         if part["type"] == "image":
             parts.append({"type": "image", "data": part["data"], "mimeType": part["mime"]})
     return {
         "content": parts,
         "isError": broken,
-        "data": shown,
+        "data": text,
         "structuredContent": {key: result.get(key) for key in ("reward", "done", "metadata")},
     }
 

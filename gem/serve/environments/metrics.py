@@ -36,7 +36,7 @@ class Metrics:
         """Increase a counter of HELP by one."""
         self._counts[name] += 1
 
-    def called(self, verb: str, seconds: float, error: Exception | None) -> None:
+    def count_call(self, verb: str, seconds: float, error: Exception | None) -> None:
         """Count a call of an environment."""
         self._calls[verb] += 1
         self._seconds[verb] += seconds

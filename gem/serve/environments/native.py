@@ -17,7 +17,7 @@ from gem.content import written_tools
 from gem.errors import BadArgument, UnknownArgument, UnknownEnv
 from gem.hosts import wire
 from gem.serve.environments import openenv
-from gem.serve.environments.sessions import Offer, Session, Sessions, gone
+from gem.serve.environments.sessions import Offer, Session, Sessions, missing_session
 from gem.specs import TaskRef, written
 
 SNAPSHOTS = 16
@@ -118,7 +118,7 @@ class _Connection:
             session = self._session(request)
             session.owner = self
             async with session.lock:
-                known = session.recalled(request.id)
+                known = session.find_answer(request.id)
                 if known is None:
                     known = await self._carried_out(session, request)
                     session.remember(request.id, known)
@@ -137,10 +137,10 @@ class _Connection:
         if request.origin is not None:
             origin = self._sessions.find(request.origin)
             if origin is None:
-                raise SessionGone(str(gone()))
+                raise SessionGone(str(missing_session()))
             return self._sessions.open(origin.offer, origin.recipe, self, request.session)
         if request.open is UNSET:
-            raise SessionGone(str(gone()))
+            raise SessionGone(str(missing_session()))
         task = _read(lambda data: codec.unpack(bytes(data), TaskRef), request.open)
         offer = self._native.offers.get(task.spec)
         if offer is None:
@@ -184,7 +184,7 @@ class _Connection:
                 next_seed = None if next_seed is None else seeding.check(next_seed)
                 return await sessions.advance(session, action, next_seed)
             case "get_state", []:
-                return await self._saved(session)
+                return await self._save(session)
             case "set_state", [name]:
                 return await self._restore(session, name)
             case wire.ABOUT, []:
@@ -200,7 +200,7 @@ class _Connection:
 
     # -- states, which stay here: what a client sent could not be trusted with making objects
 
-    async def _saved(self, session: Session) -> dict[str, str]:
+    async def _save(self, session: Session) -> dict[str, str]:
         state = await self._sessions.call(session, "get_state")
         if session.snapshots is None:
             session.snapshots = {}
@@ -211,12 +211,14 @@ class _Connection:
         return {"snapshot": f"{session.id}/{number}"}
 
     async def _restore(self, session: Session, name: Any) -> None:
-        said = name.get("snapshot") if isinstance(name, dict) else None
-        if not isinstance(said, str):
+        snapshot = name.get("snapshot") if isinstance(name, dict) else None
+        if not isinstance(snapshot, str):
             raise BadArgument('a state is {"snapshot": ...}, as get_state() returned it.')
-        owner = self._sessions.find(said.partition("/")[0])
+        owner = self._sessions.find(snapshot.partition("/")[0])
         saved = (
-            None if owner is None or owner.snapshots is None else owner.snapshots.get(said.partition("/")[2])
+            None
+            if owner is None or owner.snapshots is None
+            else owner.snapshots.get(snapshot.partition("/")[2])
         )
         if saved is None or owner is None or owner.offer is not session.offer:
             raise BadArgument(
@@ -229,7 +231,7 @@ class _Connection:
     async def _fork(self, session: Session, request: wire.Request, seed: Any) -> dict[str, Any]:
         origin = self._sessions.find(request.origin)
         if origin is None or origin is session:
-            raise SessionGone(str(gone()))
+            raise SessionGone(str(missing_session()))
         async with origin.lock:
             state, progress = await self._sessions.call(origin, "get_state"), origin.progress()
         if seed is not None:
@@ -292,4 +294,4 @@ def _check_plain(value: Any) -> None:
 
 def _error(error: Exception) -> wire.Error:
     kind = "BadArgument" if isinstance(error, openenv.Unreadable) else type(error).__name__
-    return wire.Error(kind, openenv.told(error))
+    return wire.Error(kind, openenv.describe_error(error))

@@ -95,7 +95,7 @@ def code_of(error: Exception) -> str:
     return "VALIDATION_ERROR" if isinstance(error, BadArgument | BadAction) else "EXECUTION_ERROR"
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the error text for a client: gem's own message, or only the type of any other error.
 
     The text of other errors may contain paths and secrets of this machine. It goes to the log, under a number
@@ -110,7 +110,7 @@ def told(error: Exception) -> str:
 
 def error_message(error: Exception) -> bytes:
     """Return an error as a message."""
-    return encode({"type": "error", "data": {"message": told(error), "code": code_of(error)}})
+    return encode({"type": "error", "data": {"message": describe_error(error), "code": code_of(error)}})
 
 
 # -- an environment's values in the protocol
@@ -138,7 +138,7 @@ def _part(part: Any) -> dict[str, Any]:
     return {"type": "text", "text": plain(part.text)}
 
 
-def begun(session: Session, start: Start) -> dict[str, Any]:
+def pack_start(session: Session, start: Start) -> dict[str, Any]:
     """Return the result of a reset."""
     metadata = {"env_id": session.offer.id, "episode_id": session.episode_id, "seed": session.seed}
     if start.info:
@@ -146,7 +146,7 @@ def begun(session: Session, start: Start) -> dict[str, Any]:
     return {"observation": observation(start.obs), "reward": None, "done": False, "metadata": metadata}
 
 
-def stepped(step: Step) -> dict[str, Any]:
+def pack_step(step: Step) -> dict[str, Any]:
     """Return the result of a step.
 
     Raises:
@@ -169,14 +169,14 @@ def stepped(step: Step) -> dict[str, Any]:
     return result
 
 
-def broken(error: Exception) -> dict[str, Any]:
+def pack_failure(error: Exception) -> dict[str, Any]:
     """Return the last result of an episode without a verdict."""
     metadata = {
         "verdict": Verdict.NONE.value,
         "terminated": False,
         "truncated": True,
         "stop": StopReason.ERROR.value,
-        "error": {"type": type(error).__name__, "message": told(error)},
+        "error": {"type": type(error).__name__, "message": describe_error(error)},
     }
     return {"observation": {"text": ""}, "reward": None, "done": True, "metadata": metadata}
 
@@ -252,7 +252,7 @@ SCHEMA = {
 # -- requests
 
 
-def opened(sessions: Sessions, offer: Offer, owner: object = None) -> Session:
+def open_session(sessions: Sessions, offer: Offer, owner: object = None) -> Session:
     """Open a session.
 
     Raises:
@@ -285,11 +285,11 @@ async def reset(sessions: Sessions, session: Session, data: Mapping[str, Any]) -
         session.kwargs = given
     session.episode_id = episode_id or secrets.token_hex(8)
     try:
-        return begun(session, await sessions.reset(session, seed, options))
+        return pack_start(session, await sessions.reset(session, seed, options))
     except CALLERS_FAULT:
         raise
     except Exception as error:
-        return _ended(sessions, session, error)
+        return _end_without_verdict(sessions, session, error)
 
 
 async def step(sessions: Sessions, session: Session, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,17 +303,17 @@ async def step(sessions: Sessions, session: Session, data: Mapping[str, Any]) ->
         return {"observation": listed, "reward": None, "done": False}
     action = action_of(data, session.offer.tools)
     try:
-        return stepped(await sessions.step(session, action))
+        return pack_step(await sessions.step(session, action))
     except CALLERS_FAULT:
         raise
     except Exception as error:
-        return _ended(sessions, session, error)
+        return _end_without_verdict(sessions, session, error)
 
 
-def _ended(sessions: Sessions, session: Session, error: Exception) -> dict[str, Any]:
+def _end_without_verdict(sessions: Sessions, session: Session, error: Exception) -> dict[str, Any]:
     session.running, session.over = False, True
     sessions.metrics.count("no_verdict_total")
-    return broken(error)
+    return pack_failure(error)
 
 
 def state(session: Session) -> dict[str, Any]:
@@ -340,7 +340,7 @@ async def answer(sessions: Sessions, session: Session, text: str | bytes) -> byt
 
 
 async def _answer(sessions: Sessions, session: Session, message: Message) -> bytes:
-    known = session.recalled(message.request_id)
+    known = session.find_answer(message.request_id)
     if known is not None:
         sessions.metrics.count("answers_repeated_total")
         return known

@@ -145,7 +145,7 @@ class Session:
         """Continue from the progress of another session."""
         self.seed, self.steps, self.running, self.over = astuple(progress)
 
-    def recalled(self, request: str | int | None) -> bytes | None:
+    def find_answer(self, request: str | int | None) -> bytes | None:
         """Return the stored answer to a repeated request; None if there is none."""
         return None if request is None or self.answers is None else self.answers.get(request)
 
@@ -160,7 +160,7 @@ class Session:
             del self.answers[next(iter(self.answers))]
 
 
-def gone() -> BadArgument:
+def missing_session() -> BadArgument:
     """Return the error for a session that does not exist."""
     return BadArgument(
         "there is no such session: it was closed, its lease expired, or the server was restarted."
@@ -217,7 +217,7 @@ class Sessions:
         """
         session = self.find(session_id)
         if session is None:
-            raise gone()
+            raise missing_session()
         return session
 
     def find(self, session_id: Any) -> Session | None:
@@ -278,7 +278,7 @@ class Sessions:
             Exception: what the environment, or its host, raised.
         """
         if session.id not in self._sessions:
-            raise gone()
+            raise missing_session()
         began = session.touched = monotonic()
         session.free_at = max(session.free_at + self._interval, began - 1.0)  # a second's worth at a time
         if session.free_at > began:
@@ -287,7 +287,7 @@ class Sessions:
             began = monotonic()
         outcome = await session.offer.carrier.call(session.place, verb, args, kwargs)
         now = session.touched = monotonic()
-        self.metrics.called(verb, now - began, outcome.error)
+        self.metrics.count_call(verb, now - began, outcome.error)
         if outcome.error is not None:
             raise outcome.error
         return outcome.value

@@ -87,7 +87,7 @@ class Session:
     name: str
     key: str
     recording: Recording
-    seen: float
+    last_call: float
     reference: Any = None
     played: Played | None = None
     answers: dict[str, Call] = field(default_factory=dict)
@@ -244,7 +244,7 @@ class Proxy:
                 raise Refused("reward is missing; accepted: a number, or none where a grader has one.")
             if not recording.calls:
                 raise NotNow(f"{name!r} has no answer to grade yet.")
-            answer = recording.calls[-1].said.text
+            answer = recording.calls[-1].answer.text
             why, score = "", None
             try:
                 score = check_score(await asyncio.to_thread(self.grader, answer, session.reference))
@@ -299,7 +299,7 @@ class Proxy:
         except KeyError:
             raise NotThere(f"no episode {name!r:.80} is open.") from None
 
-    def _checked(self, key: str | None) -> str:
+    def _require_key(self, key: str | None) -> str:
         """Return a key that has a session, or may open one (on a proxy without a token)."""
         if not key:
             raise NoKey("No API key was sent; it says which episode the call belongs to.")
@@ -324,24 +324,24 @@ class Proxy:
     async def _call(self, http: HttpRequest) -> Response:
         self._check_sender(http)
         protocol = PROTOCOLS[http.url.path.rpartition("/v1/")[2]]
-        api_key = self._checked(http.path_params.get("key") or _bearer(http))
+        api_key = self._require_key(http.path_params.get("key") or _bearer(http))
         body = await self._body(http)
         request = protocol.read(_json(body))
         if request.schema and not self.answering.passes:
             raise Refused("This model cannot be held to the form of an answer; leave that out.")
         key = blake2b(http.url.path.encode() + b"\0" + body, digest_size=16).digest()
-        session = self._of_key(self._checked(api_key))
+        session = self._of_key(self._require_key(api_key))
         session.busy += 1
         try:
             begun, task = session.again(key) or self._begin(session, key, request)
-            gone = asyncio.ensure_future(_gone(http))
+            gone = asyncio.ensure_future(_wait_until_gone(http))
             await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 session.unheard.setdefault(key, []).append((begun, task))
                 return Response(status_code=499)  # which nobody reads
         finally:
             session.busy -= 1
-            session.seen = time.monotonic()
+            session.last_call = time.monotonic()
         try:
             answer = task.result()
         except asyncio.CancelledError:
@@ -351,17 +351,17 @@ class Proxy:
             gone.cancel()
             raise
 
-        def told(heard: bool) -> None:
-            session.seen = time.monotonic()
+        def note_delivery(heard: bool) -> None:
+            session.last_call = time.monotonic()
             if heard:
-                session.recording.heard(begun)
+                session.recording.note_heard(begun)
             else:
                 session.unheard.setdefault(key, []).append((begun, task))
 
         if request.stream:
             events = [_event(*event) for event in protocol.events(answer, request)]
-            return _Told(events, "text/event-stream", gone, told)
-        return _Told([_bytes(protocol.written(answer, request))], "application/json", gone, told)
+            return _Delivery(events, "text/event-stream", gone, note_delivery)
+        return _Delivery([_bytes(protocol.write(answer, request))], "application/json", gone, note_delivery)
 
     def _begin(self, session: Session, key: bytes, request: Request) -> tuple[Begun, asyncio.Task[Answer]]:
         if request.previous is not None:
@@ -387,17 +387,17 @@ class Proxy:
                 raise Refused(text_of_error(error)) from error
             call = recording.take(begun, reply, time.perf_counter() - began)
         except Refused:
-            recording.refused(begun)
+            recording.note_refusal(begun)
             raise
         except Exception as error:
-            recording.failed(begun, f"{type(error).__name__}: {text_of_error(error)[:300]}")
+            recording.note_failure(begun, f"{type(error).__name__}: {text_of_error(error)[:300]}")
             if not isinstance(error, NoVerdict):
                 log.exception("the model failed")
             raise _Failed(error) from error
         answer = Answer(
             f"gem-{session.name}-{secrets.token_hex(8)}",
             begun.request.model or self.model,
-            call.said,
+            call.answer,
             reply.finish,
             call.turn.usage or {},
             reply.prompt_ids,
@@ -450,7 +450,7 @@ class Proxy:
             raise
         session.played = played
         root = str(http.base_url).rstrip("/")
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "id": session.name,
             "api_key": session.key,
             "base_url": f"{root}/v1",
@@ -458,11 +458,14 @@ class Proxy:
         }
         if played is not None:
             session.recording.episode.task = played.episode.task
-            told |= {"observation": _shown(played.observation), "tools": written_tools(played.tools)}
+            fields |= {
+                "observation": _message_content(played.observation),
+                "tools": written_tools(played.tools),
+            }
             if played.done:  # it broke
                 await self._end(session, session.recording.finish_played(played.episode))
-                told |= _end_of(session)
-        return _json_response(told, 201)
+                fields |= _end_of(session)
+        return _json_response(fields, 201)
 
     async def _reward(self, http: HttpRequest) -> Response:
         self._check_owner(http)
@@ -492,13 +495,13 @@ class Proxy:
             turn = await played.step(action)
         finally:
             session.busy -= 1
-            session.seen = time.monotonic()
+            session.last_call = time.monotonic()
         if self.sessions.get(session.name) is not session:
             raise NotNow(f"the episode {session.name!r} has ended meanwhile.")
-        session.recording.stepped(turn)
+        session.recording.add_step(turn)
         end = played.episode.ends.get(turn.seat)
-        told = {
-            "observation": _shown(played.observation),
+        fields = {
+            "observation": _message_content(played.observation),
             "reward": turn.reward,
             "terminated": bool(end and end.terminated),
             "truncated": bool(end and end.truncated),
@@ -506,8 +509,8 @@ class Proxy:
         }
         if played.done:
             await self._end(session, session.recording.finish_played(played.episode))
-            told |= _end_of(session)
-        return _json_response(told)
+            fields |= _end_of(session)
+        return _json_response(fields)
 
     async def _cancel(self, http: HttpRequest) -> Response:
         self._check_owner(http)
@@ -565,7 +568,7 @@ class Proxy:
             await asyncio.sleep(min(self.allowed.idle_s / 4, 30.0))
             before = time.monotonic() - self.allowed.idle_s
             for session in list(self.sessions.values()):
-                if not session.busy and session.seen < before:
+                if not session.busy and session.last_call < before:
                     try:
                         await self.cancel(session.name, f"nothing came for {self.allowed.idle_s:g} s.")
                     except Exception:
@@ -590,16 +593,20 @@ class _Failed(Exception):
         self.message = text_of_error(error)[:500] if own else f"the model failed: {type(error).__name__}"
 
 
-class _Told(Response):
+class _Delivery(Response):
     """A response that reports afterwards whether it was sent completely."""
 
     def __init__(
-        self, pieces: Sequence[bytes], kind: str, gone: asyncio.Future[None], told: Callable[[bool], None]
+        self,
+        pieces: Sequence[bytes],
+        kind: str,
+        gone: asyncio.Future[None],
+        note_delivery: Callable[[bool], None],
     ) -> None:
         super().__init__(pieces[0] if len(pieces) == 1 else b"", headers=HEADERS, media_type=kind)
         if len(pieces) > 1:
             del self.headers["content-length"]
-        self.pieces, self.gone, self.told = pieces, gone, told
+        self.pieces, self.gone, self.note_delivery = pieces, gone, note_delivery
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         heard = False
@@ -616,10 +623,10 @@ class _Told(Response):
             pass
         finally:
             self.gone.cancel()
-            self.told(heard)
+            self.note_delivery(heard)
 
 
-async def _gone(http: HttpRequest) -> None:
+async def _wait_until_gone(http: HttpRequest) -> None:
     """Wait until the client is gone."""
     while (await http.receive())["type"] != "http.disconnect":
         pass
@@ -628,11 +635,11 @@ async def _gone(http: HttpRequest) -> None:
 def _behind(request: Request, before: Call) -> Request:
     """Return a request with the conversation that it continues; instructions are not inherited."""
     own = request.messages
-    told = before.messages
+    earlier = before.messages
     if own and own[0].role == "system":
-        rest = told[1:] if told and told[0].role == "system" else told
+        rest = earlier[1:] if earlier and earlier[0].role == "system" else earlier
         return replace(request, messages=(own[0], *rest, *own[1:]))
-    return replace(request, messages=(*told, *own))
+    return replace(request, messages=(*earlier, *own))
 
 
 def _bearer(http: HttpRequest) -> str | None:
@@ -663,7 +670,7 @@ def _fields(body: bytes, *known: str) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _shown(obs: Obs) -> Any:
+def _message_content(obs: Obs) -> Any:
     """Return an observation as the content of a message."""
     if isinstance(obs, str):
         return obs

@@ -95,19 +95,22 @@ def _message(message: Any, what: str) -> Message:
     )
 
 
-def written(answer: Answer, request: Request) -> dict[str, Any]:
+def write(answer: Answer, request: Request) -> dict[str, Any]:
     """Return the answer as a chat completion."""
-    said = answer.said
-    message: dict[str, Any] = {"role": "assistant", "content": said.text or (None if said.tool_calls else "")}
-    if said.reasoning:
-        message["reasoning_content"] = said.reasoning
-    if said.tool_calls:
-        message["tool_calls"] = [_call(call) for call in said.tool_calls]
+    reply = answer.message
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": reply.text or (None if reply.tool_calls else ""),
+    }
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.tool_calls:
+        message["tool_calls"] = [_call(call) for call in reply.tool_calls]
     choice: dict[str, Any] = {
         "index": 0,
         "message": message,
         "logprobs": _logprobs(answer) if request.logprobs and answer.logprobs else None,
-        "finish_reason": "tool_calls" if said.tool_calls and answer.finish == "stop" else answer.finish,
+        "finish_reason": "tool_calls" if reply.tool_calls and answer.finish == "stop" else answer.finish,
     }
     body: dict[str, Any] = {
         "id": answer.id,
@@ -156,7 +159,7 @@ def pieces(text: str) -> list[str]:
 
 def events(answer: Answer, request: Request) -> Iterator[tuple[str | None, Any]]:
     """Yield the answer as the chunks of a stream; ``[DONE]`` follows the last one."""
-    whole = written(answer, request)
+    whole = write(answer, request)
     (choice,) = whole["choices"]
     message = choice["message"]
     head = {name: whole[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}

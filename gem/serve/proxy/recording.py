@@ -48,7 +48,7 @@ class Call:
     """
 
     turn: Turn
-    said: Message
+    answer: Message
     before: Call | None
     fresh: tuple[Message, ...]
     after: bytes
@@ -63,7 +63,7 @@ class Call:
         while call is not None:
             chain.append(call)
             call = call.before
-        return tuple(each for call in reversed(chain) for each in (*call.fresh, call.said))
+        return tuple(each for call in reversed(chain) for each in (*call.fresh, call.answer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +123,15 @@ class Recording:
             raise OverBudget(f"The {limits.tokens} tokens of this episode are used up.")
         bounds = [each for each in (left, limits.turn_tokens, request.max_tokens) if each is not None]
         before, covered, prefix = self._match(request)
-        held: tuple[int, ...] = ()
+        known: tuple[int, ...] = ()
         if before is not None and before.length:
-            held = (*before.turn.prompt_ids, *before.turn.token_ids)
+            known = (*before.turn.prompt_ids, *before.turn.token_ids)
         ask = Ask(
             episode.id,
             SEAT,
             self.answers,
             request.messages,
-            held,
+            known,
             len(request.messages) - covered,
             seeding.derive(salt, episode.job, episode.sample, self.answers),
             min(bounds, default=None),
@@ -158,14 +158,14 @@ class Recording:
                 )
             )
         request = begun.request
-        said, cut = _as_told(reply, request.stop)
+        answer, cut = _cut_answer(reply, request.stop)
         turn = Turn(SEAT, "", finish=reply.finish, policy_version=reply.policy_version)
         before = self._extend(turn, begun.before, reply)
         covered = 0 if before is None else len(before.messages)
         fresh = request.messages[covered:]
-        turn.messages, turn.reply = fresh, said
+        turn.messages, turn.reply = fresh, answer
         turn.observation = join([message.content for message in fresh if message.role != "assistant"])
-        turn.action = written.write(said.text, said.tool_calls)
+        turn.action = written.write(answer.text, answer.tool_calls)
         turn.timing = {"policy_s": took_s if reply.policy_s is None else reply.policy_s}
         turn.usage = dict(reply.usage) or (
             {"prompt_tokens": len(reply.prompt_ids), "completion_tokens": len(reply.token_ids)}
@@ -177,10 +177,10 @@ class Recording:
         if cut:
             turn.extra[CUT] = cut
         self._note_tools(turn, request.tools)
-        after = _told(begun.prefix, said)
+        after = _extend_key(begun.prefix, answer)
         length = turn.prompt_length + len(turn.token_ids) if turn.token_ids else 0
         tokens = _digest(turn.prompt_ids.tobytes() + _raw(turn.token_ids)) if length else b""
-        call = Call(turn, said, before, fresh, after, length, tokens)
+        call = Call(turn, answer, before, fresh, after, length, tokens)
         self._latest[after] = call
         if length:
             self._by_tokens[tokens] = call
@@ -190,16 +190,16 @@ class Recording:
         self.sampled += len(turn.token_ids) or (turn.usage or {}).get("completion_tokens", 0)
         return call
 
-    def heard(self, begun: Begun) -> None:
+    def note_heard(self, begun: Begun) -> None:
         """Record that an answer reached the program; this clears earlier failures under the same key."""
         self._end(begun)
         self._failed.pop(begun.key, None)
 
-    def refused(self, begun: Begun) -> None:
+    def note_refusal(self, begun: Begun) -> None:
         """Record that a call was refused because of its content, which is not a failure."""
         self._end(begun)
 
-    def failed(self, begun: Begun, why: str) -> None:
+    def note_failure(self, begun: Begun, why: str) -> None:
         """Record that a call was not answered; unless the program repeats it, the episode is incomplete."""
         self._end(begun)
         self._failed[begun.key] = why
@@ -236,13 +236,13 @@ class Recording:
     def _match(self, request: Request) -> tuple[Call | None, int, bytes]:
         """Return the call whose messages start the request, their number, and the key of all messages."""
         key = _digest(json.dumps(written_tools(request.tools), sort_keys=True, default=repr).encode())
-        found: tuple[Call | None, int] = (None, 0)
+        match: tuple[Call | None, int] = (None, 0)
         for covered, message in enumerate(request.messages, 1):
-            key = _told(key, message)
+            key = _extend_key(key, message)
             call = self._latest.get(key)
             if call is not None:
-                found = call, covered
-        return (*found, key)
+                match = call, covered
+        return (*match, key)
 
     def _extend(self, turn: Turn, before: Call | None, reply: Reply) -> Call | None:
         """Give a turn its tokens, and return the call that it goes on from."""
@@ -251,27 +251,27 @@ class Recording:
             if before is not None:
                 turn.parent = before.turn
             return before
-        found = self._covering(prompt)
+        covering = self._covering(prompt)
         logprobs = reply.logprobs
         if logprobs is not None and not all(map(math.isfinite, logprobs)):
             logprobs = None  # of a model that is broken: nothing could be learned from them
-        if found is None:
+        if covering is None:
             turn.hold(prompt, reply.token_ids, logprobs)
         else:
-            turn.extend(found.turn, prompt[found.length :], reply.token_ids, logprobs)
-        return found
+            turn.extend(covering.turn, prompt[covering.length :], reply.token_ids, logprobs)
+        return covering
 
     def _covering(self, prompt: Sequence[int]) -> Call | None:
         """Return the call whose prompt and answer are the longest prefix of `prompt`; on ties, the latest."""
-        raw, hashed, found = _raw(prompt), blake2b(digest_size=16), None
+        raw, hashed, longest = _raw(prompt), blake2b(digest_size=16), None
         done = 0
         for length in sorted(self._lengths):
             if length > len(prompt):
                 break
             hashed.update(raw[4 * done : 4 * length])
-            found = self._by_tokens.get(hashed.digest(), found)
+            longest = self._by_tokens.get(hashed.digest(), longest)
             done = length
-        return found
+        return longest
 
     def _note_tools(self, turn: Turn, tools: tuple[ToolSpec, ...]) -> None:
         """Store the offered tools once, and in a turn only if they differ from the first call's."""
@@ -299,18 +299,18 @@ class Recording:
         else:
             self._unearned += value
 
-    def stepped(self, played: Turn) -> None:
+    def add_step(self, played: Turn) -> None:
         """Add a step of the environment, which resulted from the calls since the last step.
 
         The latest of these calls gets its action and reward. If there were none, the previous turn gets the
         reward.
         """
-        mine = self.calls[self._stepped :]
+        calls = self.calls[self._stepped :]
         self._stepped = len(self.calls)
-        for call in mine[:-1]:
+        for call in calls[:-1]:
             call.turn.action, call.turn.reward = None, 0.0
-        if mine:
-            turn = mine[-1].turn
+        if calls:
+            turn = calls[-1].turn
             turn.observation, turn.action = played.observation, played.action
             turn.reward, turn.rewards, turn.info = played.reward, played.rewards, played.info
             turn.timing |= {name: value for name, value in played.timing.items() if name != "policy_s"}
@@ -334,7 +334,7 @@ class Recording:
         stop = self.spent or stop
         own = stop in (StopReason.SOLVED, StopReason.FAILED, StopReason.ENDED)
         self._close(SeatEnd(stop, own, not own, info=dict(info or {}), unearned=self._unearned))
-        return self._checked()
+        return self._finish()
 
     def finish_played(self, played: Episode) -> Episode:
         """End the episode as the environment's record does; if that is not over, by a limit reached here."""
@@ -352,7 +352,7 @@ class Recording:
         episode.starts[SEAT] = {**episode.starts.get(SEAT, {}), **starts}
         self._close(replace(end, unearned=end.unearned + self._unearned))
         episode.stop, episode.verdict = stop, verdict
-        return self._checked() if episode.scored else episode
+        return self._finish() if episode.scored else episode
 
     def cancel(self, why: str) -> Episode:
         """End the episode without a verdict, because it got no reward."""
@@ -368,7 +368,7 @@ class Recording:
         self.episode.ends = {SEAT: end}
         self.episode.stop, self.episode.verdict = end.stop, Verdict.SCORED
 
-    def _checked(self) -> Episode:
+    def _finish(self) -> Episode:
         if self.missing:
             self.episode.stop, self.episode.verdict = StopReason.ERROR, Verdict.NONE
             self.episode.ends[SEAT] = replace(
@@ -380,15 +380,15 @@ class Recording:
 
 def _raw(ids: Sequence[int]) -> bytes:
     """Return token ids as bytes."""
-    held = as_ids(ids)
-    return held.tobytes() if hasattr(held, "tobytes") else b""
+    array = as_ids(ids)
+    return array.tobytes() if hasattr(array, "tobytes") else b""
 
 
 def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def _told(before: bytes, message: Message) -> bytes:
+def _extend_key(before: bytes, message: Message) -> bytes:
     """Return the key of a conversation extended by one message.
 
     It ignores what programs change when they send an answer back: reasoning, and spaces in the JSON of
@@ -398,13 +398,13 @@ def _told(before: bytes, message: Message) -> bytes:
     if not isinstance(content, str):
         texts = [part.text for part in content if isinstance(part, Text)]
         content = join(texts) if len(texts) == len(content) else content
-    told: list[Any] = [message.role, message.tool_call_id or ""]
+    parts: list[Any] = [message.role, message.tool_call_id or ""]
     if isinstance(content, str):
-        told.append(content)
+        parts.append(content)
     else:
-        told += [_digest(part.data).hex() if isinstance(part, Image) else [part.text] for part in content]
-    told.append([[call.id, call.name, _arguments(call.arguments)] for call in message.tool_calls])
-    return _digest(before + json.dumps(told).encode())
+        parts += [_digest(part.data).hex() if isinstance(part, Image) else [part.text] for part in content]
+    parts.append([[call.id, call.name, _arguments(call.arguments)] for call in message.tool_calls])
+    return _digest(before + json.dumps(parts).encode())
 
 
 def _arguments(text: str) -> str:
@@ -414,12 +414,12 @@ def _arguments(text: str) -> str:
         return text
 
 
-def _as_told(reply: Reply, stop: Sequence[str]) -> tuple[Message, int]:
+def _cut_answer(reply: Reply, stop: Sequence[str]) -> tuple[Message, int]:
     """Return an answer as the program sees it, up to a stop text, and the number of removed characters."""
     ends = [at for text in stop if (at := reply.text.find(text)) >= 0]
     text = reply.text[: min(ends)] if ends else reply.text
-    said = Message("assistant", text, tool_calls=reply.tool_calls, reasoning=reply.reasoning)
-    return said, len(reply.text) - len(text)
+    message = Message("assistant", text, tool_calls=reply.tool_calls, reasoning=reply.reasoning)
+    return message, len(reply.text) - len(text)
 
 
 def _finite(value: Any) -> float:

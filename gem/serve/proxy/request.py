@@ -108,7 +108,7 @@ class Answer:
 
     id: str
     model: str
-    said: Message
+    message: Message
     finish: str
     usage: Mapping[str, int]
     prompt_ids: Sequence[int] = ()

@@ -121,16 +121,16 @@ def _say(messages: list[Message], message: Message) -> None:
         messages.append(message)
 
 
-def written(answer: Answer, request: Request) -> dict[str, Any]:
+def write(answer: Answer, request: Request) -> dict[str, Any]:
     """Return the answer as a response."""
-    said, stopped = answer.said, answer.finish == "stop"
+    reply, stopped = answer.message, answer.finish == "stop"
     status = "completed" if stopped else "incomplete"
     output: list[dict[str, Any]] = []
-    if said.reasoning:
-        content = [{"type": "reasoning_text", "text": said.reasoning}]
+    if reply.reasoning:
+        content = [{"type": "reasoning_text", "text": reply.reasoning}]
         output.append({"id": f"rs_{answer.id}", "type": "reasoning", "summary": [], "content": content})
-    if said.text or not said.tool_calls:
-        part = {"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}
+    if reply.text or not reply.tool_calls:
+        part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
         output.append(
             {
                 "id": f"msg_{answer.id}",
@@ -140,7 +140,7 @@ def written(answer: Answer, request: Request) -> dict[str, Any]:
                 "content": [part],
             }
         )
-    output += [_call(answer, call, number) for number, call in enumerate(said.tool_calls)]
+    output += [_call(answer, call, number) for number, call in enumerate(reply.tool_calls)]
     return {
         "id": answer.id,
         "object": "response",
@@ -187,7 +187,7 @@ def _usage(answer: Answer) -> dict[str, Any]:
 
 def events(answer: Answer, request: Request) -> Iterator[tuple[str | None, Any]]:
     """Yield the events of a stream: their names and data."""
-    for number, event in enumerate(_events(written(answer, request))):
+    for number, event in enumerate(_events(write(answer, request))):
         yield event["type"], {**event, "sequence_number": number}
 
 

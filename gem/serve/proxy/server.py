@@ -142,19 +142,19 @@ class Server:
     def open(self, name: str | None = None, **fields: Any) -> Opened:
         """Open an episode; see Proxy.open."""
 
-        async def opened() -> Opened:
+        async def open_episode() -> Opened:
             session = self.proxy.open(name, **fields)
             return Opened(session.name, session.key, f"{self.url}/v1")
 
-        return self._run(opened())
+        return self._run(open_episode())
 
     def reward(self, name: str, value: float | None = None, *, success: bool | None = None) -> Episode:
         """Give an episode its reward, end it, and return its record; see Proxy.reward."""
 
-        async def ended() -> Episode:
+        async def give_reward() -> Episode:
             return (await self.proxy.reward(name, value, success=success)).recording.episode
 
-        return self._run(ended())
+        return self._run(give_reward())
 
     def take(self) -> list[Episode]:
         """Return the episodes that ended since the last call."""
