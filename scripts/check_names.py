@@ -41,6 +41,13 @@ KEPT: dict[str, str] = {
     "envs/database/domains/clinic.py:missed": "the name of a question in clinic.toml",
     "envs/terminal/tasks/textkit.py:seen": "in a file that the agent reads and repairs",
     "envs/vision/geometry.py:notched": "the name of a kind of figure, an argument of vision:Geometry",
+    "testing/faults.py:offered": "of gem.tools.BaseTool",
+    "tokens/chat_template.py:held": "a keyword of Renderer.delta, and a field of the public Mismatch",
+    "tokens/renderer.py:held": "a keyword of Renderer.delta, which users implement",
+    "tokens/tiny.py:held": "a keyword of Renderer.delta",
+    "tools/base_tool.py:offered": "a method of gem.tools.BaseTool, which users extend",
+    "tools/base_tool.py:shown": "a method of gem.tools.BaseTool, which users extend",
+    "tools/mcp_tool.py:offered": "of gem.tools.BaseTool",
 }
 """Public names that stay: FILE:NAME below gem/, and why."""
 HOOKS = {"train": "begun|warmed|cloned|measured|advanced|iterated|saved|evaluated|warned|finished"}

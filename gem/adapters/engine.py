@@ -14,7 +14,7 @@ from gem.estimators import turn_rewards
 from gem.record import AgentInfo, Ask, Episode, Reply
 from gem.tokens.renderer import Renderer, knows_tools, render
 from gem.tokens.rows import Row
-from gem.tokens.sampled_calls import taken
+from gem.tokens.sampled_calls import take_calls
 
 
 class EngineAgent(BaseAgent):
@@ -104,7 +104,7 @@ class EngineAgent(BaseAgent):
             raise NoVerdict("the engine returned an answer without log probabilities.")
         text, calls = self.renderer.decode(reply.token_ids), reply.tool_calls
         if self._native and ask.tools:
-            text, calls = taken(text, ask.turn)
+            text, calls = take_calls(text, ask.turn)
         ended = reply.token_ids[-1] in self.renderer.stop_ids
         finish = "stop" if ended else "length"
         return replace(reply, text=text, prompt_ids=prompt, finish=finish, tool_calls=calls)

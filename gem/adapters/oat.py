@@ -17,7 +17,7 @@ from gem.content import ToolCall, text_of
 from gem.errors import MissingExtra
 from gem.record import Ask, Episode, Reply, StopReason
 from gem.tokens.renderer import Renderer, knows_tools, render
-from gem.tokens.sampled_calls import taken
+from gem.tokens.sampled_calls import take_calls
 
 try:
     from oat.types import Transition
@@ -77,7 +77,7 @@ class VllmAgent(BaseAgent):
         logprobs = tuple(at[token].logprob for at, token in zip(output.logprobs, ids, strict=True))
         text, calls = self.renderer.decode(ids), tuple[ToolCall, ...]()
         if ask.tools and knows_tools(self.renderer):
-            text, calls = taken(text, ask.turn)
+            text, calls = take_calls(text, ask.turn)
         finish = "length" if output.finish_reason == "length" else "stop"
         return Reply(text, prompt, ids, logprobs, finish, tool_calls=calls)
 

@@ -38,7 +38,7 @@ from gem.rollout.episode import versions
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import knows_tools, render
 from gem.tokens.rows import Row, rows
-from gem.tokens.sampled_calls import taken
+from gem.tokens.sampled_calls import take_calls
 from gem.wrappers.wrapper_factory import get_wrapper_fns
 
 try:
@@ -183,7 +183,7 @@ class GemEnvManager(TrajEnvManager):
             logprobs = tuple(output.batch["infer_logprobs"][0].tolist()[-len(ids) :])
         text, calls = self.renderer.decode(ids), tuple[ToolCall, ...]()
         if ask.tools and knows_tools(self.renderer):
-            text, calls = taken(text, ask.turn)
+            text, calls = take_calls(text, ask.turn)
         finish = "stop" if ids and ids[-1] in self.renderer.stop_ids else "length"
         return Reply(text, prompt, ids, logprobs, finish, tool_calls=calls)
 

@@ -35,7 +35,7 @@ from gem.seats import SeatedEnv
 from gem.specs import TaskRef
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer, knows_tools, render
-from gem.tokens.sampled_calls import taken
+from gem.tokens.sampled_calls import take_calls
 
 try:
     import chz
@@ -144,7 +144,7 @@ class GemEnv(types.Env):
         if ids:
             text, calls = self._renderer.decode(ids), tuple[ToolCall, ...]()
             if ask.tools and knows_tools(self._renderer):
-                text, calls = taken(text, ask.turn)
+                text, calls = take_calls(text, ask.turn)
             talk.answer(Reply(text, self._prompt, ids, finish=finish, tool_calls=calls))
         else:
             talk.fail(NoVerdict("no token was sampled"))

@@ -21,7 +21,7 @@ from gem.errors import BadArgument
 from gem.models import name_of
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
-from gem.tokens.sampled_calls import taken
+from gem.tokens.sampled_calls import take_calls
 
 
 class HuggingFaceAgent(BaseAgent):
@@ -171,7 +171,7 @@ class HuggingFaceAgent(BaseAgent):
         self.tokens_sampled += len(made.tokens)
         text, calls = self.renderer.decode((*self.prefix_ids, *made.tokens)), tuple[ToolCall, ...]()
         if self.tools == "native" and made.ask.tools:
-            text, calls = taken(text, made.ask.turn)
+            text, calls = take_calls(text, made.ask.turn)
         return Reply(
             text,
             made.prompt,

@@ -29,7 +29,7 @@ from gem.content import Message, ToolCall
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, missing_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
-from gem.tokens.sampled_calls import taken
+from gem.tokens.sampled_calls import take_calls
 
 try:
     import httpx
@@ -168,7 +168,7 @@ class TokenServerAgent(OpenAIAgent):
         if self.prefix_ids:
             text = self.renderer.decode((*self.prefix_ids, *(answer.token_ids or ())))
         if native and ask.tools:
-            text, calls = taken(text, ask.turn)
+            text, calls = take_calls(text, ask.turn)
         return replace(answer, text=text, tool_calls=calls)
 
     def _asks_instead(self, ask: Ask, question: Message) -> Ask:

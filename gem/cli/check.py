@@ -222,7 +222,7 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     tasks, _ = read_tasks(path, None, given, kind)
     bad = tasks.bad_rows()
     if bad:
-        print(printable(tasks.listed(bad, most=len(bad))))
+        print(printable(tasks.describe_bad_rows(bad, most=len(bad))))
     elif kind != "math":
         print(f"{path}: all {len(tasks)} row{'s' * (len(tasks) != 1)} can be used.")
     if kind != "math":

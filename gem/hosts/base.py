@@ -70,7 +70,7 @@ class Slot:
         self.recipe = recipe
         self.env: Env | None = None
 
-    def made(self) -> Env:
+    def make(self) -> Env:
         """Return the environment; make it at the first call."""
         if self.env is None:
             self.env = self.recipe()
@@ -88,13 +88,13 @@ def carry_out(slot: Slot, command: Command) -> Outcome:
     """Run one call in the process of its environment."""
     index, verb, args, kwargs = command
     try:
-        return Outcome(index, VERBS[verb](slot.env or slot.made(), *args, **kwargs))
+        return Outcome(index, VERBS[verb](slot.env or slot.make(), *args, **kwargs))
     except Exception as error:
         return Outcome(index, None, error)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # exit(), or an event loop of the environment that was cancelled
-        return Outcome(index, None, escaped(error))
+        return Outcome(index, None, wrap_exception(error))
 
 
 class Host(ABC):
@@ -236,7 +236,7 @@ class Host(ABC):
                 f"at_least is {at_least} and {len(self.busy)} calls are in flight; "
                 "accepted: 1 up to the number of calls in flight."
             )
-        outcomes = self._finished(at_least, timeout)
+        outcomes = self._collect_outcomes(at_least, timeout)
         self.busy.difference_update([outcome[0] for outcome in outcomes])
         return outcomes
 
@@ -295,7 +295,7 @@ class Host(ABC):
         """Start calls that have been checked."""
 
     @abstractmethod
-    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+    def _collect_outcomes(self, at_least: int, timeout: float | None) -> list[Outcome]:
         """Wait for outcomes."""
 
     @abstractmethod
@@ -357,23 +357,23 @@ def make_host(host: str | Host, recipes: Iterable[Recipe] = (), *, call_s: float
 
 def _class_of(name: str) -> Callable[..., Host]:
     kind, colon, address = name.partition(":") if isinstance(name, str) else (name, "", "")
-    found = load(_HOMES[kind]) if kind in _HOMES else None
-    if found is None and isinstance(kind, str):
-        found = plugins.find(PLUGIN_GROUP, kind)
-    if found is not None and colon:
-        if "address" not in parameters_of(found):
+    host = load(_HOMES[kind]) if kind in _HOMES else None
+    if host is None and isinstance(kind, str):
+        host = plugins.find(PLUGIN_GROUP, kind)
+    if host is not None and colon:
+        if "address" not in parameters_of(host):
             raise BadArgument(f"backend is {name!r:.80}; {kind} takes no address.")
-        return partial(found, address=address)
-    if found is None and kind == "ray":
+        return partial(host, address=address)
+    if host is None and kind == "ray":
         raise BadArgument(
             "backend is 'ray'; environments are not stepped through Ray: each step would be a message. Play "
             "whole episodes there: gem.rollout.RayRunner, or `gem-gym eval --ray ADDRESS`. To step "
             "environments of another machine, run `gem-gym serve` there and use 'remote:http://HOST:PORT'."
         )
-    if found is None:
+    if host is None:
         known = ", ".join([*_HOMES, *plugins.names(PLUGIN_GROUP)])
         raise BadArgument(f"backend is {name!r:.80}; accepted: {known}, or an instance of gem.hosts.Host.")
-    return found
+    return host
 
 
 def auto_kind(specs: Iterable[EnvSpec]) -> Kind:
@@ -381,7 +381,7 @@ def auto_kind(specs: Iterable[EnvSpec]) -> Kind:
     return "thread" if any(spec.waits for spec in specs) else "serial"
 
 
-def escaped(error: BaseException) -> NoVerdict:
+def wrap_exception(error: BaseException) -> NoVerdict:
     """Build the error for an environment that raised an exception such as SystemExit or CancelledError."""
     if isinstance(error, SystemExit):
         return NoVerdict(f"the environment called exit({error.code!r}).")

@@ -80,7 +80,7 @@ class Processes(Host):
     # -- environments
 
     def _add(self, index: int, recipe: Recipe, alone: bool) -> None:
-        self._recipes[index] = _pickled(index, recipe)
+        self._recipes[index] = _pickle_recipe(index, recipe)
         shared = [worker for worker in self._workers if not worker.alone]
         worker = min(shared, key=lambda each: len(each.envs), default=None)
         if alone or worker is None or (worker.envs and len(shared) < self._most):
@@ -103,7 +103,7 @@ class Processes(Host):
 
     def _renew(self, index: int, recipe: Recipe | None) -> None:
         if recipe is not None:
-            self._recipes[index] = _pickled(index, recipe)
+            self._recipes[index] = _pickle_recipe(index, recipe)
         self._lost.discard(index)
         self._unmake(index, self._homes[index])
 
@@ -132,7 +132,7 @@ class Processes(Host):
         self._done += [Outcome(index, None, WorkerDied(f"the worker of env {index} died.")) for index in lost]
         self._lost.difference_update([command[0] for command in commands])
 
-    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+    def _collect_outcomes(self, at_least: int, timeout: float | None) -> list[Outcome]:
         until = perf_counter() + timeout if timeout is not None else _NEVER
         while len(self._done) < at_least:
             waited: dict[Any, _Worker] = {}
@@ -169,7 +169,7 @@ class Processes(Host):
             self._replace(worker, WorkerDied(why))
             return
         try:
-            outcomes = [Outcome(i, value, received(error)) for i, value, error in pickle.loads(message)]
+            outcomes = [Outcome(i, value, unpack_error(error)) for i, value, error in pickle.loads(message)]
         except Exception as error:  # it is unknown to which call the result belongs
             self._replace(worker, WorkerDied(f"the worker's message cannot be loaded: {error}"))
             return
@@ -266,7 +266,7 @@ def _serve(pipe: Connection[Any, Any], safe_path: str | None) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     inbox: SimpleQueue[bytes | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
-    pipe.send_bytes(packed([]))
+    pipe.send_bytes(pack_outcomes([]))
     slots: dict[int, Slot] = {}
     while (message := inbox.get()) is not None:
         batch = pickle.loads(message)  # an error here ends this process, and the caller notices that
@@ -280,10 +280,10 @@ def _serve(pipe: Connection[Any, Any], safe_path: str | None) -> None:
                 slots[index] = Slot(partial(_made_from, recipe))
             done.append(carry_out(slots[index], (index, verb, args, kwargs)))
             if perf_counter() - sent > FLUSH_S:
-                pipe.send_bytes(packed(done))
+                pipe.send_bytes(pack_outcomes(done))
                 done, sent = [], perf_counter()
         if done:
-            pipe.send_bytes(packed(done))
+            pipe.send_bytes(pack_outcomes(done))
     for slot in slots.values():
         slot.close()
 
@@ -307,7 +307,7 @@ def _made_from(recipe: bytes) -> Env:
     return pickle.loads(recipe)()  # type: ignore[no-any-return]
 
 
-def packed(outcomes: list[Outcome]) -> bytes:
+def pack_outcomes(outcomes: list[Outcome]) -> bytes:
     """Pickle outcomes; an outcome that cannot be pickled becomes an error."""
     plain = [(index, value, error and _packed_error(error)) for index, value, error in outcomes]
     try:
@@ -332,20 +332,20 @@ def _packed_error(error: Exception) -> tuple[str, str, str, bytes | None]:
     return type(error).__name__, text_of_error(error), where, pickled
 
 
-def received(error: tuple[str, str, str, bytes | None] | None) -> Exception | None:
-    """Return the error that `packed` wrote."""
+def unpack_error(error: tuple[str, str, str, bytes | None] | None) -> Exception | None:
+    """Return the error that `pack_outcomes` wrote."""
     if error is None:
         return None
     name, message, where, pickled = error
     if pickled is not None:
-        received: Exception = pickle.loads(pickled)
+        copy: Exception = pickle.loads(pickled)
     else:  # a class of the same name, so that records do not depend on the host
-        received = type(name, (NoVerdict,), {})(message)
-    received.add_note(f"In the worker:\n{where}")
-    return received
+        copy = type(name, (NoVerdict,), {})(message)
+    copy.add_note(f"In the worker:\n{where}")
+    return copy
 
 
-def _pickled(index: int, recipe: Recipe) -> bytes:
+def _pickle_recipe(index: int, recipe: Recipe) -> bytes:
     try:
         return pickle.dumps(recipe)
     except Exception as error:

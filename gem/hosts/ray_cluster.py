@@ -220,7 +220,7 @@ class Nodes:
         """Return whether a node is paused now."""
         return monotonic() < self._losses.get(node, (0, 0.0))[1]
 
-    def lost(self, node: str, *, silent: bool) -> bool:
+    def record_loss(self, node: str, *, silent: bool) -> bool:
         """Record that an actor on a node is lost; return whether the node itself may be lost."""
         now = monotonic()
         count, until = self._losses.get(node, (0, 0.0))

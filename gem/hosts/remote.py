@@ -87,13 +87,13 @@ class Remote(Host):
         patience_s: float = PATIENCE_S,
     ) -> None:
         super().__init__(call_s)
-        self.url = _checked(address or os.environ.get("GEM_SERVE_URL") or "")
+        self.url = _check_url(address or os.environ.get("GEM_SERVE_URL") or "")
         self._token = token or os.environ.get("GEM_SERVE_TOKEN") or None
         self._patience_s = patience_s
         self._connection: ClientConnection | None = None
         self._met = False  # the server was reached once
         self._fruitless = 0  # connections in a row without an answer
-        self._held = ExitStack()
+        self._resources = ExitStack()
         self._envs: dict[int, _Env] = {}
         self._flights: dict[int, _Flight] = {}  # by the number of the request
         self._number = 0
@@ -146,10 +146,10 @@ class Remote(Host):
         self._check_idle(index)
         origin = self._envs[index]
         twin = self.add(Elsewhere(origin.task))
-        mine = self._envs[twin]
-        forked = wire.Request(self._next(), mine.session, wire.FORK, [seed], origin=origin.session)
+        copy = self._envs[twin]
+        forked = wire.Request(self._next(), copy.session, wire.FORK, [seed], origin=origin.session)
         self._flights[forked.id] = _Flight(twin, forked)
-        mine.opened = True
+        copy.opened = True
         try:
             self._alone(twin, forked)
         except BaseException:
@@ -193,7 +193,7 @@ class Remote(Host):
         self._flights[asked.id] = _Flight(index, asked, args, kwargs)
         return asked
 
-    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+    def _collect_outcomes(self, at_least: int, timeout: float | None) -> list[Outcome]:
         until = float("inf") if timeout is None else monotonic() + timeout
         while len(self._done) < at_least:
             wake = until
@@ -219,10 +219,10 @@ class Remote(Host):
 
     # -- the connection
 
-    def _connected(self) -> ClientConnection:
+    def _connect(self) -> ClientConnection:
         if self._connection is None:
             headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
-            self._connection = self._held.enter_context(
+            self._connection = self._resources.enter_context(
                 connect(
                     self.url.replace("http", "ws", 1) + wire.PATH,
                     additional_headers=headers,
@@ -245,7 +245,7 @@ class Remote(Host):
     def _drop(self) -> None:
         self._connection = None
         with suppress(*LOST):
-            self._held.close()
+            self._resources.close()
 
     def _send(self, requests: Sequence[wire.Request]) -> None:
         """Send requests after those that close sessions; if the connection is lost, resend all in flight."""
@@ -262,7 +262,7 @@ class Remote(Host):
 
     def _say(self, requests: Sequence[wire.Request]) -> None:
         """Send requests in as few messages as possible."""
-        connection = self._connected()
+        connection = self._connect()
         frame: list[bytes] = []
         size = 0
         for request in map(wire.ENCODER.encode, requests):
@@ -279,7 +279,7 @@ class Remote(Host):
         if not self._flights:
             return
         try:
-            message = self._connected().recv(timeout)
+            message = self._connect().recv(timeout)
         except TimeoutError:
             return
         except LOST as lost:
@@ -300,7 +300,7 @@ class Remote(Host):
         index, env, verb = flight.index, self._envs[flight.index], flight.request.verb
         if answer.error is None:
             try:
-                self._done.append(Outcome(index, wire.unpacked(verb, answer.value)))
+                self._done.append(Outcome(index, wire.unpack(verb, answer.value)))
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 self._done.append(
                     Outcome(index, None, NoVerdict(f"the server's answer is unreadable: {error}"))
@@ -343,11 +343,11 @@ class Remote(Host):
                 Event().wait(RETRY_S)
         self._fruitless = 0
         flights, self._flights = self._flights, {}
-        told = {flight.index for flight in flights.values()}
+        indices = {flight.index for flight in flights.values()}
         for flight in flights.values():
             self._done.append(Outcome(flight.index, None, why))
         for index, env in self._envs.items():
-            self._envs[index] = _Env(env.task, lost=env.opened and index not in told)
+            self._envs[index] = _Env(env.task, lost=env.opened and index not in indices)
 
     def _shorten(self, lost: BaseException | None) -> None:
         """After a message that was too long, send fewer requests per message, or give up the longest."""
@@ -443,7 +443,7 @@ def _unsendable(index: int, opaque: Sequence[str]) -> BadArgument:
     return BadArgument(f"env {index} cannot be sent: {', '.join(opaque)} cannot be stored as JSON.")
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     """Return the address of a server.
 
     Raises:

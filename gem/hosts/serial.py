@@ -17,8 +17,8 @@ from gem.hosts.base import (
     Recipe,
     Slot,
     carry_out,
-    escaped,
     overdue,
+    wrap_exception,
 )
 from gem.hosts.verbs import VERBS
 
@@ -47,12 +47,12 @@ class Serial(Host):
     def env(self, index: int) -> Env:
         """Return the environment at `index`; see Host.env."""
         self._check_known(index)
-        return self._slots[index].made()
+        return self._slots[index].make()
 
     def _start(self, commands: Sequence[Command]) -> None:
         self._todo.extend(commands)
 
-    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+    def _collect_outcomes(self, at_least: int, timeout: float | None) -> list[Outcome]:
         todo, done, slots, call_s = self._todo, self._done, self._slots, self.call_s
         timed = timeout is not None or call_s is not None
         until = perf_counter() + timeout if timeout is not None else float("inf")
@@ -97,7 +97,7 @@ class Serial(Host):
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                errors[len(values)] = escaped(error)
+                errors[len(values)] = wrap_exception(error)
             values.append(None)
 
     def _close(self) -> None:

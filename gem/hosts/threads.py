@@ -85,7 +85,7 @@ class Threads(Host):
             error = self._carry_out(slot, (index, "introduce", (), NO_KWARGS)).error
             if error is not None:
                 raise error
-        return slot.made()
+        return slot.make()
 
     # -- the caller's side
 
@@ -93,7 +93,7 @@ class Threads(Host):
         self._todo.extend(commands)
         self._call_one_more()
 
-    def _finished(self, at_least: int, timeout: float | None) -> list[Outcome]:
+    def _collect_outcomes(self, at_least: int, timeout: float | None) -> list[Outcome]:
         done = self._done
         until = perf_counter() + timeout if timeout is not None else _NEVER
         if until == _NEVER and self.call_s is None and at_least == len(self.busy):
@@ -227,7 +227,7 @@ class Threads(Host):
             made = carry_out(slot, (command[0], "introduce", (), NO_KWARGS))
             if made.error is not None:
                 return made
-            slot.lock = self._lock_of(slot.made().spec)
+            slot.lock = self._lock_of(slot.make().spec)
         with slot.lock or _FREE:
             return carry_out(slot, command)
 

@@ -99,15 +99,15 @@ def request(
     return Request(number, session, verb, codec.plain(list(args)), codec.plain(dict(kwargs)), opened)
 
 
-def packed(verb: str, value: Any) -> Any:
+def pack(verb: str, value: Any) -> Any:
     """Return the result of a verb in a form that JSON can hold."""
     if verb == "describe":
         return [msgspec.Raw(codec.pack(value.task)), value.assembles_history]
     return codec.plain(value)
 
 
-def unpacked(verb: str, value: Any) -> Any:
-    """Return the result that `packed` converted.
+def unpack(verb: str, value: Any) -> Any:
+    """Return the result that `pack` converted.
 
     Raises:
         ValueError: for a value that is not a result of the verb.
@@ -122,11 +122,13 @@ def unpacked(verb: str, value: Any) -> Any:
         if not isinstance(back, list):
             raise ValueError(f"{verb}() returned {back!r:.80}")
         obs, *rest = back
-        seen = {seat: _obs(each) for seat, each in obs.items()} if isinstance(obs, dict) else _obs(obs)
+        observations = (
+            {seat: _obs(each) for seat, each in obs.items()} if isinstance(obs, dict) else _obs(obs)
+        )
         kind = {"reset": Start, "step": Step}.get(verb)
         if kind is None or isinstance(obs, dict):
-            return seen, *rest
-        return kind(seen, *rest)
+            return observations, *rest
+        return kind(observations, *rest)
     return tuple(back) if isinstance(back, list) else back
 
 
@@ -136,9 +138,9 @@ def _obs(obs: Any) -> Any:
 
 def error_of(error: Error) -> Exception:
     """Return the gem error with this name; for an unknown name, a NoVerdict with the name in its text."""
-    found = vars(errors).get(error.type)
-    if isinstance(found, type) and issubclass(found, GemError):
-        known: Exception = found(error.message)
+    kind = vars(errors).get(error.type)
+    if isinstance(kind, type) and issubclass(kind, GemError):
+        known: Exception = kind(error.message)
         return known
     name = error.type[:80] if error.type.isidentifier() else "NoVerdict"
     unknown: Exception = type(name, (NoVerdict,), {})(error.message)

@@ -437,7 +437,7 @@ class Crew:
         self._strike(member)
         self._cluster.kill(member.actor)
         node = member.node
-        node_lost = self._nodes.lost(node.id, silent=silent)
+        node_lost = self._nodes.record_loss(node.id, silent=silent)
         for trial in member.trials.values():
             job = trial.job
             episode = Episode(

@@ -44,7 +44,7 @@ class Columns:
     id: str | None = None
     images: str | None = None
 
-    def described(self, row: Mapping[str, Any]) -> str:
+    def describe(self, row: Mapping[str, Any]) -> str:
         """Return what was understood, as a sentence; `row` shows the form of its cells."""
         texts = [f"question: column {self.question!r}{_form_of(cell(row, self.question))}"]
         if self.context:
@@ -154,7 +154,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
         )
     choices = given.get("choices")
     if choices is None and kind == "choice":
-        choices = find(CHOICES) or _lettered(names)
+        choices = find(CHOICES) or _join_options(names)
     taken = (question, context, choices)
     answer = given.get("answer") or find(TESTS if kind == "code" else ANSWERS, taken)
     if answer is None and is_chat(cell(row, question)) and cell(row, question)[-1]["role"] == "assistant":
@@ -171,7 +171,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
     )
 
 
-def _lettered(names: Mapping[str, str]) -> str | None:
+def _join_options(names: Mapping[str, str]) -> str | None:
     """Return columns of one option each, joined: A to D, option_a, choice1 and so on."""
     for form in LETTERED:
         for marks in ("abcdefghij", "0123456789", "123456789"):

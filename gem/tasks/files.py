@@ -297,7 +297,7 @@ class JsonLines(Sequence[Mapping[str, Any]]):
 
     def __getitem__(self, index: Any) -> Any:
         line = os.pread(self._file, self._lengths[index], self._starts[index])
-        return _parsed(line, f"{self.path}, {self.place(index)}")
+        return _parse(line, f"{self.path}, {self.place(index)}")
 
     def place(self, index: int) -> str:
         """Return the line of a row."""
@@ -315,14 +315,14 @@ class PackedLines(Sequence[Mapping[str, Any]]):
         return len(self._lines)
 
     def __getitem__(self, index: Any) -> Any:
-        return _parsed(self._lines[index][1], f"{self.path}, {self.place(index)}")
+        return _parse(self._lines[index][1], f"{self.path}, {self.place(index)}")
 
     def place(self, index: int) -> str:
         """Return the line of a row."""
         return f"line {self._lines[index][0]}"
 
 
-def _parsed(line: bytes, where: str) -> Any:
+def _parse(line: bytes, where: str) -> Any:
     try:
         return json.loads(line)
     except UnicodeDecodeError as error:

@@ -131,7 +131,7 @@ def interval(name: str, value: Range, lowest: int, highest: int) -> tuple[int, i
     return low, high
 
 
-def chosen(name: str, value: Any, known: tuple[str, ...]) -> tuple[str, ...]:
+def check_choice(name: str, value: Any, known: tuple[str, ...]) -> tuple[str, ...]:
     """Return one name or several as a tuple.
 
     Raises:

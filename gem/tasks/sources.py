@@ -147,7 +147,7 @@ class RowTasks:
         except BadArgument as error:
             raise BadArgument(f"{self.name}, {place_of(self.rows, index)}: {error}") from error
         if self.images_key is not None:
-            question = _illustrated(str(question), _pictures(row[self.images_key], self.folder))
+            question = _place_pictures(str(question), _pictures(row[self.images_key], self.folder))
         keys = (self.question_key, self.answer_key, self.images_key)
         info = {key: value for key, value in row.items() if key not in keys}
         return Task(self.id_of(index, row), question, reference, info)
@@ -197,7 +197,7 @@ class RowTasks:
             return
         bad = self.bad_rows()
         if bad:
-            raise BadArgument(self.listed(bad))
+            raise BadArgument(self.describe_bad_rows(bad))
         if self.images_key is not None and len(self.rows):
             self._parts(self.rows[0])  # the scan leaves pictures out, and so their column
         if memory is not None:
@@ -205,7 +205,7 @@ class RowTasks:
 
     def bad_rows(self) -> dict[str, list[int]]:
         """Return the numbers of all bad rows, by what is wrong with them."""
-        found: dict[str, list[int]] = {}
+        reasons: dict[str, list[int]] = {}
         for index, row in enumerate(
             scan(self.rows, self.images_key)
         ):  # pictures are read when they are shown
@@ -215,10 +215,10 @@ class RowTasks:
                 self._parts(row, pictured=False)
             except BadArgument as error:
                 reason = error.reason if isinstance(error, BadRow) else str(error)
-                found.setdefault(reason, []).append(index)
-        return found
+                reasons.setdefault(reason, []).append(index)
+        return reasons
 
-    def listed(self, bad: Mapping[str, Sequence[int]], most: int = MOST_REASONS) -> str:
+    def describe_bad_rows(self, bad: Mapping[str, Sequence[int]], most: int = MOST_REASONS) -> str:
         """Return the text about bad rows."""
         total = sum(map(len, bad.values()))
         if len(bad) == 1 and total == len(self):
@@ -305,10 +305,10 @@ def as_text(value: Any, column: str) -> str:
             f"column {column!r} is {type(value).__name__} {value!r:.60}; accepted: text, or chat messages (a "
             "list of mappings with role and content)."
         )
-    told = [(str(each["role"]), _content(each["content"], column)) for each in value]
-    if all(role in ("system", "developer", "user") for role, _ in told):
-        return "\n\n".join(text for _, text in told if text.strip())
-    return "\n\n".join(f"{role.capitalize()}: {text}" for role, text in told)
+    turns = [(str(each["role"]), _content(each["content"], column)) for each in value]
+    if all(role in ("system", "developer", "user") for role, _ in turns):
+        return "\n\n".join(text for _, text in turns if text.strip())
+    return "\n\n".join(f"{role.capitalize()}: {text}" for role, text in turns)
 
 
 def _content(value: Any, column: str) -> str:
@@ -433,7 +433,7 @@ def _from_hub(name: str, split: str | None) -> Any:
     Raises:
         MissingData: when it is neither in the cache nor reachable.
     """
-    if not _cached(name) and (why := _unreachable()):
+    if not _is_cached(name) and (why := _unreachable()):
         raise missing(name, split, why)  # before the import of `datasets`, which takes seconds
     try:
         return import_datasets().load_dataset(name)
@@ -457,7 +457,7 @@ def _unreachable() -> str:
     return ""
 
 
-def _cached(name: str) -> bool:
+def _is_cached(name: str) -> bool:
     """Return whether a cache of the hub's clients has the name."""
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     built = Path(os.environ.get("HF_DATASETS_CACHE") or home / "datasets").expanduser()
@@ -477,7 +477,7 @@ def _cached(name: str) -> bool:
 # -- pictures
 
 
-def _illustrated(text: str, pictures: list[Image]) -> Obs:
+def _place_pictures(text: str, pictures: list[Image]) -> Obs:
     """Return a question with its pictures at their placeholders in the text, or else before it."""
     pieces = text.split(PLACEHOLDER)
     if len(pieces) - 1 != len(pictures):

@@ -26,34 +26,34 @@ class World:
     def distances(self, target: int) -> dict[int, int]:
         """Return each page's distance to `target` in clicks; pages that cannot reach it are left out."""
         if target not in self._distances:
-            found = {target: 0}
+            clicks = {target: 0}
             for page in (queue := [target]):
                 for before in _backlinks(self)[page]:
-                    if before not in found:
-                        found[before] = found[page] + 1
+                    if before not in clicks:
+                        clicks[before] = clicks[page] + 1
                         queue.append(before)
-            self._distances[target] = found
+            self._distances[target] = clicks
         return self._distances[target]
 
 
 @cache
 def _backlinks(world: World) -> tuple[tuple[int, ...], ...]:
-    found: list[list[int]] = [[] for _ in world.titles]
+    sources: list[list[int]] = [[] for _ in world.titles]
     for page, links in enumerate(world.links):
         for linked in links:
-            found[linked].append(page)
-    return tuple(map(tuple, found))
+            sources[linked].append(page)
+    return tuple(map(tuple, sources))
 
 
 @cache
 def built_in() -> World:
     """Return the built-in encyclopedia."""
     text = Path(__file__).with_name("wiki_world.tsv").read_text(encoding="utf-8")
-    found = dict(line.split("\t") for line in text.splitlines())
-    number = {title: page for page, title in enumerate(found)}
+    articles = dict(line.split("\t") for line in text.splitlines())
+    number = {title: page for page, title in enumerate(articles)}
     return World(
         "gem's small encyclopedia",
-        tuple(found),
-        tuple(_LINK.sub(r"\1", words) for words in found.values()),
-        tuple(tuple(dict.fromkeys(number[to] for to in _LINK.findall(words))) for words in found.values()),
+        tuple(articles),
+        tuple(_LINK.sub(r"\1", words) for words in articles.values()),
+        tuple(tuple(dict.fromkeys(number[to] for to in _LINK.findall(words))) for words in articles.values()),
     )

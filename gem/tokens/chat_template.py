@@ -127,10 +127,10 @@ class ChatTemplateRenderer:
 
         Calls are written as the template writes them, or in ``<tool_call>`` tags where it does not.
         """
-        said = self._called(text, calls) if calls else None
-        if said is None:
-            said = self._guard(write(text, calls) if calls else text)
-        return (*self._encode(said), self._end)
+        body = self._write_calls(text, calls) if calls else None
+        if body is None:
+            body = self._guard(write(text, calls) if calls else text)
+        return (*self._encode(body), self._end)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return an answer's text, without the id that ended it."""
@@ -141,12 +141,12 @@ class ChatTemplateRenderer:
     def _tail(self, fresh: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> tuple[int, ...]:
         """Return what the template puts behind an assistant's text when `fresh` follows."""
         try:
-            _, found, tail = self._text((*_BASE, *fresh), tools).partition(_ANSWER)
+            _, separator, tail = self._text((*_BASE, *fresh), tools).partition(_ANSWER)
         except BadArgument:
             if not any(message.role == "tool" for message in fresh):
                 raise
             return self._encode(self._tail_of_calls(fresh, tools))
-        if not found:
+        if not separator:
             raise BadArgument("the chat template does not show earlier messages of the assistant.")
         return self._encode(tail)
 
@@ -160,23 +160,23 @@ class ChatTemplateRenderer:
         called = (_USER, Message("assistant", "", tool_calls=tuple(made)))
         before = self._text(called, tools, start=False)
         after = self._text((*called, *fresh), tools)
-        _, found, close = self._text(_BASE, tools, start=False).partition(_ANSWER)
-        if not found or not before.endswith(close) or not after.startswith(before):
+        _, separator, close = self._text(_BASE, tools, start=False).partition(_ANSWER)
+        if not separator or not before.endswith(close) or not after.startswith(before):
             raise BadArgument("the chat template changes a call when its result follows.")
         return close + after[len(before) :]
 
-    def _called(self, text: str, calls: Sequence[ToolCall]) -> str | None:
+    def _write_calls(self, text: str, calls: Sequence[ToolCall]) -> str | None:
         """Return an answer with calls as the template writes it; None where this cannot be determined."""
         if not self.knows_tools:
             return None
-        said = Message("assistant", text, tool_calls=tuple(calls))
+        message = Message("assistant", text, tool_calls=tuple(calls))
         try:
             begun = self._text((_USER,), (_PROBE,))
-            whole = self._text((_USER, said), (_PROBE,), start=False)
-            _, found, close = self._text(_BASE, (_PROBE,), start=False).partition(_ANSWER)
+            whole = self._text((_USER, message), (_PROBE,), start=False)
+            _, separator, close = self._text(_BASE, (_PROBE,), start=False).partition(_ANSWER)
         except BadArgument:
             return None
-        if not found or not whole.startswith(begun) or not whole.endswith(close):
+        if not separator or not whole.startswith(begun) or not whole.endswith(close):
             return None
         return whole[len(begun) : len(whole) - len(close)]
 
@@ -206,8 +206,8 @@ class ChatTemplateRenderer:
         if message is _BASE[1]:
             return {"role": message.role, "content": _ANSWER}
         if not message.tool_calls or style == "texts":
-            said = write(message.text, message.tool_calls) if message.tool_calls else message.text
-            entry: dict[str, Any] = {"role": message.role, "content": self._guard(said)}
+            text = write(message.text, message.tool_calls) if message.tool_calls else message.text
+            entry: dict[str, Any] = {"role": message.role, "content": self._guard(text)}
             if message.role == "tool":
                 entry["tool_call_id"] = self._guard(message.tool_call_id or "")
                 entry["name"] = self._guard(message.name or "")
@@ -233,16 +233,16 @@ class ChatTemplateRenderer:
             read = json.loads(arguments.strip() or "{}")
         except (ValueError, RecursionError):
             read = None
-        return self._guarded(read) if isinstance(read, dict) else self._guard(arguments)
+        return self._guard_all(read) if isinstance(read, dict) else self._guard(arguments)
 
-    def _guarded(self, value: Any) -> Any:
+    def _guard_all(self, value: Any) -> Any:
         """Return plain data with every text in it guarded."""
         if isinstance(value, str):
             return self._guard(value)
         if isinstance(value, Mapping):
-            return {self._guard(str(key)): self._guarded(each) for key, each in value.items()}
+            return {self._guard(str(key)): self._guard_all(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
-            return [self._guarded(each) for each in value]
+            return [self._guard_all(each) for each in value]
         return value
 
     def _template(
@@ -257,7 +257,7 @@ class ChatTemplateRenderer:
             chat = [self._entry(message, style) for message in messages]
             text: str = self.tokenizer.apply_chat_template(
                 chat,
-                tools=[self._guarded(openai_schema(tool)) for tool in tools] or None,
+                tools=[self._guard_all(openai_schema(tool)) for tool in tools] or None,
                 add_generation_prompt=start,
                 tokenize=False,
                 **self.options,
@@ -301,9 +301,9 @@ def certify(
     """
     for answer in answers:
         plain = (Message("assistant", answer), Message("user", "Higher."))
-        found = _differs(renderer, answer, (*plain, plain[0], Message("user", "Lower.")), ())
-        if found is not None:
-            return found
+        mismatch = _differs(renderer, answer, (*plain, plain[0], Message("user", "Lower.")), ())
+        if mismatch is not None:
+            return mismatch
     if not renderer.knows_tools:
         return None
     called = (Message("assistant", "", tool_calls=_PROBED[1].tool_calls), _PROBED[2])
@@ -313,21 +313,21 @@ def certify(
 
 
 def _differs(
-    renderer: ChatTemplateRenderer, answer: str, said: Sequence[Message], tools: Sequence[ToolSpec]
+    renderer: ChatTemplateRenderer, answer: str, messages: Sequence[Message], tools: Sequence[ToolSpec]
 ) -> Mismatch | None:
     """Return how the tokens that are held over a conversation differ from those of the whole."""
     chat = [Message("user", "Guess.")]
-    held = renderer.prompt(chat, tools)
-    for message in said:
+    ids = renderer.prompt(chat, tools)
+    for message in messages:
         if message.role == "assistant":
-            held += renderer.answer(message.text, message.tool_calls)
+            ids += renderer.answer(message.text, message.tool_calls)
         else:
-            held += renderer.delta(held, [message], tools)
+            ids += renderer.delta(ids, [message], tools)
         chat.append(message)
     rendered = renderer.prompt(chat, tools)
-    if held == rendered:
+    if ids == rendered:
         return None
-    return Mismatch(answer, renderer.decode(held), renderer.decode(rendered), held, rendered)
+    return Mismatch(answer, renderer.decode(ids), renderer.decode(rendered), ids, rendered)
 
 
 def _as_text(messages: Sequence[Message]) -> list[Message]:

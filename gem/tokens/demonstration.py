@@ -18,19 +18,19 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
     they are text.
     """
     turns = list(episode.turns)
-    mine = episode.exchanges(seat)
+    exchanges = episode.exchanges(seat)
     tools = tools_in(episode.starts.get(seat, {})) if knows_tools(renderer) else ()
     offered = (tools,) if tools else ()
-    shown: tuple[Message, ...] = ()
-    held: tuple[int, ...] = ()
+    history: tuple[Message, ...] = ()
+    ids: tuple[int, ...] = ()
     last: list[Turn] = []
     places = [place for place, turn in enumerate(turns) if turn.seat == seat]
     for number, place in enumerate(places):
-        before, shown = shown, messages(mine[: number + 1])
-        if held and shown[: len(before)] == before:
-            prompt = (*held, *renderer.delta(held, shown[len(before) + 1 :], *offered))
+        before, history = history, messages(exchanges[: number + 1])
+        if ids and history[: len(before)] == before:
+            prompt = (*ids, *renderer.delta(ids, history[len(before) + 1 :], *offered))
         else:  # the first turn, or one behind text that stood around the last observation
-            prompt = renderer.prompt(shown, *offered)
+            prompt = renderer.prompt(history, *offered)
         reply = turns[place].reply
         if offered and reply is not None and reply.tool_calls:
             answer = renderer.answer(reply.text, reply.tool_calls)
@@ -38,5 +38,5 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
             answer = renderer.answer(turns[place].action or "")
         turns[place] = replace(turns[place])
         turns[place].hold(prompt, answer, (0.0,) * len(answer), after=last)
-        last, held = [turns[place]], prompt + answer
+        last, ids = [turns[place]], prompt + answer
     return replace(episode, turns=turns)

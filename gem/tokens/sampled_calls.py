@@ -22,7 +22,7 @@ _DECODER = json.JSONDecoder()
 Named = tuple[str, dict[str, Any]]
 
 
-def taken(text: str, turn: int = 0) -> tuple[str, tuple[ToolCall, ...]]:
+def take_calls(text: str, turn: int = 0) -> tuple[str, tuple[ToolCall, ...]]:
     """Return a reply's text without its tool calls, and the calls.
 
     It reads ``<tool_call>{...}</tool_call>`` (Hermes, Qwen, SmolLM), an answer that is one or more objects
@@ -39,13 +39,13 @@ def taken(text: str, turn: int = 0) -> tuple[str, tuple[ToolCall, ...]]:
         for reader in (_hermes, _mistral, _llama):
             read = reader(text)
             if read is not None:
-                return _checked(text, *read, turn)
+                return _check_calls(text, *read, turn)
     except (ValueError, RecursionError):  # no JSON, or nested beyond measure
         pass
     return text, ()
 
 
-def _checked(text: str, rest: str, named: Sequence[Named], turn: int) -> tuple[str, tuple[ToolCall, ...]]:
+def _check_calls(text: str, rest: str, named: Sequence[Named], turn: int) -> tuple[str, tuple[ToolCall, ...]]:
     """Return what was read, if the text that is written from it again asks for the same calls."""
     made = tuple(
         ToolCall(f"t{turn:04d}n{place:03d}", name, json.dumps(arguments, ensure_ascii=False))
@@ -61,16 +61,16 @@ def _checked(text: str, rest: str, named: Sequence[Named], turn: int) -> tuple[s
 
 
 def _hermes(text: str) -> tuple[str, list[Named]] | None:
-    found = calls.find(text, ())
-    if not found:
+    matches = calls.find(text, ())
+    if not matches:
         return None
-    named = [(each.call.name, dict(each.call.arguments)) for each in found if each.call is not None]
-    ends = [each.end for each in found]
-    starts = [*(each.start for each in found[1:]), len(text)]
+    named = [(each.call.name, dict(each.call.arguments)) for each in matches if each.call is not None]
+    ends = [each.end for each in matches]
+    starts = [*(each.start for each in matches[1:]), len(text)]
     behind = [text[end:start].strip() for end, start in zip(ends, starts, strict=True)]
-    if len(named) < len(found) or _MORE_CALLS.search("\n".join(behind)):
+    if len(named) < len(matches) or _MORE_CALLS.search("\n".join(behind)):
         return None
-    return "\n".join(filter(None, (text[: found[0].start].rstrip(), *behind))), named
+    return "\n".join(filter(None, (text[: matches[0].start].rstrip(), *behind))), named
 
 
 def _mistral(text: str) -> tuple[str, list[Named]] | None:
@@ -82,7 +82,7 @@ def _mistral(text: str) -> tuple[str, list[Named]] | None:
         listed, end = _DECODER.raw_decode(body, len(body) - len(body.lstrip()))
         if body[end:].strip():
             return None
-        named = [call for each in listed if (call := _named(each)) is not None]
+        named = [call for each in listed if (call := _read_call(each)) is not None]
         return (before.rstrip(), named) if named and len(named) == len(listed) else None
     for piece in body.split(_MISTRAL):
         head = _MISTRAL_CALL.match(piece)
@@ -96,15 +96,15 @@ def _mistral(text: str) -> tuple[str, list[Named]] | None:
 
 
 def _llama(text: str) -> tuple[str, list[Named]] | None:
-    thought, end_of_thought, said = text.rpartition(_THINK_END)
-    body = said.strip().removeprefix(_LLAMA_TAG).strip()
+    thought, end_of_thought, answer = text.rpartition(_THINK_END)
+    body = answer.strip().removeprefix(_LLAMA_TAG).strip()
     if not body.startswith("{"):
         return None
     named: list[Named] = []
     at = 0
     while at < len(body):
         read, at = _DECODER.raw_decode(body, at)
-        call = _named(read)
+        call = _read_call(read)
         if call is None:
             return None
         named.append(call)
@@ -113,7 +113,7 @@ def _llama(text: str) -> tuple[str, list[Named]] | None:
     return thought + end_of_thought, named
 
 
-def _named(read: Any) -> Named | None:
+def _read_call(read: Any) -> Named | None:
     """Return the name and arguments of what may be a call."""
     if not isinstance(read, dict) or not _KEYS.issuperset(read) or not isinstance(read.get("name"), str):
         return None

@@ -144,8 +144,8 @@ class McpSession:
         except TimeoutError as error:
             raise TimeoutError(f"no handshake within {connect_s:g} s.{self.last_words}") from error
         except Exception as error:
-            said = f"{type(error).__name__}: {error!s:.300}.{self.last_words}"
-            raise ConnectionError(said) from error
+            why = f"{type(error).__name__}: {error!s:.300}.{self.last_words}"
+            raise ConnectionError(why) from error
 
     # -- from any thread
 
@@ -175,7 +175,7 @@ class McpSession:
         if self.pid == os.getpid() and self._home.thread.is_alive():
             self.end()
             with contextlib.suppress(TimeoutError):
-                self._wait(self._ended(), CLOSE_S + _GRACE_S)
+                self._wait(asyncio.wait({self.task}, timeout=CLOSE_S), CLOSE_S + _GRACE_S)
 
     @property
     def last_words(self) -> str:
@@ -222,9 +222,6 @@ class McpSession:
         self._home.sessions.add(self)
         self.task.add_done_callback(lambda _: self._home.sessions.discard(self))
         self._client = await opened
-
-    async def _ended(self) -> None:
-        await asyncio.wait({self.task}, timeout=CLOSE_S)
 
     async def _keep(self, opened: asyncio.Future[ClientSession], connect_s: float) -> None:
         """Keep the session open from handshake to close; pass errors to the waiting threads."""
@@ -308,15 +305,15 @@ async def _ping(client: ClientSession) -> None:
 async def _tools(client: ClientSession) -> list[types.Tool]:
     from mcp import types
 
-    found: list[types.Tool] = []
+    tools: list[types.Tool] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         page = await client.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-        found += page.tools
+        tools += page.tools
         cursor = page.next_cursor
         if not cursor:
             break
-    return found
+    return tools
 
 
 async def _call(

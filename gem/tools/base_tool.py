@@ -165,7 +165,7 @@ class BaseTool(Rebuildable):
         if wrong:
             return ToolResult(f"{self.name}: {wrong}", error=True)
         try:
-            return _checked(self.name, self.call(**arguments))
+            return _check_result(self.name, self.call(**arguments))
         except ToolError as error:
             return ToolResult(str(error), error=True)
 
@@ -176,10 +176,10 @@ class BaseTool(Rebuildable):
             Whether there was a call, whether it failed, what the agent reads, and the action up to the
             call's end.
         """
-        for found in calls.find(action, [self]):
-            if found.call is None or found.call.name == self.name:
-                done = ToolResult(found.error, True) if found.call is None else self.run(found.call.arguments)
-                return True, done.error or done.failed, self.shown(done.text), action[: found.end]
+        for match in calls.find(action, [self]):
+            if match.call is None or match.call.name == self.name:
+                done = ToolResult(match.error, True) if match.call is None else self.run(match.call.arguments)
+                return True, done.error or done.failed, self.shown(done.text), action[: match.end]
         return False, True, "", ""
 
     def shown(self, text: str) -> str:
@@ -193,7 +193,7 @@ def openai_schema(tool: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _checked(name: str, result: Any) -> ToolResult:
+def _check_result(name: str, result: Any) -> ToolResult:
     """Return `result` if it is a ToolResult; the agent is not to blame for a broken tool."""
     if not (
         isinstance(result, ToolResult)

@@ -81,12 +81,12 @@ def find(text: str, tools: Sequence[Callable]) -> list[Found]:
     for start, end, label, body in parsing.fences(text):
         if label in labels:
             spans.append((start, end, labels[label], body))
-    for start, end, tag, body in _tagged(text, (*tags, JSON_TAG, THINK)):
+    for start, end, tag, body in _find_tags(text, (*tags, JSON_TAG, THINK)):
         if tag == THINK:
             drafts.append((start, end))
         else:
             spans.append((start, end, tags.get(tag), body if tag == JSON_TAG else _content(body)))
-    found: list[Found] = []
+    matches: list[Found] = []
     last = 0
     for start, end, tool, body in sorted(spans, key=lambda span: span[0]):
         draft = bisect.bisect_right(drafts, (start, end)) - 1
@@ -94,10 +94,10 @@ def find(text: str, tools: Sequence[Callable]) -> list[Found]:
             continue
         last = end
         if tool is None:
-            found.append(_function_call(body, start, end))
+            matches.append(_function_call(body, start, end))
         else:
-            found.append(Found(ToolCall(tool.name, {tool.first_argument: body}), "", start, end))
-    return found
+            matches.append(Found(ToolCall(tool.name, {tool.first_argument: body}), "", start, end))
+    return matches
 
 
 def write(text: str, native: Sequence[NativeCall]) -> str:
@@ -106,10 +106,10 @@ def write(text: str, native: Sequence[NativeCall]) -> str:
     `find` reads the same calls from it, whatever the arguments contain: text in them that looks like a tag is
     escaped, and arguments that are not a JSON object stay unreadable.
     """
-    return "\n".join([*filter(None, (text,)), *map(_written, native)])
+    return "\n".join([*filter(None, (text,)), *map(_write_call, native)])
 
 
-def _written(call: NativeCall) -> str:
+def _write_call(call: NativeCall) -> str:
     try:
         given = json.loads(call.arguments.strip() or "{}")
         body = _call_body(call.name, given if isinstance(given, dict) else call.arguments)
@@ -154,7 +154,7 @@ def _content(body: str) -> str:
     return plain.lstrip() if plain[:1].isspace() else plain
 
 
-def _tagged(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str, str]]:
+def _find_tags(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str, str]]:
     """Yield start, end, tag and content of each closed tag; the nearest opening tag counts.
 
     A ``</think>`` without an opening tag closes one that the prompt opened, so it began with the text.

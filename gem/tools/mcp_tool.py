@@ -60,7 +60,7 @@ class RemoteTool(BaseTool):
 
     def spec(self) -> ToolSpec:
         """Return the tool as offered to a model, with the server's own schema if that is valid."""
-        return ToolSpec(self.name, self.description, _offered(self.input_schema))
+        return ToolSpec(self.name, self.description, _adapt_schema(self.input_schema))
 
     def call(self, **arguments: Any) -> ToolResult:
         """Call the tool on its server; see `MCPTool.call_tool`."""
@@ -202,8 +202,8 @@ class MCPTool(BaseTool):
             NoVerdict: when a server cannot be reached.
         """
         with self._lock:
-            if self._listing.found is None:
-                self._listing.found = [
+            if self._listing.tools is None:
+                self._listing.tools = [
                     (server.name, *about)
                     for server in self._servers.values()
                     for about in self._ask_for_tools(server)
@@ -211,7 +211,7 @@ class MCPTool(BaseTool):
             several = len(self._servers) > 1
             return [
                 RemoteTool(self, server, name, f"{server}_{name}" if several else name, about, input_schema)
-                for server, name, about, input_schema in self._listing.found
+                for server, name, about, input_schema in self._listing.tools
             ]
 
     def get_available_tools(self) -> list[dict[str, Any]]:
@@ -234,12 +234,12 @@ class MCPTool(BaseTool):
 
     def execute_action(self, action: str) -> tuple[bool, bool, str, str]:
         """Run the first call in `action`, as upstream's tools do; see BaseTool.execute_action."""
-        for found in calls.find(action, self.offered()):
-            if found.call is None:
-                done = ToolResult(found.error, True)
+        for match in calls.find(action, self.offered()):
+            if match.call is None:
+                done = ToolResult(match.error, True)
             else:
-                done = self.run({"name": found.call.name, "arguments": dict(found.call.arguments)})
-            return True, done.error, self.shown(done.text), action[: found.end]
+                done = self.run({"name": match.call.name, "arguments": dict(match.call.arguments)})
+            return True, done.error, self.shown(done.text), action[: match.end]
         return False, True, "", ""
 
     def call_tool(self, server: str, name: str, arguments: Mapping[str, Any]) -> ToolResult:
@@ -332,12 +332,12 @@ class MCPTool(BaseTool):
             tools = session.tools(self.timeout)
         except Exception as error:
             raise NoVerdict(f"{server} does not list its tools: {error!s:.300}") from error
-        found: dict[str, tuple[str, str, Any]] = {}
+        unique: dict[str, tuple[str, str, Any]] = {}
         for tool in tools:
             if _NAME.fullmatch(tool.name):
                 about = cut_middle(tool.description or tool.title or tool.name, MAX_DESCRIPTION)
-                found.setdefault(tool.name, (tool.name, about, tool.input_schema))
-        return list(found.values())
+                unique.setdefault(tool.name, (tool.name, about, tool.input_schema))
+        return list(unique.values())
 
     def reset(self, seed: int) -> None:
         """Begin an episode: the next call opens a new session."""
@@ -394,7 +394,7 @@ class MCPTool(BaseTool):
 class _Listing:
     """The list of the servers' tools (server, name, description, input schema), shared by spawned tools."""
 
-    found: list[tuple[str, str, str, Any]] | None = None
+    tools: list[tuple[str, str, str, Any]] | None = None
 
 
 def _servers(config: Any, auth: str | None = None) -> dict[str, Server]:
@@ -476,7 +476,7 @@ def _server(name: str, config: Any) -> Server:
     )
 
 
-def _offered(schema: Any) -> Mapping[str, Any]:
+def _adapt_schema(schema: Any) -> Mapping[str, Any]:
     """Return a server's schema for the model: unchanged if it describes an object and is not too large."""
     if isinstance(schema, Mapping) and schema.get("type") == "object" and _fits(schema):
         return schema

@@ -177,7 +177,7 @@ class Connection:
                 so none is to blame. That happens when another server process crashes on a busy machine.
         """
         line = self._line()
-        self._code = self._said = ""
+        self._code = self._reason = ""
         poll = select.poll()
         poll.register(line.socket, select.POLLIN)
         for _ in range(100):  # more than it may say before it hangs up
@@ -186,7 +186,7 @@ class Connection:
             try:
                 line.consume_input()
             except self._lost as error:
-                self._reconnect(self._said or str(error), self._code or _SILENT)
+                self._reconnect(self._reason or str(error), self._code or _SILENT)
             line.is_busy()  # hears notices
         return line
 
@@ -202,7 +202,7 @@ class Connection:
             try:
                 return self._open()
             except NoVerdict as down:
-                if any(said in str(down) for said in _BARRED):
+                if any(message in str(down) for message in _BARRED):
                     raise ToolError(f"the role has barred itself out: {down}") from down
                 if not _PASSES.search(str(down)) or time.monotonic() > until:
                     raise
@@ -234,16 +234,16 @@ class Connection:
         asked = b"SELECT pg_catalog.pg_postmaster_start_time()"
         line = self._connection.pgconn
         try:
-            found = self._once(lambda: line.send_query_params(asked, None), _CONNECT_S, 1, False)
+            start = self._once(lambda: line.send_query_params(asked, None), _CONNECT_S, 1, False)
         except (_GivenUp, ToolError, self._lost) as error:
             self.close()
             raise NoVerdict(f"PostgreSQL does not answer: {error}") from error
-        self._began = found.rows[0][0]
+        self._began = start.rows[0][0]
 
     def _note(self, notice: Diagnostic) -> None:
         """Record why the server ends the connection."""
         if notice.sqlstate in _NO_FAULT_OF_SQL or notice.severity_nonlocalized == "FATAL":
-            self._code, self._said = notice.sqlstate or "", notice.message_primary or ""
+            self._code, self._reason = notice.sqlstate or "", notice.message_primary or ""
 
     def _exchange(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> SqlResult:
         """Send a message and read the reply, or raise an error that says who ended the connection."""

@@ -86,10 +86,10 @@ class PythonCodeTool(BaseTool):
         if self.stateful:
             if self._session is None:
                 self._session = backend(self.sandbox_type).session(budget=budget, preload=("numpy", "sympy"))
-            return self._told(self._session.execute(code))
+            return self._make_result(self._session.execute(code))
         session = backend(self.sandbox_type).session(budget=budget)
         try:
-            return self._told(session.execute(code))
+            return self._make_result(session.execute(code))
         finally:
             session.close()
 
@@ -143,7 +143,7 @@ class PythonCodeTool(BaseTool):
             raise CannotFork("a running Python session cannot be copied; use fork().")
         return self.__dict__
 
-    def _told(self, result: Result) -> ToolResult:
+    def _make_result(self, result: Result) -> ToolResult:
         checked(result)
         info: dict[str, Any] = {"status": result.status.value}
         if result.info.get("restarted"):
@@ -234,28 +234,28 @@ def shorten(stderr: str) -> str:
             frames[-1].append(line)
         else:
             if inside:
-                kept += _told_frames(frames)
+                kept += _cut_frames(frames)
                 inside = False
             kept.append(line)
-    return "\n".join([*kept, *(_told_frames(frames) if inside else [])])
+    return "\n".join([*kept, *(_cut_frames(frames) if inside else [])])
 
 
-def _told_frames(frames: list[list[str]]) -> list[str]:
+def _cut_frames(frames: list[list[str]]) -> list[str]:
     def own(frame: list[str]) -> bool:
-        found = _FRAME.match(frame[0])
-        return bool(found and _OWN.fullmatch(found[1]))
+        match = _FRAME.match(frame[0])
+        return bool(match and _OWN.fullmatch(match[1]))
 
     ours = [frame for frame in frames if own(frame)] or frames[-1:]
-    told = [line for frame in ours[-MAX_TRACEBACK_FRAMES:] for line in frame]
+    lines = [line for frame in ours[-MAX_TRACEBACK_FRAMES:] for line in frame]
     left = len(ours) - MAX_TRACEBACK_FRAMES
-    return [f"  [{left} more frames]", *told] if left > 0 else told
+    return [f"  [{left} more frames]", *lines] if left > 0 else lines
 
 
 def _expressions(question: str) -> Iterator[str]:
     """Return texts that may be arithmetic expressions, without those that are a part of another one."""
-    for found in _EXPRESSION.finditer(question):
-        text = found[0].strip()
-        start = found.start() + len(found[0]) - len(found[0].lstrip())
+    for match in _EXPRESSION.finditer(question):
+        text = match[0].strip()
+        start = match.start() + len(match[0]) - len(match[0].lstrip())
         around = _BEFORE.search(question[:start]) or _AFTER.match(question, start + len(text))
         if not around and not re.match(r"[-+]\s", text):
             yield text.rstrip(".")

@@ -33,7 +33,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
 
     A parameter without a default is required; `*args` and `**kwargs` are not offered.
     """
-    _, said = _docstring(function)
+    _, descriptions = _docstring(function)
     try:
         hints = typing.get_type_hints(function)
     except (NameError, TypeError):  # an annotation that only a type checker can read
@@ -44,8 +44,8 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
         if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         properties[name] = _of_type(hints.get(name, Any))
-        if name in said:
-            properties[name]["description"] = said[name]
+        if name in descriptions:
+            properties[name]["description"] = descriptions[name]
         if parameter.default is parameter.empty:
             required.append(name)
         elif isinstance(parameter.default, str | int | float):
@@ -126,15 +126,15 @@ def docstring(function: Callable[..., Any]) -> str:
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return the description, and the text of each argument under ``Args:``."""
     before, _, after = docstring(function).partition("\nArgs:\n")
-    said: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     name = ""
     for line in after.splitlines():
         if line and not line.startswith(" "):  # the next section
             break
-        found = _ARGUMENT.fullmatch(line.strip())
-        if found and (len(line) - len(line.lstrip()) <= 4 or not name):
-            name = found[1]
-            said[name] = found[2]
+        match = _ARGUMENT.fullmatch(line.strip())
+        if match and (len(line) - len(line.lstrip()) <= 4 or not name):
+            name = match[1]
+            descriptions[name] = match[2]
         elif name and line.strip():
-            said[name] = f"{said[name]} {line.strip()}"
-    return re.split(r"\n(?:Returns|Raises|Yields|Example|Examples):\n", before)[0].strip(), said
+            descriptions[name] = f"{descriptions[name]} {line.strip()}"
+    return re.split(r"\n(?:Returns|Raises|Yields|Example|Examples):\n", before)[0].strip(), descriptions

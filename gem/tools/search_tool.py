@@ -97,7 +97,9 @@ class SearchTool(BaseTool):
             if self.strict:
                 self.engine.search(CONTROL, 1)
             return ToolResult(FAILED, failed=True, info={"why": str(failed)})
-        return ToolResult(self._told(hits) or "Nothing was found. Try other words.", info={"hits": len(hits)})
+        return ToolResult(
+            self._write_hits(hits) or "Nothing was found. Try other words.", info={"hits": len(hits)}
+        )
 
     def instruction_string(self) -> str:
         """Return the text that tells the agent how to use the tool."""
@@ -113,7 +115,7 @@ class SearchTool(BaseTool):
         words = " ".join(_WORD.findall(question.strip().split("\n", 1)[0]))
         return f"<search>{words}</search>" if words else ""
 
-    def _told(self, hits: list[Hit]) -> str:
+    def _write_hits(self, hits: list[Hit]) -> str:
         share = self.max_chars // max(len(hits), 1)
         return "\n".join(
             f"Doc {number}(Title: {' '.join((hit.title or hit.id).split())}) {cut(hit.text.strip(), share)}"

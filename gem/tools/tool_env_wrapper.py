@@ -76,8 +76,8 @@ class ToolEnvWrapper(EnvWrapper):
         tools = [tool if isinstance(tool, BaseTool) else AdoptedTool(tool) for tool in tools]
         marks = [mark for tool in tools for mark in {tool.name, tool.tag} - {""}]
         if not tools or len(set(marks)) < len(marks):
-            said = [f"{tool.name or type(tool).__name__} <{tool.tag}>" for tool in tools]
-            raise BadArgument(f"tools are {said}; accepted: one or more, with names and tags of their own.")
+            names = [f"{tool.name or type(tool).__name__} <{tool.tag}>" for tool in tools]
+            raise BadArgument(f"tools are {names}; accepted: one or more, with names and tags of their own.")
         if max_tool_uses < 0:
             raise BadArgument(f"max_tool_uses is {max_tool_uses}; accepted: 0 or more.")
         self.tools = [tool.spawn() for tool in tools]
@@ -139,11 +139,11 @@ class ToolEnvWrapper(EnvWrapper):
                 valid, error, text, parsed = tool.execute_action(action)
                 if valid:
                     return self._upstream_turn(tool, error, text, parsed)
-            offered = self._offered()
-            found = find(action, list(offered.values())) if offered or self.env.tool_specs else []
-            inner = {spec.name for spec in self.env.tool_specs} - offered.keys() if found else set()
-            if any(each.call is None or each.call.name not in inner for each in found):
-                return self._tool_turn(action, found, inner)
+            offered = self._collect_tools()
+            matches = find(action, list(offered.values())) if offered or self.env.tool_specs else []
+            inner = {spec.name for spec in self.env.tool_specs} - offered.keys() if matches else set()
+            if any(each.call is None or each.call.name not in inner for each in matches):
+                return self._tool_turn(action, matches, inner)
         return self._env_turn(action)
 
     def sample_random_action(self) -> str:
@@ -154,7 +154,7 @@ class ToolEnvWrapper(EnvWrapper):
         layers = self._layers()
         question, rng = layers[-1]._question, self._need_rng()
         calls = [
-            _checked(tool, call) for tool in _callable(layers) if (call := tool.sample_call(question, rng))
+            _check_call(tool, call) for tool in _callable(layers) if (call := tool.sample_call(question, rng))
         ]
         if calls and rng.random() < 0.5:
             return rng.choice(calls)
@@ -166,7 +166,7 @@ class ToolEnvWrapper(EnvWrapper):
         if not any(each.tool_use_counter for each in layers):
             for tool in _callable(layers):
                 if call := tool.solving_call(layers[-1]._question):
-                    return _checked(tool, call)
+                    return _check_call(tool, call)
         return layers[-1].env.solve()
 
     def seed_actor(self, seed: int) -> None:
@@ -182,10 +182,10 @@ class ToolEnvWrapper(EnvWrapper):
 
     def _layers(self) -> list[ToolEnvWrapper]:
         """Return this wrapper and those directly inside it that also give tools, from the outermost on."""
-        found: list[ToolEnvWrapper] = [self]
-        while isinstance(found[-1].env, ToolEnvWrapper):
-            found.append(found[-1].env)
-        return found
+        layers: list[ToolEnvWrapper] = [self]
+        while isinstance(layers[-1].env, ToolEnvWrapper):
+            layers.append(layers[-1].env)
+        return layers
 
     def close(self) -> None:
         """Close the wrapped environment and the tools that this wrapper made."""
@@ -261,31 +261,31 @@ class ToolEnvWrapper(EnvWrapper):
         self._keep_around(step.info)
         return step._replace(info={"parsed_action": action, **step.info, **self._counts(False)})
 
-    def _tool_turn(self, action: str, found: Sequence[Found], inner: Collection[str]) -> Step:
+    def _tool_turn(self, action: str, matches: Sequence[Found], inner: Collection[str]) -> Step:
         left = self.max_tool_uses - self.tool_use_counter
-        own = [each for each in found if each.call is None or each.call.name not in inner]
+        own = [each for each in matches if each.call is None or each.call.name not in inner]
         run = own[:left]
         results = self._run(run)
         reward = sum(map(self._pay, results), 0.0)
         results_of = {each.start: result for each, result in zip(run, results, strict=True)}
         refused = {each.start for each in own[left:]}
         pieces: list[Obs] = []
-        told: list[dict[str, Any]] = []
-        for each in found:
+        entries: list[dict[str, Any]] = []
+        for each in matches:
             if each.start in refused:
-                told.append({"tool": _name(each), "error": False, "refused": True})
+                entries.append({"tool": _name(each), "error": False, "refused": True})
             elif each.start in results_of:
                 result = results_of[each.start]
-                pieces.append(self._shown(each, result))
-                told.append(_told(each, result))
+                pieces.append(self._show_result(each, result))
+                entries.append(_describe_call(each, result))
             else:
                 pieces.append(f"{_name(each)} was not run: call it in a turn of its own.")
-                told.append({"tool": _name(each), "error": True, "refused": True})
+                entries.append({"tool": _name(each), "error": True, "refused": True})
         _measure(
-            pieces, [entry for entry, each in zip(told, found, strict=True) if each.start not in refused]
+            pieces, [entry for entry, each in zip(entries, matches, strict=True) if each.start not in refused]
         )
-        end = run[-1].end if run else found[-1].end
-        info = {"tool_type": ",".join(dict.fromkeys(map(_name, found))), "tool_results": told}
+        end = run[-1].end if run else matches[-1].end
+        info = {"tool_type": ",".join(dict.fromkeys(map(_name, matches))), "tool_results": entries}
         return self._after(pieces, reward, action[:end], info, len(refused), len(run))
 
     def _upstream_turn(self, tool: BaseTool, error: bool, text: str, parsed: str) -> Step:
@@ -316,8 +316,8 @@ class ToolEnvWrapper(EnvWrapper):
             info |= {"success": False, "stop": StopReason.TURN_BUDGET.value}
         return Step(join(pieces), reward, over, False, info)
 
-    def _run(self, found: Sequence[Found]) -> list[ToolResult]:
-        tools = self._offered()
+    def _run(self, matches: Sequence[Found]) -> list[ToolResult]:
+        tools = self._collect_tools()
 
         def one(each: Found) -> ToolResult:
             if each.call is None:
@@ -325,15 +325,15 @@ class ToolEnvWrapper(EnvWrapper):
             if each.call.name not in tools:
                 names = list(dict.fromkeys([*tools, *(spec.name for spec in self.env.tool_specs)]))
                 hint = did_you_mean(each.call.name[:60], names)
-                said = f"there is no tool {each.call.name!r:.60}.{hint} Tools: {', '.join(names)}."
-                return ToolResult(said, error=True)
+                message = f"there is no tool {each.call.name!r:.60}.{hint} Tools: {', '.join(names)}."
+                return ToolResult(message, error=True)
             return tools[each.call.name].run(each.call.arguments)
 
-        called = [tools.get(each.call.name) for each in found if each.call]
+        called = [tools.get(each.call.name) for each in matches if each.call]
         if len(called) > 1 and all(tool is None or tool.parallel_safe for tool in called):
-            with ThreadPoolExecutor(min(len(found), 8)) as pool:
-                return list(pool.map(one, found))
-        return [one(each) for each in found]
+            with ThreadPoolExecutor(min(len(matches), 8)) as pool:
+                return list(pool.map(one, matches))
+        return [one(each) for each in matches]
 
     def _pay(self, result: ToolResult) -> float:
         """Count a call that was run, and return its reward."""
@@ -346,12 +346,12 @@ class ToolEnvWrapper(EnvWrapper):
         self.tool_success_counter += 1
         return self.tool_reward + self.tool_success_reward
 
-    def _shown(self, found: Found, result: ToolResult) -> Obs:
-        tool = self._offered().get(found.call.name) if found.call else None
+    def _show_result(self, match: Found, result: ToolResult) -> Obs:
+        tool = self._collect_tools().get(match.call.name) if match.call else None
         text = tool.shown(result.text) if tool else f"<output>\n{result.text}\n</output>"
         return (Text(text), *result.images) if result.images else text
 
-    def _offered(self) -> dict[str, BaseTool]:
+    def _collect_tools(self) -> dict[str, BaseTool]:
         return {each.name: each for tool in self._read_here() for each in tool.offered()}
 
     def _read_here(self) -> list[BaseTool]:
@@ -379,7 +379,7 @@ def _callable(layers: Sequence[ToolEnvWrapper]) -> Iterator[BaseTool]:
             yield from each._read_here()
 
 
-def _checked(tool: BaseTool, action: str) -> str:
+def _check_call(tool: BaseTool, action: str) -> str:
     """Return a call that a tool proposes, if it is one: anything else would reach the environment."""
     offered = tool.offered()
     names = {each.name for each in offered}
@@ -388,20 +388,20 @@ def _checked(tool: BaseTool, action: str) -> str:
     return action
 
 
-def _name(found: Found) -> str:
-    return found.call.name[:60] if found.call else "unreadable"
+def _name(match: Found) -> str:
+    return match.call.name[:60] if match.call else "unreadable"
 
 
-def _told(found: Found, result: ToolResult) -> dict[str, Any]:
+def _describe_call(match: Found, result: ToolResult) -> dict[str, Any]:
     """Return the info entry of a call that was run."""
     failed = {"failed": True} if result.failed else {}
-    return {"tool": _name(found), "error": result.error, "refused": False, **failed, **result.info}
+    return {"tool": _name(match), "error": result.error, "refused": False, **failed, **result.info}
 
 
-def _measure(pieces: Sequence[Obs], told: Sequence[dict[str, Any]]) -> None:
+def _measure(pieces: Sequence[Obs], entries: Sequence[dict[str, Any]]) -> None:
     """Write into info the length of each piece of the observation, in parts if there are pictures."""
     texts = all(isinstance(piece, str) for piece in pieces)
-    for piece, entry in zip(pieces, told, strict=True):
+    for piece, entry in zip(pieces, entries, strict=True):
         entry["shown"] = int(bool(piece)) if isinstance(piece, str) and not texts else len(piece)
 
 

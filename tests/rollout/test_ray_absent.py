@@ -74,10 +74,10 @@ def test_room_is_what_others_leave():
 def test_a_node_is_left_alone_after_a_loss_and_longer_when_it_is_silent():
     nodes = Nodes(Three())
     nodes.look()
-    assert nodes.lost("0", silent=True)
-    assert not nodes.lost("1", silent=False)
-    assert nodes.lost("gone", silent=False)
+    assert nodes.record_loss("0", silent=True)
+    assert not nodes.record_loss("1", silent=False)
+    assert nodes.record_loss("gone", silent=False)
     assert [node.id for node in nodes.open()] == ["2"]
     for _ in range(2000):  # a pause has an end
-        nodes.lost("1", silent=False)
+        nodes.record_loss("1", silent=False)
     assert nodes.pauses("1")

@@ -61,7 +61,7 @@ class OneByOne(Host):
         self.submitted.append(len(commands))
         self.todo.extend(commands)
 
-    def _finished(self, at_least, timeout):
+    def _collect_outcomes(self, at_least, timeout):
         command = self.todo.popleft()
         return [carry_out(self.slots[command[0]], command)]
 

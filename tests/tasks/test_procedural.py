@@ -7,7 +7,7 @@ from gem.envs.math.word_problems import KINDS
 from gem.errors import BadArgument
 from gem.seeding import stream
 from gem.tasks.base import TaskSet
-from gem.tasks.procedural import Problem, ProceduralTasks, chosen, interval, split_of
+from gem.tasks.procedural import Problem, ProceduralTasks, check_choice, interval, split_of
 
 SUMS = Arithmetic((2, 4), (1, 3), OPERATIONS)
 
@@ -87,10 +87,10 @@ def test_ranges_and_choices():
     for wrong in (0, 9, (5, 2), "2", (1, 2, 3), None, 2.5):
         with pytest.raises(BadArgument, match="steps is"):
             interval("steps", wrong, 1, 8)
-    assert chosen("kinds", "ages", tuple(KINDS)) == ("ages",)
+    assert check_choice("kinds", "ages", tuple(KINDS)) == ("ages",)
     for wrong in ((), ("ages", "wages"), "wages"):
         with pytest.raises(BadArgument, match="accepted: one or more of 'collection'"):
-            chosen("kinds", wrong, tuple(KINDS))
+            check_choice("kinds", wrong, tuple(KINDS))
 
 
 # -- arithmetic

@@ -225,11 +225,11 @@ def test_a_hub_that_does_not_answer_is_given_up_soon(monkeypatch):
 def test_the_cache_is_asked_before_the_network_is_given_up(tmp_path, monkeypatch):
     cache = tmp_path / "no cache/datasets"
     (cache / "axon-rl___set-1").mkdir(parents=True)
-    assert sources._cached("axon-rl/SET-1")
-    assert not sources._cached("axon-rl/SET-2")
-    assert not sources._cached("SET-1")
+    assert sources._is_cached("axon-rl/SET-1")
+    assert not sources._is_cached("axon-rl/SET-2")
+    assert not sources._is_cached("SET-1")
     (tmp_path / "no cache/hub/datasets--axon-rl--SET-2").mkdir(parents=True)
-    assert sources._cached("axon-rl/SET-2")
+    assert sources._is_cached("axon-rl/SET-2")
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtra, match=re.escape(install_command("data"))):
         load("axon-rl/SET-1")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gem.content import ToolCall
 from gem.envs.kit.workspace import Written
 from gem.envs.kit.workspace import read as turn_of
-from gem.tokens.sampled_calls import taken
+from gem.tokens.sampled_calls import take_calls
 from gem.tools.calls import find, write
 
 HERMES = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
@@ -15,7 +15,7 @@ LS, PWD = ("bash", {"command": "ls"}), ("bash", {"command": "pwd"})
 
 
 def read(text):
-    rest, calls = taken(text, turn=2)
+    rest, calls = take_calls(text, turn=2)
     assert [call.id for call in calls] == [f"t0002n{place:03d}" for place in range(len(calls))]
     return rest, [(call.name, json.loads(call.arguments)) for call in calls]
 
@@ -76,7 +76,7 @@ def test_calls_in_the_forms_of_well_known_models_are_taken_out(text, wanted):
     ],
 )
 def test_what_is_no_call_or_cannot_be_read_stays_text(text):
-    assert taken(text) == (text, ())
+    assert take_calls(text) == (text, ())
 
 
 PIECES = st.lists(
@@ -95,7 +95,7 @@ PIECES = st.lists(
 @settings(max_examples=400)
 @given(text=PIECES | st.text(max_size=40))
 def test_what_is_asked_for_stays_the_same(text):
-    rest, calls = taken(text)
+    rest, calls = take_calls(text)
     if not calls:
         assert rest == text
         return
@@ -122,5 +122,5 @@ WORK_PIECES = (
 @given(st.lists(st.sampled_from(WORK_PIECES), max_size=6).map("".join))
 @example('```sql\nSELECT 1\n```<tool_call>{"name": "submit", "arguments": {}}</tool_call>')
 def test_a_turn_asks_for_the_same_beside_the_forms_of_an_environment(text):
-    rest, calls = taken(text)
+    rest, calls = take_calls(text)
     assert turn_of(write(rest, calls), [SQL], in_a_box=True) == turn_of(text, [SQL], in_a_box=True)

@@ -159,7 +159,7 @@ def asked(engine):
 
 
 def test_frequent_words_change_the_order_as_much_as_if_all_documents_were_looked_at():
-    from gem.tools.search.full_text import FullTextIndex, _ranked
+    from gem.tools.search.full_text import FullTextIndex, _rank
 
     rng = Random(0)
     vocabulary = [f"w{n}" for n in range(100)]
@@ -173,7 +173,7 @@ def test_frequent_words_change_the_order_as_much_as_if_all_documents_were_looked
     for _ in range(100):
         asked = rng.sample(vocabulary, rng.randint(1, 4))
         all_of_them = index.parse_query(" ".join(asked), ["body"])
-        best = _ranked(index.searcher(), all_of_them, 5)
+        best = _rank(index.searcher(), all_of_them, 5)
         assert [(hit.score, hit.id) for hit in engine.search(" ".join(asked), 5)] == [
             (score, document.get_first("id")) for score, document in best
         ]

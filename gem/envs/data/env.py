@@ -144,7 +144,7 @@ class DataEnv(DatasetEnv):
         right = MEANINGS.get(self.kind)
         how = f"Grader {self.kind}: right is {right}" if right else f"Grader {_name(self.grader)}"
         rows = f"{len(self.tasks)} row{'s' * (len(self.tasks) != 1)}"
-        understood = self.columns.described(self._row)
+        understood = self.columns.describe(self._row)
         more = " The prompt is yours." if self.prompt.template is not None else ""
         if self.prompt.examples:
             more += f" {len(self.prompt.examples)} examples stand before each question."

@@ -12,7 +12,7 @@ from gem.envs.math.word_problems import KINDS, MOST_STEPS, WordProblems
 from gem.graders.base import Grader, Score, check_score
 from gem.graders.math import MathGrader, check_correct, copied, formed, references
 from gem.parsing import boxed
-from gem.tasks.procedural import ProceduralTasks, Range, Split, chosen, interval
+from gem.tasks.procedural import ProceduralTasks, Range, Split, check_choice, interval
 from gem.tasks.sources import Source
 
 
@@ -157,7 +157,7 @@ class ArithmeticEnv(MathEnv):
         generator = Arithmetic(
             interval("operands", operands, 2, 12),
             interval("digits", digits, 1, 12),
-            chosen("operations", operations, OPERATIONS),
+            check_choice("operations", operations, OPERATIONS),
         )
         super().__init__(
             dataset=ProceduralTasks("arithmetic", generator, size, seed, split),
@@ -207,7 +207,7 @@ class WordProblemsEnv(MathEnv):
             interval("steps", steps, 1, MOST_STEPS),
             interval("largest", largest, 10, 10_000)[1],
             interval("distractors", distractors, 0, 3),
-            chosen("kinds", kinds, tuple(KINDS)),
+            check_choice("kinds", kinds, tuple(KINDS)),
         )
         super().__init__(
             dataset=ProceduralTasks("word problems", generator, size, seed, split),

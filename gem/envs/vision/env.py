@@ -8,7 +8,7 @@ from gem.envs.kit.drawing import pillow
 from gem.envs.math.env import MathEnv
 from gem.envs.vision import charts, geometry
 from gem.graders.base import Grader
-from gem.tasks.procedural import Generator, ProceduralTasks, Range, Split, chosen, interval
+from gem.tasks.procedural import Generator, ProceduralTasks, Range, Split, check_choice, interval
 from gem.tasks.sources import Source
 
 
@@ -125,7 +125,7 @@ class GeometryEnv(DrawnEnv):
         use_format_error_reward: bool = False,
     ) -> None:
         """Set the kinds of figure, the number of tasks, and what an attempt earns."""
-        generator = geometry.Geometry(chosen("kinds", kinds, tuple(geometry.KINDS)))
+        generator = geometry.Geometry(check_choice("kinds", kinds, tuple(geometry.KINDS)))
         super().__init__(
             generator, "figures", size, split, seed, max_attempts, retry_discount, use_format_error_reward
         )
@@ -167,8 +167,8 @@ class ChartsEnv(DrawnEnv):
     ) -> None:
         """Set the charts and questions, the number of tasks, and what an attempt earns."""
         generator = charts.Charts(
-            chosen("kinds", kinds, tuple(charts.KINDS)),
-            chosen("questions", questions, tuple(charts.QUESTIONS)),
+            check_choice("kinds", kinds, tuple(charts.KINDS)),
+            check_choice("questions", questions, tuple(charts.QUESTIONS)),
             interval("labels", labels, 3, 7),
             written,
         )

@@ -160,7 +160,7 @@ class _Connection:
 
     async def _carried_out(self, session: Session, request: wire.Request) -> bytes:
         try:
-            value = wire.packed(request.verb, await self._call(session, request))
+            value = wire.pack(request.verb, await self._call(session, request))
             return wire.ENCODER.encode(wire.Answer(request.id, value))
         except Exception as error:
             return wire.ENCODER.encode(wire.Answer(request.id, error=_error(error)))

@@ -34,10 +34,10 @@ def server(name: str, instructions: str) -> MCPServer:
     class Server(MCPServer):
         async def get_tool(self, name: str) -> OfferedTool:
             """Return a tool by name, to be called without a client. Raises KeyError if there is none."""
-            found = self._tool_manager.get_tool(name)
-            if found is None:
+            tool = self._tool_manager.get_tool(name)
+            if tool is None:
                 raise KeyError(name)
-            return OfferedTool(name, found.description, found.parameters, found.fn)
+            return OfferedTool(name, tool.description, tool.parameters, tool.fn)
 
     return Server(name, instructions=instructions, log_level="WARNING")
 

@@ -113,7 +113,7 @@ def _run(sql: str) -> SqlResult:
     return _ask(lambda connection: connection.run(sql, STATEMENT_S, SHOWN_ROWS))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a text as an SQL literal that means the same under every setting of the session."""
     return "E'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -127,20 +127,20 @@ async def list_schemas() -> str:
 @app.tool()
 async def list_objects(schema: str) -> str:
     """List the tables, views, sequences, functions and types of a schema."""
-    found = _run(f"SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = {_quoted(schema)}")
-    if not found.rows:
+    namespace = _run(f"SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = {_quote(schema)}")
+    if not namespace.rows:
         raise ToolError(f"there is no schema {schema!r:.80}; list_schemas tells which there are.")
-    return _table(_run(_OBJECTS.replace("$schema", str(found.rows[0][0]))))
+    return _table(_run(_OBJECTS.replace("$schema", str(namespace.rows[0][0]))))
 
 
 @app.tool()
 async def describe(name: str) -> str:
     """Describe a table or view, named as schema.name: columns, constraints, indexes, triggers, privileges."""
-    oid = _run(f"SELECT pg_catalog.to_regclass({_quoted(name)})::pg_catalog.oid").rows[0][0]
+    oid = _run(f"SELECT pg_catalog.to_regclass({_quote(name)})::pg_catalog.oid").rows[0][0]
     if oid is None:
         raise ToolError(f"there is no table or view {name!r:.80}; list_objects tells which there are.")
-    told = {about: _run(query.replace("$it", str(oid))) for about, query in _ABOUT.items()}
-    return "\n\n".join(f"{about}:\n{_table(result)}" for about, result in told.items() if result.rows)
+    parts = {about: _run(query.replace("$it", str(oid))) for about, query in _ABOUT.items()}
+    return "\n\n".join(f"{about}:\n{_table(result)}" for about, result in parts.items() if result.rows)
 
 
 @app.tool()

@@ -33,8 +33,8 @@ _TOKEN = re.compile(r"\[[^\]]*\]|" + "|".join(sorted(_MOMENT, key=len, reverse=T
 def _moment_to_strftime(form: str) -> str:
     """Translate a format of moment.js, such as ``YYYY-MM-DD``, to one of strftime."""
 
-    def one(found: re.Match[str]) -> str:
-        token = found[0]
+    def one(match: re.Match[str]) -> str:
+        token = match[0]
         if token.startswith("["):  # moment.js's quotation marks
             return token[1:-1].replace("%", "%%")
         return _MOMENT.get(token, "%%")

@@ -105,13 +105,13 @@ def document_of(row: Any, number: int) -> Document:
 
 def passages(text: str, most: int = PASSAGE_CHARS) -> list[str]:
     """Return `text` in pieces of at most `most` characters, cut between paragraphs or words if possible."""
-    found: list[str] = []
+    pieces: list[str] = []
     text = text.strip()
     while len(text) > most:
         cut = next((at for mark in ("\n\n", "\n", " ") if (at := text.rfind(mark, 1, most)) > 0), most)
-        found.append(text[:cut].rstrip())
+        pieces.append(text[:cut].rstrip())
         text = text[cut:].lstrip()
-    return [piece for piece in [*found, text] if piece]
+    return [piece for piece in [*pieces, text] if piece]
 
 
 def _lines(path: Path) -> Iterator[Document]:
@@ -138,13 +138,13 @@ def _text_files(folder: Path) -> list[Path]:
             f"{folder} cannot be indexed; accepted: a folder of {', '.join(TEXT_FILES)} files, a .jsonl "
             f"file, a .zim file, or {WORLD!r}."
         )
-    found = [
+    files = [
         file
         for file in sorted(folder.rglob("*"))
         if file.suffix in TEXT_FILES
         and file.is_file()
         and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     ]
-    if not found:
+    if not files:
         raise MissingData(f"{folder} holds no {', '.join(TEXT_FILES)} file to index.")
-    return found
+    return files

@@ -51,8 +51,8 @@ class DenseIndex(SearchEngine):
         last = np.partition(scores, -topk)[-topk] if topk < len(scores) else scores.min()
         near = np.flatnonzero(scores >= last)
         best = near[np.argsort(-scores[near], kind="stable")][:topk]
-        found = ((texts[row], float(scores[row])) for row in best)
-        return [Hit(each.id, each.title, each.text, score) for each, score in found]
+        nearest = ((texts[row], float(scores[row])) for row in best)
+        return [Hit(each.id, each.title, each.text, score) for each, score in nearest]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the constructor arguments, without the vectors."""
@@ -67,12 +67,12 @@ class DenseIndex(SearchEngine):
 
         with self._opening:
             if self._index is None:
-                found = list(documents(self.source))
-                if not found:
+                corpus = list(documents(self.source))
+                if not corpus:
                     raise MissingData(f"there is no document in {self.source!r:.100} to index.")
-                texts = [f"{each.title}\n{each.text}" if each.title else each.text for each in found]
+                texts = [f"{each.title}\n{each.text}" if each.title else each.text for each in corpus]
                 batches = (texts[at : at + _BATCH] for at in range(0, len(texts), _BATCH))
-                self._index = found, np.concatenate([_unit(self.encode, batch) for batch in batches])
+                self._index = corpus, np.concatenate([_unit(self.encode, batch) for batch in batches])
             return self._index
 
 
@@ -99,14 +99,14 @@ class HybridIndex(SearchEngine):
     def search(self, query: str, topk: int = 3) -> list[Hit]:
         """Return the documents with the best fused ranks; see SearchEngine.search."""
         check_topk(topk)
-        found: dict[str, Hit] = {}
+        hits: dict[str, Hit] = {}
         scores: dict[str, float] = {}
         for engine in self.engines:
             for rank, hit in enumerate(engine.search(query, MAX_TOPK), 1):
-                found.setdefault(hit.id, hit)
+                hits.setdefault(hit.id, hit)
                 scores[hit.id] = scores.get(hit.id, 0.0) + 1.0 / (self.constant + rank)
         best = sorted(scores, key=lambda name: (-scores[name], name))[:topk]
-        return [found[name]._replace(score=scores[name]) for name in best]
+        return [hits[name]._replace(score=scores[name]) for name in best]
 
     def close(self) -> None:
         """Close the engines."""

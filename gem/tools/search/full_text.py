@@ -86,10 +86,12 @@ class FullTextIndex(SearchEngine):
                     import tantivy  # noqa: F401
                 except ImportError:
                     raise missing_extra("full-text search", "tantivy", "search") from None
-                self._index = _built(self.source) if self.index_dir is None else self._kept(self.index_dir)
+                self._index = (
+                    _build(self.source) if self.index_dir is None else self._open_folder(self.index_dir)
+                )
             return self._index
 
-    def _kept(self, home: Path) -> Any:
+    def _open_folder(self, home: Path) -> Any:
         """Return the index in `home`; build it there if it does not exist."""
         import tantivy
 
@@ -99,7 +101,7 @@ class FullTextIndex(SearchEngine):
             with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as parent:
                 new = Path(parent) / "index"
                 new.mkdir()
-                _built(self.source, new)
+                _build(self.source, new)
                 (new / _STAMP).write_text(json.dumps(stamp), encoding="utf-8")
                 with contextlib.suppress(FileNotFoundError):
                     home.rename(Path(parent) / "old")
@@ -127,7 +129,7 @@ def _stamp_of(home: Path) -> Any:
     )
 
 
-def _built(source: Source, home: Path | None = None) -> Any:
+def _build(source: Source, home: Path | None = None) -> Any:
     """Return a new index of a source, in a folder or in memory."""
     import tantivy
 
@@ -181,14 +183,14 @@ def _best(index: Any, stems: list[str], topk: int) -> list[tuple[float, Any]]:
     frequent = [stem for stem in stems if counts[stem] > _FREQUENT * total]
     if rare and frequent:
         holds_one = (Occur.Must, Query.boolean_query(any_of(rare)))
-        found = _ranked(searcher, Query.boolean_query([holds_one, *any_of(frequent)]), topk)
+        best = _rank(searcher, Query.boolean_query([holds_one, *any_of(frequent)]), topk)
         inverse = (math.log(1 + (total - counts[stem] + 0.5) / (counts[stem] + 0.5)) for stem in frequent)
-        if len(found) == topk and found[-1][0] > 1.001 * _BM25_MOST * sum(inverse):
-            return found
-    return _ranked(searcher, Query.boolean_query(any_of(stems)), topk)
+        if len(best) == topk and best[-1][0] > 1.001 * _BM25_MOST * sum(inverse):
+            return best
+    return _rank(searcher, Query.boolean_query(any_of(stems)), topk)
 
 
-def _ranked(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
+def _rank(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
     """Return scores and documents of the best matches, with ties in the order of the corpus.
 
     The index finds ties in an order that depends on the timing of merges. So all documents that tie with the
@@ -196,20 +198,20 @@ def _ranked(searcher: Any, query: Any, topk: int) -> list[tuple[float, Any]]:
     """
     limit = topk + 16
     while True:
-        found = searcher.search(query, limit, count=False).hits
-        if len(found) < limit or _rounded(found[-1][0]) < _rounded(found[topk - 1][0]):
+        hits = searcher.search(query, limit, count=False).hits
+        if len(hits) < limit or _round(hits[-1][0]) < _round(hits[topk - 1][0]):
             break
         limit *= 8
-    addresses = [address for _, address in found]
+    addresses = [address for _, address in hits]
     places = searcher.fast_field_values("place", addresses)
     ranked = sorted(
-        zip((_rounded(score) for score, _ in found), places, addresses, strict=True),
+        zip((_round(score) for score, _ in hits), places, addresses, strict=True),
         key=lambda each: (-each[0], each[1]),
     )
     return [(score, searcher.doc(address)) for score, _, address in ranked[:topk]]
 
 
-def _rounded(score: float) -> float:
+def _round(score: float) -> float:
     """Return a score without its last bits, which depend on the order of a sum."""
     return float(f"{score:.4g}")
 

@@ -71,9 +71,9 @@ class RemoteEngine(SearchEngine):
     def close(self) -> None:
         """Close the connections; the next search opens new ones."""
         with self._opening:
-            held, self._client = self._client, None
-        if held is not None and held[0] == os.getpid():
-            held[1].close()
+            client, self._client = self._client, None
+        if client is not None and client[0] == os.getpid():
+            client[1].close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the connections; it never contains keys."""
@@ -161,15 +161,15 @@ class RetrieveEngine(RemoteEngine):
         if self.wire != "auto":
             return self._retrieve(self.wire, query, topk)
         try:
-            found = self._retrieve("json", query, topk, retried=RETRIED - {500})
+            hits = self._retrieve("json", query, topk, retried=RETRIED - {500})
         except SearchFailed as refused:
             if refused.status not in _NOT_UNDERSTOOD:
                 raise
-            found = self._retrieve("msgpack", query, topk)
+            hits = self._retrieve("msgpack", query, topk)
             self.wire = "msgpack"
         else:
             self.wire = "json"
-        return found
+        return hits
 
     def _retrieve(self, wire: str, query: str, topk: int, retried: frozenset[int] = RETRIED) -> list[Hit]:
         if wire == "json":
@@ -182,10 +182,10 @@ class RetrieveEngine(RemoteEngine):
         body = self._ask("POST", self.url, retried=retried, content=content, headers=headers)
         try:
             answer = json.loads(body) if wire == "json" else msgspec.msgpack.decode(body)
-            found = answer["result"]
-            if found and isinstance(found[0], list):
-                found = found[0]
-            return [_hit(row, number) for number, row in enumerate(found[:topk])]
+            rows = answer["result"]
+            if rows and isinstance(rows[0], list):
+                rows = rows[0]
+            return [_hit(row, number) for number, row in enumerate(rows[:topk])]
         except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError) as error:
             raise SearchFailed(f"{self.url} gave no readable result, but {body[:200]!r}") from error
 

@@ -50,8 +50,8 @@ class ZimIndex(SearchEngine):
             from libzim.search import Query, Searcher
 
             try:
-                found = Searcher(archive).search(Query().set_query(wanted)).getResults(0, topk)
-                articles = [_article(archive, path) for path in found]
+                paths = Searcher(archive).search(Query().set_query(wanted)).getResults(0, topk)
+                articles = [_article(archive, path) for path in paths]
             except (RuntimeError, KeyError, OSError) as error:
                 raise SearchFailed(f"{self.path} cannot be read: {error}") from error
         return [
