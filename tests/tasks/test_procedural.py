@@ -129,10 +129,10 @@ def _sum(generator, seed):
 
 
 def test_brackets_stand_only_where_they_are_needed():
-    from gem.envs.math.arithmetic import written
+    from gem.envs.math.arithmetic import write_tree
 
-    assert written(((1, "+", 2), "+", 3)) == "1 + 2 + 3"
-    assert written((1, "-", (2, "-", 3))) == "1 - (2 - 3)"
-    assert written((1, "+", (2, "-", 3))) == "1 + 2 - 3"
-    assert written(((1, "+", 2), "*", (3, "/", 4))) == "(1 + 2) * 3 / 4"
-    assert written((1, "/", (2, "*", 3))) == "1 / (2 * 3)"
+    assert write_tree(((1, "+", 2), "+", 3)) == "1 + 2 + 3"
+    assert write_tree((1, "-", (2, "-", 3))) == "1 - (2 - 3)"
+    assert write_tree((1, "+", (2, "-", 3))) == "1 + 2 - 3"
+    assert write_tree(((1, "+", 2), "*", (3, "/", 4))) == "(1 + 2) * 3 / 4"
+    assert write_tree((1, "/", (2, "*", 3))) == "1 / (2 * 3)"
