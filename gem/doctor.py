@@ -59,8 +59,8 @@ def family(prefix: str) -> Finding:
     total = sum(map(len, kinds.values()))
     reasons = "; ".join(dict.fromkeys(why.said for _, why in refused))
     ways = ", ".join(dict.fromkeys(why.way for _, why in refused if why.way))
-    said = f"{total - sum(count for count, _ in refused):>3} of {total:<3} {reasons}".rstrip()
-    return Finding(prefix, said, ways, any(why.broken for _, why in refused))
+    summary = f"{total - sum(count for count, _ in refused):>3} of {total:<3} {reasons}".rstrip()
+    return Finding(prefix, summary, ways, any(why.broken for _, why in refused))
 
 
 def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:

@@ -289,9 +289,9 @@ def install_command(*extras: str) -> str:
     from pathlib import Path
 
     wanted = f"[{','.join(extras)}]"
-    source, editable, found = _origin()
+    source, editable, installed = _origin()
     checkout = Path(__file__).parents[1]
-    if editable or (not found and (checkout / "pyproject.toml").is_file()):
+    if editable or (not installed and (checkout / "pyproject.toml").is_file()):
         what = f"-e {shlex.quote(_shorter(str(checkout)) + wanted)}"
     elif source.startswith("file://"):
         from urllib.request import url2pathname

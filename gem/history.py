@@ -83,23 +83,23 @@ def messages(turns: Sequence[Exchange], policy: HistoryPolicy = CHAT) -> tuple[M
     """
     if not turns:
         raise BadArgument("history of no turns; the first turn holds the first observation.")
-    shown = [len(turns) - 1] if policy.kind == "last" else _window(len(turns), policy)
+    places = [len(turns) - 1] if policy.kind == "last" else _window(len(turns), policy)
     head = (Message("system", policy.system),) if policy.system else ()
     if policy.kind == "chat":
         chat: list[Message] = []
-        for place, next_place in zip(shown, [*shown[1:], None], strict=True):
-            before = turns[place - 1] if place - 1 in shown else None
+        for place, next_place in zip(places, [*places[1:], None], strict=True):
+            before = turns[place - 1] if place - 1 in places else None
             chat += _told(turns[place], before, latest=next_place is None)
             if next_place is not None:
                 chat.append(_said(turns[place], native=next_place == place + 1))
         return (*head, *chat)
     pieces: list[Obs] = []
-    for place in shown[:-1]:
+    for place in places[:-1]:
         turn = turns[place]
         pieces.append(turn.observation)
         if policy.kind == "concat_with_action" and turn.action:
             pieces.append(turn.action)
-    return (*head, Message("user", join([*pieces, _latest(turns[shown[-1]])])))
+    return (*head, Message("user", join([*pieces, _latest(turns[places[-1]])])))
 
 
 def extended(
@@ -160,8 +160,8 @@ def _results(turn: Exchange, count: int) -> list[Obs]:
     The observation begins with the results whose length is in `tool_results`. The rest belongs to the first
     call whose result has no length there, or else to the last call.
     """
-    obs, told = turn.observation, turn.info.get("tool_results")
-    sizes = [_size(each) for each in told] if isinstance(told, list | tuple) else []
+    obs, entries = turn.observation, turn.info.get("tool_results")
+    sizes = [_size(each) for each in entries] if isinstance(entries, list | tuple) else []
     if len(sizes) != count:
         sizes = [None] * count
     pieces: list[Obs | None] = []

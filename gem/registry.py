@@ -129,10 +129,10 @@ class Registry(MutableMapping[str, EnvSpec]):
         if not isinstance(env_id, str):
             raise KeyError(env_id)
         self._load(env_id.partition(":")[0])
-        found = self._registered.get(env_id) or _of_family(env_id)
-        if found is None:
+        entry = self._registered.get(env_id) or _of_family(env_id)
+        if entry is None:
             raise KeyError(env_id)
-        return found
+        return entry
 
     def __setitem__(self, env_id: str, spec: EnvSpec) -> None:
         self._load(env_id.partition(":")[0])

@@ -110,10 +110,10 @@ def read_source(path: str | os.PathLike[str]) -> Source:
             if not _is_sibling(name, folder):
                 continue
             siblings.add(name)
-            for found in _files_of(name, folder):
-                relative = found.relative_to(folder).as_posix()
-                if relative not in files and found != path.resolve():
-                    files[relative] = _text(found)
+            for source in _files_of(name, folder):
+                relative = source.relative_to(folder).as_posix()
+                if relative not in files and source != path.resolve():
+                    files[relative] = _text(source)
                     waiting.append(relative)
         if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_CHARACTERS:
             raise BadArgument(
@@ -158,10 +158,10 @@ def _is_sibling(name: str, folder: Path) -> bool:
         return False
     elsewhere = [entry for entry in sys.path if Path(entry or os.getcwd()).resolve() != folder]
     for finder in sys.meta_path:
-        found = None
+        module = None
         with suppress(ImportError, ValueError, AttributeError):
-            found = finder.find_spec(name, elsewhere if finder is PathFinder else None)
-        if found is not None and found.origin is not None:  # a folder without __init__.py has no origin
+            module = finder.find_spec(name, elsewhere if finder is PathFinder else None)
+        if module is not None and module.origin is not None:  # a folder without __init__.py has no origin
             return False
     return True
 
@@ -169,7 +169,7 @@ def _is_sibling(name: str, folder: Path) -> bool:
 def _files_of(name: str, folder: Path) -> list[Path]:
     """Return the files of a module or package of a folder, sorted."""
     if (folder / name).is_dir():
-        return sorted(found for found in (folder / name).rglob("*.py") if found.is_file())
+        return sorted(file for file in (folder / name).rglob("*.py") if file.is_file())
     return [folder / f"{name}.py"] if (folder / f"{name}.py").is_file() else []
 
 

@@ -288,11 +288,11 @@ def check_agent(name: str) -> None:
     Raises:
         BadArgument: with the agent's name. Its server would get the user's key.
     """
-    found = _ENDPOINT.search(name)
-    if found is None:
+    match = _ENDPOINT.search(name)
+    if match is None:
         return
     try:
-        host = urlsplit(found[1] or found[2]).hostname
+        host = urlsplit(match[1] or match[2]).hostname
     except ValueError:
         host = None
     if host not in LOOPBACK:
