@@ -23,6 +23,7 @@ PARTICIPLE = re.compile(
 )
 VERBS = re.compile("bleed|breed|embed|exceed|feed|need|proceed|reseed|seed|shed|speed|succeed")
 KEPT: dict[str, str] = {
+    "cli/machine.py:seen": "the flag --seen of gem-gym sandbox",
     "estimators/advantages.py:normalised": "public in gem.estimators; docs/guides/own_algorithm.md",
     "evals/gates.py:said": "a field of gem.evals.Checked and of results.json; docs/guides/evaluating.md",
     "evals/results.py:required": "public in gem.evals",

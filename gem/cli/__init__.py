@@ -138,11 +138,11 @@ def _run(args: list[str]) -> int:
         raise BadArgument(f"no command {name!r}.{did_you_mean(name, COMMANDS)} `gem-gym --help` shows all.")
     if name not in REPEATS:
         _refuse_repeated(rest)
-    found, prog = load(COMMANDS[name].entry_point), f"gem-gym {name}"
+    command, prog = load(COMMANDS[name].entry_point), f"gem-gym {name}"
     if name in PARSES_ITSELF:
-        return found(rest, prog) or 0
-    run = tyro.extras.subcommand_cli_from_dict if isinstance(found, dict) else tyro.cli
-    return run(found, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
+        return command(rest, prog) or 0
+    run = tyro.extras.subcommand_cli_from_dict if isinstance(command, dict) else tyro.cli
+    return run(command, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
 
 
 def _refuse_repeated(args: Sequence[str]) -> None:

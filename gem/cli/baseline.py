@@ -62,9 +62,9 @@ def baseline(
     from gem.train.baselines.runs import Carrier, Plan
     from gem.train.baselines.study import read_study
 
-    def chosen(study: Study) -> Plan:
-        environments = _picked("environment", only, [part.name for part in study.environments])
-        variants = _picked("variant", variant, [part.name for part in study.variants])
+    def make_plan(study: Study) -> Plan:
+        environments = _choose_names("environment", only, [part.name for part in study.environments])
+        variants = _choose_names("variant", variant, [part.name for part in study.variants])
         if unknown := sorted({*seed} - {*study.seeds}):
             raise BadArgument(
                 f"the study has no seed {unknown[0]}; it has {', '.join(map(str, study.seeds))}."
@@ -79,7 +79,7 @@ def baseline(
         )
 
     study = read_study(file, trust)
-    plan = chosen(study)
+    plan = make_plan(study)
     if dry_run and report:
         raise BadArgument("--dry-run and --report both run nothing, and show different things; choose one.")
     if workers is not None and workers < 1:
@@ -90,13 +90,13 @@ def baseline(
     code = 0
     if not report:
         if not overwrite and (changed := plan.find_changes()):
-            told = "\n".join(f"  {name}: {what}" for name, what in changed.items())
+            changes = "\n".join(f"  {name}: {what}" for name, what in changed.items())
             way = "Restore the settings, or run them again (--overwrite)."
             if any("newer than" in what for what in changed.values()):
                 way += (
                     " A run that is only older than a setting can continue with its default (--keep-older)."
                 )
-            raise BadArgument(f"these were run under other settings than {file} has now:\n{told}\n{way}")
+            raise BadArgument(f"these were run under other settings than {file} has now:\n{changes}\n{way}")
         carrier = Carrier(plan, workers=workers or _workers(plan), overwrite=overwrite, tell=_tell)
         try:
             outcome = carrier.carry_out()
@@ -112,7 +112,7 @@ def _tell(text: str) -> None:
     print(printable(text), flush=True)
 
 
-def _picked(what: str, wanted: tuple[str, ...], known: list[str]) -> list[str]:
+def _choose_names(what: str, wanted: tuple[str, ...], known: list[str]) -> list[str]:
     for name in wanted:
         if name not in known:
             hint = did_you_mean(name, known) or f" It has {', '.join(known)}."
@@ -130,9 +130,9 @@ def _stand(plan: Plan) -> None:
     lines: list[tuple[str, ...]] = []
     for cell in plan.cells:
         for task in plan.tasks(cell):
-            state, said = plan.state(task)
+            state, reason = plan.state(task)
             run = str(task.seed) if task.point is None else f"search {task.point + 1}, {task.seed}"
-            lines.append((cell.environment.name, cell.variant.name, run, state, printable(said)))
+            lines.append((cell.environment.name, cell.variant.name, run, state, printable(reason)))
         if plan.waits(cell):
             seeds = ", ".join(map(str, plan.seeds))
             lines.append((cell.environment.name, cell.variant.name, seeds, "waits", "for the search"))

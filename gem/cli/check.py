@@ -72,8 +72,10 @@ def _slow_rules_told(name: str) -> Iterator[Callable[[str], None]]:
     def begin(rule: str) -> None:
         for timer in timers:
             timer.cancel()
-        said = f"{name}: the rule {rule} has run for {SLOW_S:g} s; does the environment return? Ctrl-C stops."
-        timers[:] = [Timer(SLOW_S, print, [printable(said)], {"file": sys.stderr})]
+        warning = (
+            f"{name}: the rule {rule} has run for {SLOW_S:g} s; does the environment return? Ctrl-C stops."
+        )
+        timers[:] = [Timer(SLOW_S, print, [printable(warning)], {"file": sys.stderr})]
         timers[0].daemon = True
         timers[0].start()
 
@@ -124,9 +126,9 @@ def audit(
             return _audit_code()
         from gem.testing.audit_grader import audit_grader
 
-        found = audit_grader(grader)
-        print(found)
-        return 0 if found.ok else FAILED
+        report = audit_grader(grader)
+        print(report)
+        return 0 if report.ok else FAILED
     from gem.testing.audit import audit_env
     from gem.testing.card import read_cards, write_cards
     from gem.testing.rules import where
@@ -153,8 +155,8 @@ def audit(
             continue
         except Exception as error:  # whatever a stranger's environment raises
             name = target if isinstance(target, str) else target.__name__
-            told = f"{type(error).__name__} was raised {where(error)}: {str(error)[:300]}"
-            print(f"{name}: not audited: {printable(told)}", file=sys.stderr)
+            failure = f"{type(error).__name__} was raised {where(error)}: {str(error)[:300]}"
+            print(f"{name}: not audited: {printable(failure)}", file=sys.stderr)
             print("`gem-gym check` tells which rules it breaks.", file=sys.stderr)
             code = FAILED
             continue
@@ -193,9 +195,9 @@ def _audit_code() -> int:
             print(f"{name}: not audited: the folder GEM_DATA does not hold {' or '.join(HUMANEVAL)}.")
             continue
         print(f"{name}: about {30 * len(solutions)} programs, which takes minutes ...", file=sys.stderr)
-        found = audit_code(solutions)
-        print(f"{name}, {found}")
-        code = code if found.ok else FAILED
+        report = audit_code(solutions)
+        print(f"{name}, {report}")
+        code = code if report.ok else FAILED
     return code
 
 
@@ -229,14 +231,14 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
         return FAILED if bad else 0
     left_out = {number for numbers in bad.values() for number in numbers}
     good = [number for number in range(len(tasks)) if number not in left_out]
-    found = unread_references([tasks.reference(number) for number in good])
-    for at, text in found:
+    unread = unread_references([tasks.reference(number) for number in good])
+    for at, text in unread:
         print(f"  {place_of(rows, good[at])}: {printable(text)[:200]}")
     print(
-        f"{path}: {len(found)} of {len(tasks)} references cannot be read whole: only the same words "
+        f"{path}: {len(unread)} of {len(tasks)} references cannot be read whole: only the same words "
         "are right."
     )
-    return FAILED if found or bad else 0
+    return FAILED if unread or bad else 0
 
 
 def environment(name: str) -> str | Callable[..., Any]:

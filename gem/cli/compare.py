@@ -54,27 +54,27 @@ def compare_runs(
     if picture is not None:
         check_picture(picture)
     a, b = read_run(run_a, seat), read_run(run_b, seat)
-    found = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
+    comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
     if json:
         about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}
-        print(json_module.dumps({**about, **found.to_json()}, indent=2, allow_nan=False))
+        print(json_module.dumps({**about, **comparison.to_json()}, indent=2, allow_nan=False))
     else:
-        _show(found, a, b)
-    for warning in _warnings(found, a, b):
+        _show(comparison, a, b)
+    for warning in _warnings(comparison, a, b):
         print(printable(f"warning: {warning}"), file=sys.stderr)
     if picture is not None:
-        draw(found, picture, _titled(a), _titled(b))
+        draw(comparison, picture, _run_title(a), _run_title(b))
         if not json:
             print(printable(f"\nthe picture is in {picture}"))
-    return FAILED if found.overall.withheld else 0
+    return FAILED if comparison.overall.withheld else 0
 
 
-def _show(found: Comparison, a: RunOutcomes, b: RunOutcomes) -> None:
-    print(printable(f"A: {_titled(a)}\nB: {_titled(b)}\n"))
-    several = len(found.rows) > 1
-    rows = [*found.rows, *([found.overall] if several else [])]
-    success = found.metric == "success"
-    heads = ("env", f"A {found.metric}", f"B {found.metric}", "B - A", "coverage")
+def _show(comparison: Comparison, a: RunOutcomes, b: RunOutcomes) -> None:
+    print(printable(f"A: {_run_title(a)}\nB: {_run_title(b)}\n"))
+    several = len(comparison.rows) > 1
+    rows = [*comparison.rows, *([comparison.overall] if several else [])]
+    success = comparison.metric == "success"
+    heads = ("env", f"A {comparison.metric}", f"B {comparison.metric}", "B - A", "coverage")
     table(*heads, rows=[_figures(row, success) for row in rows])
     print()
     more: dict[str, list[object]] = {"env": [printable(row.env) for row in rows]}
@@ -94,8 +94,8 @@ def _show(found: Comparison, a: RunOutcomes, b: RunOutcomes) -> None:
     table(*more, rows=list(zip(*more.values(), strict=True)))
     print()
     for row in rows:
-        said = row.withheld or row.headline
-        print(printable(f"{row.env}: {said}" if several else f"{said}"))
+        headline = row.withheld or row.headline
+        print(printable(f"{row.env}: {headline}" if several else f"{headline}"))
 
 
 def _figures(row: Paired, success: bool) -> tuple[str, ...]:
@@ -141,13 +141,13 @@ def _p(p: float | None) -> str:
     return f"{p:.3f}" if p >= 0.001 else "<0.001"
 
 
-def _warnings(found: Comparison, a: RunOutcomes, b: RunOutcomes) -> list[str]:
-    warnings = list(found.warnings)
+def _warnings(comparison: Comparison, a: RunOutcomes, b: RunOutcomes) -> list[str]:
+    warnings = list(comparison.warnings)
     for run in (a, b):
         if run.damaged:
             warnings.append(damaged_of(run))
-    if found.alone:
-        warnings.append(f"only one run holds {', '.join(found.alone)}; no figure includes it.")
+    if comparison.alone:
+        warnings.append(f"only one run holds {', '.join(comparison.alone)}; no figure includes it.")
     return warnings
 
 
@@ -157,5 +157,5 @@ def damaged_of(run: RunOutcomes) -> str:
     return f"{run.name}: {lines} left out."
 
 
-def _titled(run: RunOutcomes) -> str:
+def _run_title(run: RunOutcomes) -> str:
     return f"{run.name}, {run.agent}" if run.agent else run.name

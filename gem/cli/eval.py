@@ -178,16 +178,16 @@ def command(args: list[str], prog: str) -> int:
     Raises:
         BadArgument: for flags that are invalid or exclude one another.
     """
-    given = _parsed(args, prog)
+    given = _parse(args, prog)
     if given.suites:
         table("suite", "about", rows=list(known_suites().items()))
         return 0
     if given.output.resume:
         words, own = _stored_command(given.output.out)
         if not (own or given.trust):
-            _check_stored(_parsed(words, prog), str(given.output.out))
+            _check_stored(_parse(words, prog), str(given.output.out))
         args = [*words, *args]
-        given = _parsed(args, prog)
+        given = _parse(args, prog)
         gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
         given = replace(given, output=replace(given.output, gate=gates))
         named = (*given.targets, *given.env, *given.wrappers, *given.agent)
@@ -196,7 +196,7 @@ def command(args: list[str], prog: str) -> int:
     return evaluate(given)
 
 
-def _parsed(args: Sequence[str], prog: str) -> Arguments:
+def _parse(args: Sequence[str], prog: str) -> Arguments:
     return tyro.cli(Arguments, prog=prog, args=args, config=(FlagCreatePairsOff, OmitArgPrefixes))
 
 
@@ -252,7 +252,7 @@ def _words(given: Any) -> list[str]:
     return [hide_password(word) for word in words]
 
 
-def _fixed(given: Arguments) -> Arguments:
+def _fix_names(given: Arguments) -> Arguments:
     """Return the arguments with the content of the files that they name in place of their paths."""
 
     def fix(words: Sequence[str], kind: str) -> tuple[str, ...]:
@@ -274,7 +274,7 @@ def _flag_words(flag: str, value: str) -> list[str]:
 
 def evaluate(given: Arguments) -> int:
     """Play what the arguments ask for, print and write the results, and return the exit code."""
-    given = _fixed(given)
+    given = _fix_names(given)
     limits, output = given.limits, given.output
     with ExitStack() as last:
         suite = last.enter_context(closing(_suite(given)))

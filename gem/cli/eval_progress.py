@@ -43,7 +43,7 @@ class Line:
                 self.won.append(float(episode.success))
                 self.groups.append(episode.group)
 
-    def left(self, now: float) -> str:
+    def remaining(self, now: float) -> str:
         """Return the estimated time for the remaining episodes; empty if unknown."""
         if self.done >= self.total or not self.done:
             return ""
@@ -59,7 +59,15 @@ class Line:
         coverage = f"{self.scored}/{self.done} verdicts"
         name = f"{self.label}, {self.agent}" if self.agent else self.label
         success = format_interval(rate_interval(self.won, self.groups)) if self.won else "-"
-        return name, f"{self.done}/{self.total}", f"success {success}", coverage, speed, cost, self.left(now)
+        return (
+            name,
+            f"{self.done}/{self.total}",
+            f"success {success}",
+            coverage,
+            speed,
+            cost,
+            self.remaining(now),
+        )
 
 
 def _clock(seconds: float) -> str:
@@ -77,7 +85,7 @@ class Progress:
         self._prices = prices
         self._quiet = quiet
         self._lines: list[Line] = []
-        self._told = perf_counter()
+        self._printed_at = perf_counter()
         self._live: Any = None
 
     def __enter__(self) -> Self:
@@ -112,8 +120,8 @@ class Progress:
         """Add an episode that has ended, and print a line if one is due."""
         line, now = self._lines[-1], perf_counter()
         line.hear(episode)
-        if not self._quiet and self._live is None and now - self._told >= PLAIN_EVERY_S:
-            self._told = now
+        if not self._quiet and self._live is None and now - self._printed_at >= PLAIN_EVERY_S:
+            self._printed_at = now
             told_of = ", ".join(filter(None, line.cells(now, self._prices)))
             print(printable(told_of), file=self._stream, flush=True)
 

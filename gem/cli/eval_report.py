@@ -155,11 +155,11 @@ def _row(of: EnvResult | Mean, card: Scorecard, count: bool, scaled: bool) -> tu
 
 def _verdicts(of: EnvResult | Mean) -> str:
     """Return how many have a verdict, and the rate of those that have none."""
-    said = f"{of.scored}/{of.episodes}"
+    verdicts = f"{of.scored}/{of.episodes}"
     if isinstance(of, Mean):
-        return said
+        return verdicts
     unplayed = f", {of.unplayed} not played" if of.unplayed else ""
     if not of.unscored:
-        return said + unplayed
+        return verdicts + unplayed
     cut = f", {of.cancelled} cut off" if of.cancelled else ""
-    return f"{said}, none in {format_interval(of.no_verdict)}{cut}{unplayed}"
+    return f"{verdicts}, none in {format_interval(of.no_verdict)}{cut}{unplayed}"

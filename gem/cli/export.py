@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from tyro.conf import Positional, arg
 
-from gem.cli.players import trained
+from gem.cli.players import find_run
 from gem.cli.replay import store_of
 from gem.cli.terms import FAILED, MaybePath, MaybeText
 from gem.content import printable
@@ -77,11 +77,11 @@ def export(
 def _export_model(run: str, out: Path, *, merge: bool) -> int:
     from gem.train.learn.model_export import export_model
 
-    if (found := trained(run)) is None:
+    if (place := find_run(run)) is None:
         raise BadArgument(
             f"no folder {run!r}; accepted: the folder of a training run, or RUN@best for its best weights."
         )
-    folder, weights = found
+    folder, weights = place
     export_model(folder, out, weights=weights, merge=merge)
     print(f"wrote the model of {printable(run)} to {printable(str(out))}")
     return 0

@@ -35,9 +35,9 @@ def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None
         seconds = known.matmul_seconds(device, width=576, hidden=1536)
         table("type", "ms", rows=[(name, f"{1000 * each:.3f}") for name, each in seconds.items()])
         return 0
-    found = known.listed()
+    listing = known.listed()
     if json:
-        for model in found:
+        for model in listing:
             print(dumps(asdict(model)))
         return 0
     rows = [
@@ -49,7 +49,7 @@ def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None
             model.origin,
             model.path or f"not here: {model.way}",
         )
-        for model in found
+        for model in listing
     ]
     table("name", "parameters", "context", "licence", "origin", "where", rows=rows)
     return 0
@@ -81,6 +81,6 @@ def sandbox(
     """
     from gem.sandbox.command import describe
 
-    lines, held = describe(backend, sights=seen)
+    lines, isolates = describe(backend, sights=seen)
     print(printable("\n".join(lines)))
-    return 0 if held else FAILED
+    return 0 if isolates else FAILED

@@ -41,14 +41,14 @@ def oracle(
     from gem.train.oracle import HEADS, SETTINGS, judge  # here: torch takes seconds
 
     rows = judge(env, algorithm, gamma, batch=batch, samples=samples, seed=seed)
-    found = []
+    figures = []
     for name, judged in groupby(rows, key=lambda row: row.env):
-        mine = list(judged)
-        found += mine
+        group = list(judged)
+        figures += group
         if not json:
             print(f"{name}: {SETTINGS[name].summary}\n")
-            table(*HEADS, rows=[row.cells() for row in mine], cropped=("verdict",))
+            table(*HEADS, rows=[row.cells() for row in group], cropped=("verdict",))
             print(flush=True)
     if json:
-        print(json_module.dumps([asdict(row) for row in found], indent=2))
-    return 0 if all(row.expected for row in found) else FAILED
+        print(json_module.dumps([asdict(row) for row in figures], indent=2))
+    return 0 if all(row.expected for row in figures) else FAILED

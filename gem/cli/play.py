@@ -28,13 +28,13 @@ def list_ids(
     Args:
         family: the part of an id before the colon; all families if left out.
     """
-    found = gem.ids(family and family.rstrip(":"))
-    if not found:
+    ids = gem.ids(family and family.rstrip(":"))
+    if not ids:
         families = sorted({env_id.partition(":")[0] for env_id in gem.ids()})
         raise UnknownEnv(
             f"no family {family!r}.{did_you_mean(family or '', families)} There are: {', '.join(families)}."
         )
-    specs = [gem.spec(env_id) for env_id in found]
+    specs = [gem.spec(env_id) for env_id in ids]
     rows = [(s.id, s.max_turns or "-", s.solver, s.extra or "-") for s in specs]
     table("id", "turns", "solver", "extra", rows=rows)
 

@@ -28,16 +28,16 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
     agent = named_agent(name, settings)
     if agent is not None:
         return agent
-    if (found := trained(name)) is not None:
+    if (place := find_run(name)) is not None:
         from gem.train import check_torch
         from gem.train.report.run_folder import RunFolder
 
-        RunFolder(found[0]).read_config()  # refuses what is no run, before a package is asked for
+        RunFolder(place[0]).read_config()  # refuses what is no run, before a package is asked for
         check_torch(f"the agent {name!r}")
         from gem.train.learn.training import trained_agent
 
         temperature = 1.0 if settings.temperature == "none" else settings.temperature
-        return trained_agent(found[0], temperature, found[1])
+        return trained_agent(place[0], temperature, place[1])
     known = ", ".join(filter(None, (accepted, NAMES, *models.KNOWN)))
     hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
     raise BadArgument(
@@ -46,7 +46,7 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
     )
 
 
-def trained(name: str) -> tuple[Path, Literal["last", "best"]] | None:
+def find_run(name: str) -> tuple[Path, Literal["last", "best"]] | None:
     """Return the folder and the weights of the training run that `name` refers to; None if it is no run."""
     if os.path.isdir(name):
         return Path(name), "last"

@@ -78,13 +78,15 @@ def power(
         raise BadArgument("--rate is a success rate; to estimate the noise of the return, name a run.")
     else:
         known, samples = [plan_noise(rate, within)], samples or 1
-    found = floors(known, SCALES, tasks=tasks, samples=samples, alike=alike, power=power)
+    smallest = floors(known, SCALES, tasks=tasks, samples=samples, alike=alike, power=power)
     if metric == "success":
-        found = [_within_rates(each) for each in found]
-    found = list(dict.fromkeys(found))  # of few tasks several scales are alike
+        smallest = [_within_rates(each) for each in smallest]
+    smallest = list(dict.fromkeys(smallest))  # of few tasks several scales are alike
     if json:
         print(
-            json_module.dumps({"noise": [_plain(each) for each in known], "floors": list(map(asdict, found))})
+            json_module.dumps(
+                {"noise": [_plain(each) for each in known], "floors": list(map(asdict, smallest))}
+            )
         )
         return 0
     if run:
@@ -92,7 +94,7 @@ def power(
     if any(own.within is None for suite in known for own in suite.own):
         print("The variance between and within tasks is not known separately: the worst case is assumed.\n")
     print(f"the smallest difference{', in percentage points' if metric == 'success' else ''}:\n")
-    rows = [_cells(each, metric) for each in found]
+    rows = [_cells(each, metric) for each in smallest]
     table("env", "tasks", "samples", "standard error", "unpaired", "paired", rows=rows)
     return 0
 

@@ -52,23 +52,23 @@ def regrade(
             key = fix_name(grader, "grader") if own else getattr(judge, "name", grader)
             judge = stack.enter_context(CachedGrader(judge, cache, name=key))
         episodes = stack.enter_context(EpisodeStore(store, read_only=True, trust=trust))
-        found = list(regraded(episodes, judge))
-        left_out = len(episodes) - len(found)
+        verdicts = list(regraded(episodes, judge))
+        left_out = len(episodes) - len(verdicts)
     if out is not None:
         try:
-            out.write_bytes(b"".join(msgspec.json.encode(asdict(row)) + b"\n" for row in found))
+            out.write_bytes(b"".join(msgspec.json.encode(asdict(row)) + b"\n" for row in verdicts))
         except OSError as error:
             raise StoreError(f"{out}: cannot write the verdicts: {reason(error)}.") from error
     rows = []
-    for spec in sorted({row.spec for row in found}):
-        of = [row for row in found if row.spec == spec]
+    for spec in sorted({row.spec for row in verdicts}):
+        of = [row for row in verdicts if row.spec == spec]
         newly = [row.after for row in of if row.changed]
         before, after = ([getattr(row, name) for row in of] for name in ("before", "after"))
         rows.append((spec, len(of), before.count(True), after.count(True), *map(newly.count, (True, False))))
         rows[-1] += (after.count(None),)
     columns = ("episodes", "right before", "right now", "newly right", "newly wrong", "no verdict")
     table("env", *columns, rows=rows)
-    for row in [row for row in found if row.changed][:10]:
+    for row in [row for row in verdicts if row.changed][:10]:
         verdict = "right" if row.after else "wrong"
         print(printable(f"{row.episode} is {verdict} now ({row.why}): {row.answer[-200:]}"))
     if left_out:

@@ -60,8 +60,8 @@ def tail(run: Run, lines: int = 10, once: bool = False) -> int:
                     turns = []
                 did = " -> ".join(" ".join((turn.action or "").split())[:40] for turn in turns[:6])
                 reward = "no verdict" if entry.reward is None else f"return {entry.reward:.3f}"
-                said = f"{entry.number:>6}  {entry.spec}  {entry.stop:<12} {reward:<13}"
-                print(printable(f"{said} {entry.turns:>3} turns  {did}"), flush=True)
+                start = f"{entry.number:>6}  {entry.spec}  {entry.stop:<12} {reward:<13}"
+                print(printable(f"{start} {entry.turns:>3} turns  {did}"), flush=True)
             at += len(entries)
             if once and not entries:
                 return 0
@@ -93,73 +93,73 @@ def replay(
     if not episodes:
         raise BadArgument("no episode was named; give an id, a number, or all.")
     make_host(host).close()  # an unknown one is refused once, not for each episode
-    wrong, told = 0, set[str]()
+    wrong, changes = 0, set[str]()
     with EpisodeStore(store_of(run), read_only=True, trust=trust) as store:
         for number in numbers(store, episodes):
             try:
                 stored = store[number]
-                tell_changed_files(stored.task, told)
-                found = played_again(stored, host=host)
+                tell_changed_files(stored.task, changes)
+                again = played_again(stored, host=host)
             except GemError as error:
                 wrong += 1
                 print(printable(f"{number}: not played again: {error}"))
                 continue
             hashed = stored.transcript_hash()
-            if found.difference is None:
+            if again.difference is None:
                 count = len(stored.turns)
-                said = "the same transcript" if found.whole else "the same turns"
-                print(f"{number}: {said}, {count} turn{'s' * (count != 1)}, {hashed}")
-                if not found.whole:
+                same = "the same transcript" if again.whole else "the same turns"
+                print(f"{number}: {same}, {count} turn{'s' * (count != 1)}, {hashed}")
+                if not again.whole:
                     print(f"  it ended by {stored.stop}, a limit of the agent that replay does not apply")
                 continue
             wrong += 1
-            where = found.difference
+            where = again.difference
             place = f"turn {where.turn + 1}" if where.turn < len(stored.turns) else "the end"
             print(printable(f"{number}: differs at {place}, {where.what}:"))
             print(printable(f"  stored: {where.one[:LONGEST]}\n  played: {where.other[:LONGEST]}"))
-            if found.episode.error is not None:
-                broken = found.episode.error
+            if again.episode.error is not None:
+                broken = again.episode.error
                 print(printable(f"  {broken.type} in {broken.boundary}: {broken.message[:LONGEST]}"))
-            if found.episode.verdict is not Verdict.NONE or found.episode.error is None:
-                print(f"  transcripts: {hashed} stored, {found.episode.transcript_hash()} played")
+            if again.episode.verdict is not Verdict.NONE or again.episode.error is None:
+                print(f"  transcripts: {hashed} stored, {again.episode.transcript_hash()} played")
             for reason in explain_difference(stored.task):
                 print(printable(f"  that may be: {reason}"))
             versions = dict(stored.run.versions)
-            now = found.episode.run.versions
+            now = again.episode.run.versions
             for name in sorted(versions.keys() & now.keys()):
                 if versions[name] != now[name]:
                     print(printable(f"  it was played with {name} {versions[name]}; here is {now[name]}"))
     return FAILED if wrong else 0
 
 
-def tell_changed_files(task: TaskRef, told: set[str]) -> None:
+def tell_changed_files(task: TaskRef, known: set[str]) -> None:
     """Print for each file of a stored task that it has another content by now, unless that was `told`."""
     names = [task.spec, *(name_in_file(wrapper.name) for wrapper in task.wrappers)]
     for change in changed_files(names):
-        if change not in told:
+        if change not in known:
             print(printable(change), file=sys.stderr)
-        told.add(change)
+        known.add(change)
 
 
 def numbers(store: EpisodeStore, episodes: tuple[str, ...]) -> list[int]:
     """Return the numbers of the named episodes."""
-    count, found = len(store), list[int]()
+    count, places = len(store), list[int]()
     for name in episodes:
         if name == "all":
             if not count:
                 raise BadArgument(f"{store.path} holds no episode.")
-            found += range(count)
+            places += range(count)
             continue
         try:
             number = int(name)
         except ValueError:
             store.get(name)  # which says what is near
-            found += [entry.number for entry in store.select(id=name)[:1]]
+            places += [entry.number for entry in store.select(id=name)[:1]]
             continue
         if not -count <= number < count:
             raise BadArgument(f"there is no episode {number}; {store.path} holds {count}.")
-        found.append(number % count)
-    return list(dict.fromkeys(found))
+        places.append(number % count)
+    return list(dict.fromkeys(places))
 
 
 def store_of(run: Path) -> Path:

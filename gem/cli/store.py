@@ -51,8 +51,8 @@ def ls(
     if no_verdict:
         wanted["verdict"] = Verdict.NONE
     with EpisodeStore(path, read_only=True) as store:
-        found = store.select(**wanted)
-        if not found and spec is not None:
+        entries = store.select(**wanted)
+        if not entries and spec is not None:
             specs = {entry.spec for entry in store.select()}
             if spec not in specs:
                 raise BadArgument(
@@ -61,7 +61,7 @@ def ls(
                 )
         torn = store.torn
     if json:
-        for entry in found[:limit]:
+        for entry in entries[:limit]:
             print(json_module.dumps(codec.plain(entry._asdict())))
     else:
         rows = [
@@ -74,12 +74,12 @@ def ls(
                 entry.turns,
                 entry.tokens,
             )
-            for entry in found[:limit]
+            for entry in entries[:limit]
         ]
         table("", "id", "env", "stop", "return", "turns", "tokens", rows=rows, cropped=("id", "env"))
     if torn:
         print(f"{torn} damaged line{'s were' if torn > 1 else ' was'} skipped.", file=sys.stderr)
-    return 0 if found else FAILED
+    return 0 if entries else FAILED
 
 
 def cat(
@@ -98,33 +98,33 @@ def cat(
         try:
             number = int(episode)
         except ValueError:
-            found = store.get(episode)
+            record = store.get(episode)
             (number,) = (entry.number for entry in store.select(id=episode)[:1])
         else:
             if not -len(store) <= number < len(store):
                 raise BadArgument(f"there is no episode {number}; {path} holds {len(store)}.")
-            found = store[number]
+            record = store[number]
         if json:
             line = store.line(number).decode(errors="backslashreplace")
             if sys.stdout.isatty():  # the same values, in characters that cannot steer a terminal
                 line = "".join(c if c.isprintable() else json_module.dumps(c)[1:-1] for c in line)
             print(line)
             return
-    run = found.run
+    run = record.run
     settings = [run.agent, run.model, *(f"{name}={value}" for name, value in run.sampling.items())]
     about = {
-        "id": found.id,
-        "env": f"{found.spec}, seed {found.seed}",
-        "keywords": ", ".join(f"{name}={value!r}" for name, value in found.kwargs.items()),
-        "wrappers": ", ".join(wrapper.name for wrapper in found.task.wrappers),
+        "id": record.id,
+        "env": f"{record.spec}, seed {record.seed}",
+        "keywords": ", ".join(f"{name}={value!r}" for name, value in record.kwargs.items()),
+        "wrappers": ", ".join(wrapper.name for wrapper in record.task.wrappers),
         "agent": ", ".join(filter(None, settings)),
-        "task": str(found.initial_info.get("task", "")),
+        "task": str(record.initial_info.get("task", "")),
     }
     for name, value in about.items():
         if value:
             print(printable(f"{name}: {value}"))
     print()
-    show(found, rewards=True)
+    show(record, rewards=True)
 
 
 def merge_stores(

@@ -50,10 +50,10 @@ def value(
     from gem.rollout.runner import Runner
 
     with EpisodeStore(store_of(run), read_only=True, trust=trust) as store:
-        found = numbers(store, (episode,))
-        if len(found) != 1:
+        places = numbers(store, (episode,))
+        if len(places) != 1:
             raise BadArgument(f"episode is {episode!r}; accepted: one id or number.")
-        stored = store[found[0]]
+        stored = store[places[0]]
     tell_changed_files(stored.task, set())
     with Runner(local_agent(agent), host=host, limits=limits_of(max_turns)) as runner:
         values = turn_values(stored, runner, samples, salt=seeding.check(seed))

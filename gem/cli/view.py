@@ -51,19 +51,19 @@ def view(
         sources = open_sources(runs, watched=export is None, trust=trust)
         for source in sources:
             last.callback(source.close)
-        return _shown(sources, port, export, episode, limit)
+        return _serve_or_export(sources, port, export, episode, limit)
 
 
-def _shown(
+def _serve_or_export(
     sources: Sequence[Source], port: int, export: Path | None, episode: str | None, limit: int | None
 ) -> int:
     if export is not None:
-        from gem.viewer.export import export as written
+        from gem.viewer.export import export as write_page
 
         if len(sources) != 1:
             raise BadArgument(f"there are {len(sources)} stores; accepted: one, which is exported.")
         number = None if episode in (None, "all") else numbers(sources[0].store, (str(episode),))[0]
-        count = written(sources[0], export, number, limit)
+        count = write_page(sources[0], export, number, limit)
         print(f"wrote {count:,} episode{'s' * (count != 1)} to {export}")
         return 0
     from gem.viewer.server import Server
