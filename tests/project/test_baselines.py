@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 from gem.train.baselines.page import page, page_path
 from gem.train.baselines.picture import picture_path, shows
 from gem.train.baselines.study import read_study
-from gem.train.baselines.summary import summarised
+from gem.train.baselines.summary import summarise_study
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted((ROOT / "baselines").glob("*.toml"))
@@ -22,7 +22,7 @@ PAGES = ROOT / "docs/baselines"
 def test_a_page_is_what_its_rows_give(path):
     """Else ``gem-gym baseline FILE.toml --report`` writes it again."""
     study = read_study(path)
-    summary = summarised(study)
+    summary = summarise_study(study)
     assert page_path(study, PAGES).read_text(encoding="utf-8") == page(summary)
     if any(each.curves for each in summary.cells):
         assert shows(picture_path(study, PAGES), summary)
@@ -30,7 +30,7 @@ def test_a_page_is_what_its_rows_give(path):
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_every_row_belongs_to_its_study(path):
-    summary = summarised(read_study(path))
+    summary = summarise_study(read_study(path))
     assert summary.strange == ()
     assert [each.cell.name for each in summary.cells if each.stale] == []
 
