@@ -174,8 +174,13 @@ def check_known_file(name: str) -> None:
 
 _NAME = re.compile(r"[^\s:]+:[^\W\d][\w.]*|.*\.py(@\w+)?(:.*)?", re.DOTALL)
 """``module:Attribute`` and ``path/file.py:Attribute``, and what is read as one of them."""
-AGENTS = ("hf", "judge", "openai", "sglang", "vllm")
-"""The prefixes of the names of models and their servers."""
+MODELS = {
+    **dict.fromkeys(("agent", "name", "names", "opponent", "others"), ("hf", "openai")),
+    **dict.fromkeys(("grader", "judge"), ("judge",)),
+    "sampler": ("sglang", "vllm"),
+}
+"""The prefixes of the names of models and servers, by the key where they are no modules."""
+SERVERS = frozenset(prefix for prefixes in MODELS.values() for prefix in prefixes)
 
 
 def check_settings(
@@ -229,13 +234,21 @@ def _check_text(key: str, text: str, is_prefix: Callable[[str], bool]) -> None:
     if key == "ray":
         if text not in ("", "auto", "local") and text.rpartition(":")[0] not in LOOPBACK:
             refuse("the file names a cluster, which would get this program's objects:", text)
-    elif key == "wrappers":
-        check_wrapper(text)
-    elif key in ("id", "ids", "env", "transfer") and is_prefix(text):
         return
-    elif text.partition(":")[0] in AGENTS:
+    if key == "wrappers":
+        check_wrapper(text)
+        return
+    if key in ("id", "ids", "env", "transfer") and is_prefix(text):
+        return
+    prefix = text.partition(":")[0]
+    if prefix in SERVERS:
         check_agent(text)
-    elif _NAME.fullmatch(text) and text not in WRAPPERS and not is_own(text):
+    if (
+        prefix not in MODELS.get(key, ())
+        and _NAME.fullmatch(text)
+        and text not in WRAPPERS
+        and not is_own(text)
+    ):
         refuse(f"the file gives {key or 'a setting'} as", text)
 
 

@@ -29,6 +29,7 @@ from gem.train.baselines.study import read_study
 from gem.train.config import TrainConfig
 from gem.train.config.toml_file import read_config
 from gem.train.report.run_folder import RunFolder
+from gem.trust import MODELS, SERVERS
 from gem.viewer.whatif import what_if
 from gem.wrappers import TransformAction
 
@@ -224,6 +225,30 @@ def test_a_config_of_somebody_else_names_nothing(text, folder, capsys):
     (folder / "c.toml").write_text(text)
     assert main(["train", "--config", "c.toml", "--episodes", "0"]) == MISUSED
     assert "--trust" in capsys.readouterr().err
+    assert not (folder / "ran").exists()
+
+
+LOADING = {
+    "log": 'log = ["{}:Evil"]',
+    "reward": 'reward = "{}:Evil"',
+    "callback": 'callback = ["{}:Evil"]',
+    "algorithm": 'algorithm = "{}:Evil"',
+    "env": 'env = "{}:Evil"',
+    "sampler": 'sampler = "{}:Evil"',
+    "opponent": 'opponent = ["{}:Evil"]',
+    "grader": 'env_kwargs = {{grader = "{}:Evil"}}',
+}
+
+
+@pytest.mark.parametrize("key", LOADING)
+@pytest.mark.parametrize("prefix", sorted(SERVERS))
+def test_a_module_named_like_a_server_is_not_loaded(prefix, key, folder, monkeypatch, capsys):
+    """The prefix of a model or server is no module there, and no way past the rule elsewhere."""
+    monkeypatch.delitem(sys.modules, prefix, raising=False)
+    (folder / f"{prefix}.py").write_text(f"{TOUCH}\nEvil = shout = print\n")
+    (folder / "c.toml").write_text(LOADING[key].format(prefix))
+    assert main(["train", "--config", "c.toml", "--episodes", "0"]) == MISUSED
+    assert prefix in MODELS.get(key, ()) or "--trust" in capsys.readouterr().err
     assert not (folder / "ran").exists()
 
 
