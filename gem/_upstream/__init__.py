@@ -19,7 +19,7 @@ EARLIER = {
     "gem.train.learner": "gem.train.learn.learner:Critic,Learner,Settings",
     "gem.train.loggers": "gem.train.report.loggers:Log",
     "gem.train.mixture": "gem.train.config.env_part:EnvPart gem.train.tasks.mixture:Shares,TokenShares",
-    "gem.train.policy": "gem.train.learn.policy:Policy,make_policy,settled",
+    "gem.train.policy": "gem.train.learn.policy:Policy,make_policy",
     "gem.train.policy_gradient": "gem.train.learn.policy_gradient:learn",
     "gem.train.run": "gem.train.report.run_folder:Evaluation,Metrics,RunFolder",
     "gem.train.steps": "gem.train.learn.steps:Progress,Steps",

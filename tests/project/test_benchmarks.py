@@ -85,6 +85,7 @@ def test_benchmark_takes_the_flags_that_are_written(command, monkeypatch):
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
     monkeypatch.setattr(sys, "argv", [module, *args])
+    monkeypatch.delitem(sys.modules, module, raising=False)  # by another test of this worker
     with pytest.raises(InterruptedError):
         runpy.run_module(module, run_name="__main__")
 
