@@ -386,9 +386,9 @@ class _SuiteRun:
             return agent
         if self.options.ray is not None and is_named(agent):
             return AgentByName(agent, self.suite.settings)
-        return self._kept(self.options.make_agent(agent, self.suite.settings))
+        return self._close_at_end(self.options.make_agent(agent, self.suite.settings))
 
-    def _kept(self, agent: T) -> T:
+    def _close_at_end(self, agent: T) -> T:
         """Return an agent that was made here, and close it at the end."""
         if (close := getattr(agent, "close", None)) is not None:
             self.last.callback(close)
@@ -505,7 +505,7 @@ class _SuiteRun:
             return measured(runner)
 
     def _make_other(self, name: str) -> Agent:
-        return self._kept(self.options.make_agent(name, AgentSettings()))
+        return self._close_at_end(self.options.make_agent(name, AgentSettings()))
 
     def _count_episode(
         self, label: str, agent: str, places: Mapping[int | None, int], episode: Episode
