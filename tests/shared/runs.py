@@ -1,13 +1,16 @@
 """Training runs for tests: a small one, what watches it, and whether two runs are the same."""
 
+import contextlib
 import json
 from dataclasses import asdict
 
+import pytest
 import torch
 
 from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
+from gem.train.learn.trainer import Trainer
 from gem.train.report.run_folder import RunFolder
 from gem.train.report.watcher import Watcher
 
@@ -49,6 +52,21 @@ class Log(Watcher):
         self.iterations.append(metrics.iteration)
         if metrics.iteration == self.stop:
             raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def interrupt_before_checkpoint(iteration):
+    """Be Ctrl-C where a trainer would save this iteration; None: nowhere."""
+    save = Trainer.save
+
+    def interrupt(trainer):
+        if trainer.iteration == iteration:
+            raise KeyboardInterrupt
+        save(trainer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "save", interrupt)
+        yield
 
 
 def weights(out):

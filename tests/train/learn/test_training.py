@@ -12,7 +12,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from runs import QUICK, Log, assert_same_run, figures, hashes, kept, same_weights, weights
+from runs import (
+    QUICK,
+    Log,
+    assert_same_run,
+    figures,
+    hashes,
+    interrupt_before_checkpoint,
+    kept,
+    same_weights,
+    weights,
+)
 
 from gem.agents.tiny import TinyAgent, TinyConfig
 from gem.core import Env
@@ -39,7 +49,6 @@ from gem.train.learn import checkpoint
 from gem.train.learn.learner import load_weights
 from gem.train.learn.policy import TinyPolicy, make_policy
 from gem.train.learn.steps import Steps
-from gem.train.learn.trainer import Trainer
 from gem.train.learn.training import make_trainer as make
 from gem.train.learn.training import train, trained_agent
 from gem.train.learn.warmup import warm_up
@@ -149,19 +158,10 @@ def test_an_interrupted_run_goes_on_as_the_same_run(whole, tmp_path, stop):
     assert_same_run(whole[0], tmp_path)
 
 
-def test_a_crash_between_metrics_and_checkpoint(whole, tmp_path, monkeypatch):
+def test_a_crash_between_metrics_and_checkpoint(whole, tmp_path):
     config = replace(QUICK, out=tmp_path)
-    save = Trainer.save
-
-    def crash(trainer):
-        if trainer.iteration == 3:
-            raise KeyboardInterrupt
-        save(trainer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", crash)
-        with pytest.raises(KeyboardInterrupt):
-            train(config)
+    with interrupt_before_checkpoint(3), pytest.raises(KeyboardInterrupt):
+        train(config)
     assert [m.iteration for m in RunFolder(tmp_path).history()] == [1, 2, 3]
     train(config, resume=True)
     assert_same_run(whole[0], tmp_path)
@@ -214,19 +214,10 @@ def test_samples_of_a_group_share_a_job(tmp_path):
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_after_an_interrupt_the_latest_attempt_of_each_job_is_the_run(whole, tmp_path, monkeypatch, crash):
+def test_after_an_interrupt_the_latest_attempt_of_each_job_is_the_run(whole, tmp_path, crash):
     config = replace(QUICK, out=tmp_path)
-    save = Trainer.save
-
-    def crashing(trainer):
-        if crash and trainer.iteration == 2:
-            raise KeyboardInterrupt
-        save(trainer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", crashing)
-        with pytest.raises(KeyboardInterrupt):
-            train(config, watcher=Log(stop=2))
+    with interrupt_before_checkpoint(2 if crash else None), pytest.raises(KeyboardInterrupt):
+        train(config, watcher=Log(stop=2))
     assert kept(tmp_path)[1] == 32
     train(config, resume=True)
     assert kept(tmp_path)[1] == 64 + 16 * crash  # what the checkpoint did not hold was played again

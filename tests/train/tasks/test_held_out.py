@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from runs import QUICK, Log, assert_same_run, hashes, same_weights, weights
+from runs import QUICK, Log, assert_same_run, hashes, interrupt_before_checkpoint, same_weights, weights
 
 from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import BadArgument
@@ -18,7 +18,6 @@ from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
 from gem.train.config.env_part import EnvPart, Stage
-from gem.train.learn.trainer import Trainer
 from gem.train.learn.training import make_trainer as make
 from gem.train.learn.training import train
 from gem.train.report.loggers import heldout_of
@@ -173,20 +172,11 @@ def test_an_interrupted_run_has_the_same_evaluations(whole, tmp_path, stop):
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"iteration": 2, "score"', b"[1]\n", b"null\n"])
-def test_a_crash_between_evaluation_and_checkpoint(whole, tmp_path, monkeypatch, torn):
+def test_a_crash_between_evaluation_and_checkpoint(whole, tmp_path, torn):
     """The line of iteration 4 stands, the checkpoint is that of 3; or the line is torn."""
     config = replace(CONFIG, eval_every=1, out=tmp_path)
-    save = Trainer.save
-
-    def crash(trainer):
-        if trainer.iteration == 4:
-            raise KeyboardInterrupt
-        save(trainer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", crash)
-        with pytest.raises(KeyboardInterrupt):
-            train(config)
+    with interrupt_before_checkpoint(4), pytest.raises(KeyboardInterrupt):
+        train(config)
     file = RunFolder(tmp_path).evaluations
     assert [each.iteration for each in evaluations(tmp_path)] == [0, 1, 2, 3, 4]
     if torn:

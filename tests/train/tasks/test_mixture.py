@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from runs import QUICK, Log, assert_same_run, same_weights
+from runs import QUICK, Log, assert_same_run, interrupt_before_checkpoint, same_weights
 
 from gem.errors import BadArgument, UnknownEnv
 from gem.record import StopReason
@@ -21,7 +21,6 @@ from gem.train.config import TrainConfig
 from gem.train.config.env_part import EnvPart
 from gem.train.learn.learner import weights
 from gem.train.learn.seat_episodes import split_by_seat
-from gem.train.learn.trainer import Trainer
 from gem.train.learn.training import make_trainer, train
 from gem.train.report.run_folder import RunFolder
 from gem.train.tasks.mixture import Shares, TokenShares
@@ -271,21 +270,12 @@ def test_an_interrupted_mixture_goes_on_as_the_same_run(whole, tmp_path, stop):
     assert_same_run(whole[0], tmp_path)
 
 
-def test_a_crash_before_a_checkpoint_with_stale_samples(tmp_path, monkeypatch):
+def test_a_crash_before_a_checkpoint_with_stale_samples(tmp_path):
     how = {"staleness": 1, "importance_cap": 2.0, "mix_by": "tokens", "save_every": 2, "watch": 0}
     config = replace(MIXED, **how, episodes=16 * 5, eval_episodes=2)
     train(replace(config, out=tmp_path / "whole"))
-    save = Trainer.save
-
-    def crash(trainer):
-        if trainer.iteration == 4:
-            raise KeyboardInterrupt
-        save(trainer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "save", crash)
-        with pytest.raises(KeyboardInterrupt):
-            train(replace(config, out=tmp_path / "cut"))
+    with interrupt_before_checkpoint(4), pytest.raises(KeyboardInterrupt):
+        train(replace(config, out=tmp_path / "cut"))
     train(replace(config, out=tmp_path / "cut"), resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
