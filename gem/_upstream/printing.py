@@ -91,10 +91,10 @@ def _play(
         indices = chosen(turn)
         actions = policy(obs)
         step = env.step({i: actions[i] for i in indices})
-        for i, seen, reward, terminated, truncated in zip(indices, *step[:4], strict=True):
-            obs[i] = seen
+        for i, text, reward, terminated, truncated in zip(indices, *step[:4], strict=True):
+            obs[i] = text
             _say(f"step {turn + 1}, environment {i} ", "action", actions[i])
-            _say("", "observation", seen)
+            _say("", "observation", text)
             _say("", "reward", f"{reward:g}, terminated {bool(terminated)}, truncated {bool(truncated)}")
             if terminated or truncated:
                 ended.add(i)

@@ -159,7 +159,7 @@ class Index:
         self._inode = None if self.path is None else _inode(self.path)
         if before not in (None, self._inode):
             raise sqlite3.DatabaseError(f"{self.path} was replaced while it was opened")
-        self.mark = self._marked()
+        self.mark = self._read_mark()
         if self.path is not None:
             self._check()
 
@@ -178,22 +178,22 @@ class Index:
     def _add(self, entries: Sequence[Entry], runs: Mapping[str, Span], mark: Mark) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         with self._db:
-            found = self._marked()
-            if found.scanned < mark.scanned:
-                new = [entry for entry in entries if entry.number >= found.episodes]
+            current = self._read_mark()
+            if current.scanned < mark.scanned:
+                new = [entry for entry in entries if entry.number >= current.episodes]
                 self._db.executemany(_INSERT, new)
                 spans = [(_plain(run), *span) for run, span in runs.items()]
                 self._db.executemany("INSERT OR IGNORE INTO runs VALUES (?, ?, ?)", spans)
                 self._db.execute("DELETE FROM mark")
                 self._db.execute("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?)", mark)
-                found = mark
-        self.mark = found
+                current = mark
+        self.mark = current
 
     def copy(self) -> Index:
         """Return a temporary index with the same content."""
         other = Index(None)
         self._db.backup(other._db)
-        other.mark = other._marked()
+        other.mark = other._read_mark()
         other._check()
         return other
 
@@ -205,15 +205,15 @@ class Index:
 
     def number(self, episode: str) -> int | None:
         """Return the number of the first episode with this id, or None."""
-        found = self._db.execute(
+        row = self._db.execute(
             "SELECT number FROM episodes WHERE id = ? ORDER BY number LIMIT 1", (_plain(episode),)
         ).fetchone()
-        return None if found is None else int(found[0])
+        return None if row is None else int(row[0])
 
     def run(self, run: str, size: int) -> Span | None:
         """Return the position of a run's line in a file of `size` bytes, or None."""
-        found = self._db.execute('SELECT start, "end" FROM runs WHERE id = ?', (_plain(run),)).fetchone()
-        return None if found is None else _span(found[0], found[1], size)
+        row = self._db.execute('SELECT start, "end" FROM runs WHERE id = ?', (_plain(run),)).fetchone()
+        return None if row is None else _span(*row, size)
 
     def runs(self) -> list[str]:
         """Return the ids of the runs, in the order of their lines."""
@@ -251,8 +251,8 @@ class Index:
             f"SELECT * FROM episodes WHERE number IN ({numbers}) {by}", (*values, count, start)
         )
         with _readable():
-            found = list(map(_entry, rows))
-        return found[::-1] if backwards else found, total
+            entries = list(map(_entry, rows))
+        return entries[::-1] if backwards else entries, total
 
     def tally(self, wanted: Mapping[str, Any], below: int) -> list[Tally]:
         """Return the sums over the entries of `select`, by environment, end and outcome."""
@@ -302,8 +302,8 @@ class Index:
                 low = middle + 1
             else:
                 high = middle
-        found = self._between(low, min(low + 1, below), False)
-        return found[0] if found and found[0].start <= place else None
+        entries = self._between(low, min(low + 1, below), False)
+        return entries[0] if entries and entries[0].start <= place else None
 
     def close(self) -> None:
         """Close the index. Calling it twice is harmless."""
@@ -314,13 +314,13 @@ class Index:
         with suppress(AttributeError):  # where connecting failed
             self._db.close()
 
-    def _marked(self) -> Mark:
-        found = self._db.execute("SELECT * FROM mark").fetchone()
-        if found is None:
+    def _read_mark(self) -> Mark:
+        row = self._db.execute("SELECT * FROM mark").fetchone()
+        if row is None:
             return Mark()
-        if tuple(map(type, found)) != (int, int, int, bytes, int, int) or min(found[:3]) < 0:
-            raise sqlite3.DatabaseError(f"the index reaches {found}, which is nowhere")
-        mark = Mark(*found)
+        if tuple(map(type, row)) != (int, int, int, bytes, int, int) or min(row[:3]) < 0:
+            raise sqlite3.DatabaseError(f"the index reaches {row}, which is nowhere")
+        mark = Mark(*row)
         if self._value("SELECT max(number) FROM episodes") != (mark.episodes - 1 if mark.episodes else None):
             raise sqlite3.DatabaseError("the index lacks episodes that it says it has")
         return mark
@@ -333,10 +333,10 @@ class Index:
 
     def _one(self, query: str, values: tuple[Any, ...] = ()) -> Any:
         with _readable():
-            found = self._db.execute(query, values).fetchone()
-        if found is None:
+            row = self._db.execute(query, values).fetchone()
+        if row is None:
             raise sqlite3.DatabaseError(f"the index lacks a row: {query}")
-        return found
+        return row
 
     def _value(self, query: str) -> Any:
         return self._one(query)[0]
@@ -382,7 +382,7 @@ def _span(start: Any, end: Any, size: int) -> Span:
     return start, end
 
 
-def damaged(error: sqlite3.Error) -> bool:
+def is_damaged(error: sqlite3.Error) -> bool:
     """Return whether the index itself is damaged, rather than not writable or not readable now."""
     code = getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR
     return code & 0xFF not in _CIRCUMSTANCES
@@ -390,10 +390,10 @@ def damaged(error: sqlite3.Error) -> bool:
 
 def _inode(path: Path) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)
+        state = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return state.st_dev, state.st_ino
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

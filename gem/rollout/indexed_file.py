@@ -19,7 +19,7 @@ from threading import RLock
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from gem.errors import StoreError, reason
-from gem.rollout.index import Entry, Index, Mark, Place, Span, damaged
+from gem.rollout.index import Entry, Index, Mark, Place, Span, is_damaged
 
 CHUNK = 1 << 20
 ENDS = 4096  # bytes at the file's start, and before the end of the scanned part, in the hash of the index
@@ -28,7 +28,7 @@ SCAN_AT_ONCE = 4096  # lines that are scanned before they are written into the i
 LOSE_AT_MOST = 3  # times that the index is made again beside an open file; then a temporary one is used
 CLOSE_OFF = b"!\n"  # terminates a torn line; a whole one ends with a brace
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 Line: TypeAlias = Entry | str | None
 """The meaning of a line: an entry, the id of a run, or None: it is skipped and counted."""
 
@@ -142,7 +142,7 @@ class IndexedFile:
             self._refresh()
             return self.count - before
 
-    def ask(self, question: Callable[[Index, int], Found], nothing: Found) -> tuple[Found, list[Entry]]:
+    def ask(self, question: Callable[[Index, int], Answer], nothing: Answer) -> tuple[Answer, list[Entry]]:
         """Return the answer of the index, and the entries that it does not have yet.
 
         `question` gets the index and the number of entries to look at. Without an index, `nothing` is the
@@ -150,7 +150,7 @@ class IndexedFile:
         """
         with self.lock:
             self._refresh()
-            answer = self._asked(lambda index: question(index, self._base.episodes), nothing)
+            answer = self._ask_index(lambda index: question(index, self._base.episodes), nothing)
             return answer, list(self._new)
 
     @property
@@ -161,13 +161,13 @@ class IndexedFile:
     @property
     def torn(self) -> int:
         """The number of lines that are skipped; an unfinished last line counts too."""
-        return self._torn + (os.fstat(self._fd).st_size > self._seen)
+        return self._torn + (os.fstat(self._fd).st_size > self._scan_end)
 
     def place(self, number: int) -> Place:
         """Return the position of an entry's line, and the entry's id."""
         with self.lock:
             size = os.fstat(self._fd).st_size
-            place: Place | None = self._asked(
+            place: Place | None = self._ask_index(
                 lambda index: index.place(number, size) if number < self._base.episodes else None, None
             )
             if place is not None:  # else it is new, or the entries of a lost index are now among the new ones
@@ -178,15 +178,15 @@ class IndexedFile:
     def number(self, episode: str) -> int | None:
         """Return the number of the first entry with this id, or None."""
         with self.lock:
-            found = self._asked(lambda index: index.number(episode), None)
-            return self._new_numbers.get(episode) if found is None else found
+            number = self._ask_index(lambda index: index.number(episode), None)
+            return self._new_numbers.get(episode) if number is None else number
 
     def run(self, run: str) -> Span | None:
         """Return the position of a run's line, or None."""
         with self.lock:
             size = os.fstat(self._fd).st_size
-            found = self._asked(lambda index: index.run(run, size), None)
-            return self._new_runs.get(run) if found is None else found
+            span = self._ask_index(lambda index: index.run(run, size), None)
+            return self._new_runs.get(run) if span is None else span
 
     def runs(self) -> list[str]:
         """Return the ids of the runs, in the order of their lines."""
@@ -225,7 +225,7 @@ class IndexedFile:
             size = state.st_size
             self._refresh(size)
             line, entry, run, run_line = compose()
-            torn = size > self._seen
+            torn = size > self._scan_end
             closing = CLOSE_OFF if torn else b""
             at = size + len(closing)
             start = at + len(run_line)
@@ -283,7 +283,7 @@ class IndexedFile:
 
     def _begin(self, mark: Mark) -> None:
         """Reset the scan to the part that an index covers, up to `mark`."""
-        self._base, self._seen, self._torn = mark, mark.scanned, mark.torn
+        self._base, self._scan_end, self._torn = mark, mark.scanned, mark.torn
         self._new: list[Entry] = []
         self._new_numbers: dict[str, int] = {}
         self._new_runs: dict[str, Span] = {}
@@ -291,40 +291,40 @@ class IndexedFile:
     def _note(self, entry: Entry) -> None:
         self._new.append(entry)
         self._new_numbers.setdefault(entry.id, entry.number)
-        self._seen = entry.end
+        self._scan_end = entry.end
 
     def _refresh(self, size: int | None = None) -> None:
         """Scan what was added to the file, which has `size` bytes."""
         size = os.fstat(self._fd).st_size if size is None else size
-        if size < self._seen:  # the file was truncated: scan it again
+        if size < self._scan_end:  # the file was truncated: scan it again
             self._forget_index()
             self._known.clear()
-        seen = -1
-        while seen != self._seen < size:
-            seen = self._seen
+        before = -1
+        while before != self._scan_end < size:
+            before = self._scan_end
             self._scan(size)
             if len(self._new) >= SAVE_EVERY:
                 self._save()
 
     def _scan(self, size: int) -> None:
         """Scan the complete lines up to `size`, at most SCAN_AT_ONCE entries."""
-        for start, line in _lines(self._fd, self._seen, size):
+        for start, line in _lines(self._fd, self._scan_end, size):
             end = start + len(line) + 1
             # A torn line was terminated by an append; some tools end lines with a carriage return.
-            found = self._read_line(self.count, line, start, end) if line.rstrip().endswith(b"}") else None
-            if found is None:
+            meaning = self._read_line(self.count, line, start, end) if line.rstrip().endswith(b"}") else None
+            if meaning is None:
                 self._torn += 1
-            elif isinstance(found, str):
-                self._new_runs.setdefault(found, (start, end))
+            elif isinstance(meaning, str):
+                self._new_runs.setdefault(meaning, (start, end))
             else:
-                self._note(found)
-            self._seen = end
+                self._note(meaning)
+            self._scan_end = end
             if len(self._new) >= SCAN_AT_ONCE:
                 break
 
     # -- the index
 
-    def _asked(self, question: Callable[[Index], Found], nothing: Found) -> Found:
+    def _ask_index(self, question: Callable[[Index], Answer], nothing: Answer) -> Answer:
         """Return the answer of the index, or `nothing` where there is no index; give up a broken index."""
         while (index := self._index) is not None:
             try:
@@ -341,7 +341,12 @@ class IndexedFile:
         """Return the mark of what was scanned: hashes of both ends, and the state of the file."""
         state = os.fstat(self._fd)
         return Mark(
-            self.count, self._seen, self._torn, self._seal(self._seen), _inode(state), state.st_mtime_ns
+            self.count,
+            self._scan_end,
+            self._torn,
+            self._seal(self._scan_end),
+            _inode(state),
+            state.st_mtime_ns,
         )
 
     def _seal(self, scanned: int) -> bytes:
@@ -378,11 +383,11 @@ class IndexedFile:
             self._forget_index()
             return  # its entries are scanned again first
         if self._index is None:
-            self._index = self._made_index()
+            self._index = self._make_index()
         self._index.add(self._new, self._new_runs, self._mark())
         self._begin(self._index.mark)
 
-    def _made_index(self) -> Index:
+    def _make_index(self) -> Index:
         """Return the index beside the file; make it again if it does not match."""
         if not self._is_there():
             raise FileNotFoundError(f"{self.path} was replaced; the index beside it belongs to another file.")
@@ -390,7 +395,7 @@ class IndexedFile:
             if (index := self._fitting_index()) is not None:
                 return index
         except sqlite3.Error as error:
-            if not damaged(error):
+            if not is_damaged(error):
                 raise
         self._unlink_index()
         return Index(self._index_path)
@@ -417,7 +422,7 @@ class IndexedFile:
         if old is not None and old.path is None:
             raise StoreError(f"{self.path}: cannot keep a temporary index: {error}") from error
         with suppress(sqlite3.Error, OSError):
-            if isinstance(error, sqlite3.Error) and damaged(error):
+            if isinstance(error, sqlite3.Error) and is_damaged(error):
                 if old is None or old.current:
                     self._unlink_index()
             elif old is not None and old.current:

@@ -34,7 +34,7 @@ class Place:
     def vacate(self) -> None:
         """Record that the environment is gone, and that another of the same recipe will be made."""
         self.described, self.assembles_history = False, False
-        self.task = expected(self.maker)
+        self.task = expected_task(self.maker)
 
     def task_with(self, seed: int) -> TaskRef:
         """Return the task of an episode; written out, because episodes are many."""
@@ -89,9 +89,9 @@ class Places:
             self.alone -= 1
             self._host.remove(place.index)
             return
-        mine = self._free.pop(place.key, [])
-        mine.append(place)
-        self._free[place.key] = mine  # the last to be thrown away
+        same = self._free.pop(place.key, [])
+        same.append(place)
+        self._free[place.key] = same  # the last to be thrown away
 
     def abandon(self, places: list[Place]) -> None:
         """Free the places of cancelled episodes, and empty the list.
@@ -142,7 +142,7 @@ def maker(recipe: Recipe) -> Callable[[], Env]:
     return Maker(recipe) if isinstance(recipe, str | TaskRef) else recipe
 
 
-def expected(recipe: Callable[[], Env]) -> TaskRef:
+def expected_task(recipe: Callable[[], Env]) -> TaskRef:
     """Return the task of an environment that is not made yet, for an episode that never starts."""
     if isinstance(recipe, Maker):
         task = recipe.env_id if isinstance(recipe.env_id, TaskRef) else TaskRef(recipe.spec.id)

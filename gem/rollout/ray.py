@@ -109,7 +109,7 @@ class RayRunner(BaseRunner):
         )
         self._introduced = self._closed = False
 
-    def numbered(self, jobs: Iterable[Job] = ()) -> Iterator[Numbered]:
+    def stream_numbered(self, jobs: Iterable[Job] = ()) -> Iterator[Numbered]:
         """Play like `stream`, and yield each episode with the number of its job."""
         self._schedule.open(jobs)
         whole = False
@@ -122,9 +122,9 @@ class RayRunner(BaseRunner):
                 self._crew.dismiss()
             self._schedule.leave()
 
-    async def numbered_async(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Numbered, None]:
+    async def stream_numbered_async(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Numbered, None]:
         """Play like `stream_async`, in another thread, and yield each episode with the number of its job."""
-        played = self.numbered(jobs)
+        played = self.stream_numbered(jobs)
         try:
             while (numbered := await asyncio.to_thread(next, played, None)) is not None:
                 yield numbered

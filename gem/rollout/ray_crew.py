@@ -23,7 +23,7 @@ from gem.record import Episode, Failure
 from gem.rollout.episode import versions
 from gem.rollout.jobs import Job, Trial, spec_of
 from gem.rollout.options import RunOptions
-from gem.rollout.places import Recipe, expected, maker, pool_key
+from gem.rollout.places import Recipe, expected_task, maker, pool_key
 from gem.rollout.ray_player import Hello, Orders, Parcel, Player, Report
 from gem.rollout.ray_spool import Spool, drop_spool, read_spool
 from gem.rollout.schedule import Numbered, Schedule
@@ -441,7 +441,7 @@ class Crew:
         for trial in member.trials.values():
             job = trial.job
             episode = Episode(
-                replace(expected(maker(job.env)), seed=job.seed),
+                replace(expected_task(maker(job.env)), seed=job.seed),
                 self._trials.run_of(trial),
                 trial.key,
                 job.sample,

@@ -233,11 +233,11 @@ class Player:
             if one_by_one:
                 loop.run(self._at_their_own_pace())
             else:
-                for number, episode in self._runner.numbered(self):
+                for number, episode in self._runner.stream_numbered(self):
                     self._report(number, episode)
 
     async def _at_their_own_pace(self) -> None:
-        async with aclosing(self._runner.numbered_async(self)) as played:
+        async with aclosing(self._runner.stream_numbered_async(self)) as played:
             async for number, episode in played:
                 self._report(number, episode)
 

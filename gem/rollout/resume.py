@@ -113,10 +113,10 @@ def differences(there: Any, here: Any, name: str = "") -> list[str]:
     one, other = _parts(there), _parts(here)
     if one is None or other is None:
         return [] if there == here else [f"{name} is {there!r:.80} there and {here!r:.80} here"]
-    found: list[str] = []
+    texts: list[str] = []
     for part in dict.fromkeys((*one, *other)):
-        found += differences(one.get(part), other.get(part), f"{name}.{part}" if name else str(part))
-    return found
+        texts += differences(one.get(part), other.get(part), f"{name}.{part}" if name else str(part))
+    return texts
 
 
 def _parts(value: Any) -> Mapping[Any, Any] | None:

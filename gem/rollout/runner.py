@@ -44,11 +44,11 @@ class BaseRunner(ABC):
         return self._trials.agent
 
     @abstractmethod
-    def numbered(self, jobs: Iterable[Job] = ()) -> Iterator[Numbered]:
+    def stream_numbered(self, jobs: Iterable[Job] = ()) -> Iterator[Numbered]:
         """Play like `stream`, and yield each episode with the number of its job."""
 
     @abstractmethod
-    def numbered_async(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Numbered, None]:
+    def stream_numbered_async(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Numbered, None]:
         """Play like `stream_async`, and yield each episode with the number of its job."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class BaseRunner(ABC):
             AgentUnavailable: when an agent can answer no request, after all ended episodes were yielded.
             SchemaMismatch: with `resume`, for a job stored with other settings, or another job with its key.
         """
-        for _, episode in self.numbered(jobs):
+        for _, episode in self.stream_numbered(jobs):
             yield episode
 
     async def stream_async(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Episode, None]:
@@ -97,13 +97,13 @@ class BaseRunner(ABC):
         `concurrency` ended episodes are kept; then no new ones start. To leave the loop early, use ``async
         with contextlib.aclosing(...)``: otherwise Python closes the stream later.
         """
-        async with aclosing(self.numbered_async(jobs)) as played:
+        async with aclosing(self.stream_numbered_async(jobs)) as played:
             async for _, episode in played:
                 yield episode
 
     def play(self, jobs: Iterable[Job]) -> list[Episode]:
         """Play jobs in rounds and return the episodes in the order of the jobs; otherwise like `stream`."""
-        return in_order(self.numbered(jobs))
+        return in_order(self.stream_numbered(jobs))
 
     def __enter__(self) -> Self:
         """Return self; the runner is closed at the end of the block."""
@@ -162,7 +162,7 @@ class Runner(BaseRunner):
             return self.options.host
         raise BadArgument("the runner has no host before its first stream.")
 
-    def numbered(self, jobs: Iterable[Job] = ()) -> Iterator[Numbered]:
+    def stream_numbered(self, jobs: Iterable[Job] = ()) -> Iterator[Numbered]:
         """Play like `stream`, and yield each episode with the number of its job."""
         self._schedule.open(jobs)
         try:
@@ -173,7 +173,7 @@ class Runner(BaseRunner):
         finally:
             self._leave()
 
-    async def numbered_async(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Numbered, None]:
+    async def stream_numbered_async(self, jobs: Iterable[Job] = ()) -> AsyncGenerator[Numbered, None]:
         """Play like `stream_async`, and yield each episode with the number of its job."""
         self._schedule.open(jobs)
         try:
@@ -275,7 +275,7 @@ async def rollout_async(
     """Play all jobs, each episode at its own pace; otherwise like `rollout`."""
     jobs = list(jobs)
     with _runner_for(jobs, agent, options, keywords) as runner:
-        return in_order([numbered async for numbered in runner.numbered_async()] if jobs else ())
+        return in_order([numbered async for numbered in runner.stream_numbered_async()] if jobs else ())
 
 
 def _runner_for(

@@ -104,7 +104,7 @@ class EpisodeStore(Sequence[Episode]):
             if self._claim >= 0:
                 return
             try:
-                self._claim, self._claimed_by = _locked(self._lock_path), os.getpid()
+                self._claim, self._claimed_by = _lock_file(self._lock_path), os.getpid()
             except BlockingIOError as error:
                 raise StoreError(
                     f"{self.path}: another run resumes from this store; wait for its end, or use "
@@ -353,17 +353,17 @@ class EpisodeStore(Sequence[Episode]):
         self.close()
 
     def _read(self, number: int) -> Episode:
-        episode = self._found(number)
+        episode = self._read_at_place(number)
         if episode is None:  # the index is wrong; without it, episodes are found by scanning the lines
             self._file.distrust()
-            episode = self._found(number)
+            episode = self._read_at_place(number)
         if episode is None:
             raise StoreError(f"{self.path}: episode {number} was changed while the store is open.")
         if episode.run is not SCHEMA_1_RUN:
             episode.run = self._run(episode.run.id)
         return episode
 
-    def _found(self, number: int) -> Episode | None:
+    def _read_at_place(self, number: int) -> Episode | None:
         """Return the episode at its position in the index; None when its line is not there."""
         start, end, wanted = self._file.place(number)
         line = self._file.read(start, end - 1)
@@ -391,9 +391,9 @@ class EpisodeStore(Sequence[Episode]):
             if span is None:
                 return RunInfo(run)
             with suppress(ValueError):
-                found = name_models(codec.decode_run(self._file.read(*span)))
-                if found.id == run:
-                    self._runs[run] = found
+                info = name_models(codec.decode_run(self._file.read(*span)))
+                if info.id == run:
+                    self._runs[run] = info
                     break
             if trusted:
                 self._file.distrust()
@@ -441,7 +441,7 @@ def _check_wanted(wanted: Mapping[str, Any]) -> None:
             raise BadArgument(f"episodes cannot be selected by {name!r}.{did_you_mean(name, _WANTED)}")
 
 
-def _locked(path: Path) -> int:
+def _lock_file(path: Path) -> int:
     """Open the file at `path`, create it if missing, lock it, and return its descriptor.
 
     Raises:
@@ -459,9 +459,9 @@ def _locked(path: Path) -> int:
         os.close(fd)  # its holder has just removed it
 
 
-def by_task(found: Iterable[TaskTally], entries: Iterable[Entry]) -> list[TaskTally]:
+def by_task(tallies: Iterable[TaskTally], entries: Iterable[Entry]) -> list[TaskTally]:
     """Add further entries to sums by task, and return the sums."""
-    sums: dict[Any, Any] = {each[:3]: each[3:] for each in found}
+    sums: dict[Any, Any] = {each[:3]: each[3:] for each in tallies}
     for entry in entries:
         if entry.reward is not None:  # it has a verdict
             solved = entry.success is not None, bool(entry.success)
@@ -469,9 +469,9 @@ def by_task(found: Iterable[TaskTally], entries: Iterable[Entry]) -> list[TaskTa
     return [TaskTally(*key, *values) for key, values in sums.items()]
 
 
-def by_end(found: Iterable[Tally], entries: Iterable[Entry]) -> list[Tally]:
+def by_end(tallies: Iterable[Tally], entries: Iterable[Entry]) -> list[Tally]:
     """Add further entries to sums by environment, end and outcome, and return the sums."""
-    sums: dict[Any, Any] = {each[:4]: each[4:] for each in found}
+    sums: dict[Any, Any] = {each[:4]: each[4:] for each in tallies}
     for entry in entries:
         reward, counts = entry.reward or 0.0, (entry.turns, entry.tokens, entry.calls)
         key = entry.spec, entry.stop, entry.verdict, entry.success
@@ -532,13 +532,13 @@ def _read_line(number: int, line: bytes, start: int, end: int) -> Entry | str | 
     The episodes of a damaged run can be read without it.
     """
     if not line.startswith(codec.RUN_LINE):
-        return _scanned(number, line, start, end)
+        return _read_entry(number, line, start, end)
     with suppress(ValueError):
         return codec.decode_run(line).id
     return None
 
 
-def _scanned(number: int, line: bytes, start: int, end: int) -> Entry:
+def _read_entry(number: int, line: bytes, start: int, end: int) -> Entry:
     try:
         return _entry(number, codec.decode(line), start, end)
     except ValueError:
@@ -577,7 +577,7 @@ def _calls(turns: Sequence[Turn]) -> int:
     return max([native, *(count for count in counted if type(count) is int)])
 
 
-def _tokens(turn: Turn, held: bool) -> int:
+def _tokens(turn: Turn, with_ids: bool) -> int:
     """Return the number of sampled tokens; the server's count where the ids are not kept."""
     counted = (turn.usage or {}).get("completion_tokens")
-    return (len(turn.token_ids) if held else 0) or (counted if type(counted) is int else 0)
+    return (len(turn.token_ids) if with_ids else 0) or (counted if type(counted) is int else 0)

@@ -13,7 +13,7 @@ from gem.record import SEAT, Agent, AgentInfo, Episode, RunInfo
 from gem.rollout.episode import versions
 from gem.rollout.jobs import Agents, Job, Trial, seat_agents, spec_of
 from gem.rollout.options import RunOptions
-from gem.rollout.places import expected, maker
+from gem.rollout.places import expected_task, maker
 from gem.rollout.resume import StoredEpisodes
 from gem.rollout.store import EpisodeStore
 
@@ -98,7 +98,7 @@ class Trials:
         name = job.key
         if not name:
             start = job.start and (job.start.episode.id, job.start.turns)
-            task = job.env if isinstance(job.env, str) else expected(maker(job.env))
+            task = job.env if isinstance(job.env, str) else expected_task(maker(job.env))
             played = (task, job.seed, job.group, job.salt, start, job.limits, job.history)
             name = blake2b(repr(played).encode(errors="surrogatepass"), digest_size=8).hexdigest()
         first, key = hash((name, job.sample)), name

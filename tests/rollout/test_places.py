@@ -5,7 +5,7 @@ import pytest
 from gem.agents.random import RandomAgent
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker
 from gem.rollout import Job, rollout
-from gem.rollout.places import expected, maker, pool_key
+from gem.rollout.places import expected_task, maker, pool_key
 from gem.specs import TaskRef
 from gem.testing.doubles import EchoEnv
 
@@ -26,7 +26,7 @@ SHORT = {"max_turns": 2}
     ],
 )
 def test_what_never_began_is_named_all_the_same(recipe, task):
-    assert expected(maker(recipe)) == task
+    assert expected_task(maker(recipe)) == task
 
 
 class Unmakeable(EchoEnv):

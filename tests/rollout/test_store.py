@@ -1182,7 +1182,7 @@ def test_a_claim_ends_with_the_store_and_none_is_made_read_only(path):
 
 def test_where_no_lock_can_be_made_nobody_is_kept_out(path, monkeypatch):
     with EpisodeStore(path) as store:
-        monkeypatch.setattr("gem.rollout.store._locked", refused)
+        monkeypatch.setattr("gem.rollout.store._lock_file", refused)
         store.claim()
 
 
