@@ -213,7 +213,7 @@ class Index:
     def run(self, run: str, size: int) -> Span | None:
         """Return the position of a run's line in a file of `size` bytes, or None."""
         row = self._db.execute('SELECT start, "end" FROM runs WHERE id = ?', (_plain(run),)).fetchone()
-        return None if row is None else _span(*row, size)
+        return None if row is None else _span(row[0], row[1], size)
 
     def runs(self) -> list[str]:
         """Return the ids of the runs, in the order of their lines."""
