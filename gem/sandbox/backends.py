@@ -76,13 +76,13 @@ def make(name: str, **options: Any) -> Any:
         raise SandboxFailed(f"the backend {name!r} is for Linux, and this is {sys.platform}.")
     from gem.sandbox import landlock, seccomp
     from gem.sandbox.client import ZygoteSandbox
-    from gem.sandbox.packages import allowed
+    from gem.sandbox.packages import list_allowed
     from gem.sandbox.pool import Settings
 
     settings = Settings(
         backend=name,
-        packages=allowed(options.pop("packages", "science")),
-        filter=seccomp.configured(options.pop("filter", None)),
+        packages=list_allowed(options.pop("packages", "science")),
+        filter=seccomp.choose_list(options.pop("filter", None)),
     )
     if name == "bwrap-slots":
         settings.isolation, settings.namespaces, settings.slots = "bwrap", False, True

@@ -78,7 +78,7 @@ class Result:
         return self.status is Status.OK
 
 
-def checked(result: object) -> Result:
+def check_result(result: object) -> Result:
     """Return `result` if it is a valid Result; graders call this before they score it.
 
     Raises:

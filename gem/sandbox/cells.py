@@ -178,7 +178,7 @@ class _Cells:
         remember(code, name)
         reply: Request = {"status": "OK", "exit_code": 0}
         value: Any = None
-        shown: str | None = None
+        text: str | None = None
         figures: list[bytes] = []
         try:
             self.interrupts.cell = True
@@ -188,7 +188,7 @@ class _Cells:
                 else:
                     exec(step, self.namespace)  # noqa: S102 - inside the sandbox
             if value is not None:
-                shown = repr(value)
+                text = repr(value)
                 self.namespace["_"] = value
             figures = _figures()
             self.interrupts.cell = False
@@ -198,16 +198,16 @@ class _Cells:
             reply["status"] = "RE" if reply["exit_code"] else "OK"
         except BaseException as error:
             self.interrupts.cell = False
-            say(shortened(error))
+            say(format_error(error))
             interrupted = isinstance(error, KeyboardInterrupt)
             reply |= {"exit_code": 1, "interrupted": interrupted}
             reply["status"] = "MLE" if isinstance(error, MemoryError) else "RE"
             del error
         flush()
         reply["cpu_s"] = time.process_time() - cpu
-        if shown is not None:
-            reply["cut"] = len(shown) > LONGEST_VALUE
-            reply["value"] = shown[:LONGEST_VALUE]
+        if text is not None:
+            reply["cut"] = len(text) > LONGEST_VALUE
+            reply["value"] = text[:LONGEST_VALUE]
         return reply, figures
 
 
@@ -223,14 +223,14 @@ def _steps(code: str, name: str) -> list[tuple[CodeType, bool]]:
     ]
 
 
-def shortened(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Format an exception with only the frames of the cells and the innermost frame."""
     try:
-        seen: set[int] = set()
+        visited: set[int] = set()
         whole: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
         top = whole
-        while whole is not None and id(whole) not in seen:
-            seen.add(id(whole))
+        while whole is not None and id(whole) not in visited:
+            visited.add(id(whole))
             frames = [frame for frame in whole.stack if not frame.filename.startswith(OWN_FOLDER)]
             kept = [f for i, f in enumerate(frames) if f.filename.startswith("<cell") or i == len(frames) - 1]
             whole.stack = traceback.StackSummary.from_list(kept)

@@ -77,12 +77,12 @@ class Group:
             if swaps:
                 self._write(both, limit)
             self.limit = limit
-        self.ended_before = self._ended()
+        self.ended_before = self._count_killed()
 
     def burst(self) -> bool:
         """Return whether a process was killed for lack of memory since the last call of this or of `hold`."""
         with contextlib.suppress(OSError):
-            before, self.ended_before = self.ended_before, self._ended()
+            before, self.ended_before = self.ended_before, self._count_killed()
             return self.ended_before > before
         return False
 
@@ -112,9 +112,9 @@ class Group:
             if fd >= 0:
                 os.close(fd)
 
-    def _ended(self) -> int:
-        found = re.search(rb"^oom_kill (\d+)", os.pread(self.events, 4096, 0), re.MULTILINE)
-        return int(found[1]) if found else 0
+    def _count_killed(self) -> int:
+        match = re.search(rb"^oom_kill (\d+)", os.pread(self.events, 4096, 0), re.MULTILINE)
+        return int(match[1]) if match else 0
 
     def _read(self, name: str) -> str:
         with open(f"{self.path}/{name}") as file:
@@ -186,16 +186,16 @@ class Groups:
         self._idle, self._late = [], []
 
 
-_found: dict[int, Place | None] = {}
+_place_of_process: dict[int, Place | None] = {}
 _lock = threading.Lock()
 
 
 def find() -> Place | None:
     """Return the place where memory groups can be made, tested once per process; None if there is none."""
     with _lock:
-        if os.getpid() not in _found:
-            _found[os.getpid()] = next((place for place in _places() if _works(place)), None)
-        return _found[os.getpid()]
+        if os.getpid() not in _place_of_process:
+            _place_of_process[os.getpid()] = next((place for place in _places() if _works(place)), None)
+        return _place_of_process[os.getpid()]
 
 
 def _after_fork() -> None:
@@ -217,7 +217,7 @@ def _places(proc: str = "/proc/self") -> list[Place]:
         own = [line.split(":", 2) for line in Path(proc, "cgroup").read_text().splitlines()]
     except OSError:
         return []
-    found = []
+    places = []
     for _, controllers, path in own:
         version = 2 if not controllers else 1
         if version == 1 and "memory" not in controllers.split(","):
@@ -230,10 +230,10 @@ def _places(proc: str = "/proc/self") -> list[Place]:
                 continue
             if (path + "/").startswith(root.rstrip("/") + "/"):
                 folder = os.path.normpath(f"{at}/{path[len(root.rstrip('/')) :]}")
-                found.append(Place(folder, version))
+                places.append(Place(folder, version))
                 if version == 2 and folder != os.path.normpath(at):
-                    found.append(Place(os.path.dirname(folder), version, own=False))
-    return found
+                    places.append(Place(os.path.dirname(folder), version, own=False))
+    return places
 
 
 def _works(place: Place) -> bool:

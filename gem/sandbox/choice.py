@@ -51,7 +51,7 @@ def open_sandbox(
     if isinstance(backend, Sandbox):
         return backend
     allow_unsafe = allow_unsafe or os.environ.get("GEM_SANDBOX_ALLOW_UNSAFE") == "1"
-    named = backend or configured()
+    named = backend or read_backend_setting()
     if named is not None:
         return _open_named(named, allow_unsafe, options)
     reports: dict[str, Report] = {}
@@ -64,7 +64,7 @@ def open_sandbox(
     return _open("none", reports, options)
 
 
-def configured() -> str | None:
+def read_backend_setting() -> str | None:
     """Return the backend that the environment variable ``GEM_SANDBOX`` names."""
     return os.environ.get("GEM_SANDBOX") or None
 
@@ -103,14 +103,14 @@ def _refusal(reports: Mapping[str, Report]) -> str:
 def _open(name: str, reports: Mapping[str, Report], options: dict[str, Any]) -> Sandbox:
     sandbox = make(name, **options)
     sandbox.info = {**sandbox.info, "label": BACKENDS[name].label}
-    found = reports[name].properties if name in reports else dict.fromkeys(PROPERTIES, False)
+    properties = reports[name].properties if name in reports else dict.fromkeys(PROPERTIES, False)
     report = {
         **sandbox.info,
-        "properties": dict(found),
-        "higher": {other: seen.why_not for other, seen in reports.items() if other != name},
+        "properties": dict(properties),
+        "higher": {other: another.why_not for other, another in reports.items() if other != name},
     }
-    held_by = getattr(sandbox, "memory_held_by", None)
-    sandbox.report = lambda: {**report, "memory": held_by()} if held_by else report
+    limiter = getattr(sandbox, "memory_held_by", None)
+    sandbox.report = lambda: {**report, "memory": limiter()} if limiter else report
     _warn_once(name, report)
     opened: Sandbox = sandbox
     return opened
@@ -123,7 +123,7 @@ def _warn_once(name: str, report: Mapping[str, Any]) -> None:
     if BACKENDS[name].label not in ("partial", "none") or name in _warned:
         return
     _warned.add(name)
-    lacking = [PROPERTIES[key] for key, held in report["properties"].items() if not held]
+    lacking = [PROPERTIES[key] for key, ensured in report["properties"].items() if not ensured]
     warnings.warn(
         f"programs run on the backend {name!r} ({BACKENDS[name].label} isolation). Not ensured: "
         f"{'; '.join(lacking) or 'nothing found, but it is the same kernel and user'}. "

@@ -170,7 +170,7 @@ class ZygoteSandbox(Caller):
             left = backstop - time.monotonic()
             ready = poll.poll(max(0.0, left) * 1000)
             if not ready and left <= 0:
-                child.zygote.broken()
+                child.zygote.discard()
                 raise Lost("a fork server hangs")
             over = False
             for fd, _ in ready:
@@ -183,7 +183,7 @@ class ZygoteSandbox(Caller):
                 if stream.cut and not flooded:
                     flooded = True
                     child.order("kill", why="output")
-            if over and (ended := child.ended()) is not None:
+            if over and (ended := child.read_end()) is not None:
                 for stream in streams.values():
                     stream.drain()
                 return ended

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gem.errors import BadArgument, did_you_mean
 from gem.sandbox.backends import BACKENDS, ORDER, PROPERTIES, make
-from gem.sandbox.choice import configured, list_ways
-from gem.sandbox.seccomp import configured as configured_filter
-from gem.sandbox.seen import SIGHTS, seen
+from gem.sandbox.choice import list_ways, read_backend_setting
+from gem.sandbox.seccomp import choose_list
 from gem.sandbox.selftest import self_test
+from gem.sandbox.sights import SIGHTS, list_sights
 
 _WORDS = {True: "yes", False: "NO", None: "could not be tried"}
 
@@ -22,7 +22,7 @@ def describe(backend: str | None = None, *, sights: bool = False) -> tuple[list[
     Raises:
         BadArgument: for an unknown backend.
     """
-    backend = backend or configured()
+    backend = backend or read_backend_setting()
     if backend is not None and backend not in BACKENDS:
         raise BadArgument(
             f"no backend {backend!r}.{did_you_mean(backend, BACKENDS)} There are: {', '.join(BACKENDS)}."
@@ -32,14 +32,14 @@ def describe(backend: str | None = None, *, sights: bool = False) -> tuple[list[
         report = self_test(name)
         if report.passed:
             width = max(map(len, PROPERTIES.values()))
-            held = [
+            rows = [
                 f"  {meaning:<{width}}  {_WORDS[report.properties.get(key)]}"
                 for key, meaning in PROPERTIES.items()
             ]
             return [
                 f"{name}: {BACKENDS[name].summary} ({BACKENDS[name].label})",
-                *held,
-                *([f"  the filter is the {configured_filter()} list"] if name in ORDER else []),
+                *rows,
+                *([f"  the filter is the {choose_list()} list"] if name in ORDER else []),
                 *(_sights(name) if sights else []),
                 *lines,
             ], name != "none"
@@ -51,9 +51,9 @@ def describe(backend: str | None = None, *, sights: bool = False) -> tuple[list[
 def _sights(backend: str) -> list[str]:
     sandbox = make(backend)
     try:
-        found = seen(sandbox)
+        sights = list_sights(sandbox)
     finally:
         sandbox.close()
     width = max(map(len, SIGHTS.values()))
-    lines = [f"  {SIGHTS[name]:<{width}}  {words or 'hidden'}" for name, words in found.items()]
+    lines = [f"  {SIGHTS[name]:<{width}}  {words or 'hidden'}" for name, words in sights.items()]
     return ["what a fresh run can see of this machine:", *lines]

@@ -39,10 +39,10 @@ class Engine:
         if shutil.which(command) is None:
             raise SandboxFailed(f"{command} is not installed.")
         self.command = command
-        said = json.loads(self.ask("version", "--format", "{{json .}}"))
-        self.podman = "podman" in os.path.basename(command) or "Server" not in said
-        told = said.get("Server") or said.get("Client") or {}
-        self.version = str(told.get("Version") or "")
+        about = json.loads(self.ask("version", "--format", "{{json .}}"))
+        self.podman = "podman" in os.path.basename(command) or "Server" not in about
+        details = about.get("Server") or about.get("Client") or {}
+        self.version = str(details.get("Version") or "")
 
     def ask(self, *args: str, timeout_s: float = ASK_S, stdin: bytes | None = None) -> bytes:
         """Run a command of the engine and return its output. Raises SandboxFailed."""
@@ -72,7 +72,7 @@ class Engine:
             raise
         return True
 
-    def closed(self) -> list[str]:
+    def list_barriers(self) -> list[str]:
         """Return the options of every container, which remove its network and its privileges."""
         return [
             *("--pull", "never", "--security-opt", "no-new-privileges", "--ipc", "private"),
@@ -157,7 +157,7 @@ class ContainerSandbox(PipedSandbox):
                 *(self.engine.command, "run", "--rm", "--interactive"),
                 *("--name", f"{self._label}-{next(self._numbers)}", "--label", "gem-sandbox"),
                 *(["--runtime", self.runtime] if self.runtime else []),
-                *self.engine.closed(),
+                *self.engine.list_barriers(),
                 *(["--read-only-tmpfs=false"] if self.engine.podman else []),
                 *("--network", "none", "--cap-drop", "ALL", "--user", "65534:65534", "--workdir", "/"),
                 *("--read-only", "--shm-size", shared.removeprefix("size=")),

@@ -114,10 +114,9 @@ def pack(longest: int) -> bytes:
 
 def own_entries(folder: str) -> list[os.DirEntry[str]]:
     """Return the entries that a program has put into a folder, without mounts (the interpreter)."""
+    device = os.stat(folder).st_dev
     with os.scandir(folder) as entries:
-        found = list(entries)
-    device = os.stat(folder).st_dev if found else 0
-    return [entry for entry in found if entry.stat(follow_symlinks=False).st_dev == device]
+        return [entry for entry in entries if entry.stat(follow_symlinks=False).st_dev == device]
 
 
 def empty(folder: str, keep: str = "") -> None:

@@ -50,7 +50,7 @@ class Interpreter:
     executable: str
     prefix: str
     sites: tuple[str, ...]
-    shown: tuple[str, ...]
+    visible: tuple[str, ...]
 
     @classmethod
     @functools.cache
@@ -101,7 +101,7 @@ def image(python: Interpreter, names: tuple[str, ...]) -> Image:
         elif os.path.isdir(path):
             folders.append(path)
     folders += [path for path in ("/etc/ld.so.cache", "/etc/alternatives") if os.path.exists(path)]
-    folders += python.shown
+    folders += python.visible
     links = {path: to for path, to in links.items() if not any(_below(path, folder) for folder in folders)}
     kept = {
         os.path.join(folder, path[len(folder) + 1 :].partition("/")[0])
@@ -109,7 +109,9 @@ def image(python: Interpreter, names: tuple[str, ...]) -> Image:
         for folder in (HOME, "/tmp", SHARED)
         if path.startswith(f"{folder}/")
     }
-    return Image(links, tuple(folders), hidden(python, folders), packages.entries(names), tuple(sorted(kept)))
+    return Image(
+        links, tuple(folders), list_hidden(python, folders), packages.entries(names), tuple(sorted(kept))
+    )
 
 
 def _way(executable: str) -> dict[str, str]:
@@ -121,14 +123,14 @@ def _way(executable: str) -> dict[str, str]:
     return links
 
 
-def hidden(python: Interpreter, folders: Iterable[str]) -> tuple[str, ...]:
+def list_hidden(python: Interpreter, folders: Iterable[str]) -> tuple[str, ...]:
     """Return the paths below `folders` to hide: packages, their sources, and gem itself."""
-    found = {path for pattern in _HIDDEN for path in glob.glob(pattern)} | set(python.sites)
+    paths = {path for pattern in _HIDDEN for path in glob.glob(pattern)} | set(python.sites)
     for folder in folders:  # of the interpreter beneath a virtual environment too
         for below in ("*-packages", "python3*/*-packages"):
-            found |= set(glob.glob(os.path.join(glob.escape(folder), below)))
-    found.add(str(Path(__file__).resolve().parents[2]))
-    return tuple(_outermost_of(path for path in found if any(_below(path, folder) for folder in folders)))
+            paths |= set(glob.glob(os.path.join(glob.escape(folder), below)))
+    paths.add(str(Path(__file__).resolve().parents[2]))
+    return tuple(_outermost_of(path for path in paths if any(_below(path, folder) for folder in folders)))
 
 
 def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[str, list[str]]:
@@ -142,10 +144,10 @@ def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[st
     for path in packages.entries(names):
         os.symlink(path, os.path.join(links, os.path.basename(path)))
     roots = _outermost_of(
-        {os.path.realpath(path) for path in ("/usr", *(f"/{name}" for name in _LINKS), *python.shown)}
+        {os.path.realpath(path) for path in ("/usr", *(f"/{name}" for name in _LINKS), *python.visible)}
     )
-    away = {os.path.realpath(path) for path in hidden(python, roots)}
-    shown, listed, left = list(packages.entries(names)), [], list(roots)
+    away = {os.path.realpath(path) for path in list_hidden(python, roots)}
+    visible, listed, left = list(packages.entries(names)), [], list(roots)
     while left:
         path = left.pop()
         if path in away:
@@ -154,7 +156,7 @@ def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[st
             listed.append(path)
             left += [entry.path for entry in os.scandir(path) if not entry.is_symlink()]
         else:
-            shown.append(path)
+            visible.append(path)
     beside = [
         links,
         "/etc/ld.so.cache",
@@ -164,7 +166,7 @@ def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[st
         "/dev/urandom",
         "/dev/random",
     ]
-    return {"roots": [*roots, *beside], "shown": [*shown, *beside], "listed": listed}
+    return {"roots": [*roots, *beside], "shown": [*visible, *beside], "listed": listed}
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
@@ -192,7 +194,7 @@ def environment(python: Interpreter) -> dict[str, str]:
     libraries = [
         path
         for path in os.environ.get("LD_LIBRARY_PATH", "").split(":")
-        if any(_below(path, shown) for shown in python.shown)
+        if any(_below(path, visible) for visible in python.visible)
     ]
     return {
         "PATH": ":".join(dict.fromkeys(folders)),
@@ -246,12 +248,12 @@ def code_inside() -> bytes:
         spec = importlib.util.find_spec(f"gem.sandbox.{name}")
         assert spec is not None
         file, code = f"/gem-sandbox/{name}.py", spec.loader.get_code(spec.name)  # type: ignore[union-attr]
-        modules.append((name, file, _renamed(code, file)))
+        modules.append((name, file, _rename_code(code, file)))
     return marshal.dumps(modules)
 
 
-def _renamed(code: CodeType, file: str) -> CodeType:
-    inner = (_renamed(each, file) if isinstance(each, CodeType) else each for each in code.co_consts)
+def _rename_code(code: CodeType, file: str) -> CodeType:
+    inner = (_rename_code(each, file) if isinstance(each, CodeType) else each for each in code.co_consts)
     return code.replace(co_filename=file, co_consts=tuple(inner))
 
 

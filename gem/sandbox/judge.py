@@ -164,9 +164,9 @@ class Judge:
 
     def _ready(self, near: socket.socket) -> list[int]:
         """Return a child's files, once it is confined. Raises Unready."""
-        said, fds, _, _ = socket.recv_fds(near, 4000, 3)
+        packet, fds, _, _ = socket.recv_fds(near, 4000, 3)
         if len(fds) != 3:
-            raise Unready(said.decode("utf-8", "replace") or "the child ended")
+            raise Unready(packet.decode("utf-8", "replace") or "the child ended")
         return fds
 
     def _prepare(self, tested: bool) -> list[_Made]:
@@ -193,7 +193,7 @@ class Judge:
         """Wait for a case's process, or for its tester's, which ends with the submission's process."""
         step, before = 0, [0.0] * len(pids)
         pid, decides = pids[0], pids[-1]
-        clock, told, wanted, why, alone_so_far = _Clock(begun), begun, case["output"], "", True
+        clock, reported, wanted, why, alone_so_far = _Clock(begun), begun, case["output"], "", True
         while True:
             done, status, usage = os.wait4(decides, os.WNOHANG)
             if done:
@@ -204,7 +204,7 @@ class Judge:
                 if not (alone and (self.namespaces or set(list_others()) <= {*pids, self.template.pid})):
                     alone_so_far = False  # what it started may be what keeps it from running
                 clock.look(now, ran, waits and alone_so_far)
-                spent = [_spent(each) for each in pids]
+                spent = [_sum_cpu(each) for each in pids]
                 if case["steps"] > 1 and (size := os.fstat(value).st_size) > step:  # a byte for each step
                     step, before, clock.used = size, spent, 0.0
                 if any(each - then > case["cpu_s"] for each, then in zip(spent, before, strict=True)):
@@ -215,8 +215,8 @@ class Judge:
                     why = "wall"
                 elif now >= begun + MOST_WAITING * case["wall_s"]:
                     why = "starved"
-                elif now >= told + case["wall_s"]:
-                    told = now
+                elif now >= reported + case["wall_s"]:
+                    reported = now
                     self.wire.send({"waits": True})
             if why:
                 os.kill(decides, signal.SIGKILL)
@@ -335,15 +335,15 @@ class _Clock:
 def _observe(pids: Sequence[int]) -> tuple[float, bool, bool]:
     """Return the CPU seconds with descendants, whether a thread could run, and whether these are all."""
     own = read_fields(os.getpid())
-    ran, waits, seen, processes = 0.0, False, 0, 0
+    ran, waits, threads, processes = 0.0, False, 0, 0
     left = list(pids)
-    while left and seen < _LOOKED_AT:
+    while left and threads < _LOOKED_AT:
         pid = left.pop()
         processes += 1
         ran += _cpu(pid)
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{pid}/task"):
-                seen += 1
+                threads += 1
                 fields = read_fields(pid, f"task/{task}/stat")
                 # One that asked to come after all others cannot complain that they come before it.
                 fair = own and fields and all(fields[i] == own[i] for i in _SCHEDULING)
@@ -421,7 +421,7 @@ def _case(
     return 0
 
 
-def _spent(pid: int) -> float:
+def _sum_cpu(pid: int) -> float:
     """Return the CPU seconds of a process and those below it that it waited for."""
     return _cpu(pid) + sum(map(int, read_fields(pid)[13:15])) / _HERTZ
 
@@ -433,12 +433,12 @@ def _resolve(namespace: dict[str, Any], dotted: str) -> Any:
     first, *rest = dotted.split(".")
     if first not in namespace:
         raise NameError(f"name {first!r} is not defined")
-    found = namespace[first]
-    if rest and isinstance(found, type):
-        found = found()
+    target = namespace[first]
+    if rest and isinstance(target, type):
+        target = target()
     for name in rest:
-        found = getattr(found, name)
-    return found
+        target = getattr(target, name)
+    return target
 
 
 def plain(value: Any) -> str:

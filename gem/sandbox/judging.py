@@ -83,8 +83,8 @@ class Judging:
                 _check(reply)
                 if reply is None or reply.get("begun") is not True:
                     if reply is None and (ended is None or ended["why"] not in ("memory", "cpu")):
-                        raise self._ended(ended, "the submission's child ended while it compiled")
-                    self.done.append(self._refused(child, "" if ended is None else ended["why"]))
+                        raise self._explain_end(ended, "the submission's child ended while it compiled")
+                    self.done.append(self._make_refusal(child, "" if ended is None else ended["why"]))
                     self.over = True
                     return
                 self.begun = True
@@ -95,7 +95,7 @@ class Judging:
                     if not alive:
                         return
 
-    def _refused(self, child: Child, spent: str) -> Result:
+    def _make_refusal(self, child: Child, spent: str) -> Result:
         info = {**self.sandbox.info, **({"why": spent} if spent else {})}
         words = f"compiling took more {spent} than the budget has\n" if spent else ""
         return Result(Status.CE, stderr=child.err.text() + words, exit_code=1, info=info)
@@ -112,7 +112,7 @@ class Judging:
         check_served(reply)
         if reply is None:
             if ended is None or ended["why"] != "memory":
-                raise self._ended(ended, "the submission's child ended by itself")
+                raise self._explain_end(ended, "the submission's child ended by itself")
             ended = {**ended, "wall_s": time.monotonic() - begun}
             return verdict(ended, "", "", self.budget, self.sandbox.info, cut=False), False
         _check(reply)
@@ -126,7 +126,7 @@ class Judging:
         except (KeyError, TypeError, ValueError) as error:
             raise Lost("a submission's child broke the protocol") from error
 
-    def _ended(self, ended: Message | None, words: str) -> Lost:
+    def _explain_end(self, ended: Message | None, words: str) -> Lost:
         """Return the error for a child that ended; in its own namespaces only the host can kill it."""
         if ended is None or ended["why"]:
             return Lost(words)
@@ -163,7 +163,7 @@ class Judging:
                 if not wire.pull():
                     poll.unregister(wire.end)
                     listening = False
-            elif "status" in ready and (ended := child.ended()) is not None:
+            elif "status" in ready and (ended := child.read_end()) is not None:
                 return None, [], ended
 
 

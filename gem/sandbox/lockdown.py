@@ -230,16 +230,16 @@ class FileRules:
 
     def __init__(self, readable: dict[str, list[str]] | None, scratch: str) -> None:
         self._read = ["/"] if readable is None else readable["roots"]
-        self._shown = None
+        self._visible = None
         if readable is not None:
             # /proc tells a judge whether a case sleeps or waits; what is each child's own has no /proc.
-            shown = [*readable["shown"], "/proc"]
-            self._shown = landlock.ruleset(shown, [scratch, *DEVICES], listed=readable["listed"])
+            visible = [*readable["shown"], "/proc"]
+            self._visible = landlock.ruleset(visible, [scratch, *DEVICES], listed=readable["listed"])
 
     def begin(self) -> None:
         """Apply the rules that all children share. Raises OSError."""
-        if self._shown is not None:
-            landlock.enforce(self._shown)
+        if self._visible is not None:
+            landlock.enforce(self._visible)
 
     def finish(self, write: Sequence[str], *, tcp: bool) -> None:
         """Apply the rules of this child. Raises OSError."""

@@ -88,8 +88,8 @@ def hear(listener: int) -> Asked | None:
 
 def process_of(thread: int) -> int:
     """Return the process that a thread belongs to; 0 if it is gone."""
-    found = re.search(rb"^Tgid:\s*(\d+)", _read(f"/proc/{thread}/status"), re.MULTILINE)
-    return int(found[1]) if found else 0
+    match = re.search(rb"^Tgid:\s*(\d+)", _read(f"/proc/{thread}/status"), re.MULTILINE)
+    return int(match[1]) if match else 0
 
 
 class Look:
@@ -97,16 +97,16 @@ class Look:
 
     def __init__(self) -> None:
         self._done: _thread.LockType | None = None
-        self._found: list[Any] = []
+        self._results: list[Any] = []
         self._rested = 0.0
 
     def __call__(self, find: Callable[[], T]) -> T | None:
         """Return the result of `find`; None while it takes long, and its result at a later call."""
         if self._done is None:
-            self._done, self._found = _thread.allocate_lock(), []
+            self._done, self._results = _thread.allocate_lock(), []
             self._done.acquire()
             try:
-                _thread.start_new_thread(_find, (find, self._found, self._done))
+                _thread.start_new_thread(_find, (find, self._results, self._done))
             except RuntimeError:  # the user has no more of them
                 self._done = None
                 return None
@@ -116,12 +116,12 @@ class Look:
                 self._rested = time.monotonic() + REST_S
             return None
         self._done = None
-        return self._found[0] if self._found else None
+        return self._results[0] if self._results else None
 
 
-def _find(find: Callable[[], Any], found: list[Any], done: _thread.LockType) -> None:
+def _find(find: Callable[[], Any], results: list[Any], done: _thread.LockType) -> None:
     try:
-        found.append(find())
+        results.append(find())
     finally:
         done.release()
 
@@ -143,9 +143,9 @@ class Account:
     maps: Look = field(default_factory=Look)
     parts: Look = field(default_factory=Look)
     blind: float = 0.0  # since when it cannot be told what is shared
-    seen: dict[int, int] = field(default_factory=dict)  # what processes held then, or when they were new
+    sizes: dict[int, int] = field(default_factory=dict)  # what processes held then, or when they were new
 
-    def used(self, processes: list[int], below: Callable[[], list[int]], shared: int) -> int:
+    def measure_use(self, processes: list[int], below: Callable[[], list[int]], shared: int) -> int:
         """Return the bytes that a child and its descendants hold; `below` lists these processes again.
 
         The fork server's own pages, `shared` bytes, count in each process that was forked from it. They are
@@ -153,7 +153,7 @@ class Account:
         decides, because it takes long. While a process prevents this measurement, it counts as within the
         limit, for a short time and as long as it does not grow.
         """
-        looked = [held_by_threads(pid) for pid in processes]
+        looked = [measure_by_threads(pid) for pid in processes]
         if None in looked and self.limit:
             return self.limit + 1
         processes = [thread for thread, _ in filter(None, looked)]
@@ -169,17 +169,17 @@ class Account:
             self.blind = 0.0
             return own + more if len(each) == 1 else total
         if not untold and (own + more <= self.limit or len(each) > 1):  # which share since they were forked
-            told = self.parts(partial(_apart, processes, each, shared, self.limit - more))
-            untold, own = told is None, told or 0
+            own_bytes = self.parts(partial(_sum_shares, processes, each, shared, self.limit - more))
+            untold, own = own_bytes is None, own_bytes or 0
         if not untold:
             self.blind = 0.0
             return own + more
         now = time.monotonic()
         if not self.blind:
-            self.blind, self.seen = now, {}
+            self.blind, self.sizes = now, {}
         patient = now < self.blind + PATIENCE_S
         grown = (
-            size - self.seen.setdefault(pid, size)
+            size - self.sizes.setdefault(pid, size)
             for pid, size in zip([0, *processes], [more, *each], strict=True)
         )
         return self.limit if patient and sum(max(0, size) for size in grown) <= self.limit // 2 else total
@@ -206,10 +206,10 @@ class Account:
         self.on_their_way = {
             thread: at for thread, at in self.on_their_way.items() if at > since and _busy(thread)
         }
-        told = self.maps(partial(_alive, processes, self.grants, len(self.on_their_way)))
-        if told is None or told[1] != self.grants:
+        alive = self.maps(partial(_alive, processes, self.grants, len(self.on_their_way)))
+        if alive is None or alive[1] != self.grants:
             return False
-        processes, _, left = told
+        processes, _, left = alive
         if left < 0 or set(below()) - set(processes):  # born since, with what its parent had
             return True
         most = 0
@@ -226,23 +226,23 @@ def _alive(processes: list[int], grants: int, on_their_way: int) -> tuple[list[i
     """Return the arguments and the number of nameless shared memories in use, -1 if some are hidden."""
     alive: set[bytes] = set()
     for pid in processes:
-        found = shared_memory(pid)
-        if found is None:
+        mapped = shared_memory(pid)
+        if mapped is None:
             return processes, grants, -1
-        alive |= found
+        alive |= mapped
     return processes, grants, len(alive) + on_their_way
 
 
-def _apart(processes: list[int], each: list[int], shared: int, enough: int) -> int | None:
+def _sum_shares(processes: list[int], each: list[int], shared: int, enough: int) -> int | None:
     """Return the bytes of processes, each with its part of what it shares, counted up to `enough`.
 
     None if that is exceeded and a process ended meanwhile: the others' parts grew while they were added up.
     """
     own = 0
     for pid, size in zip(processes, each, strict=True):
-        own += apart(pid, max(0, size - shared) if pid == processes[0] else size)
+        own += measure_share(pid, max(0, size - shared) if pid == processes[0] else size)
         if own > enough:
-            ended = any(size and not held(pid) for pid, size in zip(processes, each, strict=True))
+            ended = any(size and not measure(pid) for pid, size in zip(processes, each, strict=True))
             return None if ended else own
     return own
 
@@ -251,7 +251,7 @@ def _busy(thread: int) -> bool:
     return _read(f"/proc/{thread}/stat").rpartition(b") ")[2][:1] in (b"R", b"D")
 
 
-def held(pid: int) -> int:
+def measure(pid: int) -> int:
     """Return the bytes that a process holds, including those it shares since a fork.
 
     0 if it is gone, or its first thread is; `pid` may be any of its threads.
@@ -259,19 +259,19 @@ def held(pid: int) -> int:
     return _sum(_read(f"/proc/{pid}/status"), _HELD)
 
 
-def held_by_threads(pid: int) -> tuple[int, int] | None:
+def measure_by_threads(pid: int) -> tuple[int, int] | None:
     """Return a thread by which the memory of a process can be read, and the bytes that the process holds.
 
     The thread is the first one, `pid`, unless that has ended: then nothing is known of it, though the others
     go on. None if each of many looks found only threads that have ended, and more of them.
     """
-    if size := held(pid):
+    if size := measure(pid):
         return pid, size
     before: list[int] = []
     for _ in range(LISTINGS):
         tasks = _list_threads(pid)
         for task in tasks:
-            if size := held(task):
+            if size := measure(task):
                 return task, size
         # A thread that has no memory never has any again. If the same ones are all there are, all is gone.
         left = _THREADS.search(_read(f"/proc/{pid}/status"))
@@ -289,17 +289,17 @@ def _list_threads(pid: int) -> list[int]:
         return []
 
 
-def apart(pid: int, otherwise: int) -> int:
+def measure_share(pid: int, otherwise: int) -> int:
     """Return the bytes of a process, including its part of what it shares; `otherwise` if that is hidden."""
     text = _read(f"/proc/{pid}/smaps_rollup")
     if not text:
-        return min(otherwise, held(pid))  # nothing, if it ended meanwhile
+        return min(otherwise, measure(pid))  # nothing, if it ended meanwhile
     return _sum(text, _PARTS) + _sum(_read(f"/proc/{pid}/status"), _HELD[2:])
 
 
 def shared_memory(pid: int) -> set[bytes] | None:
     """Return the ids of the nameless shared memory that a process maps; None if they are hidden."""
-    thread, _ = held_by_threads(pid) or (pid, 0)
+    thread, _ = measure_by_threads(pid) or (pid, 0)
     try:
         with open(f"/proc/{thread}/maps", "rb") as file:
             return set(_shared_line().findall(file.read()))
@@ -316,7 +316,7 @@ def in_files(processes: list[int], enough: int) -> int:
     """
     if sum(map(_open_files, processes)) <= MANY_FILES:
         return 0
-    found: set[str] = set()
+    counted: set[str] = set()
     total = 0
     for pid in processes:
         try:
@@ -327,10 +327,10 @@ def in_files(processes: list[int], enough: int) -> int:
         except OSError:
             continue
         try:
-            new = set(_links(folder)) - found
+            new = set(_links(folder)) - counted
         finally:
             os.close(folder)
-        found |= new
+        counted |= new
         total += sum(_BYTES.get(name.partition(":")[0], 0) for name in new)
         if total > enough > 0:  # growing, perhaps, while it is looked at
             break

@@ -29,7 +29,7 @@ JUDGES = ("gem-gym", "reasoning-gym", "math-verify", "latex2sympy2-extended")
 """Packages that make or judge tasks; no program can read them, even if a user allows it."""
 
 
-def allowed(packages: str | Sequence[str]) -> tuple[str, ...]:
+def list_allowed(packages: str | Sequence[str]) -> tuple[str, ...]:
     """Return the names of the packages that an image allows, or ``science`` plus a list of packages.
 
     Raises:
@@ -52,31 +52,31 @@ def allowed(packages: str | Sequence[str]) -> tuple[str, ...]:
 
 def sites() -> list[str]:
     """Return the folders from which this interpreter imports installed packages."""
-    found = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
-    found += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
-    return [path for path in dict.fromkeys(map(os.path.abspath, found)) if os.path.isdir(path)]
+    folders = [p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages")]
+    folders += [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    return [path for path in dict.fromkeys(map(os.path.abspath, folders)) if os.path.isdir(path)]
 
 
 @functools.cache
 def entries(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the files and folders, directly in the site folders, of packages and of their dependencies."""
-    seen: set[str] = set(JUDGES)
-    left, found = [_plain(name) for name in names], set()
+    visited: set[str] = set(JUDGES)
+    left, paths = [_plain(name) for name in names], set()
     folders = sites()
     while left:
         name = left.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-        left += [_plain(need) for need in map(_needed, distribution.requires or ()) if need]
+        left += [_plain(need) for need in map(_parse_requirement, distribution.requires or ()) if need]
         site = os.path.abspath(str(distribution.locate_file("")))
         if site in folders:
-            found |= {os.path.join(site, top) for top in _tops(distribution, name)}
-    return tuple(sorted(path for path in found if os.path.exists(path)))
+            paths |= {os.path.join(site, top) for top in _tops(distribution, name)}
+    return tuple(sorted(path for path in paths if os.path.exists(path)))
 
 
 def _tops(distribution: importlib.metadata.Distribution, name: str) -> set[str]:
@@ -84,12 +84,12 @@ def _tops(distribution: importlib.metadata.Distribution, name: str) -> set[str]:
     if files := distribution.files:
         tops = {file.parts[0] for file in files}
     else:  # installed by a distribution's own tools
-        told = (distribution.read_text("top_level.txt") or name.replace("-", "_")).split()
-        tops = {*told, *(f"{top}.py" for top in told)}
+        names = (distribution.read_text("top_level.txt") or name.replace("-", "_")).split()
+        tops = {*names, *(f"{top}.py" for top in names)}
     return {top for top in tops if top not in ("..", "/", "__pycache__") and not top.endswith(".pth")}
 
 
-def _needed(requirement: str) -> str | None:
+def _parse_requirement(requirement: str) -> str | None:
     """Return the package that a requirement names; None if it belongs to an extra."""
     name, _, marker = requirement.partition(";")
     return None if "extra" in marker else re.split(r"[\s\[(<>=!~]", name.strip(), maxsplit=1)[0]

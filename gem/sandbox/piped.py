@@ -91,8 +91,8 @@ class OneShotSandbox(Caller, ABC):
                 source=repr(code), call=repr(case.call), args=repr(json.dumps(case.args)), mark=mark
             )
         result = self.run(program, files=files, budget=budget)
-        before, found, value = result.stdout.rpartition(mark)
-        if not found:
+        before, reached, value = result.stdout.rpartition(mark)
+        if not reached:
             words = result.stderr + "the program ended before its end\n"
             return replace(result, status=Status.RE, stderr=words) if result.ok else result
         return replace(result, stdout=before, value=None if case.call is None else value)
@@ -197,7 +197,7 @@ class PipedSandbox(OneShotSandbox):
         if why == "lost" and process.code == KILLED:  # the kernel took the driver too
             status, why = Status.MLE, "memory"
         elif self.watched and why != "cancelled":
-            raise SandboxFailed(f"the backend {self.backend!r} lost a program: {process.said()}")
+            raise SandboxFailed(f"the backend {self.backend!r} lost a program: {process.read_stderr()}")
         else:
             status = Status.TLE if why == "late" else Status.RE
         wall_s = time.monotonic() - begun
@@ -238,7 +238,7 @@ class PipedSandbox(OneShotSandbox):
     def _lose_again(self, talk: _Talk, before: int, now: int) -> int:
         """Return the case at which a judge was lost. Raises SandboxFailed if it is the same as before."""
         if before == now:
-            raise SandboxFailed(f"the backend {self.backend!r} lost a judge: {talk.process.said()}")
+            raise SandboxFailed(f"the backend {self.backend!r} lost a judge: {talk.process.read_stderr()}")
         return now
 
     def _judge_case(self, talk: _Talk, case: Message, budget: Budget) -> tuple[Result | None, bool]:
@@ -363,13 +363,15 @@ class _Process:
             if cancel is not None and cancel.asked:
                 raise SandboxFailed("the run was cancelled before the program began.")
             if time.monotonic() > deadline:
-                raise SandboxFailed(f"{self.sandbox.start_s:g} s were not enough to begin: {self.said()}")
+                raise SandboxFailed(
+                    f"{self.sandbox.start_s:g} s were not enough to begin: {self.read_stderr()}"
+                )
             with contextlib.suppress(queue.Empty):
                 kind, data = frames.get(timeout=0.05) or (b"", b"")
                 break
         if kind != b"B":
             self.end()
-            words = data.decode("utf-8", "replace") or self.said()
+            words = data.decode("utf-8", "replace") or self.read_stderr()
             raise SandboxFailed(f"the backend {self.sandbox.backend!r} could not begin: {words}")
 
     def give(self, message: Message) -> None:
@@ -389,7 +391,7 @@ class _Process:
             while piece := os.read(pipe.fileno(), 1 << 16):
                 self._words += piece[: _LONGEST_WORDS - len(self._words)]
 
-    def said(self) -> str:
+    def read_stderr(self) -> str:
         """Return what the command in front wrote to stderr."""
         self._threads[0].join(0.2)
         return bytes(self._words).decode("utf-8", "replace").strip()[-500:] or "it said nothing"
@@ -525,7 +527,7 @@ class PipedSession:
         if heard is None or not heard.head["begun"]:
             self._end()
             if heard is None:
-                raise SandboxFailed(f"a session did not begin: {talk.process.said()}")
+                raise SandboxFailed(f"a session did not begin: {talk.process.read_stderr()}")
             raise BadArgument(f"the session's files or image cannot be unpacked: {heard.head['error']}")
 
     def execute(self, code: str, budget: Budget | None = None) -> Result:
@@ -594,7 +596,7 @@ class PipedSession:
             heard = talk.ask(request, budget.wall_s + grace_s)
             wall_s = time.monotonic() - begun
             if heard is None:
-                return self._ended(talk, wall_s, budget, info)
+                return self._explain_end(talk, wall_s, budget, info)
             longest = budget.output_kb << 10
             out, err = heard.out[:longest], heard.err[:longest]
             try:
@@ -608,7 +610,7 @@ class PipedSession:
         spent = heard.out_of_memory and result.status is Status.RE
         return replace(result, status=Status.MLE) if spent else result
 
-    def _ended(self, talk: _Talk, wall_s: float, budget: Budget, info: Message) -> Result:
+    def _explain_end(self, talk: _Talk, wall_s: float, budget: Budget, info: Message) -> Result:
         """Return the result of a cell during which the session ended. Raises SandboxFailed."""
         info["ended"] = True
         if wall_s >= budget.wall_s:
@@ -632,10 +634,12 @@ class PipedSession:
         Raises:
             SandboxFailed: when the driver itself was lost.
         """
-        told = re.findall(r"^ended (-?\d+) ([01])$", talk.process.said(), re.MULTILINE)
-        if not told and self.sandbox.watched and code not in (0, KILLED):
-            raise SandboxFailed(f"the backend {self.sandbox.backend!r} lost a session: {talk.process.said()}")
-        return (int(told[-1][0]), told[-1][1] == "1") if told else (-9, code == KILLED)
+        reports = re.findall(r"^ended (-?\d+) ([01])$", talk.process.read_stderr(), re.MULTILINE)
+        if not reports and self.sandbox.watched and code not in (0, KILLED):
+            raise SandboxFailed(
+                f"the backend {self.sandbox.backend!r} lost a session: {talk.process.read_stderr()}"
+            )
+        return (int(reports[-1][0]), reports[-1][1] == "1") if reports else (-9, code == KILLED)
 
     def _revive(self) -> tuple[_Talk, bool]:
         if self._closed:

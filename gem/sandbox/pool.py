@@ -76,7 +76,7 @@ class Settings:
     cores: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     disk_mb: int = 64
     packages: tuple[str, ...] = packages.IMAGES["science"]  # that its children may import
-    filter: str = field(default_factory=seccomp.configured)  # the list of system calls: allow or deny
+    filter: str = field(default_factory=seccomp.choose_list)  # the list of system calls: allow or deny
     control_groups: bool = True  # used where they can be had
 
     def program(self, *, fork: bool, sockets: bool = False) -> bytes:
@@ -124,9 +124,9 @@ class Zygote:
             command = image.start_line(python, code, theirs.fileno())
             if settings.isolation == "bwrap":
                 files = bwrap.etc_files()
-                shown = image.image(python, settings.packages)
+                visible = image.image(python, settings.packages)
                 root, disk_mb = image.is_root(), settings.disk_mb
-                command = bwrap.command(shown, self._about, files, root=root, disk_mb=disk_mb) + command
+                command = bwrap.command(visible, self._about, files, root=root, disk_mb=disk_mb) + command
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -150,11 +150,11 @@ class Zygote:
         pairs = [(fork, False) for fork in {True, settings.fork}]
         pairs += [(True, True)] if settings.namespaces else []
         isolated = settings.isolation != "none"
-        shown = image.image(python, settings.packages)
+        visible = image.image(python, settings.packages)
         links = os.path.join(self.scratch.path, "packages") if self.scratch else ""
         config = {
             "namespaces": settings.namespaces,
-            "image": shown.plain() if settings.isolation == "namespaces" else None,
+            "image": visible.plain() if settings.isolation == "namespaces" else None,
             "root": image.is_root(),
             "user": image.next_user() if image.is_root() and isolated else None,
             "own_user": isolated,
@@ -162,7 +162,7 @@ class Zygote:
             "executable": python.executable,
             "prefix": python.prefix,
             "preload": [name for name in KINDS[self.kind] if name.partition(".")[0] in settings.packages],
-            "keep": list(shown.kept),
+            "keep": list(visible.kept),
             "readable": image.readable(python, settings.packages, links) if links else None,
             "scratch": self.scratch.path if self.scratch else lockdown.HOME,
             "programs": {
@@ -176,20 +176,19 @@ class Zygote:
         self.control.settimeout(READY_S)
         try:
             socket.send_fds(self.control, [marshal.dumps(config)], [self._turns])
-            answer = self.control.recv(1 << 16)
+            packet = self.control.recv(1 << 16) or b'{"failed": "it ended"}'
+            answer: Message = json.loads(packet)
         except OSError as error:
-            answer = b""
-            reason = str(error)
-        else:
-            reason = "it ended"
-        told: Message = json.loads(answer) if answer else {"failed": reason}
-        if "failed" in told:
-            raise SandboxFailed(f"a fork server did not start: {told['failed']}. {self._said()}".rstrip())
-        self.shared = told["shared"]
+            answer = {"failed": str(error)}
+        if "failed" in answer:
+            raise SandboxFailed(
+                f"a fork server did not start: {answer['failed']}. {self._read_log()}".rstrip()
+            )
+        self.shared = answer["shared"]
         self.control.settimeout(5.0)
         self.alive = True
 
-    def _said(self) -> str:
+    def _read_log(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(0.5)
         return os.pread(self._log, 2000, 0).decode(errors="replace").strip()
@@ -203,7 +202,7 @@ class Zygote:
             packet = marshal.dumps({"op": "spawn", "id": number, **message})
             socket.send_fds(self.control, [packet], [asked, *fds])
         except OSError as error:
-            self.broken()
+            self.discard()
             raise Lost(f"a fork server is gone ({error})") from error
         finally:
             os.close(asked)
@@ -221,9 +220,9 @@ class Zygote:
         try:
             self.control.send(marshal.dumps({"op": op, "id": number, **more}))
         except OSError:
-            self.broken()
+            self.discard()
 
-    def broken(self) -> None:
+    def discard(self) -> None:
         """Mark the server as unusable and end it."""
         self.alive = False
         self.close()
@@ -352,7 +351,7 @@ class Pool:
         Raises: SandboxFailed: when none starts. EnvClosed: when the sandbox is closed.
         """
         while not (zygote := self._take(kind)).lives():
-            zygote.broken()
+            zygote.discard()
             self.give(zygote)
         return zygote
 
@@ -486,7 +485,7 @@ class Child:
     def __init__(self, zygote: Zygote, *, wire: bool, output: int) -> None:
         self.zygote = zygote
         self.number = 0
-        self.told = b""
+        self.reports = b""
         self.over = False
         self._turns = 0
         self._hung_up = False
@@ -537,29 +536,31 @@ class Child:
         """Read the fork server's reports: on leftover processes, and at last on how the child ended."""
         with contextlib.suppress(BlockingIOError):
             piece = os.read(self.status, 8192)
-            self.told += piece
+            self.reports += piece
             self._hung_up = not piece
-        while b"\n" in self.told and "leftovers" in (told := json.loads(self.told.partition(b"\n")[0])):
-            self.leftovers = told["leftovers"]
-            self.told = self.told.partition(b"\n")[2]
+        while b"\n" in self.reports and "leftovers" in (
+            report := json.loads(self.reports.partition(b"\n")[0])
+        ):
+            self.leftovers = report["leftovers"]
+            self.reports = self.reports.partition(b"\n")[2]
 
-    def ended(self) -> Message | None:
+    def read_end(self) -> Message | None:
         """Return the fork server's report on the end; None while the child lives. Raises Lost."""
         self.attend()
-        if b"\n" not in self.told:
+        if b"\n" not in self.reports:
             if self._hung_up:
-                self.zygote.broken()
+                self.zygote.discard()
                 raise Lost("the fork server died with this call in flight")
             return None
         self.over = True
-        told: Message = json.loads(self.told.partition(b"\n")[0])
-        if "setup" in told:
-            if told.get("group") and self.zygote.groups is not None:
+        report: Message = json.loads(self.reports.partition(b"\n")[0])
+        if "setup" in report:
+            if report.get("group") and self.zygote.groups is not None:
                 self.zygote.groups.give_up()
-            raise Lost(f"a child could not be confined: {told['setup']}")
+            raise Lost(f"a child could not be confined: {report['setup']}")
         if self.burst():
-            told["why"] = told["why"] or "memory"
-        return told
+            report["why"] = report["why"] or "memory"
+        return report
 
     def burst(self) -> bool:
         """Return whether its control group has killed a process for lack of memory since the last call."""

@@ -179,7 +179,7 @@ def reseed(seed: int | None) -> None:
 
 def reap() -> None:
     """Reap ended orphans except the latest, which may be a child that a later cell waits for."""
-    if not _ended():
+    if not _has_ended_child():
         return
     stats = [(pid, fields) for pid in list_others() if (fields := read_fields(pid))]
     dead = sorted((int(fields[19]), pid) for pid, fields in stats if fields[0] == "Z")  # by their beginning
@@ -188,7 +188,7 @@ def reap() -> None:
             os.waitpid(pid, os.WNOHANG)
 
 
-def _ended() -> bool | None:
+def _has_ended_child() -> bool | None:
     """Return whether an ended child waits to be reaped; None if there is no child at all."""
     if not hasattr(os, "waitid"):  # macOS, before Python 3.13: it may be so
         return True
@@ -201,12 +201,12 @@ def _ended() -> bool | None:
 def list_others() -> list[int]:
     """Return every other process of the namespace; if the namespace is shared, the descendants only."""
     try:
-        found = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
+        pids = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
     except OSError:
         return []  # a backend that shows no /proc lets no program start another
     if os.getpid() == 1:
-        return list(found)
-    parents = {pid: fields[1] for pid in found if (fields := read_fields(pid))}
+        return list(pids)
+    parents = {pid: fields[1] for pid in pids if (fields := read_fields(pid))}
     below: set[int] = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if int(parent) in below and pid not in below}:
         below |= more
@@ -225,7 +225,7 @@ def read_fields(pid: int, name: str = "stat") -> list[str]:
 def kill_everything_else(spare: int = 0) -> None:
     """Kill and reap every process that a program has left; orphans are this process's children."""
     deadline = time.monotonic() + 2
-    while _ended() is not None and time.monotonic() < deadline:
+    while _has_ended_child() is not None and time.monotonic() < deadline:
         others = [-1] if os.getpid() == 1 and not spare else [pid for pid in list_others() if pid != spare]
         for pid in others:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -95,8 +95,8 @@ class RemoteSandbox(OneShotSandbox):
         except (self._broken, ValueError) as error:
             raise SandboxFailed(f"the service at {self.info['url']} failed: {error!r}"[:500]) from error
         if not isinstance(answer, dict) or answer.get("status") == "SandboxError":
-            said = answer.get("message") if isinstance(answer, dict) else answer
-            raise SandboxFailed(f"the service at {self.info['url']} says that it failed: {str(said)[:300]}")
+            reason = answer.get("message") if isinstance(answer, dict) else answer
+            raise SandboxFailed(f"the service at {self.info['url']} says that it failed: {str(reason)[:300]}")
         return answer
 
     def _result(self, answer: dict[str, Any], budget: Budget, begun: float) -> Result:

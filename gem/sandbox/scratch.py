@@ -48,8 +48,8 @@ def sweep() -> None:
     if os.name != "posix":
         return
     with os.scandir(tempfile.gettempdir()) as entries:
-        found = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
-    for path in found:
+        paths = [entry.path for entry in entries if entry.name.startswith(PREFIX)]
+    for path in paths:
         with contextlib.suppress(OSError):  # in use, another user's, or another process was faster
             lock = _lock(path)
             shutil.rmtree(path, ignore_errors=True)

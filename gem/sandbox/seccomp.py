@@ -46,7 +46,7 @@ KINDS = ("allow", "deny")
 """The names of the lists that `program` accepts."""
 
 
-def configured(kind: str | None = None) -> str:
+def choose_list(kind: str | None = None) -> str:
     """Return the name of the list to use: `kind`, or ``GEM_SANDBOX_FILTER``, or else ``allow``.
 
     Raises:

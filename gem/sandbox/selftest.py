@@ -48,7 +48,7 @@ class Report:
     def lacking(self) -> frozenset[str]:
         """The properties that the backend needs and does not have."""
         return (
-            frozenset(name for name, held in self.properties.items() if not held)
+            frozenset(name for name, ensured in self.properties.items() if not ensured)
             - BACKENDS[self.backend].may_lack
         )
 
@@ -62,7 +62,7 @@ class Report:
         """Return why the backend is not used, or an empty string."""
         if self.failure or self.passed:
             return self.failure
-        lacking = [PROPERTIES[name] for name, held in self.properties.items() if not held]
+        lacking = [PROPERTIES[name] for name, ensured in self.properties.items() if not ensured]
         return f"its self-test failed: it does not ensure that {'; '.join(lacking)}."
 
 
@@ -95,13 +95,13 @@ def _try(name: str, options: dict[str, Any], patience: float = 1.0) -> Report:
         sandbox = make(name, **light, **options)
         if (first := sandbox.run("print(6 * 7)", budget=_budget(patience))).stdout != "42\n":
             failure = f"6 * 7 is {first.stdout!r} in it: {first.stderr[-300:].strip()}"
-            return _refused(name, failure, perhaps=first.status in (Status.TLE, Status.MLE))
+            return _make_failure(name, failure, perhaps=first.status in (Status.TLE, Status.MLE))
         return _probe(name, sandbox, patience)
     except SandboxFailed as error:
         waited = time.monotonic() - begun > _AT_ONCE_S  # what is missing is told at once
-        return _refused(name, str(error), perhaps=waited)
+        return _make_failure(name, str(error), perhaps=waited)
     except OSError as error:  # ours: no temporary file, no descriptor, no process
-        return _refused(name, f"its self-test could not be made: {error}", perhaps=True)
+        return _make_failure(name, f"its self-test could not be made: {error}", perhaps=True)
     finally:
         if sandbox is not None:
             sandbox.close()
@@ -114,7 +114,7 @@ _WANTS = (
 """Error texts of the system and of tempfile when space, memory, processes or descriptors run out."""
 
 
-def _refused(name: str, failure: str, *, perhaps: bool) -> Report:
+def _make_failure(name: str, failure: str, *, perhaps: bool) -> Report:
     """Return the report of a backend that did not start; `perhaps`: it may start another time."""
     perhaps = perhaps or any(want in failure for want in _WANTS)
     return Report(name, failure=failure, slow=frozenset({"start"}) if perhaps else frozenset())
@@ -170,18 +170,20 @@ def _look(sandbox: Any, tag: str, budget: Budget) -> tuple[dict[str, bool | None
         canary.chmod(0o644)
         server.setblocking(False)
         facts = repr((str(canary), _judges(), server.getsockname()[1]))
-        seen = sandbox.run(f"FACTS = {facts}\n{_LOOK}", budget=budget)
-        said = {key: value for key, _, value in (line.partition("=") for line in seen.stdout.splitlines())}
-        held: dict[str, bool | None] = {
-            key: said[key] == "held" if key in said else None for key in PROPERTIES
+        result = sandbox.run(f"FACTS = {facts}\n{_LOOK}", budget=budget)
+        answers = {
+            key: value for key, _, value in (line.partition("=") for line in result.stdout.splitlines())
         }
-        held["files"] = bool(held["files"]) and tag not in said.get("read", "")
-        held["environment"] = tag not in said["environment"] if "environment" in said else None
-        held["writes"] = bool(held["writes"]) and os.listdir(folder) == ["canary"]
+        properties: dict[str, bool | None] = {
+            key: answers[key] == "held" if key in answers else None for key in PROPERTIES
+        }
+        properties["files"] = bool(properties["files"]) and tag not in answers.get("read", "")
+        properties["environment"] = tag not in answers["environment"] if "environment" in answers else None
+        properties["writes"] = bool(properties["writes"]) and os.listdir(folder) == ["canary"]
         with contextlib.suppress(BlockingIOError):
             server.accept()[0].close()
-            held["network"] = False
-        return held, set(held) - set(said) if seen.status is Status.TLE else set()
+            properties["network"] = False
+        return properties, set(properties) - set(answers) if result.status is Status.TLE else set()
 
 
 def _reach(sandbox: Any, budget: Budget) -> bool | None:
@@ -195,12 +197,12 @@ def _reach(sandbox: Any, budget: Budget) -> bool | None:
 
 def _judges() -> list[str]:
     """Return a file of each installed package that makes or judges tasks."""
-    found = [str(Path(__file__).resolve().parents[1] / "__init__.py")]
+    paths = [str(Path(__file__).resolve().parents[1] / "__init__.py")]
     for name in JUDGES[1:]:
         with contextlib.suppress(ImportError, ValueError):
             spec = importlib.util.find_spec(name.replace("-", "_"))
-            found += [spec.origin] if spec is not None and spec.origin else []
-    return found
+            paths += [spec.origin] if spec is not None and spec.origin else []
+    return paths
 
 
 @contextlib.contextmanager
@@ -233,13 +235,13 @@ def _none_left(tag: str, patience_s: float) -> bool | None:
         return None
     deadline = time.monotonic() + patience_s
     while True:
-        found = False
+        alive = False
         for name in os.listdir("/proc"):
             if name.isdecimal():
                 with contextlib.suppress(OSError):
-                    found |= Path(f"/proc/{name}/comm").read_text().strip() == tag
-        if not found or time.monotonic() > deadline:
-            return not found
+                    alive |= Path(f"/proc/{name}/comm").read_text().strip() == tag
+        if not alive or time.monotonic() > deadline:
+            return not alive
         time.sleep(0.02)
 
 

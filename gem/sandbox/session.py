@@ -105,13 +105,13 @@ class ZygoteSession:
                 child = self._open(hint)
                 child.out.drain()
                 child.err.drain()
-            told, self._fresh = self._fresh, False
+            restarted, self._fresh = self._fresh, False
             child.out.begin(limits.output_kb << 10)
             child.err.begin(limits.output_kb << 10)
             steps = (limits.wall_s + GRACE_S, "kill") if shell else (limits.wall_s, "interrupt")
             answer = self._ask(request, limits, Timetable((ARM_S, "arm"), steps))
         out, err = child.out.text(), child.err.text()
-        info = {**self._sandbox.info, **({"restarted": True} if told else {})}
+        info = {**self._sandbox.info, **({"restarted": True} if restarted else {})}
         if child.leftovers:
             info["leftovers"], child.leftovers = f"ended: their {child.leftovers} budget was spent", ""
         if answer.ended is not None:
@@ -301,7 +301,7 @@ class ZygoteSession:
                             child.order("kill", why=answer.stopped)
                             timetable.insert(5.0, "give up")
                         case _:
-                            child.zygote.broken()
+                            child.zygote.discard()
                             raise Lost("a fork server hangs")
                 for stream, name in ((child.out, "out"), (child.err, "err")):
                     if name in ready and not stream.read():
@@ -323,7 +323,7 @@ class ZygoteSession:
                         if "status" in ready:
                             child.attend()
                         break
-                if "status" in ready and (ended := child.ended()) is not None:
+                if "status" in ready and (ended := child.read_end()) is not None:
                     answer.ended = ended
                     break
         except Garbled:
@@ -354,7 +354,7 @@ class ZygoteSession:
         poll.register(child.status, select.POLLIN)
         deadline = time.monotonic() + 5.0
         try:
-            while child.ended() is None and (left := deadline - time.monotonic()) > 0:
+            while child.read_end() is None and (left := deadline - time.monotonic()) > 0:
                 poll.poll(left * 1000)
         except Lost:
             pass
@@ -382,5 +382,12 @@ def _let_go(child: Child) -> None:
 
 
 def _digest(result: Result) -> str:
-    seen = (result.status, result.exit_code, result.stdout, result.stderr, result.value, len(result.figures))
-    return hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest()
+    outcome = (
+        result.status,
+        result.exit_code,
+        result.stdout,
+        result.stderr,
+        result.value,
+        len(result.figures),
+    )
+    return hashlib.sha256(repr(outcome).encode("utf-8", "surrogatepass")).hexdigest()

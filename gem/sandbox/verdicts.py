@@ -192,7 +192,7 @@ def checked_path(path: str) -> str:
 
 
 @functools.cache
-def _compiled(source: str) -> tuple[bytes, bytes]:
+def _compile_tester(source: str) -> tuple[bytes, bytes]:
     """Return this Python's magic number and a tester's code; compiling takes longer than most tests."""
     code = compile(source, "tester.py", "exec", dont_inherit=True)
     return importlib.util.MAGIC_NUMBER, marshal.dumps(code)
@@ -205,7 +205,7 @@ def checked_cases(cases: Sequence[Case], budget: Budget) -> tuple[list[dict[str,
     for case in asked:
         if case["tester"] is not None:
             case["tester"] = sources.index(case["tester"])
-    return asked, [(source, *_compiled(source)) for source in sources]
+    return asked, [(source, *_compile_tester(source)) for source in sources]
 
 
 def checked_case(case: Case, budget: Budget) -> dict[str, Any]:

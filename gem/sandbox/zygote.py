@@ -107,7 +107,7 @@ class Zygote:
         self.ending = False  # no child can be made any more: it ends with its last
         self.cores = min(8, len(os.sched_getaffinity(0)))
         memory.shared_memory(os.getpid())  # learns what such memory looks like
-        self.shared, self.mapped = memory.held(os.getpid()), _mapped()
+        self.shared, self.mapped = memory.measure(os.getpid()), _read_mapped()
         self.pid = os.getpid()
         # What programs one after the other can write to, where there is a file system of their own but one.
         one_for_all = config["own_user"] and not config["namespaces"]
@@ -242,8 +242,8 @@ class Zygote:
 
                 scratch = tempfile.mkdtemp(prefix="gem-", dir=self.config["scratch"])
             begun = time.monotonic()
-            told = {key: message[key] for key in ("id", "kind", "limits", "fork", "loopback", "group")}
-            pid = self.template.make(marshal.dumps((told, scratch)), fds)
+            order = {key: message[key] for key in ("id", "kind", "limits", "fork", "loopback", "group")}
+            pid = self.template.make(marshal.dumps((order, scratch)), fds)
         except OSError as error:
             _tell(fds[_STATUS], {"setup": f"{error.strerror or error}"})
         finally:
@@ -386,7 +386,7 @@ class Zygote:
                 self._kill(pid, child, "wall")
                 continue
             processes = _tree(pid, family)
-            used = child.memory.used(processes, partial(_tree, pid), self.shared)
+            used = child.memory.measure_use(processes, partial(_tree, pid), self.shared)
             child.peak = max(child.peak, used)
             child.tick = self._tick(child, used)
             cpu = _cpu(processes)
@@ -424,10 +424,10 @@ class Zygote:
             return
         ended: set[int] = set()
         for _ in range(20):
-            found = {p for p in _descendants(pid) if _lives(p)} - ended
-            _end(found)
-            ended |= found
-            if not found:
+            running = {p for p in _descendants(pid) if _lives(p)} - ended
+            _end(running)
+            ended |= running
+            if not running:
                 break
         child.sweeps += 1
         if not ended or child.sweeps > 5:
@@ -451,11 +451,11 @@ class Zygote:
             kept = [pid for pid, child in self.children.items() if not child.why]
             kept += [*self.removing, self.template.pid]
             staying = {process for pid in kept for process in (pid, *_descendants(pid, families))}
-            found = [p for p in _descendants(os.getpid(), families) if p not in staying and p not in ending]
-            found = [p for p in found if _lives(p)]
-            if not found:
+            running = [p for p in _descendants(os.getpid(), families) if p not in staying and p not in ending]
+            running = [p for p in running if _lives(p)]
+            if not running:
                 return
-            _end(found)
+            _end(running)
 
     def _make_way(self) -> None:
         """End the previous child and clean up, if children use the same folders one after another."""
@@ -674,12 +674,12 @@ def _read_all(fd: int) -> bytes:
 
 def _few(folder: str, most: int = 200) -> bool:
     """Return whether there are few entries below a folder, without listing all of many."""
-    left, seen = [folder], 0
+    left, count = [folder], 0
     with contextlib.suppress(OSError):
         while left:
             with os.scandir(left.pop()) as entries:
                 for entry in entries:
-                    if (seen := seen + 1) > most:
+                    if (count := count + 1) > most:
                         return False
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
@@ -722,12 +722,12 @@ def _families() -> dict[int, list[int]]:
 
 def _descendants(pid: int, families: dict[int, list[int]] | None = None) -> list[int]:
     families = _families() if families is None else families
-    found, left = [], [pid]
+    descendants, left = [], [pid]
     while left:
         children = families.get(left.pop(), [])
-        found += children
+        descendants += children
         left += children
-    return found
+    return descendants
 
 
 def _tree(pid: int, families: dict[int, list[int]] | None = None) -> list[int]:
@@ -745,6 +745,6 @@ def _cpu(processes: list[int]) -> float:
     return sum(sum(map(int, fields[11:15])) for pid in processes if (fields := _stat(pid))) / _HERTZ
 
 
-def _mapped() -> int:
+def _read_mapped() -> int:
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[0]) * _PAGE

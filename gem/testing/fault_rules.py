@@ -297,7 +297,9 @@ def broken_tools(case: Subject) -> None:
 @fault_rule
 def broken_sandbox(case: Subject) -> None:
     """A failed sandbox gives no verdict, whatever it raises or returns; afterwards reset and close work."""
-    change = "let SandboxFailed go on to the caller; check a Result (gem.sandbox.base.checked) before scoring"
+    change = (
+        "let SandboxFailed go on to the caller; check a Result (gem.sandbox.base.check_result) before scoring"
+    )
     used = False
     wanted = {seed: _recorded(case, seed) for seed in case.seeds}
     kinds = [("fail", 0), ("raise", 0), *(("garbage", form) for form in range(8))]

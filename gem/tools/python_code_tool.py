@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from gem.content import Image
 from gem.errors import BadArgument, CannotFork
-from gem.sandbox.base import Budget, Result, Sandbox, Session, Status, checked
+from gem.sandbox.base import Budget, Result, Sandbox, Session, Status, check_result
 from gem.tools.base_tool import BaseTool, ToolResult
 from gem.tools.shell_tool import MAX_CHARS, cut_middle
 
@@ -144,7 +144,7 @@ class PythonCodeTool(BaseTool):
         return self.__dict__
 
     def _make_result(self, result: Result) -> ToolResult:
-        checked(result)
+        check_result(result)
         info: dict[str, Any] = {"status": result.status.value}
         if result.info.get("restarted"):
             info["restarted"] = True
@@ -207,7 +207,7 @@ def run_python(
     """
     budget = Budget(wall_s=timeout, cpu_s=timeout)
     given = (stdin or "").encode("utf-8", "surrogatepass")
-    result = checked(backend(sandbox_type).run(code, stdin=given, budget=budget))
+    result = check_result(backend(sandbox_type).run(code, stdin=given, budget=budget))
     error = result.stderr
     if result.status is Status.TLE:
         error += f"Stopped: the program took more than {timeout:g} s.\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from gem.errors import BadArgument
-from gem.sandbox.base import Budget, Result, Sandbox, Session, Status, checked
+from gem.sandbox.base import Budget, Result, Sandbox, Session, Status, check_result
 from gem.tools.base_tool import BaseTool, ToolResult
 
 MAX_CHARS = 10_000
@@ -61,7 +61,7 @@ class ShellTool(BaseTool):
             from gem.sandbox import default_sandbox
 
             self._session = default_sandbox(self.sandbox_type).session(loopback=self.loopback)
-        result = checked(self._session.shell(command, Budget(wall_s=self.timeout, cpu_s=self.timeout)))
+        result = check_result(self._session.shell(command, Budget(wall_s=self.timeout, cpu_s=self.timeout)))
         return ToolResult(
             report(result, self.timeout, self.max_chars),
             error=not result.ok,

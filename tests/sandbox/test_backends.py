@@ -221,7 +221,7 @@ def test_the_self_test_sees_what_is_not_held():
 
 def test_without_bubblewrap(monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    monkeypatch.setattr(bwrap, "packaged", lambda: None)
+    monkeypatch.setattr(bwrap, "find_packaged", lambda: None)
     report = selftest._try("bwrap-slots", {})
     assert not report.passed
     assert "apt install bubblewrap" in report.why_not

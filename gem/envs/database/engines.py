@@ -13,7 +13,7 @@ from gem.envs.database.postgres import SHARED, UNREPEATABLE, Database, server
 from gem.envs.database.worker import DUMPED, LONGEST, STATEMENTS
 from gem.errors import ToolError
 from gem.sandbox import default_sandbox, open_sandbox
-from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, checked
+from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, check_result
 from gem.tools.postgres import Connection, SqlResult, Statement, statements
 
 _WORKER = "worker.py"
@@ -65,7 +65,7 @@ class SqliteEngine:
         self._session.close()
 
     def _call(self, code: str, expect_answer: bool = True) -> Any:
-        result = checked(self._session.execute(code))
+        result = check_result(self._session.execute(code))
         if not result.ok or result.cut or result.info.get("restarted"):
             if expect_answer and code.startswith("run("):
                 raise ToolError(f"the statements burst the sandbox that they ran in ({result.status})")

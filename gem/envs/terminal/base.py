@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from gem.errors import ToolError
-from gem.sandbox.base import Budget, Result, Session, checked
+from gem.sandbox.base import Budget, Result, Session, check_result
 
 
 class Machine:
@@ -33,7 +33,7 @@ class Machine:
     def run(self, command: str) -> Result:
         """Run a bash command."""
         command = f"{_UNTOUCHED}; cd ~/{self._folder} || exit 99; {command}"
-        return checked(self.session.shell(command, self.budget, clean=True))
+        return check_result(self.session.shell(command, self.budget, clean=True))
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None if there is no such regular file."""

@@ -23,7 +23,7 @@ from typing import IO, NoReturn
 
 from gem.envs.terminal.base import Check, Dockerfile, Machine, script_verdict
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
-from gem.sandbox.base import Budget, Result, SandboxFailed, Status, checked
+from gem.sandbox.base import Budget, Result, SandboxFailed, Status, check_result
 from gem.sandbox.container import ASK_S, Engine, find_engine
 
 START_S = 60.0
@@ -127,7 +127,7 @@ class ContainerSession:
             "--label",
             "gem-terminal",
         ]
-        command += [*engine.closed(), *options, "--entrypoint", "/bin/sh", image, "-c", _INIT]
+        command += [*engine.list_barriers(), *options, "--entrypoint", "/bin/sh", image, "-c", _INIT]
         try:
             self._client = subprocess.Popen(
                 command,
@@ -375,11 +375,11 @@ def container_test(files: Mapping[str, bytes], command: str) -> Check:
         session, budget = machine.session, machine.budget
         assert isinstance(session, ContainerSession)
         folders = "rm -rf /tests /logs && mkdir -p /tests /logs/verifier /logs/agent"
-        if checked(session.shell(folders, budget, clean=True)).info.get("ended"):
+        if check_result(session.shell(folders, budget, clean=True)).info.get("ended"):
             return "the machine ended before the test"
         session.write_files({f"/tests/{name}": data for name, data in files.items()}, mode=0o755)
         test = f"export TEST_DIR=/tests LOGS_DIR=/logs; {command}"
-        done = checked(session.shell(test, budget, clean=True))
+        done = check_result(session.shell(test, budget, clean=True))
         if done.info.get("ended"):
             return "the machine ended in the test"
         try:

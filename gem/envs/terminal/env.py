@@ -24,7 +24,7 @@ from gem.errors import (
 )
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
-from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, checked
+from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, check_result
 from gem.sandbox.container import find_engine
 from gem.tools.base_tool import BaseTool
 from gem.tools.shell_tool import report
@@ -219,7 +219,7 @@ class TerminalEnv(WorkspaceEnv):
     def _run(self, command: str, limit: float) -> tuple[str, bool, bool]:
         """Run one command; return what the agent reads, whether it succeeded, whether the machine is lost."""
         session = self._open()
-        result = checked(session.shell(command, Budget(wall_s=limit, cpu_s=limit)))
+        result = check_result(session.shell(command, Budget(wall_s=limit, cpu_s=limit)))
         self.used_s += result.wall_s
         self._solved |= command.strip() == self._need_task().solution.strip()
         lost = bool(result.info.get("ended"))
@@ -241,7 +241,7 @@ class TerminalEnv(WorkspaceEnv):
             )
             self._session = session
             if task.setup:
-                result = checked(session.shell(f"(\n{task.setup}\n)", _SETUP))
+                result = check_result(session.shell(f"(\n{task.setup}\n)", _SETUP))
                 if not result.ok:
                     self._end_session()
                     raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")

@@ -36,7 +36,7 @@ SIGHTS: dict[str, str] = {
 """The facts of the machine that are looked for, in words."""
 
 
-def seen(sandbox: Any) -> dict[str, str]:
+def list_sights(sandbox: Any) -> dict[str, str]:
     """Return what a fresh run sees of each of `SIGHTS`: a few words, or an empty text if it is hidden.
 
     Raises:
@@ -44,8 +44,8 @@ def seen(sandbox: Any) -> dict[str, str]:
     """
     result = sandbox.run(_LOOK, budget=Budget(cpu_s=10, wall_s=30))
     try:
-        told = json.loads(result.stdout)
-        return {name: str(told[name] or "")[:70] for name in SIGHTS}
+        sights = json.loads(result.stdout)
+        return {name: str(sights[name] or "")[:70] for name in SIGHTS}
     except (ValueError, KeyError, TypeError) as error:
         raise SandboxFailed(f"the program that looks gave no report: {result.stderr[-300:]}") from error
 

@@ -9,8 +9,8 @@ import pytest
 
 from gem.sandbox.choice import open_sandbox
 from gem.sandbox.command import describe
-from gem.sandbox.seen import SIGHTS, seen
 from gem.sandbox.selftest import self_test
+from gem.sandbox.sights import SIGHTS, list_sights
 
 pytestmark = pytest.mark.filterwarnings("ignore:programs run on the backend")
 
@@ -33,7 +33,7 @@ def test_a_program_sees_no_more_than_the_page_says(backend):
     if not self_test(backend).passed:
         pytest.skip(f"not to be had here: {self_test(backend).why_not}")
     with open_sandbox(backend, begin=("bare",)) as sandbox:
-        found = seen(sandbox)
+        found = list_sights(sandbox)
     told = table()
     assert {
         name: words for name, words in found.items() if words and told[SIGHTS[name]][backend] == "no"
