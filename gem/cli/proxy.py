@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
 
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText
 from gem.errors import BadArgument, StoreError, reason
+from gem.graders.functions import GRADER_HELP
 from gem.record import Agent, Limits
 
 if TYPE_CHECKING:
@@ -31,7 +34,9 @@ def proxy(
     context: MaybeInt = None,
     sessions: int = 1000,
     idle: float = 900.0,
-    grader: MaybeText = None,
+    grader: Annotated[
+        MaybeText, arg(help=f"{GRADER_HELP}; scores episodes that were opened with a reference.")
+    ] = None,
     task: str = "proxy:agent",
     seed: int = 0,
     api_key_env: str = "OPENAI_API_KEY",
@@ -57,8 +62,7 @@ def proxy(
         context: the most tokens of prompt and answer together.
         sessions: how many episodes may be open at a time.
         idle: seconds without a call after which an episode ends without a verdict.
-        grader: text, math, number, choice, code, judge:MODEL[@URL], package.module:fn or file.py:fn; scores
-            episodes that were opened with a reference.
+        grader: the grader's name; see `gem.graders.functions.GRADER_HELP`.
         task: the task name stored in the episodes.
         seed: the seed for sampling from a local model.
         api_key_env: the environment variable that holds the server's key.

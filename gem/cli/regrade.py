@@ -11,11 +11,12 @@ from tyro.conf import Positional, arg
 from gem.cli.terms import MaybePath, table
 from gem.content import printable
 from gem.errors import StoreError, reason
+from gem.graders.functions import GRADER_HELP
 
 
 def regrade(
     store: Annotated[Positional[Path], arg(metavar="STORE")],
-    grader: str = "math",
+    grader: Annotated[str, arg(help=f"{GRADER_HELP}.")] = "math",
     cache: MaybePath = None,
     out: MaybePath = None,
     trust: bool = False,
@@ -26,8 +27,7 @@ def regrade(
 
     Args:
         store: a file of episodes, as episodes.jsonl in the folder of a run.
-        grader: text, math, number, choice, code, judge:MODEL[@URL], or a function of answer and reference, as
-            package.module:fn or file.py:fn.
+        grader: the grader's name; see `gem.graders.functions.GRADER_HELP`.
         cache: an SQLite file of verdicts, keyed by content, so that nothing is graded twice.
         out: write each verdict to this file, one JSON object a line.
         trust: make what the records name, even if a file may not name it; docs/guides/trust.md has the rule.

@@ -9,6 +9,7 @@ from tyro.conf import arg
 
 from gem.envs.data.named import OwnData, data_task
 from gem.errors import BadArgument
+from gem.graders.functions import GRADER_HELP
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,14 @@ class DataFlags:
     columns: Annotated[str, arg(metavar="question=COLUMN,answer=COLUMN", help_behavior_hint="")] = ""
     """The columns of the data: question, answer, context (before the question), choices (one column, or
     A+B+C+D), id, images. What is left out is found by its name."""
-    grader: Annotated[str, arg(metavar="NAME", help_behavior_hint="")] = ""
-    """text (words), math, number, choice, code (runs tests), judge:MODEL[@URL] (a model grades), or a
-    function of answer and reference, as package.module:fn or file.py:fn. If left out, it follows from the
-    data."""
+    grader: Annotated[
+        str,
+        arg(
+            metavar="NAME",
+            help_behavior_hint="",
+            help=f"{GRADER_HELP}. If left out, it follows from the data.",
+        ),
+    ] = ""
     prompt: Annotated[str, arg(metavar="TEMPLATE", help_behavior_hint="")] = ""
     """What the agent reads, as "Answer in a word: {question}"; or a .txt file with it. {choices} and any
     column in braces are filled in too."""

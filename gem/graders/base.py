@@ -5,12 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gem.errors import NoVerdict
+from gem.specs import Rebuildable
+
+if TYPE_CHECKING:
+    from gem.tasks.columns import Columns
+    from gem.tasks.sources import Read
+
+BOXED = "Give your final answer inside \\boxed{}."
 
 UNDECIDED = "undecided"
 """The value of `Score.why` when a budget ran out before a decision; a larger budget may decide."""
@@ -87,3 +94,54 @@ def check_score(score: Any) -> Score:
     if not all(fits):
         raise NoVerdict(f"the grader returned {score!r:.200}; a score's value is a number from 0 to 1.")
     return score
+
+
+class DataGrader(Rebuildable):
+    """A grader over the rows of a data set, to which `gem.graders.MADE` gives a name.
+
+    Beside its verdict, a subclass says how a row is read and how an answer is asked for. ``data:NAME``,
+    ``--grader NAME`` and all lists of graders follow from the name and these.
+    """
+
+    answer_form: ClassVar[str] = ""
+    """The sentence after a question that says what an answer looks like."""
+
+    criterion: ClassVar[str] = ""
+    """What is right, for messages."""
+
+    @classmethod
+    def reader(cls, columns: Columns, rows: Sequence[Any], where: str) -> Read:
+        """Return the function that makes the reference of a row.
+
+        Args:
+            columns: the columns that were found.
+            rows: all rows; a bad one may be anything.
+            where: the data set's name, for messages.
+
+        Raises:
+            BadArgument: when a column is missing.
+        """
+        return cls.read_reference
+
+    @staticmethod
+    def read_reference(value: Any, row: Mapping[str, Any]) -> Any:
+        """Return the reference of a row from the cell of its answer.
+
+        Raises:
+            BadArgument: when this grader cannot read it.
+        """
+        return value
+
+    @staticmethod
+    def write_answer(reference: Any) -> str:
+        """Return a reference as an answer in the required form."""
+        return str(reference)
+
+    @classmethod
+    def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
+        """Return the score of a reply to the question of a row; `grader` is this one, or one in its place.
+
+        Raises:
+            NoVerdict: when the grader fails.
+        """
+        return check_score(grade_with(grader, reply, reference, question))

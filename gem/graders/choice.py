@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, ClassVar
 
 from gem.errors import BadArgument
-from gem.graders.base import Score
+from gem.graders.base import DataGrader, Score
 from gem.graders.text import exact_match
 from gem.parsing import boxed, tagged
-from gem.specs import Rebuildable
+from gem.tasks.columns import Columns
+from gem.tasks.files import scan
+from gem.tasks.sources import cell, has_cell
 
 LONGEST = 20_000  # characters at the end of a reply in which an answer is looked for
 _STYLE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}|\*\*|[$`]")
@@ -27,7 +31,7 @@ _ANCHOR = re.compile(
 )
 
 
-class ChoiceGrader(Rebuildable):
+class ChoiceGrader(DataGrader):
     r"""A grader that compares the chosen option with the right one.
 
     The answer is the content of the last ``\boxed{}`` or ``<answer>``, or else the reply itself, what stands
@@ -36,6 +40,8 @@ class ChoiceGrader(Rebuildable):
     """
 
     name = "choice/1"
+    answer_form: ClassVar[str] = "Give the letter of your answer inside \\boxed{}."
+    criterion: ClassVar[str] = "the letter or the text of the right choice"
 
     def __call__(self, answer: str, reference: Any) -> Score:
         """Score `answer` against `reference`.
@@ -53,6 +59,60 @@ class ChoiceGrader(Rebuildable):
             return Score(0.0, False, None, "no choice")
         right = chosen == reference["answer"]
         return Score(float(right), right, chosen, "the right choice" if right else "another choice")
+
+    @classmethod
+    def reader(cls, columns: Columns, rows: Sequence[Any], where: str) -> ChoiceReader:
+        """Return the reader of the column or columns of choices.
+
+        Raises:
+            BadArgument: when there is none.
+        """
+        if columns.choices is None:
+            raise BadArgument(
+                f"{where} has no column of choices; name it: --columns choices=COLUMN, or A+B+C+D."
+            )
+        return ChoiceReader(columns.choices, _find_first_number(rows, columns))
+
+    @staticmethod
+    def write_answer(reference: Any) -> str:
+        """Return the letter of the right choice in a box."""
+        return f"\\boxed{{{reference['answer']}}}"
+
+
+@dataclass(frozen=True)
+class ChoiceReader:
+    """A function that makes the reference of a row with choices; `numbered` is the first option's number."""
+
+    choices: str
+    numbered: int | None = None
+
+    def __call__(self, value: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the reference of a ChoiceGrader.
+
+        Raises:
+            BadArgument: when the answer is not among the choices.
+        """
+        return read_choice(value, options(row, self.choices), self.numbered)
+
+
+def options(row: Mapping[str, Any], choices: str) -> Any:
+    """Return the options of a row: a cell, or the cells of columns joined with ``+``."""
+    if has_cell(row, choices) or "+" not in choices:
+        return cell(row, choices)
+    return [cell(row, name) for name in choices.split("+") if cell(row, name) not in (None, "")]
+
+
+def _find_first_number(rows: Any, columns: Columns) -> int | None:
+    """Return the number of the first option where answers are numbers; bad rows are left out."""
+    answers, choices = [], []
+    for row in scan(rows, columns.images):
+        with suppress(BadArgument):
+            if isinstance(row, Mapping) and columns.answer is not None and columns.choices is not None:
+                answer, option = cell(row, columns.answer), options(row, columns.choices)
+                read_choices(option)
+                answers.append(answer)
+                choices.append(option)
+    return first_number(answers, choices)
 
 
 def read_letter(reply: str, choices: Sequence[str]) -> str | None:

@@ -16,19 +16,19 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
 from gem.errors import BadArgument, NoVerdict
-from gem.graders.base import Score
-from gem.graders.code_tests import CANDIDATE, CodeTests, find_definitions, read_tests, root
+from gem.graders.base import DataGrader, Grader, Score
+from gem.graders.code_tests import CANDIDATE, CodeTests, TestsReader, find_definitions, read_tests, root
 from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, check_result
 from gem.sandbox.shared import default_sandbox
-from gem.specs import Rebuildable
 
 if TYPE_CHECKING:
     from gem.sandbox.base import Sandbox
+    from gem.tasks.columns import Columns
 
 VERDICTS = {
     "AC": "accepted",
@@ -62,7 +62,7 @@ class Outcome:
     limit: str | None = None
 
 
-class CodeGrader(Rebuildable):
+class CodeGrader(DataGrader):
     """A grader that scores a submission by the tests of its task.
 
     The submission is the last fenced code block of an answer that is labelled as Python, or else the last of
@@ -77,6 +77,7 @@ class CodeGrader(Rebuildable):
     """
 
     name = "code/1"
+    criterion: ClassVar[str] = "a program that passes the tests"
 
     def __init__(
         self,
@@ -140,6 +141,17 @@ class CodeGrader(Rebuildable):
         chosen = tests.choose_tests(self.max_tests)
         run = _Run(self._open(), tests, budget, self.tolerance, self.partial, chosen)
         return run.score(code)
+
+    @classmethod
+    def reader(cls, columns: Columns, rows: Sequence[Any], where: str) -> TestsReader:
+        """Return the reader of the tests, which may be asserts about code that begins in the question."""
+        return TestsReader(columns.question)
+
+    @classmethod
+    def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
+        """Return the score of a reply; info leaves out what differs between runs."""
+        score = super().grade_row(grader, reply, reference, question)
+        return replace(score, info={key: value for key, value in score.info.items() if key != "spent"})
 
     def _open(self) -> Sandbox:
         if self.sandbox is None or isinstance(self.sandbox, str):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from gem.errors import BadArgument
 from gem.graders.compare import check_compare, plain
+from gem.tasks.sources import cell
 
 ACCEPTED = (
     '{"inputs": [...], "outputs": [...]}, with "fn_name" for a function; a list of {"input", "output"}; or '
@@ -64,6 +65,23 @@ class CodeTests:
             last = max(room - 1, 1)
             rest = [rest[(len(rest) - 1) * k // last] for k in range(room)] if room > 1 else rest[-1:] * room
         return public + rest
+
+
+@dataclass(frozen=True)
+class TestsReader:
+    """A function that makes the tests of a row; `question` is the column of the question."""
+
+    question: str
+
+    def __call__(self, value: Any, row: Mapping[str, Any]) -> CodeTests:
+        """Return the tests.
+
+        Raises:
+            BadArgument: for tests in no known form.
+        """
+        if "outputs" in row and not (isinstance(value, Mapping) and "outputs" in value):
+            value = {"inputs": value, "outputs": row["outputs"]}
+        return read_tests(value, {**row, "prompt": cell(row, self.question)})
 
 
 def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:

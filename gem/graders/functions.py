@@ -5,31 +5,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, did_you_mean
-from gem.graders.base import Grader, Score, check_score, grade_with, takes_question
+from gem.graders import MADE
+from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with, takes_question
 from gem.naming import load_named
 from gem.plugins import check_parameters, load
 from gem.record import Ask
 from gem.source_files import remember_name
 from gem.specs import Rebuildable
 
-MADE = {
-    "text": "gem.graders.text:TextGrader",
-    "math": "gem.graders.math:MathGrader",
-    "number": "gem.graders.number:NumberGrader",
-    "choice": "gem.graders.choice:ChoiceGrader",
-    "code": "gem.graders.code:CodeGrader",
-}
-NAMES = tuple(MADE)
-"""The graders that need no more than their name."""
-
-FORMS = (
-    "text, math, number, choice, code, judge:MODEL[@URL], package.module:function, or path/file.py:function"
-)
+FORMS = ", ".join((*MADE, "judge:MODEL[@URL], package.module:function, or path/file.py:function"))
 """The names of graders, for messages."""
+
+GRADER_HELP = (
+    f"{', '.join(MADE)}, judge:MODEL[@URL] (a model grades), or a function of answer and reference, as "
+    "package.module:fn or file.py:fn"
+)
+"""The names of graders, for the help of commands."""
 
 RUBRIC = (
     "1: the ANSWER gives the same final answer as the REFERENCE; wording, detail and format make no "
@@ -41,7 +36,7 @@ RUBRIC = (
 def named_grader(name: Any, folder: str = "") -> tuple[str, Grader | None]:
     """Return the kind of grader that a name means, and the grader where the kind alone does not say which.
 
-    Kinds are those of `NAMES`, ``judge`` and ``function``. Only a name that this user gave may come here: the
+    Kinds are those of `gem.graders.MADE` and `GIVEN`. Only a name that this user gave may come here: the
     module of a function is executed.
 
     Args:
@@ -53,14 +48,14 @@ def named_grader(name: Any, folder: str = "") -> tuple[str, Grader | None]:
     """
     if not isinstance(name, str):
         return "function", name if isinstance(name, FunctionGrader | JudgeByName) else FunctionGrader(name)
-    if name in NAMES:
+    if name in MADE:
         return name, None
     if name.startswith("judge:"):
         judge = JudgeByName(name.removeprefix("judge:"))
         remember_name("judge", judge.model)
         return "judge", judge
     if ":" not in name:
-        raise BadArgument(f"grader is {name!r}.{did_you_mean(name, (*NAMES, 'judge:'))} Accepted: {FORMS}.")
+        raise BadArgument(f"grader is {name!r}.{did_you_mean(name, (*MADE, 'judge:'))} Accepted: {FORMS}.")
     return "function", FunctionGrader(load_named(name, "grader", folder=folder))
 
 
@@ -71,8 +66,15 @@ def make_grader(name: str) -> Grader:
         BadArgument: as `named_grader`.
     """
     kind, grader = named_grader(name)
-    made: Grader = load(MADE[kind])() if grader is None else grader
+    made: Grader = class_of(kind)() if grader is None else grader  # type: ignore[assignment]
     return made
+
+
+def class_of(kind: str) -> type[DataGrader]:
+    """Return the class of a kind of grader; the base class for a judge and a function."""
+    if kind not in MADE:
+        return DataGrader
+    return cast("type[DataGrader]", load(MADE[kind]))
 
 
 class FunctionGrader(Rebuildable):

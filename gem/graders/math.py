@@ -11,18 +11,18 @@ that do not change its value. A reference that cannot be read is compared word f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gem.errors import BadArgument, NoVerdict, missing_extra
-from gem.graders.base import UNDECIDED, Score
+from gem.graders.base import BOXED, UNDECIDED, DataGrader, Grader, Score
 from gem.graders.mathematics.decision import decide, formula, readable
 from gem.graders.mathematics.questions import copied, formed
 from gem.graders.mathematics.replies import final_answer, references
 from gem.graders.pool import Missing, WorkerLost, WorkerPool
 from gem.parsing import boxed
-from gem.specs import Rebuildable
 
 __all__ = [
     "MathGrader",
@@ -47,7 +47,7 @@ def workers() -> WorkerPool:
     return WorkerPool(WORKER)
 
 
-class MathGrader(Rebuildable):
+class MathGrader(DataGrader):
     r"""A grader that compares a final answer with a reference, as mathematics.
 
     The answer is the content of the last ``\boxed{}``, and of the boxes that belong to the same statement
@@ -58,6 +58,8 @@ class MathGrader(Rebuildable):
     """
 
     name = "math/2"
+    answer_form: ClassVar[str] = BOXED
+    criterion: ClassVar[str] = "what is mathematically equal to the answer"
 
     def __init__(self, cpu_s: float = 2.0, wall_s: float = 60.0) -> None:
         """Set the budgets of one undecided pair.
@@ -99,6 +101,29 @@ class MathGrader(Rebuildable):
                 return Score(1.0, True, excerpt, reason)
             why = reason
         return Score(0.0, False, excerpt, why)
+
+    @staticmethod
+    def read_reference(value: Any, row: Mapping[str, Any]) -> Any:
+        """Return the reference of a row; see `references`."""
+        references(value)
+        return value
+
+    @staticmethod
+    def write_answer(reference: Any) -> str:
+        """Return the first text of a reference in a box."""
+        return f"\\boxed{{{references(reference)[0]}}}"
+
+    @classmethod
+    def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
+        """Return the score of a reply: 0 where a right answer copies the question or lacks its form."""
+        score = super().grade_row(grader, reply, reference, question)
+        if not score.correct:
+            return score
+        if copied(reply, reference, question):
+            return Score(0.0, False, score.parsed, "copied from the question")
+        if not formed(reply, reference, question):
+            return Score(0.0, False, score.parsed, "not in the form that the question asks for")
+        return score
 
     def reads(self, reference: Any) -> bool:
         """Return whether every text of a reference is read whole, so that other notations of it are accepted.

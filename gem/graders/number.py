@@ -7,15 +7,14 @@ Units, currency signs, words around the number and the way it is written (``1,23
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from gem.errors import BadArgument
-from gem.graders.base import Score
+from gem.graders.base import DataGrader, Score
 from gem.graders.mathematics import number_words
 from gem.parsing import boxed, tagged
-from gem.specs import Rebuildable
 
 LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
 DIGITS = 400  # of one number; a longer one is not read
@@ -26,7 +25,7 @@ _NUMBER = re.compile(
 )
 
 
-class NumberGrader(Rebuildable):
+class NumberGrader(DataGrader):
     r"""A grader that compares a number with the number of a reference.
 
     The answer's number is the only one in the last ``\boxed{}`` or ``<answer>``, or else the last one of the
@@ -35,6 +34,8 @@ class NumberGrader(Rebuildable):
     """
 
     name = "number/1"
+    answer_form: ClassVar[str] = "Give your final answer as a number inside \\boxed{}."
+    criterion: ClassVar[str] = "the same number"
 
     def __init__(self, tolerance: float = 0.0) -> None:
         """Set the accepted relative error; 0: the numbers are exactly equal.
@@ -55,6 +56,17 @@ class NumberGrader(Rebuildable):
         close = Fraction(self.tolerance)
         right = any(abs(given - gold) <= close * abs(gold) for gold in golds)
         return Score(float(right), right, (text or "")[:200], "equal" if right else "another number")
+
+    @staticmethod
+    def read_reference(value: Any, row: Mapping[str, Any]) -> Any:
+        """Return the reference of a row; see `read_numbers`."""
+        read_numbers(value)
+        return value
+
+    @staticmethod
+    def write_answer(reference: Any) -> str:
+        """Return the first number of a reference in a box."""
+        return f"\\boxed{{{read_numbers(reference)[0]}}}"
 
 
 def answered_number(reply: str) -> tuple[Fraction | None, str | None]:

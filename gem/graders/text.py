@@ -7,13 +7,12 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from gem.errors import BadArgument
-from gem.graders.base import Score
+from gem.graders.base import BOXED, DataGrader, Grader, Score
 from gem.graders.mathematics import number_words
 from gem.parsing import boxed, tagged
-from gem.specs import Rebuildable
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -35,13 +34,15 @@ _LABEL = re.compile(r"^\s*(?:final )?answer:\s*", re.IGNORECASE)
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 
 
-class TextGrader(Rebuildable):
+class TextGrader(DataGrader):
     r"""A grader that compares an answer with one or more gold answers, any of which is accepted.
 
     The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply.
     """
 
     name = "text/1"
+    answer_form: ClassVar[str] = BOXED
+    criterion: ClassVar[str] = "the words of an answer, but for case, articles and punctuation"
 
     def __init__(self, metric: Literal["em", "f1"] = "em", official: bool = False) -> None:
         """Choose the metric of `value`: exact match or word F1; `correct` is always exact match.
@@ -66,6 +67,25 @@ class TextGrader(Rebuildable):
             value = max(f1(given, gold, self.official) for gold in golds)
         return Score(value, right, given[:200] or None, why)
 
+    @staticmethod
+    def read_reference(value: Any, row: Mapping[str, Any]) -> Any:
+        """Return the reference of a row; see `references`."""
+        if not any(text.strip() for text in references(value)):
+            raise BadArgument(f"the reference is {value!r:.80}, which is empty")
+        return value
+
+    @staticmethod
+    def write_answer(reference: Any) -> str:
+        """Return the first text of a reference: in a box, or in tags if its braces would break the box."""
+        text = unboxed_references(reference)[0]
+        box = f"\\boxed{{{text}}}"
+        return box if boxed(box) == text.strip() else f"<answer>{text}</answer>"
+
+    @classmethod
+    def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
+        """Return the score of a reply; boxes in the reference are removed."""
+        return super().grade_row(grader, reply, unboxed_references(reference), question)
+
 
 def extract_answer(reply: str) -> str:
     """Return the answer in a reply: the boxed part, the tagged part, or all of it."""
@@ -89,6 +109,11 @@ def references(reference: Any) -> list[str]:
     if not texts:
         raise _reference_error(reference)
     return [text for text in texts if text.strip()] or texts
+
+
+def unboxed_references(reference: Any) -> list[str]:
+    """Return the texts of a reference without boxes; see `references`."""
+    return [text if (inside := boxed(text)) is None else inside for text in references(reference)]
 
 
 def _texts(part: Any, whole: Any) -> list[str]:

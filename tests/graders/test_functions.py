@@ -1,14 +1,26 @@
 import functools
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import gem
 from gem.agents.openai import OpenAIAgent
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict
+from gem.graders import MADE
 from gem.graders.base import Score
-from gem.graders.functions import FunctionGrader, JudgeByName, named_grader, ping_judges
+from gem.graders.functions import (
+    FORMS,
+    GRADER_HELP,
+    FunctionGrader,
+    JudgeByName,
+    class_of,
+    make_grader,
+    named_grader,
+    ping_judges,
+)
 from gem.testing.stub_server import StubServer
 
 
@@ -56,6 +68,22 @@ def test_an_exception_in_a_function_is_no_verdict():
 def test_a_function_that_takes_no_answer_and_reference_is_refused(function):
     with pytest.raises(BadArgument, match="grader"):
         FunctionGrader(function)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_line_of_the_table_makes_a_grader_an_environment_help_and_messages(name):
+    assert type(make_grader(name)) is class_of(name)
+    assert make_grader(name).name.startswith(f"{name}/")
+    assert f"data:{name}" in gem.registry.ENV_REGISTRY
+    assert class_of(name).criterion, "what is right, for messages"
+    assert name in FORMS.split(", ")
+    assert name in GRADER_HELP.split(", ")
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_each_grader_has_a_row_in_the_guide(name):
+    guide = Path(__file__).parents[2] / "docs/guides/data.md"
+    assert f"\n| `{name}` | " in guide.read_text(encoding="utf-8")
 
 
 def test_graders_have_names(tmp_path):

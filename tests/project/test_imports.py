@@ -14,6 +14,7 @@ from gem import registry
 KERNEL = {
     *("gem", "gem.content", "gem.core", "gem.envs", "gem.envs.catalog", "gem.errors", "gem.history"),
     *("gem.envs.bridges", "gem.envs.bridges.specs", "gem.envs.data", "gem.envs.data.specs"),
+    "gem.graders",
     *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.specs", "gem.trust"),
     "gem._upstream",
     "gem.naming",

@@ -13,10 +13,12 @@ from gem.envs.math.env import MathEnv
 from gem.envs.qa.env import QaEnv
 from gem.errors import MissingData, MissingExtra
 from gem.graders.cascade import CascadeGrader
+from gem.graders.choice import ChoiceGrader
 from gem.graders.code import CodeGrader
 from gem.graders.compare import COMPARES, read_plain, same_text, same_value
 from gem.graders.judge import read_verdict
 from gem.graders.math import MathGrader
+from gem.graders.number import NumberGrader
 from gem.graders.sql import same_rows, same_state
 from gem.graders.text import TextGrader
 from gem.sandbox.base import SandboxFailed
@@ -197,6 +199,8 @@ def read_judge(text):
 READERS = {
     "comparisons": compare_all,
     "text": grade_text,
+    "number": lambda text: NumberGrader()(text, "7"),
+    "choice": lambda text: ChoiceGrader()(text, {"choices": ["7", text], "answer": "A"}),
     "sql": compare_rows,
     "calls": read_calls,
     "judge": read_judge,

@@ -11,40 +11,16 @@ from typing import Any, ClassVar, cast
 from gem.content import Obs, text_of
 from gem.envs.code.env import FENCE, SOLUTIONS, fence_code, reference_solution, what_to_write
 from gem.envs.data.prompts import Prompt, read_examples, show_answer, show_question
-from gem.envs.data.reading import digest_of, first_row, options, read_tasks
-from gem.envs.kit.dataset import BOXED, DatasetEnv
-from gem.envs.math import env as maths
-from gem.envs.qa import env as qa
+from gem.envs.data.reading import digest_of, first_row, read_tasks
+from gem.envs.kit.dataset import DatasetEnv
 from gem.errors import BadArgument, MissingData, NoSolver
-from gem.graders.base import Grader, Score, check_score, grade_with
-from gem.graders.choice import ChoiceGrader, read_choices
-from gem.graders.code import CodeGrader
-from gem.graders.functions import FunctionGrader
-from gem.graders.math import MathGrader
-from gem.graders.math import references as math_references
-from gem.graders.number import NumberGrader, read_numbers
-from gem.graders.text import TextGrader
-from gem.parsing import boxed
+from gem.graders import GIVEN, MADE
+from gem.graders.base import Grader, Score
+from gem.graders.choice import options, read_choices
+from gem.graders.functions import FunctionGrader, class_of
 from gem.tasks.base import Task
 from gem.tasks.columns import parse_columns
 from gem.tasks.sources import Source
-
-ANSWER_FORMS = {
-    "text": BOXED,
-    "math": BOXED,
-    "number": "Give your final answer as a number inside \\boxed{}.",
-    "choice": "Give the letter of your answer inside \\boxed{}.",
-}
-"""What the agent is told about the form of its answer, by kind of grader; the others say nothing."""
-
-MEANINGS = {
-    "text": "the words of an answer, but for case, articles and punctuation",
-    "math": "what is mathematically equal to the answer",
-    "number": "the same number",
-    "choice": "the letter or the text of the right choice",
-    "code": "a program that passes the tests",
-}
-"""What is right, by kind of grader, for messages."""
 
 
 class DataEnv(DatasetEnv):
@@ -55,9 +31,8 @@ class DataEnv(DatasetEnv):
         (`columns`). A seed is a position in the walk through the rows: seeds 0 to n - 1 are the n rows, each
         once. ``reset(idx=i)`` takes row `i`.
     Action:
-        Any text. The graders text, math, number and choice read the content of the last ``\boxed{}``, or else
-        what the reply says is its answer. The grader code reads the last fenced code block. A judge and a
-        function get the whole reply.
+        Any text. Most graders read the content of the last ``\boxed{}``, or else what the reply says is its
+        answer. The grader code reads the last fenced code block. A judge and a function get the whole reply.
     Observation:
         The question, its choices, and how to answer; or `prompt`, filled in. `few_shot` examples stand
         before it.
@@ -90,7 +65,7 @@ class DataEnv(DatasetEnv):
         """Set the data and how answers are graded.
 
         Args:
-            name: the kind of grader: text, math, number, choice, code, judge or function.
+            name: the kind of grader: one of `gem.graders.MADE`, judge or function.
             data: a file, a folder, a data set's name, rows, or a data frame.
             grader: the grader of the kind `judge` or `function`: a `JudgeByName`, any grader, or a function
                 of answer and reference.
@@ -117,7 +92,7 @@ class DataEnv(DatasetEnv):
                 "another --out."
             )
         given = parse_columns(columns) if isinstance(columns, str) else dict(columns or {})
-        self.kind = name
+        self.kind, self._class = name, class_of(name)
         tasks, self.columns = read_tasks(data, split, given, name)
         if digest is None:
             tasks.check()
@@ -141,7 +116,7 @@ class DataEnv(DatasetEnv):
     @property
     def about(self) -> str:
         """What was understood of the data, as a paragraph."""
-        right = MEANINGS.get(self.kind)
+        right = self._class.criterion
         how = f"Grader {self.kind}: right is {right}" if right else f"Grader {_name(self.grader)}"
         rows = f"{len(self.tasks)} row{'s' * (len(self.tasks) != 1)}"
         understood = self.columns.describe(self._row)
@@ -156,15 +131,7 @@ class DataEnv(DatasetEnv):
 
     def grade(self, action: str) -> Score:
         """Score the agent's reply; see DatasetEnv.grade."""
-        reference, question = self.answer, text_of(self.task.question)
-        if self.kind == "text":
-            reference = qa.golds(reference)
-        score = check_score(grade_with(self.grader, action, reference, question))
-        if self.kind == "math":
-            return maths.as_asked(score, action, reference, question)
-        if self.kind == "code":  # info leaves out what differs between runs
-            return replace(score, info={key: value for key, value in score.info.items() if key != "spent"})
-        return score
+        return self._class.grade_row(self.grader, action, self.answer, text_of(self.task.question))
 
     def refusal(self) -> str:
         """Return what the agent reads after an answer that could not be read."""
@@ -172,17 +139,7 @@ class DataEnv(DatasetEnv):
 
     def write_answer(self, reference: Any) -> str:
         """Return a reference as an answer in the required form."""
-        if self.kind == "choice":
-            return f"\\boxed{{{reference['answer']}}}"
-        if self.kind == "number":
-            return f"\\boxed{{{read_numbers(reference)[0]}}}"
-        if self.kind == "math":
-            return f"\\boxed{{{math_references(reference)[0]}}}"
-        if self.kind == "text":
-            text = qa.golds(reference)[0]
-            box = f"\\boxed{{{text}}}"
-            return box if boxed(box) == text.strip() else f"<answer>{text}</answer>"
-        return str(reference)
+        return self._class.write_answer(reference)
 
     def guess(self) -> str:
         """Return a guess: a letter, or the answer of another row."""
@@ -211,7 +168,7 @@ class DataEnv(DatasetEnv):
     def _form(self, task: Task) -> str:
         """Return the sentence about the form of an answer."""
         if self.kind != "code":
-            return ANSWER_FORMS.get(self.kind, "")
+            return self._class.answer_form
         return f"{what_to_write(task.reference)} {FENCE}"
 
     def _choices(self, task: Task) -> Sequence[str]:
@@ -246,12 +203,10 @@ def _grader(kind: str, grader: Any) -> Grader:
     Raises:
         BadArgument: for an unknown kind, and a kind that needs a grader without one.
     """
-    made = {"text": TextGrader, "math": MathGrader, "number": NumberGrader, "choice": ChoiceGrader}
-    made["code"] = CodeGrader
-    if kind not in (*made, *CARRIED):
-        raise BadArgument(f"data:{kind} is no kind of grader; accepted: {', '.join((*made, *CARRIED))}.")
-    if grader is None and kind in made:
-        return cast(Grader, made[kind]())
+    if kind not in (*MADE, *GIVEN):
+        raise BadArgument(f"data:{kind} is no kind of grader; accepted: {', '.join((*MADE, *GIVEN))}.")
+    if grader is None and kind in MADE:
+        return cast(Grader, class_of(kind)())
     if isinstance(grader, str) or not callable(grader):
         raise BadArgument(
             f"the grader of data:{kind} is {grader!r:.80}; accepted: a function of answer and reference, a "
@@ -262,7 +217,3 @@ def _grader(kind: str, grader: Any) -> Grader:
 
 def _name(grader: Grader) -> str:
     return str(getattr(grader, "name", type(grader).__name__))
-
-
-CARRIED = ("judge", "function")
-"""The kinds whose grader is an argument of its own."""

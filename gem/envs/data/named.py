@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from gem.envs.data.env import DataEnv
 from gem.envs.data.reading import digest_of, first_row, read_tasks
-from gem.envs.qa import env as qa
 from gem.errors import BadArgument, reason
 from gem.graders.functions import named_grader
 from gem.graders.number import find_numbers
+from gem.graders.text import unboxed_references
 from gem.tasks.columns import find_columns, parse_columns
 from gem.tasks.sources import Source, is_place, open_rows
 
@@ -127,7 +127,7 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
     kinds: Counter[str] = Counter()
     for index in range(min(len(tasks), 200)):
         with suppress(BadArgument):
-            kinds.update(map(_looks_like, qa.golds(tasks.reference(index))))
+            kinds.update(map(_looks_like, unboxed_references(tasks.reference(index))))
     if kinds["text"] * 4 > kinds.total() or not kinds:
         return "text"
     return "number" if kinds["number"] and not kinds["text"] else "math"

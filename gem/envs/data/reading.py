@@ -4,69 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gem.envs.math import env as maths
-from gem.envs.qa import env as qa
 from gem.errors import BadArgument, reason
-from gem.graders.choice import first_number, read_choice, read_choices
-from gem.graders.code_tests import CodeTests, read_tests
-from gem.graders.number import read_numbers
+from gem.graders.functions import class_of
 from gem.tasks.columns import Columns, find_columns
 from gem.tasks.files import scan
-from gem.tasks.sources import Read, RowTasks, Source, cell, find, has_cell, open_rows
-
-
-@dataclass(frozen=True)
-class ChoiceReader:
-    """A function that makes the reference of a row with choices; `numbered` is the first option's number."""
-
-    choices: str
-    numbered: int | None = None
-
-    def __call__(self, value: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the reference of a ChoiceGrader.
-
-        Raises:
-            BadArgument: when the answer is not among the choices.
-        """
-        return read_choice(value, options(row, self.choices), self.numbered)
-
-
-@dataclass(frozen=True)
-class TestsReader:
-    """A function that makes the tests of a row; `question` is the column of the question."""
-
-    question: str
-
-    def __call__(self, value: Any, row: Mapping[str, Any]) -> CodeTests:
-        """Return the tests.
-
-        Raises:
-            BadArgument: for tests in no known form.
-        """
-        if "outputs" in row and not (isinstance(value, Mapping) and "outputs" in value):
-            value = {"inputs": value, "outputs": row["outputs"]}
-        return read_tests(value, {**row, "prompt": cell(row, self.question)})
-
-
-def read_number(value: Any, row: Mapping[str, Any]) -> Any:
-    """Return a row's reference, which NumberGrader can read."""
-    read_numbers(value)
-    return value
-
-
-READERS: dict[str, Read] = {"text": qa.read_answer, "math": maths.read_answer, "number": read_number}
-
-
-def options(row: Mapping[str, Any], choices: str) -> Any:
-    """Return the options of a row: a cell, or the cells of columns joined with ``+``."""
-    if has_cell(row, choices) or "+" not in choices:
-        return cell(row, choices)
-    return [cell(row, name) for name in choices.split("+") if cell(row, name) not in (None, "")]
+from gem.tasks.sources import RowTasks, Source, find, open_rows
 
 
 def read_tasks(
@@ -86,30 +31,11 @@ def read_tasks(
         columns.answer,
         columns.images,
         folder,
-        READERS.get(kind),
+        class_of(kind).reader(columns, rows, name),
         columns.context,
         columns.id,
     )
-    if kind == "code":
-        return replace(tasks, read=TestsReader(columns.question)), columns
-    if kind != "choice":
-        return tasks, columns
-    if columns.choices is None:
-        raise BadArgument(f"{name} has no column of choices; name it: --columns choices=COLUMN, or A+B+C+D.")
-    return replace(tasks, read=ChoiceReader(columns.choices, _find_first_number(rows, columns))), columns
-
-
-def _find_first_number(rows: Any, columns: Columns) -> int | None:
-    """Return the number of the first option where answers are numbers; bad rows are left out."""
-    answers, choices = [], []
-    for row in scan(rows, columns.images):
-        with suppress(BadArgument):
-            if isinstance(row, Mapping) and columns.answer is not None and columns.choices is not None:
-                answer, option = cell(row, columns.answer), options(row, columns.choices)
-                read_choices(option)
-                answers.append(answer)
-                choices.append(option)
-    return first_number(answers, choices)
+    return tasks, columns
 
 
 def first_row(rows: Any) -> Mapping[str, Any]:

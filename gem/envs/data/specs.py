@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from gem.graders import GIVEN, MADE
 from gem.registry import Family
 from gem.specs import Needs
 
 FAMILY = Family(
     "data",
     "gem.envs.data.env:DataEnv",
-    ("text", "math", "number", "choice", "code", "judge", "function"),
+    (*MADE, *GIVEN),
     claims={"max_turns": 1, "solver": "oracle"},
     exceptions={
         "code": {"waits": True, "needs": Needs(sandbox=True), "solver": "none"},

@@ -14,14 +14,12 @@ from gem import seeding
 from gem.content import Obs, join, text_of
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument
-from gem.graders.base import Grader, Score, check_score, grade_with
+from gem.graders.base import BOXED, Grader, Score, check_score, grade_with
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
 from gem.tasks.order import Order, index_at
 from gem.tasks.sources import Read, RowTasks, Source, load
-
-BOXED = "Give your final answer inside \\boxed{}."
 
 UNREADABLE_REWARD = -0.1
 """The reward of an unreadable answer with `use_format_error_reward`."""

@@ -2,15 +2,15 @@ r"""Mathematics: MathEnv over any data set, and two generated families that need
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gem.content import text_of
 from gem.envs.kit.dataset import DatasetEnv, tasks_of, verdict
 from gem.envs.math.arithmetic import OPERATIONS, Arithmetic
 from gem.envs.math.word_problems import KINDS, MOST_STEPS, WordProblems
-from gem.graders.base import Grader, Score, check_score
-from gem.graders.math import MathGrader, check_correct, copied, formed, references
+from gem.graders.base import Grader, Score
+from gem.graders.math import MathGrader, check_correct, references
 from gem.parsing import boxed
 from gem.tasks.procedural import ProceduralTasks, Range, Split, check_choice, interval
 from gem.tasks.sources import Source
@@ -73,7 +73,7 @@ class MathEnv(DatasetEnv):
             BadArgument, MissingData: for data that is missing or cannot be read.
         """
         plain = grader is None and type(self).check_correct is MathEnv.check_correct
-        read = read_answer if plain else None
+        read = MathGrader.read_reference if plain else None
         super().__init__(
             tasks_of(dataset_name, split, dataset, question_key, answer_key, images_key, read),
             grader or MathGrader(),
@@ -92,7 +92,7 @@ class MathEnv(DatasetEnv):
             return Score(0.0, False, None, "no \\boxed{}")
         if self.check_correct is not MathEnv.check_correct:  # a subclass has its own check
             return verdict(self.check_correct(answer, self.answer), answer)
-        return as_asked(check_score(super().grade(action)), action, self.answer, text_of(self.task.question))
+        return MathGrader.grade_row(self.grader, action, self.answer, text_of(self.task.question))
 
     def write_answer(self, reference: Any) -> str:
         """Return a reference as an answer in the required form."""
@@ -102,23 +102,6 @@ class MathEnv(DatasetEnv):
     def check_correct(answer: str, truth: Any) -> bool:
         """Return whether an answer means the same as the truth; each may be boxed or bare."""
         return check_correct(answer, truth)
-
-
-def read_answer(value: Any, row: Mapping[str, Any]) -> Any:
-    """Return a row's reference, which MathGrader can read; see `gem.graders.math.references`."""
-    references(value)
-    return value
-
-
-def as_asked(score: Score, reply: str, reference: Any, question: str) -> Score:
-    """Return a score, 0 where a right answer copies the question or lacks the form that it asks for."""
-    if not score.correct:
-        return score
-    if copied(reply, reference, question):
-        return Score(0.0, False, score.parsed, "copied from the question")
-    if not formed(reply, reference, question):
-        return Score(0.0, False, score.parsed, "not in the form that the question asks for")
-    return score
 
 
 class ArithmeticEnv(MathEnv):

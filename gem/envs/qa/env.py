@@ -2,15 +2,13 @@ r"""Questions with answers in words: QaEnv over any data set, and FactsEnv over 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from gem.content import Obs, join, text_of
-from gem.envs.kit.dataset import BOXED, DatasetEnv, tasks_of, verdict
+from gem.envs.kit.dataset import DatasetEnv, tasks_of, verdict
 from gem.envs.qa.facts import FactTasks
-from gem.errors import BadArgument
-from gem.graders.base import Grader, Score, grade_with
-from gem.graders.text import TextGrader, references
+from gem.graders.base import BOXED, Grader, Score, grade_with
+from gem.graders.text import TextGrader, unboxed_references
 from gem.parsing import boxed, tagged
 from gem.tasks.base import Task
 from gem.tasks.procedural import Range, Split, interval
@@ -81,7 +79,7 @@ class QaEnv(DatasetEnv):
             BadArgument, MissingData: for data that is missing or cannot be read.
         """
         plain = grader is None and type(self).check_correct is QaEnv.check_correct
-        read = read_answer if plain else None
+        read = TextGrader.read_reference if plain else None
         tasks = tasks_of(dataset_name, split, dataset, question_key, answer_key, read=read)
         super().__init__(
             tasks,
@@ -111,7 +109,7 @@ class QaEnv(DatasetEnv):
             return Score(0.0, False, None, "no answer in its place")
         if self.check_correct is not QaEnv.check_correct:  # a subclass has its own check
             return verdict(self.check_correct(answer, self.answer), answer)
-        return grade_with(self.grader, answer, golds(self.answer), text_of(self.task.question))
+        return grade_with(self.grader, answer, unboxed_references(self.answer), text_of(self.task.question))
 
     def extractor(self, action: str) -> str | None:
         """Return the content of the box or tags, None if there is none."""
@@ -121,7 +119,7 @@ class QaEnv(DatasetEnv):
     @staticmethod
     def check_correct(answer: str, truth: Any) -> bool:
         """Return whether an answer matches the right one, or one of a list, exactly."""
-        return TextGrader("em")(answer, golds(truth)).correct
+        return TextGrader("em")(answer, unboxed_references(truth)).correct
 
     def row(self, task: Task) -> dict[str, Any]:
         """Return a task as a row of `dataset`; its question is the whole prompt that the agent reads."""
@@ -129,25 +127,13 @@ class QaEnv(DatasetEnv):
 
     def write_answer(self, reference: Any) -> str:
         """Return a reference as an answer: in a box, or in tags if its braces would break the box."""
-        answer = golds(reference)[0]
+        answer = unboxed_references(reference)[0]
         box = f"\\boxed{{{answer}}}"
         in_box = self.extract_boxed is not False and (self.extract_boxed or boxed(box) == answer.strip())
         return box if in_box else f"<answer>{answer}</answer>"
 
     def _form(self) -> str:
         return TAGGED if self.extract_boxed is False else BOXED
-
-
-def golds(reference: Any) -> list[str]:
-    """Return the right answers as a list, without boxes."""
-    return [text if (inside := boxed(text)) is None else inside for text in references(reference)]
-
-
-def read_answer(value: Any, row: Mapping[str, Any]) -> Any:
-    """Return a row's reference, which TextGrader can read; see `gem.graders.text.references`."""
-    if not any(text.strip() for text in references(value)):
-        raise BadArgument(f"the reference is {value!r:.80}, which is empty")
-    return value
 
 
 class FactsEnv(QaEnv):
