@@ -7,7 +7,8 @@ A file may come from somebody else. It may name, without being trusted:
 - a wrapper of the wrapper factory, and the classes in `WRAPPERS`;
 - the classes in `MADE`, which are made from plain values, and the functions in `CALLED`;
 - a judge that this user named before: any other would get answers, and the user's key;
-- an agent on this machine: ``random``, ``solver``, a model, or an endpoint on the loopback interface.
+- an agent on this machine: a model, one of `gem.agent_names.AGENTS` that needs no trust, or an endpoint on
+  the loopback interface.
 
 These start no program outside the sandbox, write no file, and send nothing to a server that the file names.
 Everything else is refused with its name, before it is imported, until the user adds ``--trust`` (in Python
@@ -31,6 +32,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from gem.agent_names import AGENTS
 from gem.errors import BadArgument
 from gem.naming import entry_point_of, is_fixed, is_path, name_in_file, named_module
 from gem.source_files import named_before, read_source, source_of
@@ -174,8 +176,13 @@ def check_known_file(name: str) -> None:
 
 _NAME = re.compile(r"[^\s:]+:[^\W\d][\w.]*|.*\.py(@\w+)?(:.*)?", re.DOTALL)
 """``module:Attribute`` and ``path/file.py:Attribute``, and what is read as one of them."""
+AGENT_KEYS = ("agent", "name", "names", "opponent", "others")
+"""The keys under which a file names agents."""
 MODELS = {
-    **dict.fromkeys(("agent", "name", "names", "opponent", "others"), ("hf", "openai")),
+    **dict.fromkeys(
+        AGENT_KEYS,
+        tuple(name for name, agent in AGENTS.items() if ":" in agent.form and not agent.needs_trust),
+    ),
     **dict.fromkeys(("grader", "judge"), ("judge",)),
     "sampler": ("sglang", "vllm"),
 }
@@ -243,6 +250,8 @@ def _check_text(key: str, text: str, is_prefix: Callable[[str], bool]) -> None:
     prefix = text.partition(":")[0]
     if prefix in SERVERS:
         check_agent(text)
+    elif key in AGENT_KEYS and prefix in AGENTS and AGENTS[prefix].needs_trust:
+        refuse(f"the file gives {key} as", text)
     if (
         prefix not in MODELS.get(key, ())
         and _NAME.fullmatch(text)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from gem import models
+from gem.agent_names import AGENTS, AgentName
 from gem.agents.endpoint import Endpoint
-from gem.errors import BadArgument, text_of_error
+from gem.errors import BadArgument, did_you_mean, text_of_error
 from gem.naming import FORMS, is_fixed, is_path, load_named
+from gem.plugins import load
 from gem.record import Agent, AgentInfo
 
-NAMES = "random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER"
+NAMES = ", ".join(agent.form for agent in AGENTS.values())
 """The names that `named_agent` accepts, for messages; those of `gem.models` are accepted too."""
 
 REQUESTS = 64
@@ -98,7 +100,7 @@ class AgentByName:
 _ENDPOINT = re.compile(r"openai:(.+?)(?:@((?i:https?)://[^/].*))?", re.DOTALL)
 _MISWRITTEN = re.compile(r"@$|@[^@/]*:\d|@localhost\b|@\S+/v1/?$|:/|https?//", re.IGNORECASE)
 """What a model's name has where the address behind it was not read as one."""
-_NAMED = re.compile(r"random|solver|(?:openai|hf):.+|[^@:]+\.py(@[0-9a-f]{12})?:.+", re.DOTALL)
+_FILE = re.compile(r"[^@:]+\.py(@[0-9a-f]{12})?:.+", re.DOTALL)
 _MODULE = re.compile(r"[a-zA-Z_][\w.]*:[a-zA-Z_][\w.]*")
 
 
@@ -113,7 +115,22 @@ def hide_password(name: str) -> str:
 
 def is_named(name: str) -> bool:
     """Return whether a name has the form of one that `named_agent` knows."""
-    return bool(_NAMED.fullmatch(name) or _MODULE.fullmatch(name)) or name in models.KNOWN
+    forms = _FILE.fullmatch(name) or _MODULE.fullmatch(name)
+    return bool(forms) or _find_agent(name) is not None or name in models.KNOWN
+
+
+def _find_agent(name: str) -> AgentName | None:
+    """Return the row of `AGENTS` for a name; None where there is none, or nothing behind its colon."""
+    prefix, colon, text = name.partition(":")
+    agent = AGENTS.get(prefix)
+    if agent is None:
+        return None
+    return agent if (text if ":" in agent.form else not colon) else None
+
+
+def suggest_agent(name: str) -> str:
+    """Return the hint of an error for an unknown name: the nearest name, if one is near."""
+    return did_you_mean(name, (*(each for each in AGENTS if each == AGENTS[each].form), *models.KNOWN))
 
 
 def make_agent(name: str, settings: AgentSettings | None = None) -> Agent:
@@ -132,34 +149,21 @@ def _refuse(name: str) -> NoReturn:
 def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | None:
     """Return the agent with that name; None for an unknown name.
 
-    Names: ``random``; ``solver``; ``openai:MODEL`` and ``openai:MODEL@BASE_URL``, a model behind a server;
-    ``hf:NAME_OR_FOLDER``, a causal language model of transformers; a model of `gem.models.KNOWN`;
-    ``file.py:NAME`` or ``module:NAME``, an agent, a class of agents or a function that makes one.
+    Names: those of `gem.agent_names.AGENTS`; a model of `gem.models.KNOWN`; ``file.py:NAME`` or
+    ``module:NAME``, an agent, a class of agents or a function that makes one.
 
     Raises:
         BadArgument: for invalid settings or an invalid address. MissingExtra: without the packages that the
             agent needs, or its model.
     """
     settings = settings or AgentSettings()
-    if name == "random":
-        from gem.agents.random import RandomAgent
-
-        return RandomAgent()
-    if name == "solver":
-        from gem.agents.solver import SolverAgent
-
-        return SolverAgent()
-    if endpoint := _ENDPOINT.fullmatch(name):
-        if _MISWRITTEN.search(endpoint[1]):  # else the key would go to the public server
-            raise BadArgument(
-                f"agent is {name!r}; accepted: openai:MODEL, or openai:MODEL@BASE_URL; a BASE_URL begins "
-                "with http:// or https://."
-            )
-        return _endpoint(endpoint[1], endpoint[2], settings)
-    if name.startswith("hf:") and name != "hf:":
-        return _local(name.removeprefix("hf:"), settings)
+    if (agent := _find_agent(name)) is not None:
+        make = load(agent.maker)
+        text = name.partition(":")[2]
+        made: Agent = make(text, settings) if text else make()
+        return made
     if name in models.KNOWN:
-        return _local(name, settings)
+        return make_local_agent(name, settings)
     return _of_user(name) if is_path(name) or is_fixed(name) or _MODULE.fullmatch(name) else None
 
 
@@ -184,17 +188,29 @@ def _of_user(name: str) -> Agent:
     return agent
 
 
-def _endpoint(model: str, base_url: str | None, settings: AgentSettings) -> Agent:
+def make_endpoint_agent(text: str, settings: AgentSettings) -> Agent:
+    """Make the agent of a model behind a server; `text` is MODEL or MODEL@BASE_URL.
+
+    Raises:
+        BadArgument: for an address that is none.
+    """
     from gem.agents.openai import OpenAIAgent
 
+    name = f"openai:{text}"
+    split = _ENDPOINT.fullmatch(name)
+    if split is None or _MISWRITTEN.search(split[1]):  # else the key would go to the public server
+        raise BadArgument(
+            f"agent is {name!r}; accepted: openai:MODEL, or openai:MODEL@BASE_URL; a BASE_URL begins "
+            "with http:// or https://."
+        )
     endpoint = Endpoint(
-        base_url,
+        split[2],
         settings.api_key_env,
         concurrency=REQUESTS if settings.concurrency is None else settings.concurrency,
         timeout_s=settings.timeout_s,
     )
     return OpenAIAgent(
-        model,
+        split[1],
         endpoint=endpoint,
         temperature=None if settings.temperature == "none" else settings.temperature,
         max_tokens=settings.max_tokens,
@@ -214,7 +230,12 @@ def _renderer(model: str) -> Any:
     return ChatTemplateRenderer(tokenizer)
 
 
-def _local(model: str, settings: AgentSettings) -> Agent:
+def make_local_agent(model: str, settings: AgentSettings) -> Agent:
+    """Make the agent of a causal language model of transformers, by its name or folder.
+
+    Raises:
+        BadArgument, MissingExtra: see `gem.models.load_causal`.
+    """
     loaded, tokenizer = models.load_causal(model, device=settings.device)
     from gem.agents.hugging_face import HuggingFaceAgent
     from gem.tokens.chat_template import ChatTemplateRenderer

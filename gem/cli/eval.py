@@ -16,7 +16,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppend
 from gem import seeding
 from gem.agents.named import HIDDEN, AgentSettings, hide_password
 from gem.cli.eval_report import Terminal
-from gem.cli.players import local_agent
+from gem.cli.players import PLAYERS, local_agent
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.errors import AgentUnavailable, BadArgument, reason
@@ -135,11 +135,14 @@ class Arguments:
     """Environments (`gem-gym list` shows all; your own is path/file.py:Class or module:Class), or a suite."""
     env: Annotated[Words, arg(metavar="ID[,ID...]", help_behavior_hint="")] = ()
     """More environments."""
-    agent: Annotated[Words, arg(metavar="NAME", help_behavior_hint="")] = ()
-    """random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER (a model of transformers), smollm2 or
-    another name of `gem-gym models`, your own as path/file.py:Class or module:Class, or the folder of a
-    training run, as runs/demo (runs/demo@best: its best weights, not the last); random if left out.
-    Given several times, the agents are compared."""
+    agent: Annotated[
+        Words,
+        arg(
+            metavar="NAME",
+            help_behavior_hint="",
+            help=f"{PLAYERS}; random if left out. Given several times, the agents are compared.",
+        ),
+    ] = ()
     episodes: Annotated[str, arg(aliases=["-n"], metavar="INT|all", help_behavior_hint="")] = ""
     """Tasks of each environment, each with its own seed. Of a data set, so many rows, each once, drawn by
     --seed; all in their order if left out. 200 if left out where a program makes the tasks."""

@@ -10,7 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 import gem
 from gem import seeding
 from gem.agents.seats import make_others
-from gem.cli.players import limits_of, local_agent
+from gem.cli.players import PLAYERS, limits_of, local_agent
 from gem.cli.terms import FAILED, INTERRUPTED, MaybeInt, MaybeText, table
 from gem.content import printable, text_of
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
@@ -41,7 +41,7 @@ def list_ids(
 
 def play(
     env_id: Annotated[Positional[str], arg(metavar="[ID]", help_behavior_hint="")] = "",
-    agent: str = "human",
+    agent: Annotated[str, arg(help=f"human (you), {PLAYERS}.")] = "human",
     seed: MaybeInt = None,
     turns: MaybeInt = None,
     seat: MaybeText = None,
@@ -53,9 +53,7 @@ def play(
     Args:
         env_id: an environment, as game:Sudoku-v0-easy (`gem-gym list` shows all), or your own, as
             path/file.py:Class or module:Class (docs/guides/naming.md); none with --data.
-        agent: human (you), random (legal actions), solver (the environment's own expert),
-            openai:MODEL[@BASE_URL] (a model behind a server), or the folder of a training run
-            (FOLDER@best: its best weights, not the last).
+        agent: who plays; see `gem.cli.players.PLAYERS`.
         seed: which episode; random, and printed, if left out.
         turns: stop after this many turns.
         seat: in a game of several seats, the seat of the agent; it plays all seats if left out.

@@ -8,9 +8,17 @@ from typing import Literal
 
 import gem
 from gem import models
-from gem.agents.named import NAMES, AgentSettings, named_agent
-from gem.errors import BadArgument, did_you_mean
+from gem.agent_names import AGENTS
+from gem.agents.named import NAMES, AgentSettings, named_agent, suggest_agent
+from gem.errors import BadArgument
 from gem.record import Agent
+
+PLAYERS = (
+    f"{', '.join(f'{agent.form} ({agent.plays})' for agent in AGENTS.values())}, smollm2 or another name of "
+    "`gem-gym models`, your own as path/file.py:NAME or module:NAME, or the folder of a training run, as "
+    "runs/demo (runs/demo@best: its best weights, not the last)"
+)
+"""The names of `local_agent`, for the help of commands."""
 
 
 def local_agent(name: str, settings: AgentSettings | None = None, accepted: str = "") -> Agent:
@@ -39,10 +47,9 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
         temperature = 1.0 if settings.temperature == "none" else settings.temperature
         return trained_agent(place[0], temperature, place[1])
     known = ", ".join(filter(None, (accepted, NAMES, *models.KNOWN)))
-    hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
     raise BadArgument(
         f"agent is {name!r}; accepted: {known}, or the folder of a training run (with @best behind it: its "
-        f"best weights, not the last), or your own as path/file.py:NAME or module:NAME.{hint}"
+        f"best weights, not the last), or your own as path/file.py:NAME or module:NAME.{suggest_agent(name)}"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from gem import seeding
-from gem.cli.players import limits_of, local_agent
+from gem.cli.players import PLAYERS, limits_of, local_agent
 from gem.cli.replay import Run, numbers, store_of, tell_changed_files
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
@@ -22,7 +22,7 @@ SHOWN = 60
 def value(
     run: Run,
     episode: Annotated[Positional[str], arg(metavar="ID|NUMBER")],
-    agent: str,
+    agent: Annotated[str, arg(help=f"who plays on: {PLAYERS}.")],
     samples: Annotated[int, arg(aliases=["-n"])] = 16,
     seed: int = 0,
     host: str = "auto",
@@ -38,8 +38,7 @@ def value(
     Args:
         run: a store of episodes, or the folder of a run.
         episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
-        agent: who plays on: random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER, the name of a model,
-            or the folder of a training run.
+        agent: who plays on; see `gem.cli.players.PLAYERS`.
         samples: how many episodes to play from each place.
         seed: the seed of the agent's own random numbers.
         host: where environments run: serial, thread or process; auto chooses by environment.

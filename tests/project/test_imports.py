@@ -17,6 +17,7 @@ KERNEL = {
     "gem.graders",
     *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.specs", "gem.trust"),
     "gem._upstream",
+    "gem.agent_names",
     "gem.naming",
     "gem.source_files",
 }

@@ -45,7 +45,7 @@ LOADERS = {
     "gem/adapters/prompts.py": {"TaskRef": GIVEN, "codec.unpack": MARKED},
     "gem/adapters/verifiers.py": {"TaskRef": MARKED, "spec_named": GIVEN},
     "gem/agents/__init__.py": {"import_module": OWN},
-    "gem/agents/named.py": {"load_named": ASKED},
+    "gem/agents/named.py": {"load_named": ASKED, "load": OWN},
     "gem/agents/ray_model.py": {"pickle.loads": SENT},
     "gem/cli/__init__.py": {"load": OWN},
     "gem/cli/check.py": {"load": GIVEN, "spec_named": GIVEN},

@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import torch
 
-from gem import models
 from gem.agents.base import BaseAgent
-from gem.agents.named import NAMES, named_agent
-from gem.errors import BadArgument, StoreError, did_you_mean
+from gem.agents.named import NAMES, named_agent, suggest_agent
+from gem.errors import BadArgument, StoreError
 from gem.evals.results import bounds
 from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import ray_module
@@ -160,7 +159,7 @@ def fixed_opponent(name: str) -> Agent:
     """
     agent = named_agent(name)
     if agent is None and not Path(name).is_dir():
-        hint = did_you_mean(name, ("random", "solver", *models.KNOWN))
+        hint = suggest_agent(name)
         raise BadArgument(f"no opponent is called {name!r}; accepted: {NAMES}, or the folder of a run.{hint}")
     return trained_agent(Path(name)) if agent is None else agent
 

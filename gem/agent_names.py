@@ -1,0 +1,37 @@
+"""The table of agents that have a name, for command lines, suites, configs and other files.
+
+Error messages, the help of commands, the rule of `gem.trust` and the table in docs/guides/evaluating.md
+follow from it. Other names of agents: the models of `gem.models`, the folder of a training run,
+``file.py:NAME`` and ``module:NAME``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class AgentName(NamedTuple):
+    """One row of `AGENTS`.
+
+    `form`: how the name is written; if it has a colon, something must follow the colon. `maker`: the entry
+    point of a function that is called with the text behind the colon and the `AgentSettings`; for a form
+    without a colon, without arguments. `plays`: what plays, for help and docs. `needs_trust`: whether a file
+    of somebody else may not name it, because the agent runs code, reads or writes files, or calls a server
+    under a name. Without it, an address in the name must be this machine's.
+    """
+
+    form: str
+    maker: str
+    plays: str
+    needs_trust: bool = False
+
+
+AGENTS = {
+    "random": AgentName("random", "gem.agents.random:RandomAgent", "random legal actions"),
+    "solver": AgentName("solver", "gem.agents.solver:SolverAgent", "the environment's own solver"),
+    "openai": AgentName(
+        "openai:MODEL[@BASE_URL]", "gem.agents.named:make_endpoint_agent", "a model behind a server"
+    ),
+    "hf": AgentName("hf:NAME_OR_FOLDER", "gem.agents.named:make_local_agent", "a model of transformers"),
+}
+"""The agents by the part of their name before the colon, or the whole name."""

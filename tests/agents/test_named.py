@@ -1,0 +1,83 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from gem.agent_names import AGENTS, AgentName
+from gem.agents.named import AgentByName, AgentSettings, is_named, make_agent, named_agent
+from gem.agents.scripted import ScriptedAgent
+from gem.cli import main
+from gem.cli.players import local_agent
+from gem.errors import BadArgument
+from gem.plugins import load
+from gem.registry import accept_settings
+from gem.trust import AGENT_KEYS
+
+
+def make_repeater(text, settings):
+    return ScriptedAgent([text] * settings.max_tokens)
+
+
+@pytest.fixture
+def tape(monkeypatch):
+    """Return a table with an agent that a file may not name."""
+    row = AgentName("tape:TEXT", f"{__name__}:make_repeater", "a text again and again", needs_trust=True)
+    monkeypatch.setitem(AGENTS, "tape", row)
+
+
+def test_the_page_lists_the_table():
+    page = (Path(__file__).parents[2] / "docs/guides/evaluating.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page.split("<!-- agents -->")[1], re.MULTILINE)
+    assert rows == [
+        ("`--agent`", "what plays"),
+        *((f"`{agent.form}`", agent.plays) for agent in AGENTS.values()),
+    ]
+
+
+@pytest.mark.parametrize("command", [["eval"], ["play"], ["value"]])
+def test_help_lists_the_table(command, capsys):
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    text = " ".join(re.sub("[\u2500-\u257f]", " ", capsys.readouterr().out).split())
+    for agent in AGENTS.values():
+        assert f"{agent.form} ({agent.plays})" in text
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_row_has_a_maker_and_is_called_by_its_form(name):
+    agent = AGENTS[name]
+    assert callable(load(agent.maker))
+    assert agent.form.partition(":")[0] == name
+    assert is_named(f"{name}:x" if ":" in agent.form else name)
+
+
+def test_errors_list_the_table():
+    for refuse in (make_agent, AgentByName, local_agent):
+        with pytest.raises(BadArgument) as error:
+            refuse("nobody at all")
+        assert all(agent.form in str(error.value) for agent in AGENTS.values())
+
+
+def test_a_maker_gets_the_text_behind_the_colon_and_the_settings(tape):
+    agent = named_agent("tape:a:b", AgentSettings(max_tokens=2))
+    assert agent.script == ["a:b", "a:b"]
+    assert AgentByName("tape:/a b", AgentSettings(max_tokens=1)).make().script == ["/a b"]
+    assert named_agent("tape") is named_agent("tape:") is None
+
+
+@pytest.mark.parametrize("text", ["tape:x", "tape:/etc/passwd", "tape:"])
+@pytest.mark.parametrize("key", AGENT_KEYS)
+def test_a_file_may_not_name_an_agent_that_needs_trust(key, text, tape):
+    with pytest.raises(BadArgument, match="--trust"):
+        accept_settings({key: text}, "suite.toml")
+
+
+@pytest.mark.parametrize("text", ["random", "solver", "hf:x", "openai:m@http://127.0.0.1:1/v1"])
+def test_a_file_may_name_the_others(text):
+    accept_settings({"agent": text}, "suite.toml")
+
+
+@pytest.mark.parametrize("text", ["random:Random", "solver:Agent", "openai:m@http://10.0.0.1/v1"])
+def test_a_name_that_only_begins_like_one_is_refused(text):
+    with pytest.raises(BadArgument, match="--trust"):
+        accept_settings({"agent": text}, "suite.toml")
