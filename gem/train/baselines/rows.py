@@ -34,6 +34,9 @@ POINTS = 60
 TASK = ("env", "env_kwargs", "wrappers", "tools", "max_turns", "max_tokens")
 """The settings that define the task; the others are the policy's and the training's."""
 
+CURVE = ("success", "reward", "turns", "unreadable", "entropy", "kl", "step_kl", "grad_norm", "answer_tokens")
+"""The metrics that a stored curve has, beside episodes and CPU seconds; older rows have the first three."""
+
 DIGITS = 6
 """Number of significant digits of stored figures."""
 
@@ -80,11 +83,11 @@ class Run:
     """The record of a run: its times, results, versions and machine; `error`: why it failed, if it did.
 
     `figures` are those of `random` play, `before` RL, `after` it, `greedy` and the solver (`optimum`); and of
-    the `best` held-out weights and `best_greedy`, where these are others. `curve` has the means over up to
-    `POINTS` parts of the training, with the episodes and CPU seconds at their ends. `transfer` has the
-    results on other environments. `no_verdict` training episodes were left out. `cpu_s` are those of the
-    process that trains: measuring, warm-up, training. Iterations that an interruption lost, and programs that
-    tools start, are not included.
+    the `best` held-out weights and `best_greedy`, where these are others. `curve` has the means of the
+    metrics of `CURVE` over up to `POINTS` parts of the training, with the episodes and CPU seconds at their
+    ends. `transfer` has the results on other environments. `no_verdict` training episodes were left out.
+    `cpu_s` are those of the process that trains: measuring, warm-up, training. Iterations that an
+    interruption lost, and programs that tools start, are not included.
     """
 
     started: str
@@ -264,7 +267,7 @@ def thin_curve(history: Sequence[Metrics]) -> dict[str, list[float | None]]:
         "episodes": [part[-1].episodes for part in parts],
         "cpu_s": [_round_figure(part[-1].cpu_s) for part in parts],
     }
-    for name in ("success", "reward", "turns"):
+    for name in CURVE:
         curve[name] = [_mean([getattr(metrics, name) for metrics in part]) for part in parts]
     return curve
 

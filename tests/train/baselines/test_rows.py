@@ -117,3 +117,9 @@ def test_a_figure_that_was_not_taken_is_null_and_enters_no_mean():
     curve = rows.thin_curve(history)
     assert set(curve["success"]) == {1.0}
     assert set(curve["reward"]) == {None}
+
+
+def test_a_curve_has_what_explains_why_a_run_did_not_learn():
+    curve = rows.thin_curve([line(1, unreadable=0.25, entropy=0.5, kl=math.nan, grad_norm=3.0)])
+    assert (curve["unreadable"], curve["entropy"], curve["kl"]) == ([0.25], [0.5], [None])
+    assert (curve["grad_norm"], curve["answer_tokens"]) == ([3.0], [0.5])
