@@ -9,7 +9,7 @@ from string import ascii_uppercase
 from typing import NamedTuple, TypeAlias
 
 from gem.envs.kit.drawing import INK, WHITE, CellCanvas, wrap_words
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, integer
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose, integer
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -64,6 +64,7 @@ class Crosswords(TextGame):
 
     SIGNS = f"In the grid {OPEN} is an open cell and {OUTSIDE} is no part of a word."
     PICTURE = "In the picture the clues are under the grid, whose white cells are parts of words."
+    ANSWER_FORM = "A move is row, column and letter, separated by spaces, inside \\boxed{}."
 
     def __init__(
         self,
@@ -78,10 +79,9 @@ class Crosswords(TextGame):
         self.hardcore = hardcore
         most = self.num_words[1]
         needed = most * (HARD_LENGTHS if hardcore else EASY_LENGTHS)[1] - (most - 1)
-        if max_turns < needed:
-            self.too_few_turns(
-                max_turns, f"Crosswords got {max_turns=}; {most} words may need {needed} letters."
-            )
+        self.warn_of_few_turns(
+            max_turns, needed, f"Crosswords got {max_turns=}; {most} words may need {needed} letters."
+        )
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
@@ -114,13 +114,13 @@ class Crosswords(TextGame):
         placed: list[Entry] = []
         filled: dict[Cell, tuple[str, set[Cell]]] = {}  # letter and directions of the words there
         for _ in range(TRIES * count):
-            word, clue = pool[int(self.rng.random() * len(pool))]
+            word, clue = choose(self.rng, pool)
             if any(word == entry.word for entry in placed):
                 continue
             places = _crossings(word, filled) if placed else [(0, 0, ACROSS)]
             if not places:
                 continue
-            entry = Entry(word, *places[int(self.rng.random() * len(places))], clue)
+            entry = Entry(word, *choose(self.rng, places), clue)
             placed.append(entry)
             for cell, letter in zip(entry.cells(), word, strict=True):
                 filled.setdefault(cell, (letter, set()))[1].add(entry.way)
@@ -197,14 +197,10 @@ class Crosswords(TextGame):
         """Return the text that reveals the words."""
         return f"No turns are left. The words: {', '.join(entry.word for entry in self.entries)}."
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a move."""
-        return "A move is row, column and letter, separated by spaces, inside \\boxed{}."
-
     def random_move(self) -> str:
         """Try any letter in any open cell."""
-        row, column = sorted(self.open)[int(self.actor_rng.random() * len(self.open))]
-        return f"{row} {column} {ascii_uppercase[int(self.actor_rng.random() * 26)]}"
+        row, column = choose(self.actor_rng, sorted(self.open))
+        return f"{row} {column} {choose(self.actor_rng, ascii_uppercase)}"
 
     def expert_move(self) -> str:
         """Look up the word of a clue and write its next letter."""

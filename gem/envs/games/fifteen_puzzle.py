@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeAlias
 
 from gem.envs.kit.drawing import SHADE, CellCanvas
-from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, direction
+from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, choose, direction
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -52,6 +52,7 @@ class FifteenPuzzle(TextGame):
 
     SIGNS = "The board (. is the gap):"
     PICTURE = "The board (the place without a tile is the gap):"
+    ANSWER_FORM = "A move is one of up, down, left and right, inside \\boxed{}."
 
     def __init__(
         self,
@@ -127,14 +128,9 @@ class FifteenPuzzle(TextGame):
         """Return the fraction by which the distance has decreased since the deal; 0 if it has grown."""
         return max(0.0, 1.0 - self._distance / self._dealt)
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a move."""
-        return "A move is one of up, down, left and right, inside \\boxed{}."
-
     def random_move(self) -> str:
         """Slide any tile that can slide."""
-        legal = list(_sources(self.side)[self.gap])
-        return legal[int(self.actor_rng.random() * len(legal))]
+        return choose(self.actor_rng, list(_sources(self.side)[self.gap]))
 
     def expert_move(self) -> str:
         """Make the next move of a solution that fits the turns left; if none fits, of the shortest one."""
@@ -169,7 +165,7 @@ def scramble(side: int, moves: int, rng: Random) -> Board:
         board, gap, last = goal(side), side * side - 1, -1
         for _ in range(moves):
             options = [cell for cell in sources[gap].values() if cell != last]
-            one, other = (options[int(rng.random() * len(options))] for _ in range(2))
+            one, other = choose(rng, options), choose(rng, options)
             gains = [distances[board[cell]][gap] - distances[board[cell]][cell] for cell in (one, other)]
             source = other if gains[1] > gains[0] else one
             board, gap, last = slide(board, gap, source), source, gap

@@ -9,7 +9,7 @@ from operator import index
 from typing import TypeAlias
 
 from gem.envs.kit.drawing import WHITE, CellCanvas
-from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, direction
+from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, choose, direction
 from gem.errors import BadArgument, IllegalMove
 
 SMALLEST, LARGEST = 8, 2048
@@ -64,6 +64,7 @@ class Game2048(TextGame):
 
     SIGNS = "The board (a dot is an empty cell):"
     PICTURE = "The board (a cell without a number is empty):"
+    ANSWER_FORM = "A move is one of up, down, left and right, inside \\boxed{}."
 
     def __init__(
         self,
@@ -78,12 +79,13 @@ class Game2048(TextGame):
         target = target if target_tile is None else target_tile
         self.targets = _powers(target)
         # a turn adds 4 at most, and the two tiles dealt are 8 at most
-        if 8 + 4 * max_turns < self.targets[-1]:
-            self.too_few_turns(
-                max_turns,
-                f"Game2048 got {target=}, {max_turns=}; a tile of {self.targets[-1]} needs "
-                f"{(self.targets[-1] - 8 + 3) // 4} turns at the very least, and twice as many as a rule.",
-            )
+        needed = (self.targets[-1] - 8 + 3) // 4
+        self.warn_of_few_turns(
+            max_turns,
+            needed,
+            f"Game2048 got {target=}, {max_turns=}; a tile of {self.targets[-1]} needs {needed} turns at the "
+            "very least, and twice as many as a rule.",
+        )
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
@@ -105,7 +107,7 @@ class Game2048(TextGame):
 
     def _add(self) -> None:
         empty = [cell for cell, tile in enumerate(self.tiles) if not tile]
-        cell = empty[int(self.rng.random() * len(empty))]
+        cell = choose(self.rng, empty)
         self.tiles[cell] = 4 if self.rng.random() < FOURS else 2
 
     def instance(self) -> tuple[int, ...]:
@@ -151,14 +153,9 @@ class Game2048(TextGame):
         """Return how far the largest tile is on the way from the deal to the target."""
         return min(1.0, (self._largest - self._dealt) / (self.target - self._dealt))
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a move."""
-        return "A move is one of up, down, left and right, inside \\boxed{}."
-
     def random_move(self) -> str:
         """Move in any direction that changes the board."""
-        ways = list(legal(_grid(self.tiles)))
-        return ways[int(self.actor_rng.random() * len(ways))]
+        return choose(self.actor_rng, list(legal(_grid(self.tiles))))
 
     def expert_move(self) -> str:
         """Merge as fast as possible; for a large target, make the move whose board is worth most."""

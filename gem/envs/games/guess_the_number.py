@@ -34,6 +34,8 @@ class GuessTheNumber(TextGame):
         Folklore; ids and parameters follow GEM (arXiv 2510.01051).
     """
 
+    ANSWER_FORM = "A guess is a whole number inside \\boxed{}."
+
     def __init__(
         self,
         min_number: int = 1,
@@ -79,11 +81,9 @@ class GuessTheNumber(TextGame):
         if not self.min_number <= move <= self.max_number:
             raise IllegalMove(f"The secret is between {self.min_number} and {self.max_number}.")
         if move < self.secret:
-            if move >= self.low:
-                self.low = move + 1
+            self.low = max(self.low, move + 1)
             return f"The secret is higher than {move}."
-        if move <= self.high:
-            self.high = move - 1
+        self.high = min(self.high, move - 1)
         return f"The secret is lower than {move}."
 
     def draw_board(self) -> Canvas:
@@ -110,10 +110,6 @@ class GuessTheNumber(TextGame):
     def epilogue(self) -> str:
         """Return the text that reveals the secret."""
         return f"No guesses are left. The secret was {self.secret}."
-
-    def answer_form(self) -> str:
-        """Return the sentence that describes a guess."""
-        return "A guess is a whole number inside \\boxed{}."
 
     def random_move(self) -> str:
         """Guess any number in the range."""

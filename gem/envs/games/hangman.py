@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 from gem.envs.games import words
 from gem.envs.kit.drawing import GREY, INK, RED, Canvas
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -157,8 +157,8 @@ class Hangman(TextGame):
 
     def random_move(self) -> str:
         """Guess any new letter."""
-        fresh = [letter for letter in ascii_lowercase if letter not in self.pattern + self.absent]
-        return fresh[int(self.actor_rng.random() * len(fresh))]
+        tried = self.pattern + self.absent
+        return choose(self.actor_rng, [letter for letter in ascii_lowercase if letter not in tried])
 
     def expert_move(self) -> str:
         """Guess the most informative letter; guess a word if at most two are left, or on the last turn."""

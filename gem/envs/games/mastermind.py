@@ -9,7 +9,7 @@ from operator import eq
 from typing import TypeAlias
 
 from gem.envs.kit.drawing import COLOURS, GREY, INK, RULE, WHITE, Canvas
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose, numerals
 from gem.errors import BadArgument, IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -78,8 +78,7 @@ class Mastermind(TextGame):
     def deal(self) -> str:
         """Draw the parameters that are not fixed, and the code."""
         self.length, self.highest = self.draw(self.code_lengths), self.draw(self.num_numbers)
-        codes = _codes(self.length, self.highest, self.duplicate_numbers)
-        self.secret = codes[int(self.rng.random() * len(codes))]
+        self.secret = choose(self.rng, _codes(self.length, self.highest, self.duplicate_numbers))
         self._allowed = frozenset(DIGITS[: self.highest])
         self.marked: list[Marked] = []
         self._best = 0  # numbers in place count 2, those elsewhere 1
@@ -111,8 +110,7 @@ class Mastermind(TextGame):
         guess = "".join(move)
         in_place, elsewhere = marks(guess, self.secret)
         self.marked.append((guess, in_place, elsewhere))
-        if 2 * in_place + elsewhere > self._best:
-            self._best = 2 * in_place + elsewhere
+        self._best = max(self._best, 2 * in_place + elsewhere)
         guess_text = " ".join(move)
         if in_place == self.length:
             return Play.win(f"{guess_text} is the code.")
@@ -156,8 +154,7 @@ class Mastermind(TextGame):
 
     def random_move(self) -> str:
         """Guess any code."""
-        codes = _codes(self.length, self.highest, self.duplicate_numbers)
-        return " ".join(codes[int(self.actor_rng.random() * len(codes))])
+        return " ".join(choose(self.actor_rng, _codes(self.length, self.highest, self.duplicate_numbers)))
 
     def expert_move(self) -> str:
         """Make the guess whose worst answer leaves the fewest codes."""

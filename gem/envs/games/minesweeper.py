@@ -9,7 +9,7 @@ from math import comb
 from typing import TypeAlias
 
 from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RED, WHITE, CellCanvas
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose, numerals
 from gem.errors import BadArgument, IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -60,6 +60,7 @@ class Minesweeper(TextGame):
         "A flag keeps a cell from being revealed; flagging it again takes the flag away. In the picture grey "
         "cells are hidden and white ones are revealed: without a number, no mine is around."
     )
+    ANSWER_FORM = "A move is reveal or flag, then row and column, inside \\boxed{}."
 
     def __init__(
         self,
@@ -78,10 +79,9 @@ class Minesweeper(TextGame):
             raise BadArgument(f"Minesweeper got {rows=}, {cols=}; a board has 2 cells or more.")
         self.mines_drawn = interval("num_mines", num_mines, 1, fewest - 1)
         safe = self.rows_drawn[1] * self.cols_drawn[1] - self.mines_drawn[0]
-        if max_turns < safe:
-            self.too_few_turns(
-                max_turns, f"Minesweeper got {max_turns=}; {safe} safe cells may need as many turns."
-            )
+        self.warn_of_few_turns(
+            max_turns, safe, f"Minesweeper got {max_turns=}; {safe} safe cells may need as many turns."
+        )
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
@@ -123,8 +123,7 @@ class Minesweeper(TextGame):
     def play(self, move: tuple[str, int, int]) -> Play | str:
         """Reveal or flag a cell."""
         verb, row, column = move
-        why = self.forbids(verb, row, column)
-        if why:
+        if why := self.forbids(verb, row, column):
             raise IllegalMove(f"{why} The board is as before:\n{self.board()}")
         cell = (row - 1) * self.cols + column - 1
         if verb == "flag":
@@ -199,16 +198,12 @@ class Minesweeper(TextGame):
         """Return the share of safe cells that are revealed, without those that the first move revealed."""
         return 1.0 - self.left / self._opened
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a move."""
-        return "A move is reveal or flag, then row and column, inside \\boxed{}."
-
     def random_move(self) -> str:
         """Reveal any hidden cell; if all hidden cells are flagged, remove a flag."""
         hidden = [cell for cell, sign in enumerate(self.cells) if sign == HIDDEN]
         verb = "reveal" if hidden else "flag"
         hidden = hidden or [cell for cell, sign in enumerate(self.cells) if sign == FLAG]
-        return self._move(verb, hidden[int(self.actor_rng.random() * len(hidden))])
+        return self._move(verb, choose(self.actor_rng, hidden))
 
     def expert_move(self) -> str:
         """Reveal the cell with the lowest mine probability over all layouts that fit the board."""
@@ -329,7 +324,7 @@ def _count(groups: list[tuple[frozenset[int], int]], board: str) -> Ways:
     ways: Ways = {}
     chosen = [0] * len(groups)
 
-    def choose(g: int, mines: int, weight: float) -> None:
+    def place_mines(g: int, mines: int, weight: float) -> None:
         if g == len(groups):
             count, each = ways.get(mines, (0.0, [0.0] * len(groups)))
             each = [e + weight * n / size for e, n, (_, size) in zip(each, chosen, groups, strict=True)]
@@ -344,13 +339,13 @@ def _count(groups: list[tuple[frozenset[int], int]], board: str) -> Ways:
             for clue in clues:
                 need[clue] -= n
             chosen[g] = n
-            choose(g + 1, mines + n, weight * comb(size, n))
+            place_mines(g + 1, mines + n, weight * comb(size, n))
             for clue in clues:
                 need[clue] += n
         for clue in clues:
             room[clue] += size
 
-    choose(0, 0, 1.0)
+    place_mines(0, 0, 1.0)
     return ways
 
 

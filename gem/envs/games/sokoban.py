@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple, TypeAlias
 
 from gem.envs.kit.drawing import AMBER, BLUE, GREEN, INK, PAPER, RED, WHITE, CellCanvas
-from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, direction
+from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, choose, direction
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -86,6 +86,7 @@ class Sokoban(TextGame):
         "In the picture bricks are walls, a red ring is a goal, a crossed square is a box (yellow, or green "
         "on a goal), and the blue disk is the player."
     )
+    ANSWER_FORM = "A move is one of up, down, left and right, inside \\boxed{}."
 
     def __init__(
         self,
@@ -104,11 +105,11 @@ class Sokoban(TextGame):
         self.widths = interval("width", width, SMALLEST, LARGEST)
         room = (self.heights[0] - 2) * (self.widths[0] - 2)
         self.num_boxes = interval("num_boxes", num_boxes, 1, min(MOST_BOXES, room // 5))
-        if max_turns < 10 * self.num_boxes[1]:
-            self.too_few_turns(
-                max_turns,
-                f"Sokoban got {max_turns=}, {num_boxes=}; levels are made for 10 turns for each box.",
-            )
+        self.warn_of_few_turns(
+            max_turns,
+            10 * self.num_boxes[1],
+            f"Sokoban got {max_turns=}, {num_boxes=}; levels are made for 10 turns for each box.",
+        )
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
@@ -149,8 +150,7 @@ class Sokoban(TextGame):
     def play(self, move: str) -> Play | str:
         """Walk or push."""
         step = _step(self.level.width, move)
-        why = self.forbids(step)
-        if why:
+        if why := self.forbids(step):
             raise IllegalMove(f"{why} The room is as before:\n{self.board()}")
         self.player += step
         if self.player not in self.boxes:
@@ -197,14 +197,9 @@ class Sokoban(TextGame):
         """Return the share of boxes on goals."""
         return len(self.boxes & self.level.goals) / len(self.boxes)
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a move."""
-        return "A move is one of up, down, left and right, inside \\boxed{}."
-
     def random_move(self) -> str:
         """Move in any free direction."""
-        legal = [name for name in DIRECTIONS if not self.forbids(_step(self.level.width, name))]
-        return legal[int(self.actor_rng.random() * len(legal))]
+        return choose(self.actor_rng, self._legal())
 
     def expert_move(self) -> str:
         """Make the next move of a solution that fits the turns left; if none fits, any move."""
@@ -212,8 +207,10 @@ class Sokoban(TextGame):
         if position not in self._route and not self._hopeless:
             self._route = solve(self.level, *position, self.max_turns - self.turn)
             self._hopeless = not self._route
-        legal = (name for name in DIRECTIONS if not self.forbids(_step(self.level.width, name)))
-        return self._route.get(position) or next(legal)
+        return self._route.get(position) or self._legal()[0]
+
+    def _legal(self) -> list[str]:
+        return [name for name in DIRECTIONS if not self.forbids(_step(self.level.width, name))]
 
 
 def _step(width: int, name: str) -> int:
@@ -288,7 +285,7 @@ def _drag(
         ]
         if not drags:
             return level
-        one, other = (drags[int(rng.random() * len(drags))] for _ in range(2))
+        one, other = choose(rng, drags), choose(rng, drags)
         gains = [away[box + step] - away[box] for box, step in (one, other)]
         box, step = other if gains[1] > gains[0] else one
         moves += ways[box + step] + 1

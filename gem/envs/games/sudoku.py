@@ -7,7 +7,7 @@ from operator import itemgetter
 from random import Random
 
 from gem.envs.kit.drawing import BLUE, INK, SHADE, WHITE, CellCanvas
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose, numerals
 from gem.errors import BadArgument, IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -41,6 +41,7 @@ class Sudoku(TextGame):
 
     SIGNS = "A dot is an empty cell."
     PICTURE = "In the picture the digits given are bold on grey, and your own are blue on white."
+    ANSWER_FORM = "A move is row, column and digit, separated by spaces, inside \\boxed{}."
 
     def __init__(
         self,
@@ -54,12 +55,10 @@ class Sudoku(TextGame):
         if scale not in FEWEST_CLUES:
             raise BadArgument(f"scale is {scale!r}; accepted: 4, 9.")
         self.clues = interval("clues", clues, FEWEST_CLUES[scale], scale**2 - 1)
-        if max_turns < scale**2 - self.clues[0]:
-            self.too_few_turns(
-                max_turns,
-                f"Sudoku got {max_turns=}, {clues=}; "
-                f"{scale**2 - self.clues[0]} empty cells need as many turns.",
-            )
+        empty = scale**2 - self.clues[0]
+        self.warn_of_few_turns(
+            max_turns, empty, f"Sudoku got {max_turns=}, {clues=}; {empty} empty cells need as many turns."
+        )
         self.scale = scale
         super().__init__(max_turns, reward, render_mode)
 
@@ -94,8 +93,7 @@ class Sudoku(TextGame):
     def play(self, move: tuple[int, int, int]) -> Play | str:
         """Write or erase a digit."""
         row, column, digit = move
-        why = self.forbids(row, column, digit)
-        if why:
+        if why := self.forbids(row, column, digit):
             raise IllegalMove(f"{why} The grid is as before:\n{self.board()}")
         cell = (row - 1) * self.scale + column - 1
         was, now = self.cells[cell], str(digit) if digit else EMPTY
@@ -142,17 +140,13 @@ class Sudoku(TextGame):
         """Return the share of the cells to fill that hold a digit."""
         return 1.0 - self.empty / self._to_fill
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a move."""
-        return "A move is row, column and digit, separated by spaces, inside \\boxed{}."
-
     def random_move(self) -> str:
         """Write a legal digit into an empty cell; if no cell accepts one, erase one of the agent's digits."""
         start = int(self.actor_rng.random() * len(self.cells))
         order = [*range(start, len(self.cells)), *range(start)]
         for cell in order:
             if self.cells[cell] == EMPTY and (lawful := self._lawful(cell)):
-                return self._move(cell, lawful[int(self.actor_rng.random() * len(lawful))])
+                return self._move(cell, choose(self.actor_rng, lawful))
         own = next(c for c in order if self.cells[c] != self.puzzle[c])
         return self._move(own, "0")
 

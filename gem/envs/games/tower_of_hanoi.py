@@ -7,7 +7,7 @@ from itertools import permutations, product
 from typing import Literal, TypeAlias
 
 from gem.envs.kit.drawing import COLOURS, GREEN, INK, RULE, WHITE, Canvas
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
 from gem.errors import BadArgument, IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -45,6 +45,7 @@ class TowerOfHanoi(TextGame):
 
     SIGNS = "The pegs, from bottom to top (- is empty):"
     PICTURE = "The pegs:"
+    ANSWER_FORM = "A move is two of the pegs A, B and C, from and to, inside \\boxed{}."
 
     def __init__(
         self,
@@ -59,18 +60,18 @@ class TowerOfHanoi(TextGame):
         if start not in ("tower", "scattered"):
             raise BadArgument(f"start is {start!r}; accepted: 'tower', 'scattered'.")
         needed = 2 ** self.num_disks[1] - 1
-        if max_turns < needed:
-            self.too_few_turns(
-                max_turns,
-                f"TowerOfHanoi got {max_turns=}; {self.num_disks[1]} disks may need {needed} moves.",
-            )
+        self.warn_of_few_turns(
+            max_turns,
+            needed,
+            f"TowerOfHanoi got {max_turns=}; {self.num_disks[1]} disks may need {needed} moves.",
+        )
         self.start = start
         super().__init__(max_turns, reward, render_mode)
 
     def deal(self) -> str:
         """Draw the number of disks if it is not fixed, their pegs, and the target."""
         disks = self.disks = DISKS[-self.draw(self.num_disks) :]
-        source, self.target = ROUTES[int(self.rng.random() * len(ROUTES))]
+        source, self.target = choose(self.rng, ROUTES)
         self.pegs = self._tower(source) if self.start == "tower" else self._scatter_disks()
         self._start = self.pegs
         self._distance = plan(self.pegs, self.target)[0]
@@ -116,8 +117,7 @@ class TowerOfHanoi(TextGame):
     def play(self, move: tuple[int, int]) -> Play | str:
         """Move a disk."""
         source, goal = move
-        why = self.forbids(source, goal)
-        if why:
+        if why := self.forbids(source, goal):
             raise IllegalMove(f"{why} Nothing has moved:\n{self.board()}")
         pegs = list(self.pegs)
         disk = pegs[source][-1]
@@ -166,14 +166,9 @@ class TowerOfHanoi(TextGame):
         """Return the text that says how many more moves were needed."""
         return f"No moves are left; {plan(self.pegs, self.target)[0]} more were needed."
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a move."""
-        return "A move is two of the pegs A, B and C, from and to, inside \\boxed{}."
-
     def random_move(self) -> str:
         """Move any disk that can move."""
-        legal = [route for route in ROUTES if not self.forbids(*route)]
-        source, goal = legal[int(self.actor_rng.random() * len(legal))]
+        source, goal = choose(self.actor_rng, [route for route in ROUTES if not self.forbids(*route)])
         return f"{PEGS[source]} {PEGS[goal]}"
 
     def expert_move(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrap_words
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
 from gem.errors import BadArgument, IllegalMove, missing_extra
 from gem.tasks.procedural import Range, interval
 from gem.tasks.world import World, built_in
@@ -50,6 +50,8 @@ class WikiGame(TextGame):
         gem's own.
     """
 
+    ANSWER_FORM = f"A move is the title of a linked page, or {BACK}, inside \\boxed{{}}."
+
     shared: ClassVar[tuple[str, ...]] = ("_pairs",)
 
     def __init__(
@@ -76,10 +78,10 @@ class WikiGame(TextGame):
                 )
             zim = wiki_backend
         self.clicks = interval("clicks", clicks, 1, MOST_CLICKS)
-        if max_turns < self.clicks[1]:
-            self.too_few_turns(
-                max_turns, f"WikiGame got {max_turns=}; {self.clicks[1]} clicks need as many turns."
-            )
+        most = self.clicks[1]
+        self.warn_of_few_turns(
+            max_turns, most, f"WikiGame got {max_turns=}; {most} clicks need as many turns."
+        )
         self.zim, self.pages = zim, pages
         self._pairs = pairs(self.world, self.clicks)
         if not self._pairs:
@@ -93,7 +95,7 @@ class WikiGame(TextGame):
 
     def deal(self) -> str:
         """Draw the start and the target."""
-        self.start, self.target = self._pairs[int(self.rng.random() * len(self._pairs))]
+        self.start, self.target = choose(self.rng, self._pairs)
         self.page = self.start
         self.trail: tuple[int, ...] = ()  # the pages before this one
         world = self.world
@@ -176,14 +178,10 @@ class WikiGame(TextGame):
         left = self.world.distances(self.target).get(self.page)
         return f"No turns are left. Clicks still needed: {left or 'there is no way from here'}."
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a move."""
-        return f"A move is the title of a linked page, or {BACK}, inside \\boxed{{}}."
-
     def random_move(self) -> str:
         """Follow any link, or go back if there is none."""
         links = self.world.links[self.page]
-        return self.world.titles[links[int(self.actor_rng.random() * len(links))]] if links else BACK
+        return self.world.titles[choose(self.actor_rng, links)] if links else BACK
 
     def expert_move(self) -> str:
         """Follow a shortest path, found by breadth-first search over the links."""

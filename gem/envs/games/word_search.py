@@ -10,7 +10,7 @@ from string import ascii_lowercase
 
 from gem.envs.games import words
 from gem.envs.kit.drawing import GREEN, INK, WHITE, CellCanvas, wrap_words
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, numerals
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose, numerals
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -49,6 +49,11 @@ class WordSearch(TextGame):
         N. E. Gibat, 1968; ids and parameters follow GEM (arXiv 2510.01051). Words come from `wordfreq`.
     """
 
+    ANSWER_FORM = (
+        "A word's place is four numbers, row and column of its first letter and of its last, "
+        "inside \\boxed{}."
+    )
+
     def __init__(
         self,
         num_words: Range = 5,
@@ -59,10 +64,10 @@ class WordSearch(TextGame):
     ) -> None:
         """Set the words and the budget."""
         self.num_words = interval("num_words", num_words, 1, MOST_WORDS)
-        if max_turns < self.num_words[1]:
-            self.too_few_turns(
-                max_turns, f"WordSearch got {max_turns=}; {self.num_words[1]} words need as many turns."
-            )
+        most = self.num_words[1]
+        self.warn_of_few_turns(
+            max_turns, most, f"WordSearch got {max_turns=}; {most} words need as many turns."
+        )
         self.hardcore = hardcore
         super().__init__(max_turns, reward, render_mode)
 
@@ -91,7 +96,7 @@ class WordSearch(TextGame):
         pool = word_pool(self.hardcore)
         drawn: list[str] = []
         while len(drawn) < count:
-            word = pool[int(self.rng.random() * len(pool))]
+            word = choose(self.rng, pool)
             # Otherwise one line could spell two of the words.
             if not any(word in d or d in word or word[::-1] in d or d in word[::-1] for d in drawn):
                 drawn.append(word)
@@ -105,7 +110,7 @@ class WordSearch(TextGame):
         for word in sorted(self.words, key=len, reverse=True):
             reach = len(word) - 1
             for _ in range(TRIES):
-                down, right = ways[int(random() * len(ways))]
+                down, right = choose(self.rng, ways)
                 row = int(random() * (side - reach * abs(down))) + (reach if down < 0 else 0)
                 column = int(random() * (side - reach * abs(right))) + (reach if right < 0 else 0)
                 start, pace = row * side + column, down * side + right
@@ -188,18 +193,10 @@ class WordSearch(TextGame):
         """Return the text that lists the words not found."""
         return f"No turns are left; not found: {', '.join(self.left)}."
 
-    def answer_form(self) -> str:
-        """Return the sentence that describes a place."""
-        return (
-            "A word's place is four numbers, row and column of its first letter and of its last, "
-            "inside \\boxed{}."
-        )
-
     def random_move(self) -> str:
         """Give any line with the length of a word that is left."""
-        word = self.left[int(self.actor_rng.random() * len(self.left))]
-        lines = list(self._lines(len(word)))
-        return _place(*lines[int(self.actor_rng.random() * len(lines))], self.side)
+        lines = list(self._lines(len(choose(self.actor_rng, self.left))))
+        return _place(*choose(self.actor_rng, lines), self.side)
 
     def expert_move(self) -> str:
         """Find a word that is left in the grid."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gem.envs.games import words
 from gem.envs.kit.drawing import AMBER, GREEN, GREY, SHADE, WHITE, CellCanvas
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame
+from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -95,9 +95,7 @@ class Wordle(TextGame):
             raise IllegalMove(f"{move} is not in the list of English words.")
         given = marks(move, self.secret)
         self.marked.append((move, given))
-        worth = 2 * given.count(IN_PLACE) + given.count(ELSEWHERE)
-        if worth > self._best:
-            self._best = worth
+        self._best = max(self._best, 2 * given.count(IN_PLACE) + given.count(ELSEWHERE))
         if move == self.secret:
             return Play.win(f"{move} is the word.")
         return f"{' '.join(move)}\n{' '.join(given)}"
@@ -128,8 +126,7 @@ class Wordle(TextGame):
 
     def random_move(self) -> str:
         """Guess any common word."""
-        choice = words.common(self.length)
-        return choice[int(self.actor_rng.random() * len(choice))]
+        return choose(self.actor_rng, words.common(self.length))
 
     def expert_move(self) -> str:
         """Guess the most informative word."""

@@ -20,6 +20,7 @@ from random import Random
 
 import msgspec
 
+from gem.envs.kit.text_game import choose
 from gem.errors import missing_extra
 
 COMMON = 8000
@@ -60,8 +61,7 @@ def pick(length: int, rng: Random, hardcore: bool = False) -> str:
     Raises:
         MissingExtra: without wordfreq.
     """
-    choice = rare(length) if hardcore else common(length)
-    return choice[int(rng.random() * len(choice))]
+    return choose(rng, rare(length) if hardcore else common(length))
 
 
 def letters(move: str) -> str:

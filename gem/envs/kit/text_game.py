@@ -7,9 +7,10 @@ TextGame reads answers from ``\boxed{}`` and handles turns, rewards, unreadable 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from random import Random
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from gem.content import Image, Obs, Text
 from gem.core import _NEW, Env, Start, Step
@@ -20,6 +21,7 @@ from gem.record import StopReason
 
 Reward = Literal["dense", "sparse"]
 RenderMode = Literal["text", "image"]
+Option = TypeVar("Option")
 
 DIRECTIONS = ("up", "down", "left", "right")
 _NAMED = {text: name for name in DIRECTIONS for text in (name, name[0])}
@@ -80,6 +82,9 @@ class TextGame(Env):
     PICTURE: ClassVar[str] = ""
     """What the picture of the board shows; it replaces `SIGNS` in the rules."""
 
+    ANSWER_FORM: ClassVar[str] = "Give your move inside \\boxed{}."
+    """The sentence that says what an answer looks like."""
+
     max_turns: int
 
     def __init__(self, max_turns: int, reward: Reward = "dense", render_mode: RenderMode = "text") -> None:
@@ -103,9 +108,9 @@ class TextGame(Env):
         self._paid = 0.0
 
     @staticmethod
-    def too_few_turns(max_turns: int, why: str) -> None:
-        """Warn that some episodes cannot be won with this turn budget; a short trial may accept that."""
-        if max_turns >= 1:  # smaller values raise an error elsewhere
+    def warn_of_few_turns(max_turns: int, needed: int, why: str) -> None:
+        """Warn if the turn budget is below what some episodes need; a short trial may accept that."""
+        if 1 <= max_turns < needed:  # smaller values raise an error elsewhere
             warnings.warn(f"{why} With fewer, some episodes cannot be won.", stacklevel=4)
 
     def draw(self, bounds: tuple[int, int]) -> int:
@@ -257,8 +262,13 @@ class TextGame(Env):
         return Step(obs, UNREADABLE_REWARD, True, False, info)
 
     def answer_form(self) -> str:
-        r"""Return the sentence that says what an answer looks like."""
-        return "Give your move inside \\boxed{}."
+        """Return the sentence that says what an answer to this instance looks like."""
+        return self.ANSWER_FORM
+
+
+def choose(rng: Random, options: Sequence[Option]) -> Option:
+    """Return one of some options, all equally likely; it is faster than ``rng.choice``."""
+    return options[int(rng.random() * len(options))]
 
 
 def integer(text: str) -> int:
