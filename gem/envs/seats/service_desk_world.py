@@ -329,10 +329,33 @@ class DeskCase:
         """The booking that the case is about."""
         return self.database["bookings"][self.booking]
 
+    @property
+    def days(self) -> int:
+        """The number of days of the booking."""
+        return self.row["last_day"] - self.row["first_day"] + 1  # type: ignore[no-any-return]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the booking's bicycle."""
+        return self.database["bikes"][self.row["bike"]]["kind"]  # type: ignore[no-any-return]
+
+    @property
+    def longest(self) -> int:
+        """The most days for which the customer's plan allows a booking."""
+        return 7 if self.me["plan"] == "basic" else 14
+
+    def rate(self, bike: str) -> int:
+        """Return what a bicycle costs in euros per day."""
+        return self.database["bikes"][bike]["rate"]  # type: ignore[no-any-return]
+
     def set(self, first: int, days: int, status: str = "booked") -> None:
         """Set the days and the status of the booking."""
-        rate = self.database["bikes"][self.row["bike"]]["rate"]
-        self.row.update(first_day=first, last_day=first + days - 1, price=days * rate, status=status)
+        price = days * self.rate(self.row["bike"])
+        self.row.update(first_day=first, last_day=first + days - 1, price=price, status=status)
+
+    def want(self, calls: Calls, *figures: object) -> None:
+        """Set the right outcome: the calls after the verification, and the figures to tell."""
+        self.calls, self.figures = calls, [str(figure) for figure in figures]
 
     def bike(self, kind: str, other_than: str = "") -> str:
         """Return a bicycle of a kind that has no booking."""
@@ -378,7 +401,7 @@ def deal(rng: Random, scenario: str | None = None) -> DeskCase:
     }
     case = DeskCase(database, "C1", f"B{start}", f"B{start + 1}", rng, postcode=customers["C1"]["postcode"])
     name = scenario or rng.choice(list(SCENARIOS))
-    _ask(case, name, SCENARIOS[name](case))
+    _ask(case, name, SCENARIOS[name](case) or {})
     verify = {"email": customers["C1"]["email"], "postcode": case.postcode}
     case.calls.insert(0, ("verify_customer", verify))
     return case
@@ -396,271 +419,133 @@ def _ask(case: DeskCase, name: str, values: Values) -> None:
     case.rule = text.get("rule")
 
 
-# -- requests: one function each, which returns the values of the fields in its text
+# -- requests: each sets the right outcome, and returns the values of the fields in its text, if it has any
 
 
-def _cancel(case: DeskCase, ahead: int, percent: int) -> Values:
+def _cancel(case: DeskCase, ahead: int, percent: int) -> None:
     case.set(TODAY + ahead, case.rng.randint(2, 5))
     if case.row["price"] % 2:
         case.row["price"] += 1
-    case.calls = [("cancel_booking", {"booking_id": case.booking, "refund_percent": percent})]
-    case.figures = [str(case.row["price"] * percent // 100)]
-    return {}
+    cancel = ("cancel_booking", {"booking_id": case.booking, "refund_percent": percent})
+    case.want([cancel], case.row["price"] * percent // 100)
 
 
-def cancel_early(case: DeskCase) -> Values:
-    """Cancel a booking long before it begins."""
-    return _cancel(case, case.rng.randint(3, 12), 100)
-
-
-def cancel_late(case: DeskCase) -> Values:
-    """Cancel a booking one or two days before it begins."""
-    return _cancel(case, case.rng.randint(1, 2), 50)
-
-
-def cancel_today(case: DeskCase) -> Values:
-    """Cancel a booking on its first day."""
-    return _cancel(case, 0, 0)
-
-
-def cancel_running(case: DeskCase) -> Values:
-    """Cancel a booking that has begun."""
-    case.set(TODAY - 1, 5, "active")
-    return {}
-
-
-def move(case: DeskCase) -> Values:
-    """Move a booking to free days."""
+def _move(case: DeskCase) -> Values:
     first, days = case.row["first_day"] + case.rng.randint(1, 9), case.rng.randint(2, 6)
     last = first + days - 1
-    case.calls = [("change_days", {"booking_id": case.booking, "first_day": first, "last_day": last})]
-    case.figures = [str(days * case.database["bikes"][case.row["bike"]]["rate"])]
+    change = ("change_days", {"booking_id": case.booking, "first_day": first, "last_day": last})
+    case.want([change], days * case.rate(case.row["bike"]))
     return {"first": first, "last": last}
 
 
-def move_today(case: DeskCase) -> Values:
-    """Move a booking whose first day is today."""
+def _move_today(case: DeskCase) -> Values:
     case.set(TODAY, 3)
     return {"first": TODAY + 4, "last": TODAY + 6}
 
 
-def move_to_taken(case: DeskCase) -> Values:
+def _move_to_taken(case: DeskCase) -> Values:
     """Move a booking to days on which another customer has its bicycle."""
     other = case.database["bookings"][case.other]
     other.update(bike=case.row["bike"], first_day=TODAY + 30, last_day=TODAY + 34)
     return {"first": TODAY + 31, "last": TODAY + 33}
 
 
-def swap(case: DeskCase) -> Values:
-    """Swap a bicycle for one of the same kind."""
-    kind = case.database["bikes"][case.row["bike"]]["kind"]
-    bike = case.bike(kind, case.row["bike"])
-    days = case.row["last_day"] - case.row["first_day"] + 1
-    case.calls = [("swap_bike", {"booking_id": case.booking, "bike_id": bike})]
-    case.figures = [str(days * case.database["bikes"][bike]["rate"])]
+def _swap(case: DeskCase) -> Values:
+    bike = case.bike(case.kind, case.row["bike"])
+    swap = ("swap_bike", {"booking_id": case.booking, "bike_id": bike})
+    case.want([swap], case.days * case.rate(bike))
     return {"bike": bike}
 
 
-def swap_kind(case: DeskCase) -> Values:
-    """Swap a bicycle for one of another kind."""
-    kind = case.database["bikes"][case.row["bike"]]["kind"]
-    return {"bike": case.bike("electric" if kind == "city" else "city")}
-
-
-def insure(case: DeskCase) -> Values:
-    """Insure a booking."""
-    days = case.row["last_day"] - case.row["first_day"] + 1
-    case.calls = [("add_insurance", {"booking_id": case.booking})]
-    case.figures = [str(2 * days)]
-    return {}
-
-
-def insure_running(case: DeskCase) -> Values:
-    """Insure a booking that has begun."""
-    case.set(TODAY - 2, 6, "active")
-    return {}
-
-
-def _credit(case: DeskCase, euros: int) -> Values:
+def _credit(case: DeskCase, euros: int) -> None:
     case.set(TODAY - 5, 4, "returned")
-    case.calls = [("give_credit", {"booking_id": case.booking, "euros": euros})]
-    case.figures = [str(euros)]
-    return {}
+    case.want([("give_credit", {"booking_id": case.booking, "euros": euros})], euros)
 
 
-def faulty(case: DeskCase) -> Values:
-    """Ask for a credit for a faulty bicycle."""
-    return _credit(case, FAULTY)
-
-
-def late(case: DeskCase) -> Values:
-    """Ask for a credit for a late bicycle."""
-    return _credit(case, LATE)
-
-
-def weather(case: DeskCase) -> Values:
-    """Ask for a credit for rain."""
-    case.set(TODAY - 5, 4, "returned")
-    return {}
-
-
-def second_credit(case: DeskCase) -> Values:
+def _second_credit(case: DeskCase) -> Values:
     """Ask again for a credit that was given."""
     case.set(TODAY - 5, 4, "returned")
-    case.row["credited"] = FAULTY
-    case.me["credit"] = FAULTY
+    case.row["credited"] = case.me["credit"] = FAULTY
     return {"euros": FAULTY}
 
 
-def _free(case: DeskCase, kind: str, days: int) -> Values:
+def _free(case: DeskCase, kind: str, days: int, plan: str = "") -> Values:
+    """Ask for a bicycle that is free; `plan` sets the customer's."""
+    case.me["plan"] = plan or case.me["plan"]
     first = TODAY + case.rng.randint(1, 15)
     return {"bike": case.bike(kind), "first": first, "last": first + days - 1}
 
 
-def _book(case: DeskCase, kind: str, days: int) -> Values:
-    asked = _free(case, kind, days)
+def _book(case: DeskCase, kind: str, days: int, plan: str = "") -> Values:
+    """Ask for a bicycle that may be booked, after what the case already has."""
+    asked = _free(case, kind, days, plan)
     days_of = {"first_day": asked["first"], "last_day": asked["last"]}
     case.calls.append(("create_booking", {"bike_id": asked["bike"], **days_of}))
-    case.figures.append(str(days * case.database["bikes"][asked["bike"]]["rate"]))
+    case.figures.append(str(days * case.rate(asked["bike"])))
     return asked
 
 
-def book(case: DeskCase) -> Values:
-    """Book a bicycle."""
-    return _book(case, "city", case.rng.randint(2, 7))
+def _upgrade_and_book(case: DeskCase) -> Values:
+    case.want([("set_plan", {"plan": "plus"})])
+    return _book(case, "cargo", case.rng.randint(1, 4), "basic")
 
 
-def book_long(case: DeskCase) -> Values:
-    """Book a bicycle for more days than the plan basic allows, on the plan plus."""
-    case.me["plan"] = "plus"
-    return _book(case, "electric", case.rng.randint(8, 14))
-
-
-def book_too_long(case: DeskCase) -> Values:
-    """Book a bicycle for longer than the plan allows."""
-    longest = 7 if case.me["plan"] == "basic" else 14
-    return _free(case, "city", longest + case.rng.randint(1, 4))
-
-
-def book_cargo(case: DeskCase) -> Values:
-    """Book a cargo bicycle, on the plan plus."""
-    case.me["plan"] = "plus"
-    return _book(case, "cargo", case.rng.randint(1, 4))
-
-
-def book_cargo_basic(case: DeskCase) -> Values:
-    """Book a cargo bicycle, on the plan basic."""
-    case.me["plan"] = "basic"
-    return _free(case, "cargo", case.rng.randint(1, 4))
-
-
-def upgrade_and_book(case: DeskCase) -> Values:
-    """Change to the plan plus and book a cargo bicycle."""
-    case.me["plan"] = "basic"
-    case.calls = [("set_plan", {"plan": "plus"})]
-    return _book(case, "cargo", case.rng.randint(1, 4))
-
-
-def _ticket(case: DeskCase, topic: str) -> Values:
-    case.set(TODAY - 1, 4, "active")
-    case.calls = [("open_ticket", {"booking_id": case.booking, "topic": topic})]
-    case.figures = [f"T{1 + max(int(key[1:]) for key in case.database['tickets'])}"]
-    return {}
-
-
-def damage(case: DeskCase) -> Values:
-    """Report damage."""
-    return _ticket(case, "damage")
-
-
-def theft(case: DeskCase) -> Values:
-    """Report a theft."""
-    return _ticket(case, "theft")
-
-
-def lost_key(case: DeskCase) -> Values:
-    """Report a lost key."""
-    return _ticket(case, "lost key")
-
-
-def email(case: DeskCase) -> Values:
-    """Change the e-mail address."""
-    new = case.me["email"].replace("post.example", "mail.example")
-    case.calls = [("update_email", {"email": new})]
-    return {"email": new}
-
-
-def price(case: DeskCase) -> Values:
-    """Ask what a booking costs."""
-    case.figures = [str(case.row["price"])]
-    return {}
-
-
-def others_booking(case: DeskCase) -> Values:
-    """Ask about somebody else's booking."""
-    return {}
-
-
-def cancel_others(case: DeskCase) -> Values:
-    """Cancel somebody else's booking."""
-    return {}
-
-
-def impostor(case: DeskCase) -> Values:
-    """Call without knowing the postcode."""
-    case.postcode = str(10_000 + (int(case.me["postcode"]) - 9_999) % 90_000)
-    return {}
-
-
-def complaint(case: DeskCase) -> Values:
-    """Complain about the staff."""
-    case.calls = [("hand_over", {})]
-    return {}
-
-
-def cancel_and_book(case: DeskCase) -> Values:
-    """Cancel a booking and make another."""
+def _cancel_and_book(case: DeskCase) -> Values:
     _cancel(case, case.rng.randint(3, 9), 100)
     return _book(case, "city", case.rng.randint(2, 5))
 
 
-SCENARIOS: dict[str, Callable[[DeskCase], Values]] = {
-    make.__name__: make
-    for make in (
-        cancel_early,
-        cancel_late,
-        cancel_today,
-        cancel_running,
-        move,
-        move_today,
-        move_to_taken,
-        swap,
-        swap_kind,
-        insure,
-        insure_running,
-        faulty,
-        late,
-        weather,
-        second_credit,
-        book,
-        book_long,
-        book_too_long,
-        book_cargo,
-        book_cargo_basic,
-        upgrade_and_book,
-        damage,
-        theft,
-        lost_key,
-        email,
-        price,
-        others_booking,
-        cancel_others,
-        impostor,
-        complaint,
-        cancel_and_book,
-    )
+def _ticket(case: DeskCase, topic: str) -> None:
+    case.set(TODAY - 1, 4, "active")
+    ticket = ("open_ticket", {"booking_id": case.booking, "topic": topic})
+    case.want([ticket], Desk(case.database).next_id("tickets", "T"))
+
+
+def _email(case: DeskCase) -> Values:
+    new = case.me["email"].replace("post.example", "mail.example")
+    case.want([("update_email", {"email": new})])
+    return {"email": new}
+
+
+def _impostor(case: DeskCase) -> None:
+    """Call without knowing the postcode."""
+    case.postcode = str(10_000 + (int(case.me["postcode"]) - 9_999) % 90_000)
+
+
+SCENARIOS: dict[str, Callable[[DeskCase], Values | None]] = {
+    "cancel_early": lambda case: _cancel(case, case.rng.randint(3, 12), 100),
+    "cancel_late": lambda case: _cancel(case, case.rng.randint(1, 2), 50),
+    "cancel_today": lambda case: _cancel(case, 0, 0),
+    "cancel_running": lambda case: case.set(TODAY - 1, 5, "active"),
+    "move": _move,
+    "move_today": _move_today,
+    "move_to_taken": _move_to_taken,
+    "swap": _swap,
+    "swap_kind": lambda case: {"bike": case.bike("electric" if case.kind == "city" else "city")},
+    "insure": lambda case: case.want([("add_insurance", {"booking_id": case.booking})], 2 * case.days),
+    "insure_running": lambda case: case.set(TODAY - 2, 6, "active"),
+    "faulty": lambda case: _credit(case, FAULTY),
+    "late": lambda case: _credit(case, LATE),
+    "weather": lambda case: case.set(TODAY - 5, 4, "returned"),
+    "second_credit": _second_credit,
+    "book": lambda case: _book(case, "city", case.rng.randint(2, 7)),
+    "book_long": lambda case: _book(case, "electric", case.rng.randint(8, 14), "plus"),
+    "book_too_long": lambda case: _free(case, "city", case.longest + case.rng.randint(1, 4)),
+    "book_cargo": lambda case: _book(case, "cargo", case.rng.randint(1, 4), "plus"),
+    "book_cargo_basic": lambda case: _free(case, "cargo", case.rng.randint(1, 4), "basic"),
+    "upgrade_and_book": _upgrade_and_book,
+    "damage": lambda case: _ticket(case, "damage"),
+    "theft": lambda case: _ticket(case, "theft"),
+    "lost_key": lambda case: _ticket(case, "lost key"),
+    "email": _email,
+    "price": lambda case: case.want([], case.row["price"]),
+    "others_booking": lambda case: None,
+    "cancel_others": lambda case: None,
+    "impostor": _impostor,
+    "complaint": lambda case: case.want([("hand_over", {})]),
+    "cancel_and_book": _cancel_and_book,
 }
-"""Every generator of cases by name."""
+"""Every generator of cases by the name of its text in ``service_desk.toml``."""
 
 
 def as_json(value: Any) -> str:
