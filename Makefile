@@ -27,7 +27,7 @@ SANDBOXED := tests/contract tests/docs tests/envs/code tests/envs/database/test_
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheels demo demo-llm test test-changed test-slow test-all test-sandbox lint check format docs bench clean
+.PHONY: help setup wheels demo demo-llm test test-changed test-slow test-all test-sandbox mutants lint check format docs bench clean
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -64,6 +64,9 @@ test-sandbox: setup ## the tests of the sandbox, and those that run programs, on
 	@set -e; for backend in userns bwrap-slots landlock; do \
 		if ! $(PY) -m gem sandbox --backend $$backend; then continue; fi; \
 		GEM_SANDBOX=$$backend $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal $(SANDBOXED); done
+
+mutants: setup ## change the code in 300 places, one at a time, and list what no test notices
+	nice $(PY) scripts/mutants.py
 
 lint: setup ## format, lint, types, layers, names
 	$(PY) -m ruff format --check .
