@@ -13,24 +13,23 @@ import select
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from gem.errors import BadArgument
 from gem.sandbox import bwrap
-from gem.sandbox.base import Budget, Result, SandboxFailed
+from gem.sandbox.base import Budget, Result
 from gem.sandbox.judging import Judging
-from gem.sandbox.pool import Child, Lost, Pool, Settings, Zygote, kind_for, make_child
+from gem.sandbox.pool import Child, Lost, Pool, Settings, call_twice, kind_for, make_child
 from gem.sandbox.request import Caller, Cancel, Message, Request
 from gem.sandbox.session import ZygoteSession
 from gem.sandbox.verdicts import verdict
 
 BACKSTOP_S = 10.0  # a fork server that has not kept a deadline for so long hangs
-_T = TypeVar("_T")
 
 
 class ZygoteSandbox(Caller):
@@ -59,26 +58,25 @@ class ZygoteSandbox(Caller):
         self.backend = self.settings.backend
         self.max_running = max_running or max(4, 2 * self.settings.cores)
         self.info: Mapping[str, Any] = {"backend": self.backend, "filter": self.settings.filter}
-        self._begin = tuple(begin)
+        self.pool = Pool(self.settings, begin, self.max_running)
         self._sessions: weakref.WeakSet[ZygoteSession] = weakref.WeakSet()
-        self._set_up()
-        _open.add(self)
-
-    def _set_up(self) -> None:
-        self.pool = Pool(self.settings, self._begin)
-        self.running = threading.BoundedSemaphore(self.max_running)
-        self.answering = threading.BoundedSemaphore(4 * self.max_running)
         self._executor: ThreadPoolExecutor | None = None
         self._executor_lock = threading.Lock()
+        _open.add(self)
 
     def _run(self, request: Request) -> Result:
-        kind = kind_for(request.code)
-        return self.twice(lambda: self._run_once(kind, request, request.cancel or Cancel()))
+        return call_twice(
+            partial(self._run_once, kind_for(request.code), request, request.cancel or Cancel())
+        )
 
     def _run_once(self, kind: str, request: Request, cancel: Cancel) -> Result:
-        budget = request.budget
-        with self.running, self.pool.borrow(kind) as zygote, self.child(zygote, budget) as child:
-            child.begin(request.run_message(), self.message("run", budget), request.stdin)
+        budget, pool = request.budget, self.pool
+        with (
+            pool.running,
+            pool.borrow(kind) as zygote,
+            closing(make_child(zygote, wire=False, output=budget.output_kb << 10)) as child,
+        ):
+            child.begin(request.run_message(), self.settings.child_message("run", budget), request.stdin)
             cancel.watch(child)
             try:
                 ended = self._until_ended(child, budget)
@@ -90,19 +88,13 @@ class ZygoteSandbox(Caller):
         """Open a session; its child is forked at first use, when the first cell's imports are known."""
         if request.loopback and not self.settings.namespaces:
             raise BadArgument(f"loopback: the backend {self.backend!r} has no network of its own to give.")
-        session = ZygoteSession(self, request)
-        self.keep(session)
-        return session
-
-    def keep(self, session: ZygoteSession) -> None:
-        """Register a session, so that closing the sandbox closes it."""
-        self._sessions.add(session)
+        return ZygoteSession(self.pool, self._sessions, self.info, request)
 
     def _judge(self, request: Request) -> list[Result]:
         cases = request.cases
         texts = [text for case in cases if case.tester for text in case.args if isinstance(text, str)]
         kind = kind_for("\n".join([request.code, *(case.code or "" for case in cases), *texts]))
-        return Judging(self, kind, request).results()
+        return Judging(self.pool, self.info, kind, request).results()
 
     async def arun(self, code: str, **kwargs: Any) -> Result:
         """Run without blocking the event loop; cancelling kills the whole tree."""
@@ -118,46 +110,6 @@ class ZygoteSandbox(Caller):
             cancel.cancel()
             future.cancel()  # where it has not begun
             raise
-
-    def twice(self, call: Callable[[], _T]) -> _T:
-        """Call `call`, and once more if the sandbox failed: a call has no effect outside the sandbox.
-
-        Raises:
-            SandboxFailed: if the second call fails too.
-        """
-        try:
-            return call()
-        except Lost:
-            pass
-        try:
-            return call()
-        except Lost as error:
-            raise SandboxFailed(f"the sandbox failed twice: {error}") from error
-
-    def child(self, zygote: Zygote, budget: Budget, *, wire: bool = False) -> AbstractContextManager[Child]:
-        """Return the descriptors of a new child as a context manager, which closes them at its end."""
-        return closing(make_child(zygote, wire=wire, output=budget.output_kb << 10))
-
-    def message(self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False) -> Message:
-        """Return the message that describes a child to the fork server; `timed`: with time limits."""
-        memory, cpu_s = budget.memory_mb << 20, budget.cpu_s if timed else 0.0
-        return {
-            "kind": kind,
-            "wall_s": budget.wall_s if timed else 0.0,
-            "cpu_s": cpu_s,
-            "memory": memory,
-            "fork": self.settings.fork,
-            "loopback": loopback,
-            "limits": {
-                "cpu_s": cpu_s,
-                "memory": memory,
-                "processes": budget.processes,
-                "file": budget.file_mb << 20,
-                "disk": budget.disk_mb << 20,
-                "inodes": budget.inodes,
-                "open_files": budget.open_files,
-            },
-        }
 
     def _until_ended(self, child: Child, budget: Budget) -> Message:
         streams = {child.out.fd: child.out, child.err.fd: child.err}
@@ -217,15 +169,8 @@ class ZygoteSandbox(Caller):
         """Start afresh in a forked process: fork servers, locks and threads belong to the parent."""
         for session in list(self._sessions):
             session.forget()
-        closed = self.pool.closed
         self.pool.forget()
-        self._begin = ()
-        self._set_up()
-        self.pool.closed = closed
-
-
-class UsernsSandbox(ZygoteSandbox):
-    """The default backend: namespaces for the fork server, and separate ones for every child."""
+        self._executor, self._executor_lock = None, threading.Lock()
 
 
 _open: weakref.WeakSet[ZygoteSandbox] = weakref.WeakSet()

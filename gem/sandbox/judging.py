@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gem.sandbox.base import Result, SandboxFailed, Status
-from gem.sandbox.pool import Child, Lost, make_child
+from gem.sandbox.pool import Child, Lost, Pool, make_child
 from gem.sandbox.request import Message, Request
 from gem.sandbox.verdicts import case_verdict, check_served, verdict
 from gem.sandbox.wire import Garbled, Wire, watch
-
-if TYPE_CHECKING:
-    from gem.sandbox.client import ZygoteSandbox
 
 BEGIN_S = 30.0
 COMPILE_CPU_S = 1.0  # at least; compiling may take what a case may
@@ -30,8 +28,8 @@ class Broke(Lost):
 class Judging:
     """The judging of one submission's cases, resumed at the same case if the sandbox failed."""
 
-    def __init__(self, sandbox: ZygoteSandbox, kind: str, request: Request) -> None:
-        self.sandbox, self.kind = sandbox, kind
+    def __init__(self, pool: Pool, info: Mapping[str, Any], kind: str, request: Request) -> None:
+        self.pool, self.info, self.kind = pool, info, kind
         self.budget, self.go_on = request.budget, request.go_on
         self.submission, self.cases = request.judge_message()
         self.done: list[Result] = []
@@ -55,28 +53,26 @@ class Judging:
 
     def _blame(self, error: Broke) -> None:
         status = Status.RE if self.begun else Status.CE
-        self._note(Result(status, stderr=f"{error}\n", exit_code=1, info={**self.sandbox.info}))
+        self._note(Result(status, stderr=f"{error}\n", exit_code=1, info={**self.info}))
         self.over |= not self.begun
 
     def _note(self, result: Result) -> None:
         """Keep a result and ask whether to go on; not while a place among the running is held."""
         self.done.append(result)
         number = len(self.done) - 1
-        self.over = len(self.done) == len(self.cases)
-        if not self.over and self.go_on is not None:
-            self.over = not self.go_on(number, result)
-        elif self.go_on is not None:
-            self.go_on(number, result)
+        goes_on = self.go_on is None or self.go_on(number, result)
+        self.over = not goes_on or len(self.done) == len(self.cases)
 
     def _with_one_child(self) -> None:
-        sandbox, budget = self.sandbox, self.budget
-        with sandbox.pool.borrow(self.kind) as zygote:
+        pool, budget = self.pool, self.budget
+        with pool.borrow(self.kind) as zygote:
             child = make_child(zygote, wire=True, output=64 << 10)
             with closing(child):
                 assert child.wire is not None
                 wire = Wire(child.wire)
-                with sandbox.running:
-                    child.begin(self.submission, sandbox.message("judge", budget, timed=False), None)
+                with pool.running:
+                    message = pool.settings.child_message("judge", budget, timed=False)
+                    child.begin(self.submission, message, None)
                     child.order("arm", cpu_s=max(COMPILE_CPU_S, budget.cpu_s))
                     reply, _, ended = self._hear(child, wire, BEGIN_S)
                     child.order("arm", cpu_s=0.0)
@@ -89,14 +85,14 @@ class Judging:
                     return
                 self.begun = True
                 while not self.over:
-                    with sandbox.running:
+                    with pool.running:
                         result, alive = self._case(child, wire, self.cases[len(self.done)])
                     self._note(result)
                     if not alive:
                         return
 
     def _make_refusal(self, child: Child, spent: str) -> Result:
-        info = {**self.sandbox.info, **({"why": spent} if spent else {})}
+        info = {**self.info, **({"why": spent} if spent else {})}
         words = f"compiling took more {spent} than the budget has\n" if spent else ""
         return Result(Status.CE, stderr=child.err.text() + words, exit_code=1, info=info)
 
@@ -114,12 +110,10 @@ class Judging:
             if ended is None or ended["why"] != "memory":
                 raise self._explain_end(ended, "the submission's child ended by itself")
             ended = {**ended, "wall_s": time.monotonic() - begun}
-            return verdict(ended, "", "", self.budget, self.sandbox.info, cut=False), False
+            return verdict(ended, "", "", self.budget, self.info, cut=False), False
         _check(reply)
         try:
-            result = case_verdict(
-                case, reply, blobs, self.budget, self.sandbox.info, shared=child.zygote.shared
-            )
+            result = case_verdict(case, reply, blobs, self.budget, self.info, shared=child.zygote.shared)
             if child.burst():  # whichever of its processes was ended for it
                 result = replace(result, status=Status.MLE)
             return result, "spoiled" not in reply
@@ -131,7 +125,7 @@ class Judging:
         if ended is None or ended["why"]:
             return Lost(words)
         killed = os.waitstatus_to_exitcode(ended["status"]) == -signal.SIGKILL
-        return Lost(words) if killed and self.sandbox.settings.namespaces else Broke(words)
+        return Lost(words) if killed and self.pool.settings.namespaces else Broke(words)
 
     def _hear(
         self, child: Child, wire: Wire, patience_s: float
@@ -152,7 +146,7 @@ class Judging:
             left = deadline - time.monotonic()
             if left <= 0:
                 child.order("kill", why="late")
-                stopped = self.begun and self.sandbox.settings.namespaces  # nothing in there can stop it
+                stopped = self.begun and self.pool.settings.namespaces  # nothing in there can stop it
                 raise (Lost if stopped else Broke)("the submission's child hangs")
             ready = {names[fd] for fd, _ in poll.poll(left * 1000)}
             for stream, name in ((child.out, "out"), (child.err, "err")):

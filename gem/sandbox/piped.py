@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Session, Status
 from gem.sandbox.driver import BOOT, SOURCES
-from gem.sandbox.request import Caller, Cancel, Message, Request
+from gem.sandbox.request import Caller, Cancel, Message, Request, SessionCaller
 from gem.sandbox.scratch import Scratch
 from gem.sandbox.verdicts import (
     case_verdict,
@@ -43,9 +43,9 @@ from gem.sandbox.verdicts import (
 STARTING = 4  # commands that begin at once
 BACKSTOP_S = 10.0  # the driver keeps the deadlines itself; one that is so late hangs
 ENDING_S = 5.0
+SHELL_GRACE_S = 5.0  # in which the driver ends a command that is late
 KILLED = 128 + 9
 _CRASHED = (KILLED, 128 + signal.SIGSEGV, 128 + signal.SIGABRT)  # of compiling: memory, or a compiler's bug
-_LONGEST_FILE = 64 << 20
 _LONGEST_REPLY = 256 << 20
 _LONGEST_WORDS = 1 << 16
 _ENDED = "the session ended in this cell\n"
@@ -507,11 +507,11 @@ class _Talk:
         self.process.end()
 
 
-class PipedSession:
+class PipedSession(SessionCaller):
     """A session whose process reads requests on stdin and answers on stdout."""
 
     def __init__(self, sandbox: PipedSandbox, request: Request) -> None:
-        self.sandbox, self.request, self.budget = sandbox, request, request.budget
+        self.sandbox, self.request, self._budget = sandbox, request, request.budget
         self.restarts = 0
         self._cells = 0
         self._lock = threading.Lock()
@@ -522,42 +522,13 @@ class PipedSession:
 
     def _begin(self) -> None:
         request = self.request.session_message(self._cells + 1)
-        self._talk = talk = _Talk(self.sandbox, "session", request, self.budget)
+        self._talk = talk = _Talk(self.sandbox, "session", request, self._budget)
         heard = talk.hear(self.sandbox.start_s)
         if heard is None or not heard.head["begun"]:
             self._end()
             if heard is None:
                 raise SandboxFailed(f"a session did not begin: {talk.process.read_stderr()}")
             raise BadArgument(f"the session's files or image cannot be unpacked: {heard.head['error']}")
-
-    def execute(self, code: str, budget: Budget | None = None) -> Result:
-        """Run a cell."""
-        self._cells += 1
-        return self._ask({"op": "cell", "code": code.encode("utf-8", "surrogatepass")}, budget)
-
-    def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
-        """Run a bash command."""
-        limits = budget or self.budget
-        request = {
-            "op": "shell",
-            "command": command.encode("utf-8", "surrogateescape"),
-            "clean": clean,
-            "wall_s": limits.wall_s,
-            "cpu_s": limits.cpu_s,
-        }
-        return self._ask(request, budget, 5.0)
-
-    def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Write a file below the working folder."""
-        self._file({"op": "write", "path": path, "data": data, "mode": mode})
-
-    def read_file(self, path: str) -> bytes:
-        """Read a regular file below the working folder."""
-        return self._file({"op": "read", "path": path, "longest": _LONGEST_FILE})[0]
-
-    def snapshot(self) -> bytes:
-        """Return the working folder as a tar."""
-        return self._file({"op": "pack", "path": ".", "longest": _LONGEST_REPLY})[0]
 
     def fork(self) -> NoReturn:
         """Refuse: this backend has no fork server."""
@@ -569,35 +540,35 @@ class PipedSession:
             self._closed = True
             self._end()
 
-    def _file(self, request: Message) -> list[bytes]:
+    def _ask_for(self, message: Message) -> Sequence[bytes]:
         with self._lock:
             talk, fresh = self._revive()
             begun = time.monotonic()
-            heard = talk.ask(request, self.budget.wall_s)
+            heard = talk.ask(message, self._budget.wall_s)
             if heard is None:
-                late = time.monotonic() >= begun + self.budget.wall_s
+                late = time.monotonic() >= begun + self._budget.wall_s
                 code = self._end()
                 if not late:
                     self._how_it_ended(talk, code)
-                raise ToolError(f"the session ended while {request['path']!r} was asked for.")
+                raise ToolError(f"the session ended while {message['path']!r} was asked for.")
             if "error" in heard.head:
                 raise ToolError(f"{heard.head['error']}{' (the session began anew)' if fresh else ''}")
-            if len(heard.blobs) != (request["op"] != "write"):
+            if len(heard.blobs) != (message["op"] != "write"):
                 self._end()
                 raise ToolError("the program broke the session's protocol: it begins anew.")
             return heard.blobs
 
-    def _ask(self, request: Message, budget: Budget | None, grace_s: float = 0.0) -> Result:
-        budget = budget or self.budget
+    def _run(self, message: Message, limits: Budget) -> Result:
         with self._lock:
+            self._cells += message["op"] == "cell"
             talk, fresh = self._revive()
             info = {**self.sandbox.info, **({"restarted": True} if fresh else {})}
             begun = time.monotonic()
-            heard = talk.ask(request, budget.wall_s + grace_s)
+            heard = talk.ask(message, limits.wall_s + (SHELL_GRACE_S if message["op"] == "shell" else 0.0))
             wall_s = time.monotonic() - begun
             if heard is None:
-                return self._explain_end(talk, wall_s, budget, info)
-            longest = budget.output_kb << 10
+                return self._explain_end(talk, wall_s, limits, info)
+            longest = limits.output_kb << 10
             out, err = heard.out[:longest], heard.err[:longest]
             try:
                 result = cell_result(heard.head, heard.blobs, out, err, info, wall_s=wall_s)

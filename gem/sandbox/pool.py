@@ -23,13 +23,13 @@ import subprocess
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gem.errors import EnvClosed
 from gem.sandbox import bwrap, cgroups, image, lockdown, packages, seccomp
-from gem.sandbox.base import SandboxFailed
+from gem.sandbox.base import Budget, SandboxFailed
 from gem.sandbox.scratch import Scratch
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -49,6 +49,7 @@ SLOTS = 64
 _WORDS = {name: re.compile(rf"{name}\b") for name in ("numpy", "sympy", "scipy", "pandas", "matplotlib")}
 
 Message = dict[str, Any]
+T = TypeVar("T")
 
 
 def kind_for(code: str, more: Sequence[str] = ()) -> str:
@@ -62,6 +63,22 @@ def kind_for(code: str, more: Sequence[str] = ()) -> str:
 
 class Lost(Exception):
     """The fork server died during a call, or could not begin it."""
+
+
+def call_twice(call: Callable[[], T]) -> T:
+    """Call `call`, and once more if the sandbox failed: a call has no effect outside the sandbox.
+
+    Raises:
+        SandboxFailed: if the second call fails too.
+    """
+    try:
+        return call()
+    except Lost:
+        pass
+    try:
+        return call()
+    except Lost as error:
+        raise SandboxFailed(f"the sandbox failed twice: {error}") from error
 
 
 @dataclass(slots=True)
@@ -83,6 +100,29 @@ class Settings:
         """Return the system-call filter of its children; only children that cannot fork are denied kill()."""
         shares_host = self.isolation == "none" and not fork
         return seccomp.program(fork, sockets, shares_host=shares_host, kind=self.filter)
+
+    def child_message(
+        self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False
+    ) -> Message:
+        """Return the message that describes a child to the fork server; `timed`: with time limits."""
+        memory, cpu_s = budget.memory_mb << 20, budget.cpu_s if timed else 0.0
+        return {
+            "kind": kind,
+            "wall_s": budget.wall_s if timed else 0.0,
+            "cpu_s": cpu_s,
+            "memory": memory,
+            "fork": self.fork,
+            "loopback": loopback,
+            "limits": {
+                "cpu_s": cpu_s,
+                "memory": memory,
+                "processes": budget.processes,
+                "file": budget.file_mb << 20,
+                "disk": budget.disk_mb << 20,
+                "inodes": budget.inodes,
+                "open_files": budget.open_files,
+            },
+        }
 
 
 class Zygote:
@@ -277,19 +317,28 @@ class Zygote:
 
 
 class Pool:
-    """The fork servers of a sandbox, by kind: started in the background, replaced when they die."""
+    """The fork servers of a sandbox, by kind: started in the background, replaced when they die.
 
-    def __init__(self, settings: Settings, begin: Sequence[str]) -> None:
-        self.settings = settings
+    `running` limits how many runs and cases there are at once, `answering` how many requests of sessions.
+    """
+
+    def __init__(self, settings: Settings, begin: Sequence[str], max_running: int) -> None:
+        self.settings, self.max_running = settings, max_running
+        self.closed = False
+        self.zygotes: dict[str, list[Zygote]] = {}
+        weakref.finalize(self, _close_all, self.zygotes).atexit = False  # a sandbox that nobody closed
+        self._set_up(begin)
+
+    def _set_up(self, begin: Sequence[str]) -> None:
+        self.running = threading.BoundedSemaphore(self.max_running)
+        self.answering = threading.BoundedSemaphore(4 * self.max_running)
         self.changed = threading.Condition()
         self.groups: cgroups.Groups | None = None
-        self.zygotes: dict[str, list[Zygote]] = {kind: [] for kind in KINDS}
-        weakref.finalize(self, _close_all, self.zygotes).atexit = False  # a sandbox that nobody closed
+        self.zygotes |= {kind: [] for kind in KINDS}
         self.starting: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.coming: set[Zygote] = set()
         self.failure: SandboxFailed | None = None
         self.failures = 0
-        self.closed = False
         self._to_begin = list(begin)  # one after the other, so that the first is there soon
         with self.changed:
             self._begin_next()
@@ -408,12 +457,12 @@ class Pool:
         return [zygote for zygotes in self.zygotes.values() for zygote in zygotes]
 
     def forget(self) -> None:
-        """Forget all servers in a forked process."""
+        """Start afresh in a forked process: servers, locks and threads belong to the parent."""
         for zygote in (*self.every(), *self.coming):
             zygote.forget()
         if self.groups is not None:
             self.groups.forget()
-        self.zygotes.clear()
+        self._set_up(())
 
     def close(self) -> None:
         """End all servers."""

@@ -18,6 +18,9 @@ from gem.sandbox.verdicts import checked_budget, checked_cases, checked_files
 if TYPE_CHECKING:
     from gem.sandbox.pool import Child
 
+LONGEST_FILE = 64 << 20
+LONGEST_TAR = 256 << 20
+
 Message = dict[str, Any]
 
 
@@ -157,6 +160,49 @@ class Caller:
         raise NotImplementedError
 
     def _judge(self, request: Request) -> list[Result]:
+        raise NotImplementedError
+
+
+class SessionCaller:
+    """The base of sessions: each public method checks its call and passes it on as a message."""
+
+    _budget: Budget
+
+    def execute(self, code: str, budget: Budget | None = None) -> Result:
+        """Run a cell; return the value of its last expression and its figures too."""
+        message = {"op": "cell", "code": code.encode("utf-8", "surrogatepass")}
+        return self._run(message, checked_budget(budget or self._budget))
+
+    def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
+        """Run a bash command in the session's folder and environment."""
+        limits = checked_budget(budget or self._budget)
+        message = {
+            "op": "shell",
+            "command": command.encode("utf-8", "surrogatepass"),
+            "wall_s": limits.wall_s,
+            "cpu_s": limits.cpu_s,
+            "clean": clean,
+        }
+        return self._run(message, limits)
+
+    def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Write a file below the working folder and make its folders. Raises ToolError."""
+        if not isinstance(data, bytes):
+            raise BadArgument(f"write_file: data must be bytes, not {type(data).__name__}.")
+        self._ask_for({"op": "write", "path": path, "data": data, "mode": mode})
+
+    def read_file(self, path: str) -> bytes:
+        """Read a regular file below the working folder; links are not followed. Raises ToolError."""
+        return self._ask_for({"op": "read", "path": path, "longest": LONGEST_FILE})[0]
+
+    def snapshot(self) -> bytes:
+        """Return the working folder as a tar. Raises ToolError."""
+        return self._ask_for({"op": "pack", "path": ".", "longest": LONGEST_TAR})[0]
+
+    def _run(self, message: Message, limits: Budget) -> Result:
+        raise NotImplementedError
+
+    def _ask_for(self, message: Message) -> Sequence[bytes]:
         raise NotImplementedError
 
 

@@ -8,26 +8,21 @@ import select
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
-from gem.sandbox.pool import Child, Lost, kind_for, make_child
-from gem.sandbox.request import Message, Request
-from gem.sandbox.verdicts import cell_result, checked_budget, verdict
+from gem.sandbox.pool import Child, Lost, Pool, call_twice, kind_for, make_child
+from gem.sandbox.request import LONGEST_FILE, LONGEST_TAR, Message, Request, SessionCaller
+from gem.sandbox.verdicts import cell_result, verdict
 from gem.sandbox.wire import Garbled, Timetable, Wire, watch
-
-if TYPE_CHECKING:
-    from gem.sandbox.client import ZygoteSandbox
 
 GRACE_S = 0.2  # between interrupting a cell and killing it
 ARM_S = 0.05  # after which the fork server looks at a cell's CPU time and memory
 FLOOD = 64  # times the output budget, after which a cell that still writes is stopped
 FILE_S = 30.0
-LONGEST_FILE = 64 << 20
-LONGEST_TAR = 256 << 20
 FIGURES_BYTES = 32 << 20  # as cells.py has it, which is the sandbox's half
 _BLOBS = {"cell": FIGURES_BYTES, "read": LONGEST_FILE, "pack": LONGEST_TAR}
 
@@ -43,17 +38,25 @@ class _Answer:
     stopped: str = ""  # "wall" or "output": why the host stopped it
 
 
-class ZygoteSession:
+class ZygoteSession(SessionCaller):
     """A session; see `gem.sandbox.base.Session`. The child is forked at the first use.
 
     Threads may share a session: it serves one request after the other. In a forked process that inherits it,
     it is restarted. Not closing it is harmless: the child ends when the object is garbage-collected.
     """
 
-    def __init__(self, sandbox: ZygoteSandbox, request: Request) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        siblings: weakref.WeakSet[ZygoteSession],
+        info: Mapping[str, Any],
+        request: Request,
+    ) -> None:
+        """Join `siblings`, the sessions that are closed with their sandbox; `info` is for every result."""
         if request.seed is None:  # a fork has the same
             request = replace(request, seed=int.from_bytes(os.urandom(4), "little"))
-        self._sandbox, self._request, self._budget = sandbox, request, request.budget
+        self._pool, self._siblings, self._info = pool, siblings, info
+        self._request, self._budget = request, request.budget
         self._lock = threading.RLock()
         self._child: Child | None = None
         self._wire: Wire | None = None
@@ -63,42 +66,23 @@ class ZygoteSession:
         self._fresh = False  # begun anew, and nobody has been told yet
         self._log: list[tuple[Message, str]] = []
         self._closed = False
-        self._restarts = 0
+        self.restarts = 0
+        siblings.add(self)
 
-    @property
-    def restarts(self) -> int:
-        """Return how often the session was restarted and lost its state."""
-        return self._restarts
-
-    def execute(self, code: str, budget: Budget | None = None) -> Result:
-        """Run a cell; return the value of its last expression and its figures too."""
-        limits = checked_budget(budget or self._budget)
-        request: Message = {"op": "cell", "code": code.encode("utf-8", "surrogatepass")}
+    def _run(self, message: Message, limits: Budget) -> Result:
         with self._lock:
-            result = self._result(request, limits, hint=code)
-            self._cells += 1
+            result = self._result(message, limits)
+            self._cells += message["op"] == "cell"
             return result
 
-    def shell(self, command: str, budget: Budget | None = None, *, clean: bool = False) -> Result:
-        """Run a bash command in the session's folder and environment."""
-        if not self._sandbox.settings.fork:
+    def _result(self, request: Message, limits: Budget) -> Result:
+        shell, settings = request["op"] == "shell", self._pool.settings
+        if shell and not settings.fork:
             raise ToolError(
-                f"the sandbox's backend {self._sandbox.backend!r} lets no program start another: no shell."
+                f"the sandbox's backend {settings.backend!r} lets no program start another: no shell."
             )
-        limits = checked_budget(budget or self._budget)
-        request: Message = {
-            "op": "shell",
-            "command": command.encode("utf-8", "surrogatepass"),
-            "wall_s": limits.wall_s,
-            "cpu_s": limits.cpu_s,
-            "clean": clean,
-        }
-        with self._lock:
-            return self._result(request, limits)
-
-    def _result(self, request: Message, limits: Budget, hint: str = "") -> Result:
-        shell = request["op"] == "shell"
-        with self._sandbox.answering:
+        hint = request.get("code", b"").decode("utf-8", "replace")
+        with self._pool.answering:
             child = self._open(hint)
             if request.get("clean"):  # what was left running has written since: none of it is this command's
                 self._ask({"op": "kill"}, limits, Timetable((FILE_S, "kill")))
@@ -111,17 +95,15 @@ class ZygoteSession:
             steps = (limits.wall_s + GRACE_S, "kill") if shell else (limits.wall_s, "interrupt")
             answer = self._ask(request, limits, Timetable((ARM_S, "arm"), steps))
         out, err = child.out.text(), child.err.text()
-        info = {**self._sandbox.info, **({"restarted": True} if restarted else {})}
+        info = {**self._info, **({"restarted": True} if restarted else {})}
         if child.leftovers:
             info["leftovers"], child.leftovers = f"ended: their {child.leftovers} budget was spent", ""
         if answer.ended is not None:
             info["ended"] = True
             ended = {**answer.ended, "wall_s": answer.wall_s, "why": answer.stopped or answer.ended["why"]}
             result = verdict(ended, out, err, limits, info, cut=False)
-            result = replace(result, cut=child.cut)
-            if result.ok:  # os._exit(0) ends the session all the same
-                result = replace(result, status=Status.RE)
-            return result
+            # os._exit(0) ends the session all the same
+            return replace(result, cut=child.cut, status=Status.RE if result.ok else result.status)
         try:
             result = cell_result(answer.reply or {}, answer.blobs, out, err, info, wall_s=answer.wall_s)
         except (TypeError, ValueError):
@@ -136,37 +118,20 @@ class ZygoteSession:
         self._log.append((request, _digest(result)))
         return result
 
-    def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Write a file below the working folder and make its folders. Raises ToolError."""
-        if not isinstance(data, bytes):
-            raise BadArgument(f"write_file: data must be bytes, not {type(data).__name__}.")
-        request = {"op": "write", "path": path, "data": data, "mode": mode}
-        self._file(request)
-        self._log.append((request, ""))
-
-    def read_file(self, path: str) -> bytes:
-        """Read a regular file below the working folder; links are not followed. Raises ToolError."""
-        return self._file({"op": "read", "path": path, "longest": LONGEST_FILE})[0]
-
-    def snapshot(self) -> bytes:
-        """Return the working folder as a tar. Raises ToolError."""
-        return self._file({"op": "pack", "longest": LONGEST_TAR})[0]
-
-    def kill_processes(self) -> None:
-        """End every process that cells and commands have left running."""
-        self._file({"op": "kill"})
-
-    def _file(self, request: Message) -> Sequence[bytes]:
-        with self._lock, self._sandbox.answering:
+    def _ask_for(self, message: Message) -> Sequence[bytes]:
+        op = message["op"]
+        with self._lock, self._pool.answering:
             self._open()
-            answer = self._ask(request, self._budget, Timetable((FILE_S, "kill")))
+            answer = self._ask(message, self._budget, Timetable((FILE_S, "kill")))
             if answer.reply is None:
-                raise ToolError(f"the session ended while it was asked to {request['op']}: it begins anew.")
+                raise ToolError(f"the session ended while it was asked to {op}: it begins anew.")
             if (error := answer.reply.get("error")) is not None:
-                raise ToolError(f"{request.get('path', request['op'])}: {str(error)[:500]}")
-            if request["op"] in ("read", "pack") and len(answer.blobs) != 1:
+                raise ToolError(f"{op if op == 'pack' else message['path']}: {str(error)[:500]}")
+            if len(answer.blobs) != (op != "write"):
                 self._lose()
                 raise ToolError("the program broke the session's protocol: it begins anew.")
+            if op == "write":
+                self._log.append((message, ""))
             return answer.blobs
 
     def fork(self) -> Self:
@@ -181,22 +146,18 @@ class ZygoteSession:
         with self._lock:
             if self._closed:
                 raise EnvClosed("this session is closed.")
-            twin = type(self)(self._sandbox, self._request)
+            twin = type(self)(self._pool, self._siblings, self._info, self._request)
             log = list(self._log)
-        self._sandbox.keep(twin)
         try:
-            for i, (request, digest) in enumerate(log):
+            for i, (request, digest) in enumerate(log, 1):
                 with twin._lock:
                     if request["op"] == "write":
-                        twin._file(request)
-                        twin._log.append((request, digest))
+                        twin._ask_for(request)
                         continue
-                    hint = request.get("code", b"").decode("utf-8", "replace")
-                    twin._result(request, self._budget, hint=hint)
-                    twin._cells += request["op"] == "cell"
-                    if not twin._log or len(twin._log) != i + 1 or twin._log[-1][1] != digest:
+                    twin._run(request, self._budget)
+                    if len(twin._log) != i or twin._log[-1][1] != digest:
                         raise CannotFork(
-                            f"step {i + 1} of {len(log)} of this session gave another result this time: "
+                            f"step {i} of {len(log)} of this session gave another result this time: "
                             "only what does not depend on clocks and the like can be forked."
                         )
         except BaseException:
@@ -236,19 +197,19 @@ class ZygoteSession:
         if self._child is not None and not self._child.zygote.alive:
             self._lose()
         if self._child is None:
-            self._child = self._sandbox.twice(lambda: self._begin(hint))
-            child = self._child
-            self._finalizer = weakref.finalize(self, _let_go, child)
+            self._child = call_twice(lambda: self._begin(hint))
+            self._finalizer = weakref.finalize(self, _let_go, self._child)
             self._finalizer.atexit = False
         return self._child
 
     def _begin(self, hint: str) -> Child:
-        sandbox = self._sandbox
-        zygote = sandbox.pool.take(kind_for(hint, self._request.preload))
+        zygote = self._pool.take(kind_for(hint, self._request.preload))
         child = None
         try:
             child = make_child(zygote, wire=True, output=self._budget.output_kb << 10)
-            message = sandbox.message("session", self._budget, timed=False, loopback=self._request.loopback)
+            message = self._pool.settings.child_message(
+                "session", self._budget, timed=False, loopback=self._request.loopback
+            )
             message["idle_cpu_s"] = self._budget.cpu_s
             assert child.wire is not None
             self._wire = Wire(child.wire)
@@ -261,7 +222,7 @@ class ZygoteSession:
                 raise BadArgument(f"the session's files cannot be laid out: {answer.reply.get('error')}")
         except BaseException:
             self._child = self._wire = None
-            sandbox.pool.give(zygote)
+            self._pool.give(zygote)
             if child is not None:
                 child.close()
             raise
@@ -362,7 +323,7 @@ class ZygoteSession:
     def _lose(self) -> None:
         """Note that the child and its state are gone."""
         self._drop()
-        self._restarts += 1
+        self.restarts += 1
         self._fresh = True
         self._log.clear()
 
@@ -371,7 +332,7 @@ class ZygoteSession:
             self._finalizer.detach()
             self._finalizer = None
         if self._child is not None:
-            self._sandbox.pool.give(self._child.zygote)
+            self._pool.give(self._child.zygote)
             self._child.close()
         self._child = self._wire = None
 

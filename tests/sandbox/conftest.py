@@ -8,15 +8,15 @@ import pytest
 
 from gem.sandbox import image
 from gem.sandbox.base import SandboxFailed
-from gem.sandbox.client import UsernsSandbox
+from gem.sandbox.client import ZygoteSandbox
 
 
 @pytest.fixture(scope="session")
-def sandbox() -> Iterator[UsernsSandbox]:
+def sandbox() -> Iterator[ZygoteSandbox]:
     """One sandbox of the default backend for all tests that do not kill it."""
     with contextlib.ExitStack() as stack:
         try:
-            opened = stack.enter_context(UsernsSandbox(begin=("bare",)))
+            opened = stack.enter_context(ZygoteSandbox(begin=("bare",)))
             opened.run("pass")
         except SandboxFailed as error:
             pytest.skip(

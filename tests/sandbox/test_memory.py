@@ -17,7 +17,7 @@ import pytest
 from gem.sandbox import cgroups, memory, seccomp
 from gem.sandbox.base import Budget, Case, Status
 from gem.sandbox.choice import open_sandbox
-from gem.sandbox.client import UsernsSandbox
+from gem.sandbox.client import ZygoteSandbox
 from gem.sandbox.selftest import self_test
 
 if not sys.platform.startswith("linux"):
@@ -457,7 +457,7 @@ def test_groups_are_used_again_and_removed(own_place):
 
     if not self_test("userns").passed:
         pytest.skip(f"not checked: {self_test('userns').why_not}")
-    with UsernsSandbox(begin=("bare",)) as sandbox:
+    with ZygoteSandbox(begin=("bare",)) as sandbox:
         for _ in range(5):
             assert sandbox.run("print(1)").ok
         assert len(there()) == 1
@@ -488,7 +488,7 @@ def test_groups_of_a_killed_host_are_removed_by_the_next(grouped, monkeypatch):
 
 
 def test_a_group_that_cannot_be_entered_is_done_without(grouped):
-    with UsernsSandbox(begin=("bare",)) as sandbox:
+    with ZygoteSandbox(begin=("bare",)) as sandbox:
         groups = sandbox.pool.control_groups()
         taken = groups.take(1 << 20)
         os.close(taken.procs)
