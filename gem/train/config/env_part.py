@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
 
 from gem.errors import BadArgument, did_you_mean
 from gem.naming import fix_name
-from gem.wrappers.wrapper_factory import Tool, tool_wrappers
+from gem.train.config.bounds import AT_LEAST_ONE, BELOW_ONE, FINITE_ABOVE_ZERO, Bound, bounds_of, hints_of
+from gem.wrappers.wrapper_factory import tool_wrappers
 
 MixBy = Literal["episodes", "tokens"]
 """Unit of the weights: shares of episodes, or of the tokens that the policy samples."""
 
 NormaliseBy = Literal["environment", "batch"]
 """Where advantages are centred and scaled: within the episodes of one environment, or over all of a batch."""
+
+
+ID = Bound("text, as game:GuessTheNumber-v0-easy", bool)
+NAMES = Bound("a list of names")
+UNTIL = Bound("a rate of 0 or more and below 1", BELOW_ONE.allows)
+WEIGHT = Bound("a number above 0", FINITE_ABOVE_ZERO.allows)
 
 
 @dataclass(frozen=True)
@@ -29,40 +37,33 @@ class EnvPart:
     name in figures; by default its id, with the keyword arguments where an id occurs twice.
     """
 
-    id: str
-    weight: float = 1.0
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    wrappers: tuple[str, ...] | None = None
-    tools: tuple[Tool, ...] | None = None
-    max_turns: int | None = None
-    name: str = ""
+    id: Annotated[str, ID]
+    weight: Annotated[float, WEIGHT] = 1.0
+    kwargs: Annotated[dict[str, Any], Bound("keywords and values")] = field(default_factory=dict)
+    wrappers: Annotated[tuple[str, ...] | None, NAMES] = None
+    tools: Annotated[tuple[str, ...] | None, NAMES] = None
+    max_turns: Annotated[int | None, AT_LEAST_ONE] = None
+    name: Annotated[str, Bound("text")] = ""
 
     def __post_init__(self) -> None:
         """Check the fields, and convert lists to tuples."""
-        if not isinstance(self.id, str) or not self.id:
-            raise BadArgument(
-                f"an environment's id is {self.id!r}; accepted: text, as game:GuessTheNumber-v0-easy."
-            )
+        kind: Any = type(self)  # which mypy takes for a type without a hash
+        for name, bound in bounds_of(kind).items():
+            given = getattr(self, name)
+            try:
+                value = msgspec.convert(given, hints_of(kind)[name])
+                is_accepted = value is None or bound.allows(value)
+            except msgspec.ValidationError:
+                is_accepted = False
+            if not is_accepted:
+                what = "an environment's id" if name == "id" else f"{name} of {self.id}"
+                raise BadArgument(f"{what} is {given!r:.80}; accepted: {bound.accepted}.")
+            object.__setattr__(self, name, value)
         object.__setattr__(self, "id", fix_name(self.id, "environment"))
-        number = isinstance(self.weight, int | float) and not isinstance(self.weight, bool)
-        if not number or not 0 < self.weight < math.inf:
-            raise BadArgument(f"the weight of {self.id} is {self.weight!r}; accepted: a number above 0.")
-        if not isinstance(self.kwargs, Mapping):
-            raise BadArgument(f"kwargs of {self.id} is {self.kwargs!r:.80}; accepted: keywords and values.")
-        if not isinstance(self.name, str):
-            raise BadArgument(f"the name of {self.id} is {self.name!r:.80}; accepted: text.")
-        turns = self.max_turns
-        if turns is not None and (not isinstance(turns, int) or isinstance(turns, bool) or turns < 1):
-            raise BadArgument(f"max_turns of {self.id} is {turns!r}; accepted: a number of 1 or more.")
-        for name in ("wrappers", "tools"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if isinstance(value, str) or not all(isinstance(each, str) for each in value):
-                raise BadArgument(f"{name} of {self.id} is {value!r:.80}; accepted: a list of names.")
-            object.__setattr__(self, name, tuple(fix_name(each, "wrapper") for each in value))
-        if self.tools is not None:
-            tool_wrappers(self.tools)
+        if self.wrappers is not None:
+            fixed = tuple(fix_name(each, "wrapper") for each in self.wrappers)
+            object.__setattr__(self, "wrappers", fixed)
+        tool_wrappers(self.tools or ())
 
     @classmethod
     def read(cls, value: Any) -> Self:
@@ -130,16 +131,7 @@ class Stage(EnvPart):
     played.
     """
 
-    until: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check that `until` is a success rate below 1."""
-        super().__post_init__()
-        number = isinstance(self.until, int | float) and not isinstance(self.until, bool)
-        if self.until is not None and (not number or not 0 <= self.until < 1):
-            raise BadArgument(
-                f"until of {self.id} is {self.until!r}; accepted: a rate of 0 or more and below 1."
-            )
+    until: Annotated[float | None, UNTIL] = None
 
     @classmethod
     def parse(cls, word: str) -> Self:

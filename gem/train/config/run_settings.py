@@ -10,12 +10,14 @@ import tyro
 
 from gem.estimators.algorithms import ALGORITHMS, Algorithm, find_algorithm
 from gem.naming import FORMS
+from gem.train.config.bounds import Amount, Count, CountOrZero, Divisor, Limit, Share, ShareBelowOne
 from gem.train.config.env_part import EnvPart, MixBy, NormaliseBy, Stage, name_parts
 from gem.train.config.value_types import (
     KEYWORDS,
     KlEstimator,
-    MaybeFloat,
-    MaybeInt,
+    MaybeAmount,
+    MaybeCount,
+    MaybeNumber,
     MaybePath,
     Normalise,
     PoolBy,
@@ -55,7 +57,7 @@ class RunSettings:
     tools: tuple[Tool, ...] = ()
     """Tools that are added to the environment; for others use --wrappers."""
 
-    max_turns: MaybeInt = None
+    max_turns: MaybeCount = None
     """Turns after which an episode is truncated; none: the environment decides."""
 
     environments: Annotated[tuple[EnvPart, ...], tables(EnvPart, "ID[=WEIGHT]|JSON ...")] = ()
@@ -73,14 +75,14 @@ class RunSettings:
     """Environments in sequence, instead of --env: the next one starts when success in this one is above
     UNTIL, or --advance-at. Each is an id, ID=UNTIL, or a JSON object as for --environments, with until."""
 
-    advance_at: float = 0.8
+    advance_at: ShareBelowOne = 0.8
     """Success rate at which the next stage of a curriculum starts. The lower bound of its 95% interval must
     be above this, over the episodes of the last --advance-over iterations."""
 
-    advance_over: int = 4
+    advance_over: Count = 4
     """Number of iterations that this success rate is measured over; a stage lasts at least as long."""
 
-    keep: float = 0.2
+    keep: ShareBelowOne = 0.2
     """Share of the episodes that come from earlier stages of a curriculum, to prevent forgetting."""
 
     opponent: tuple[str, ...] = ()
@@ -89,11 +91,11 @@ class RunSettings:
     Several take turns. The policy plays one seat, a different one in each game, and learns from that alone.
     Without opponents it plays every seat."""
 
-    pool: int = 0
+    pool: CountOrZero = 0
     """Number of past copies of the policy that are opponents too, the newest ones; the first is from before
     RL."""
 
-    pool_every: int = 10
+    pool_every: Count = 10
     """Iterations between copies."""
 
     pool_by: PoolBy = "uniform"
@@ -116,13 +118,13 @@ class RunSettings:
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Data type that a language model computes in; auto: bfloat16 where this machine multiplies it faster."""
 
-    train_layers: MaybeInt = None
+    train_layers: MaybeCount = None
     """Train only this many upper layers of a language model; none: train all of it."""
 
-    lora_rank: int = 0
+    lora_rank: CountOrZero = 0
     """Train LoRA adapters of this rank instead of a language model's own weights. 0: no adapters."""
 
-    lora_alpha: float = 0.0
+    lora_alpha: Amount = 0.0
     """LoRA's alpha: adapters are scaled by alpha / rank. 0: twice the rank."""
 
     lora_targets: tuple[str, ...] = ()
@@ -131,7 +133,7 @@ class RunSettings:
     checkpointing: bool = False
     """Recompute the activations of a language model in the backward pass, to use less memory."""
 
-    pack: int = 256
+    pack: Count = 256
     """Tokens per pack of a language model's rows; see gem.train.learn.batch."""
 
     answer_prefix: str = ""
@@ -144,19 +146,19 @@ class RunSettings:
     """A server that samples a language model's answers, as vllm:URL or sglang:URL. It must be able to read
     the run's folder, which holds the weights for it. Empty: the trained model itself samples."""
 
-    width: int = 64
+    width: Count = 64
     """Width of the tiny model."""
 
-    layers: int = 2
+    layers: Count = 2
     """Layers of the tiny model."""
 
-    heads: int = 4
+    heads: Count = 4
     """Attention heads of the tiny model."""
 
-    max_tokens: int = 16
+    max_tokens: Count = 16
     """Maximum tokens of an answer."""
 
-    temperature: float = 1.0
+    temperature: Divisor = 1.0
     """Sampling temperature during training."""
 
     # -- what is learnt, and from how much
@@ -171,16 +173,16 @@ class RunSettings:
     """A reward of your own, as module:function or path/file.py:function: of an episode and its turns, to the
     reward of each turn (gem.train.learn.rewards). Figures stay the environment's. Empty: what it pays."""
 
-    gamma: float = 0.3
+    gamma: Share = 0.3
     """Discount per turn."""
 
-    episodes: int = 51_200
+    episodes: CountOrZero = 51_200
     """Episodes to train on. 0: no RL, only the cloning of demonstrations."""
 
-    batch: int = 256
+    batch: Count = 256
     """Episodes per iteration."""
 
-    group: int = 8
+    group: Count = 8
     """Samples per task, for the algorithms that compare them."""
 
     staleness: Literal[0, 1] = 0
@@ -190,48 +192,48 @@ class RunSettings:
 
     # -- the optimiser's steps
 
-    epochs: int = 2
+    epochs: Count = 2
     """Passes over each iteration's episodes."""
 
-    minibatch: int = 64
+    minibatch: Count = 64
     """Rows per optimiser step."""
 
-    pass_tokens: MaybeInt = None
+    pass_tokens: MaybeCount = None
     """Distinct tokens per pass through the model; a step takes as many passes as it needs. none: one pass."""
 
-    lr: float = 1e-3
+    lr: Amount = 1e-3
     """Learning rate of AdamW."""
 
-    lr_ramp: int = 0
+    lr_ramp: CountOrZero = 0
     """Number of iterations over which the learning rate rises to --lr."""
 
-    lr_end: float = 0.0
+    lr_end: Share = 0.0
     """Share of the learning rate that is left at the end of the run."""
 
     lr_schedule: ScheduleKind = "linear"
     """How the learning rate falls to that share: linearly, as half a cosine, or not at all (constant)."""
 
-    beta1: float = 0.9
+    beta1: ShareBelowOne = 0.9
     """AdamW's decay rate of the mean of gradients."""
 
-    beta2: float = 0.95
+    beta2: ShareBelowOne = 0.95
     """AdamW's decay rate of the mean of squared gradients."""
 
-    weight_decay: float = 0.0
+    weight_decay: Amount = 0.0
     """AdamW's weight decay, which is multiplied by the learning rate."""
 
-    critic_lr: float = 0.0
+    critic_lr: Amount = 0.0
     """Learning rate of the critic, for ppo; it follows the same schedule. 0: that of the policy."""
 
-    max_grad_norm: float = 1.0
+    max_grad_norm: Limit = 1.0
     """Gradients of a larger norm are scaled down to this norm."""
 
     # -- the loss
 
-    clip: float = 0.2
+    clip: Amount = 0.2
     """How far a probability ratio may differ from 1."""
 
-    clip_high: float = 0.0
+    clip_high: Amount = 0.0
     """How far it may rise above 1, where that differs (clip-higher); 0: as far as it may fall."""
 
     ratio: Ratio = "token"
@@ -242,14 +244,14 @@ class RunSettings:
     which it does; a constant times the episodes (--loss-constant); or the episodes and each response's own
     tokens (response), as GRPO and GSPO are published."""
 
-    loss_constant: float = 1.0
+    loss_constant: Divisor = 1.0
     """This constant, for --normalise constant."""
 
-    importance_cap: float = 0.0
+    importance_cap: Amount = 0.0
     """Maximum importance weight of a token that older weights, or another program, sampled. The probability
     ratio then starts from the learner's own log probabilities. 0: from the sampler's, without weights."""
 
-    kl: float = 0.1
+    kl: Amount = 0.1
     """Weight of the KL divergence from the policy before RL, per token; it falls by --kl-schedule. It keeps
     the policy exploring while it learns, and its answers well-formed. 0: no reference is kept."""
 
@@ -263,7 +265,7 @@ class RunSettings:
     kl_reward: bool = False
     """Subtract the divergence from the reward of each turn (k1) instead of adding it to the loss."""
 
-    entropy: float = 0.0
+    entropy: Amount = 0.0
     """Weight of an entropy bonus per token; it falls by --entropy-schedule. Over a whole vocabulary it raises
     the probability of tokens that fit nowhere; `kl` keeps the policy exploring without that."""
 
@@ -272,16 +274,16 @@ class RunSettings:
 
     # -- for ppo
 
-    lam: float = 0.95
+    lam: Share = 0.95
     """Lambda of generalised advantage estimates, for ppo."""
 
     critic: Literal["head", "model"] = "head"
     """What estimates the values, for ppo: a head on the policy's hidden states, or a separate model."""
 
-    value_weight: float = 0.5
+    value_weight: Amount = 0.5
     """Weight of the critic's loss, for ppo."""
 
-    value_clip: float = 0.2
+    value_clip: Amount = 0.2
     """How far a value may move from the old one in an iteration, for ppo; 0: no limit."""
 
     value_clip_by: ValueClipBy = "absolute"
@@ -293,23 +295,23 @@ class RunSettings:
 
     # -- the warm-up
 
-    warmup_steps: int = 80
+    warmup_steps: CountOrZero = 80
     """Steps of behaviour cloning on random well-formed play before RL: it teaches the format, never the
     strategy. 0: no warm-up."""
 
-    warmup_check: int = 0
+    warmup_check: CountOrZero = 0
     """Steps between checks whether the warm-up has taught the format: sampled play must be as readable as
     random play, within 5 points at 95% confidence, and earn as much on average. After two passed checks in a
     row the warm-up stops, so --warmup-steps is a maximum. 0: take all steps."""
 
-    warmup_most: int = 0
+    warmup_most: CountOrZero = 0
     """With --warmup-check: take all --warmup-steps, then continue until the format is learnt, up to this many
     steps in all. 0: --warmup-steps is the maximum."""
 
-    warmup_batch: int = 48
+    warmup_batch: Count = 48
     """Episodes per warm-up step."""
 
-    warmup_lr: float = 5e-3
+    warmup_lr: Amount = 5e-3
     """Learning rate of the warm-up."""
 
     warmup_on: WarmupOn = "all"
@@ -323,45 +325,45 @@ class RunSettings:
     demos: MaybePath = None
     """A store of episodes to clone in the warm-up instead, as `gem-gym demos` writes it."""
 
-    demos_held_out: float = 0.0
+    demos_held_out: ShareBelowOne = 0.0
     """Share of the demonstrations' tasks that are held out: the loss on them is measured at intervals and
     shows overfitting to the others. 0: none."""
 
     # -- what is measured, and when it is enough
 
-    eval_episodes: int = 2000
+    eval_episodes: Count = 2000
     """Sampled episodes for each figure of the final table."""
 
-    eval_every: int = 0
+    eval_every: CountOrZero = 0
     """Iterations between evaluations on held-out instances, which training never draws. There is also one
     before RL and one at the end. They do not change training. 0: none."""
 
-    held_out: int = 200
+    held_out: Count = 200
     """Episodes per held-out evaluation; several environments share them equally."""
 
-    eval_temperature: MaybeFloat = None
+    eval_temperature: MaybeAmount = None
     """Temperature of held-out evaluations, 0 is greedy; none: that of training."""
 
-    patience: int = 0
+    patience: CountOrZero = 0
     """Stop after this many held-out evaluations in a row without an improvement beyond noise. At an
     improvement, the paired difference from the last one is above 0 with 95% confidence. 0: train to the
     end."""
 
-    target: MaybeFloat = None
+    target: MaybeNumber = None
     """Stop when the lower bound of the 95% interval of held-out success reaches this. Where the environment
     does not report success, the return counts. none: train to the end."""
 
-    watch: int = 4
+    watch: CountOrZero = 4
     """Number of seeds that the policy plays before RL, at up to 20 checkpoints, evenly spaced, and at the
     end. The seeds and the randomness are the same each time, so the episodes show when its behaviour changed.
     They do not change training. 0: none."""
 
     # -- the run
 
-    seed: int = 0
+    seed: CountOrZero = 0
     """The run's seed: weights, episodes and minibatches are derived from it."""
 
-    threads: int = 1
+    threads: CountOrZero = 1
     """Threads of PyTorch, 0: its own default; the tiny model is fastest with one."""
 
     host: str = "serial"
@@ -372,7 +374,7 @@ class RunSettings:
     """A Ray cluster on which episodes are sampled, each worker with a copy of the model: HOST:PORT, auto for
     the cluster of this machine, or local to start one. Empty: sample in this process."""
 
-    save_every: int = 1
+    save_every: Count = 1
     """Iterations between checkpoints."""
 
     store: Literal["tokens", "text", "none"] = "text"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from tyro.constructors import PrimitiveConstructorSpec
 
 from gem.errors import BadArgument
+from gem.train.config.bounds import AT_LEAST_ONE, FINITE, NOT_NEGATIVE
 from gem.train.config.env_part import EnvPart
 
 Ratio = Literal["token", "turn", "sequence"]
@@ -89,8 +90,9 @@ def _maybe(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec
 
 
 MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
-MaybeInt: TypeAlias = Annotated[int | None, _maybe(int, "INT")]
-MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT")]
+MaybeCount: TypeAlias = Annotated[int | None, _maybe(int, "INT"), AT_LEAST_ONE]
+MaybeAmount: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT"), NOT_NEGATIVE]
+MaybeNumber: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT"), FINITE]
 
 
 def tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:

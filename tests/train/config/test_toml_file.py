@@ -41,6 +41,12 @@ def printed(capsys, *args):
     return capsys.readouterr().out
 
 
+def test_help_tells_what_a_setting_accepts(capsys):
+    with pytest.raises(SystemExit):
+        command(["--help"], "gem-gym train")
+    assert "0 to 1; default: 0.3" in " ".join(capsys.readouterr().out.replace("│", "").split())
+
+
 # -- one file
 
 
@@ -85,6 +91,9 @@ def test_a_config_comes_back_from_toml(tmp_path_factory, keywords, stop, turns, 
         ('batch = "many"', "has batch = 'many'; accepted: a whole number."),
         ("batch = 2.5", "has batch = 2.5; accepted: a whole number."),
         ("batch = true", "has batch = True; accepted: a whole number."),
+        ("lr = -1", r"the config .*config.toml: lr is -1; accepted: 0 or more"),
+        ("gamma = nan", "gamma is nan; accepted: 0 to 1"),
+        ("max_turns = 0", "max_turns is 0; accepted: 1 or more"),
         ("lr = true", "has lr = True; accepted: a number."),
         ("kl_reward = 1", "has kl_reward = 1; accepted: true or false."),
         ("max_turns = 'many'", "has max_turns = 'many'; accepted: a whole number, or \"none\"."),

@@ -11,7 +11,9 @@ pytest.importorskip("torch")
 from gem.errors import BadArgument, SchemaMismatch, StoreError
 from gem.train.command import _flag, command
 from gem.train.config import TrainConfig
-from gem.train.config.checks import AT_LEAST_ONE, NOT_NEGATIVE
+from gem.train.config.bounds import AT_LEAST_ONE, NOT_NEGATIVE, bounds_of
+
+BOUNDS = bounds_of(TrainConfig)
 
 
 @pytest.mark.parametrize(
@@ -32,20 +34,25 @@ def test_a_config_comes_back_from_json():
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@pytest.mark.parametrize("name", AT_LEAST_ONE)
+@pytest.mark.parametrize("name", [name for name in BOUNDS if BOUNDS[name] is AT_LEAST_ONE])
 def test_counts_start_at_one(name):
     with pytest.raises(BadArgument, match=f"{name} is 0; accepted: 1 or more"):
         TrainConfig(**{name: 0})
 
 
-@pytest.mark.parametrize("name", NOT_NEGATIVE)
+@pytest.mark.parametrize("name", [name for name in BOUNDS if BOUNDS[name] is NOT_NEGATIVE])
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf])
 def test_weights_are_not_negative(name, value):
     with pytest.raises(BadArgument, match=f"{name} is {value}; accepted: 0 or more"):
         TrainConfig(**{name: value})
 
 
-@pytest.mark.parametrize("name", ["temperature", "max_grad_norm"])
+def test_every_number_has_a_bound():
+    numbers = {name for name, value in TrainConfig().to_json().items() if type(value) in (int, float)}
+    assert numbers <= {*BOUNDS}
+
+
+@pytest.mark.parametrize("name", ["temperature", "max_grad_norm", "loss_constant"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
 def test_what_is_divided_by_is_positive(name, value):
     with pytest.raises(BadArgument, match=f"{name} is {value}; accepted: above 0"):
