@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from markupsafe import Markup
 
 import gem
-from gem.errors import BadArgument, GemError, StoreError, reason
+from gem.errors import BadArgument, GemError
+from gem.files import replace_file
 from gem.rollout.index import Entry
 from gem.viewer import charts
 from gem.viewer.app import answers, episode_page
@@ -76,15 +76,11 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
             version=gem.__version__,
         )
     )
-    partial = path.with_name(path.name + ".partial")
-    try:
-        with partial.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-            for piece in stream:
-                file.write(piece)
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
+    with (
+        replace_file(path) as partial,
+        partial.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file,
+    ):
+        file.writelines(stream)
     return sum(bool(entry.id) for entry in entries)  # a damaged line has none
 
 

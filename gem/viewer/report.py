@@ -7,7 +7,6 @@ only the files in the runs' folders, and also works for a run that goes on or ha
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import json
 import math
@@ -23,9 +22,10 @@ from typing import Any, NamedTuple, TypeGuard
 from markupsafe import Markup
 
 import gem
-from gem.errors import BadArgument, GemError, StoreError, reason
+from gem.errors import BadArgument, GemError
 from gem.estimators import ALGORITHMS
 from gem.evals import EnvResult
+from gem.files import lock_file, replace_file
 from gem.record import Episode
 from gem.rollout.index import Entry
 from gem.statistics import Interval, clustered_rate, mean_interval, wilson
@@ -508,7 +508,10 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
             out = folder / "report.html"
         if out.exists() and not out.is_file():
             raise BadArgument(f"{out} is not a regular file; name one that may be replaced.")
-        _write(out, page(runs, paths))
+        text = page(runs, paths)
+        with replace_file(out) as partial:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         return out
     finally:
         for source in sources:
@@ -742,14 +745,9 @@ def _is_running(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # some network file systems keep no locks
+        return not lock_file(handle, shared=True)
     finally:
         os.close(handle)
-    return False
 
 
 def _read_columns(seeds: Watched) -> list[Shown]:
@@ -771,15 +769,3 @@ def _policy(styles: Sequence[str]) -> str:
     digests = (hashlib.sha256(text.encode()).digest() for text in styles)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return f"default-src 'none'; style-src {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-        partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error

@@ -104,7 +104,6 @@ LOADERS = {
     "gem/train/__init__.py": {"import_module": OWN},
     "gem/train/baselines/rows.py": {"TrainConfig.from_json": PLAIN},
     "gem/train/baselines/study.py": {
-        "tomllib.loads": CHECKED,
         "load": REGISTERED,
         "fix_name": CHECKED,
         "spec_named": CHECKED,

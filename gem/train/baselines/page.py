@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.content import printable
+from gem.files import replace_file
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Run
 from gem.train.baselines.study import Study
@@ -43,7 +44,9 @@ def write_page(summary: Summary, folder: Path) -> Path:
     """
     path, text = page_path(summary.study, folder), page(summary)
     if not path.exists() or path.read_bytes() != text.encode():
-        rows.replace_file(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+        with replace_file(path) as partial:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(text, encoding="utf-8")
     return path
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from gem.train.baselines import rows
+from gem.files import replace_file
 from gem.train.baselines.study import Part, Study
 from gem.train.baselines.summary import CellSummary, Summary, references
 
@@ -48,7 +48,9 @@ def write_picture(summary: Summary, folder: Path) -> Path | None:
     from gem.evals.picture import check_picture
 
     check_picture(path)
-    rows.replace_file(path, lambda partial: _draw(summary, partial))
+    with replace_file(path) as partial:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _draw(summary, partial)
     return path
 
 

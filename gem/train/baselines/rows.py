@@ -9,17 +9,16 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from gem.errors import GemError, StoreError, reason
 from gem.evals import EnvResult
+from gem.files import replace_file
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
 from gem.train.config.train_config import ELSEWHERE
@@ -143,6 +142,9 @@ class Row:
     schema: int = SCHEMA
 
 
+Record = TypeVar("Record")
+
+
 def read_row(path: Path) -> Row | None:
     """Return the row in a file; None where there is no file.
 
@@ -173,36 +175,15 @@ def write(path: Path, value: Row | Run) -> None:
     Raises:
         StoreError: when it cannot be written.
     """
-    replace_file(
-        path, lambda partial: partial.write_text(_format_json(asdict(value)) + "\n", encoding="utf-8")
-    )
-
-
-def replace_file(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file atomically, and create its folder; `write` gets the path of a temporary file.
-
-    Raises:
-        StoreError: when it cannot be written.
-    """
-    partial = path.with_name(path.name + ".partial")
-    try:
+    with replace_file(path) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise StoreError(
-            f"{path} cannot be written: {reason(error)}. Free disk space, and run the command again."
-        ) from error
+        partial.write_text(_format_json(asdict(value)) + "\n", encoding="utf-8")
 
 
-def read_run(path: Path) -> Run | None:
-    """Return the run in a file; None where there is no file, or it is damaged."""
+def read_record(path: Path, kind: type[Record]) -> Record | None:
+    """Return what a file of a run's folder holds; None where there is no file, or it is damaged."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Run)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -8,20 +8,18 @@ commands may work on a study at once; each continues what another left undone.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
 from gem.errors import StoreError, reason
+from gem.files import lock_file
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
@@ -63,15 +61,11 @@ class Task:
     @property
     def recorded(self) -> Run | None:
         """The result in the folder, if it is of this config; else None."""
-        job = read_job(self.folder)
-        if job is None or rows.find_changes(job.config, self.config):
+        job = rows.read_record(self.folder / JOB, Job)
+        run = rows.read_record(self.folder / RESULT, Run)
+        if job is None or run is None or rows.find_changes(job.config, self.config):
             return None
-        result = rows.read_run(self.folder / RESULT)
-        return (
-            result
-            if result is not None and (result.error is not None or self.is_transferred(result))
-            else None
-        )
+        return run if run.error is not None or self.is_transferred(run) else None
 
     def is_transferred(self, run: Run) -> bool:
         """Return whether a run was evaluated on exactly the other environments that are wanted."""
@@ -85,14 +79,6 @@ class Outcome:
 
     finished: int = 0
     failed: list[str] = field(default_factory=list)
-
-
-def read_job(folder: Path) -> Job | None:
-    """Return the job in a run's folder; None where there is none, or it is damaged."""
-    try:
-        return msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 @dataclass
@@ -166,7 +152,7 @@ class Plan:
             return "failed", run.error
         if run is not None:
             return ("finished", "") if task.point is not None else ("begun", "")
-        job = read_job(task.folder)
+        job = rows.read_record(task.folder / JOB, Job)
         if job is not None and (changed := rows.find_changes(job.config, task.config)):
             return "changed", ", ".join(changed)
         if job is not None and not self.keep_older and (newer := ", ".join(rows.absent(job.config))):
@@ -204,8 +190,7 @@ class Plan:
         folder = self.runs / cell.slug
         file = _open_file(folder / "row.lock")
         try:
-            with contextlib.suppress(OSError):  # some network file systems keep no locks
-                fcntl.flock(file, fcntl.LOCK_EX)
+            lock_file(file, wait=True)
             yield
         finally:
             os.close(file)
@@ -222,7 +207,7 @@ class Plan:
             StoreError: when the row cannot be written, or changed meanwhile.
         """
         path = self.study.row_of(task.cell)
-        job = read_job(task.folder)
+        job = rows.read_record(task.folder / JOB, Job)
         absent = [] if job is None else rows.absent(job.config)
         config = {name: value for name, value in rows.common(task.config).items() if name not in absent}
         with self._row_held(task.cell):
@@ -266,7 +251,7 @@ class Plan:
             points.append(
                 Tried(
                     settings=dict(point),
-                    scores=[score_of(run, self.study.score) for run in own],
+                    scores=[score_of(run.figures, self.study.score) for run in own],
                     errors=[run.error for run in own],
                     cpu_s=[run.cpu_s for run in own],
                 )
@@ -313,25 +298,25 @@ def row_changes(study: Study, cell: Cell, row: Row) -> list[str]:
     return rows.find_changes(row.config, study.config(cell, study.search.points[row.search.chosen]))
 
 
-def score_of(run: Run, score: str, policy: str = "after") -> float | None:
-    """Return the score of a policy of a run; None where there is no such figure.
+def score_of(figures: Mapping[str, Figures], score: str, policy: str = "after") -> float | None:
+    """Return the score of a policy from figures by policy; None where there is no such figure.
 
     `score`: see `gem.train.baselines.study.Score`.
     """
-    return read_score(run.figures.get(policy), score)
-
-
-def read_score(figures: Figures | None, score: str) -> float | None:
-    """Return the score of figures; see score_of()."""
-    if figures is None:
+    own = figures.get(policy)
+    if own is None:
         return None
-    if score == "turns":
-        bounds = figures.turns_to_success
-    else:
-        bounds = figures.reward if score == "return" else figures.success
+    bounds = {"turns": own.turns_to_success, "return": own.reward}.get(score, own.success)
     if bounds is None and score == "auto":
-        bounds = figures.reward
+        bounds = own.reward
     return None if bounds is None else bounds.mean
+
+
+def scores_of(results: Sequence[Mapping[str, Figures]], score: str, policy: str) -> list[float]:
+    """Return the scores of a policy in several results; none at all where one of them lacks it."""
+    scores = [score_of(figures, score, policy) for figures in results]
+    known = [each for each in scores if each is not None]
+    return known if len(known) == len(scores) else []
 
 
 def _open_file(path: Path) -> int:
@@ -345,14 +330,10 @@ def _open_file(path: Path) -> int:
 def _try_lock(path: Path) -> int | None:
     """Return a locked file, which is unlocked by closing it; None where another process holds the lock."""
     file = _open_file(path)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    except OSError:
-        pass  # some network file systems keep no locks
-    return file
+    if lock_file(file):
+        return file
+    os.close(file)
+    return None
 
 
 @dataclass
@@ -440,7 +421,7 @@ class Carrier:
 
     def _prepare(self, task: Task, anew: bool) -> None:
         """Make the folder ready: empty for a run that begins anew, else as it stands."""
-        job, folder = read_job(task.folder), task.folder
+        job, folder = rows.read_record(task.folder / JOB, Job), task.folder
         config = task.config.to_json()
         if job is not None:
             older = not self.plan.keep_older and rows.absent(job.config)
@@ -489,7 +470,7 @@ class Carrier:
         error = _last_line(task.folder / LOG) or f"exit code {code}"
         if code < 0:
             error = f"ended by signal {-code} ({signal.Signals(-code).name})"
-        job = read_job(task.folder)
+        job = rows.read_record(task.folder / JOB, Job)
         run = record_failure(job.started if job else now(), error)
         if task.point is not None and (code < 0 or code == MACHINE_FAILED):
             self._fail(task, error)  # which says nothing about the point: it is not written down
@@ -532,7 +513,7 @@ class Carrier:
 
     def _succeed(self, task: Task, run: Run) -> None:
         self.outcome.finished += 1
-        score = score_of(run, self.plan.study.score)
+        score = score_of(run.figures, self.plan.study.score)
         score_text = "" if score is None else f"score {score:.3f}, "
         self._left -= task.point is None
         left = f"; {self._left} left" if task.point is None else ""

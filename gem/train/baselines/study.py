@@ -39,7 +39,6 @@ import json
 import math
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -49,11 +48,10 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from gem import registry
-from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean, reason
+from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean
 from gem.naming import fix_name
 from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig, toml_file
-from gem.train.config.toml_file import setting
 from gem.train.tasks.played_env import check_solver
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -193,12 +191,7 @@ def read_study(path: Path, trust: bool = False) -> Study:
     """
     if path.suffix != ".toml":
         raise BadArgument(f"the study is {path.name!r}; accepted: a file that ends in .toml.")
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {reason(error)}.") from None
-    except ValueError as error:  # TOML's and Unicode's
-        raise BadArgument(f"{path} is not a TOML file: {error}.") from None
+    values = toml_file.read_toml(path, str(path))
     if not trust:
         registry.accept_settings(values, str(path), prose=PROSE)
     try:
@@ -327,7 +320,7 @@ def _settings(what: str, values: Mapping[str, Any], beside: Sequence[str] = ()) 
                 f"{what} has {name}, which belongs to the study: put it above the first [table]."
             )
     _check_names(what, values, (*beside, *known))
-    typed = {name: setting(what, name, value) for name, value in values.items()}
+    typed = {name: toml_file.setting(what, name, value) for name, value in values.items()}
     for name, value in typed.items():
         try:
             json.dumps(value, allow_nan=False, default=os.fspath)  # TOML has times and NaN, a row has none

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, linear_regression
 from typing import Literal, NamedTuple
 
 from gem.statistics import (
@@ -20,7 +20,7 @@ from gem.statistics import (
 )
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Bounds, Row, Run
-from gem.train.baselines.runs import row_changes, score_of
+from gem.train.baselines.runs import row_changes, score_of, scores_of
 from gem.train.baselines.study import Cell, Part, Study
 
 POLICIES = {
@@ -93,7 +93,7 @@ class CellSummary:
     @property
     def scores(self) -> dict[int, float]:
         """The score of each seed's trained policy."""
-        measured = {seed: score_of(run, self.measure) for seed, run in self.runs.items()}
+        measured = {seed: score_of(run.figures, self.measure) for seed, run in self.runs.items()}
         return {seed: score for seed, score in measured.items() if score is not None}
 
     @property
@@ -231,10 +231,8 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
     runs = {seed: run for seed, run in by_seed.items() if run.error is None}
     figures = {}
     for policy in POLICIES:
-        scores = [score_of(run, measure, policy) for run in runs.values()]
-        known = [score for score in scores if score is not None]
-        if known and len(known) == len(scores):
-            figures[policy] = over_seeds(known, measure)
+        if scores := scores_of([run.figures for run in runs.values()], measure, policy):
+            figures[policy] = over_seeds(scores, measure)
     claimed = cell.environment.cpu_s
     summary = CellSummary(
         cell=cell,
@@ -287,11 +285,7 @@ def trend(curves: Sequence[Sequence[float]], scale: float) -> Trend | None:
     last = mean[len(mean) - len(mean) // 3 :]
     if len(last) < LEAST_POINTS:
         return None
-    centre = (len(last) - 1) / 2
-    slope = math.fsum((i - centre) * value for i, value in enumerate(last)) / math.fsum(
-        (i - centre) ** 2 for i in range(len(last))
-    )
-    gain = slope * (len(last) - 1)
+    gain = linear_regression(range(len(last)), last).slope * (len(last) - 1)
     rises = mann_kendall(last)
     if rises <= P_VALUE and gain > LEAST_GAIN * scale:
         return Trend("rising", gain)
@@ -305,15 +299,11 @@ def references(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
 
     None where a run has no solver, or where not every solver is better than all random play.
     """
-    runs = [(each.measure, run) for each in cells for run in each.runs.values()]
-    random = [score_of(run, measure, "random") for measure, run in runs]
-    solver = [score_of(run, measure, "optimum") for measure, run in runs]
-    low = [score for score in random if score is not None]
-    high = [score for score in solver if score is not None]
-    if not runs or len(low) < len(runs) or len(high) < len(runs):
+    results, measure = [run.figures for each in cells for run in each.runs.values()], cells[0].measure
+    low, high = (scores_of(results, measure, policy) for policy in ("random", "optimum"))
+    if not low or not high:
         return None
-    fewer = cells[0].measure == "turns"
-    if max(high) >= min(low) if fewer else min(high) <= max(low):
+    if max(high) >= min(low) if measure == "turns" else min(high) <= max(low):
         return None
     return fmean(low), fmean(high)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gem.statistics import Interval, paired_difference
 from gem.train.baselines import rows
-from gem.train.baselines.runs import read_score
+from gem.train.baselines.runs import scores_of
 from gem.train.baselines.study import Cell
 from gem.train.baselines.summary import Measure, Summary, measure_of, over_seeds
 
@@ -44,9 +43,7 @@ def summarise_transfer(summary: Summary) -> list[Moved]:
             reached = [figures for run in runs for figures in run.values()]
             silent = any(one.success is None for one in reached)
             measure = measure_of(summary.study, silent)
-            scores = {
-                policy: _all([read_score(run.get(policy), measure) for run in runs]) for policy in MOVED
-            }
+            scores = {policy: scores_of(runs, measure, policy) for policy in MOVED}
             figures = {policy: over_seeds(own, measure) if own else None for policy, own in scores.items()}
             trained = scores.pop("after")
             gains = {
@@ -55,9 +52,3 @@ def summarise_transfer(summary: Summary) -> list[Moved]:
             }
             results.append(Moved(each.cell, name, measure, figures, gains))
     return results
-
-
-def _all(scores: Sequence[float | None]) -> list[float] | None:
-    """Return the scores, unless one is missing."""
-    known = [score for score in scores if score is not None]
-    return known if len(known) == len(scores) else None

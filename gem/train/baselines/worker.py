@@ -24,13 +24,13 @@ import msgspec
 
 import gem
 from gem.errors import GemError, StoreError
-from gem.evals import EnvResult
-from gem.train.baselines.rows import Run, Transferred, figures_of, replace_file, task_of, thin_curve, write
+from gem.files import replace_file
+from gem.train.baselines.rows import Run, Transferred, figures_of, task_of, thin_curve, write
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
 from gem.train.learn.learner import load_weights
 from gem.train.learn.warmup_cache import WarmUps
-from gem.train.report.run_folder import Metrics, RunFolder, processor
+from gem.train.report.run_folder import RunFolder, processor
 from gem.train.report.watcher import Watcher
 
 JOB, RESULT, LOG = "job.json", "result.json", "log.txt"
@@ -56,7 +56,9 @@ def write_job(folder: Path, job: Job) -> None:
     Raises:
         StoreError: when it cannot be written.
     """
-    replace_file(folder / JOB, lambda partial: partial.write_text(json.dumps(asdict(job))))
+    with replace_file(folder / JOB) as partial:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(asdict(job)))
 
 
 def now() -> str:
@@ -64,28 +66,19 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Leashed(Watcher):
+class Leash(Watcher):
     """A watcher that stops a run whose parent process has ended."""
 
     def __init__(self, parent: int) -> None:
         """Watch the process `parent`."""
         self.parent = parent
 
-    def _look(self) -> None:
+    def _stop_orphan(self, *event: Any, **named: Any) -> None:
+        """Stop the run where the parent process has ended; hooks of Watcher do this."""
         if os.getppid() != self.parent:
             raise KeyboardInterrupt
 
-    def warmed(self, step: int, steps: int, loss: float) -> None:
-        """See Watcher.warmed."""
-        self._look()
-
-    def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
-        """See Watcher.measured."""
-        self._look()
-
-    def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
-        """See Watcher.iterated."""
-        self._look()
+    warmed = measured = iterated = _stop_orphan
 
     def warned(self, text: str) -> None:
         """See Watcher.warned."""
@@ -99,7 +92,7 @@ def work(folder: Path, parent: int) -> None:
         job.commits.append(commit)
         write_job(folder, job)
     config = TrainConfig.from_json(job.config)
-    write(folder / RESULT, _result(job, config, Leashed(parent)))
+    write(folder / RESULT, _result(job, config, Leash(parent)))
 
 
 def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:

@@ -58,12 +58,7 @@ def read_config(path: Path, trust: bool = False) -> dict[str, Any]:
     Raises:
         BadArgument: see read_configs.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadArgument(f"the config {path} cannot be read: {reason(error)}.") from error
-    except ValueError as error:  # what is not TOML says where, what is not UTF-8 says which byte
-        raise BadArgument(f"the config {path} is not TOML: {error}.") from error
+    values = read_toml(path, f"the config {path}")
     hints = get_type_hints(TrainConfig)
     for name in values:
         if name not in hints:
@@ -72,6 +67,20 @@ def read_config(path: Path, trust: bool = False) -> dict[str, Any]:
     if not trust:
         accept_settings(values, f"the config {path}", PROSE)
     return {name: setting(f"the config {path}", name, value) for name, value in values.items()}
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """Return what a TOML file holds; `what` names it in errors.
+
+    Raises:
+        BadArgument: for a file that cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadArgument(f"{what} cannot be read: {reason(error)}.") from error
+    except ValueError as error:  # what is not TOML says where, what is not UTF-8 says which byte
+        raise BadArgument(f"{what} is not TOML: {error}.") from error
 
 
 def setting(where: str, name: str, value: Any) -> Any:

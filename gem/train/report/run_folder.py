@@ -23,7 +23,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 import math
@@ -38,6 +37,7 @@ from typing import Any, Literal, TypeVar
 
 from gem.errors import StoreError, reason
 from gem.evals import EnvResult
+from gem.files import lock_file, replace_file
 from gem.naming import fix_name, is_path
 from gem.registry import accept_settings
 from gem.rollout.episode import versions
@@ -250,7 +250,10 @@ class RunFolder:
                 f"{self.path} cannot be written: {reason(error)}; choose another --out."
             ) from error
         try:
-            _lock(folder, self.path)
+            if not lock_file(folder):
+                raise StoreError(
+                    f"another trainer is using {self.path}; wait until it ends, or choose another --out."
+                )
             yield
         finally:
             os.close(folder)
@@ -418,14 +421,8 @@ class RunFolder:
             self._replace(self.evaluations, "".join(map(_line, lines)))
 
     def _replace(self, file: Path, text: str) -> None:
-        partial = file.with_name(file.name + ".partial")
-        try:
+        with replace_file(file) as partial:
             partial.write_text(text)
-            partial.replace(file)
-        except OSError as error:
-            with suppress(OSError):
-                partial.unlink()
-            raise StoreError(f"{file} cannot be written: {error}") from error
 
 
 PACKAGES = ("torch", "transformers", "numpy")
@@ -468,17 +465,6 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _lock(folder: int, path: Path) -> None:
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreError(
-            f"another trainer is using {path}; wait until it ends, or choose another --out."
-        ) from None
-    except OSError:
-        pass  # some network file systems keep no locks
 
 
 Line = TypeVar("Line")

@@ -154,8 +154,8 @@ def test_a_file_that_is_no_study_is_refused(tmp_path):
     (tmp_path / "a.toml").write_text("title = ")
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
     for name, said in (
-        ("a.toml", "not a TOML file"),
-        ("b.toml", "not a TOML file"),
+        ("a.toml", "is not TOML"),
+        ("b.toml", "is not TOML"),
         ("c.toml", "cannot be read"),
         ("d", "ends in"),
     ):

@@ -173,8 +173,14 @@ def test_the_loss_is_that_of_the_cloned_tokens(config, demos):
             r"episodes is 0, which needs demonstrations; name a store .*warmup_by",
         ),
         ({"demos_held_out": 0.1}, r"demos_held_out is 0.1, which needs demonstrations"),
-        ({"demos_held_out": 1.0, "demos": "x"}, "demos_held_out is 1.0; accepted: 0 or more, and less than 1"),
-        ({"demos_held_out": math.nan, "demos": "x"}, "demos_held_out is nan; accepted: 0 or more, and less than 1"),
+        (
+            {"demos_held_out": 1.0, "demos": "x"},
+            "demos_held_out is 1.0; accepted: 0 or more, and less than 1",
+        ),
+        (
+            {"demos_held_out": math.nan, "demos": "x"},
+            "demos_held_out is nan; accepted: 0 or more, and less than 1",
+        ),
         ({"demos": "x", "warmup_steps": 0}, "demonstrations are cloned in the warm-up"),
         (
             {"warmup_by": "solver", "warmup_steps": 0},

@@ -1,0 +1,48 @@
+"""Files that are replaced as a whole, so that a crash leaves the old one or the new one; and their locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gem.errors import StoreError, reason
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file, which replaces `path` at the end of the block.
+
+    Raises:
+        StoreError: where the block raises OSError, or the file cannot be replaced; the old one stays.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise StoreError(
+            f"{path} cannot be written: {reason(error)}. Free disk space or choose another place, and run "
+            "the command again."
+        ) from error
+
+
+def lock_file(file: int, *, wait: bool = False, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; return False where another process holds it, unless `wait`.
+
+    On a network file system that keeps no locks every file counts as free.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # no locks are kept there
+    return True
