@@ -41,8 +41,8 @@ NAMES = {
     "gem.tokens": "renderer rows chat_template demonstration tiny",
     "gem.estimators": "algorithms returns advantages",
     "gem.train": (
-        "config.train_config config.run_settings config.env_part config.bounds "
-        "config.value_types config.toml_file tasks.played_env tasks.demonstrations tasks.held_out tasks.mixture "
+        "config.train_config config.run_settings config.env_part config.bounds config.value_types "
+        "config.toml_file tasks.played_env tasks.demonstrations tasks.held_out tasks.mixture "
         "tasks.schedule tasks.curriculum tasks.opponents learn.training learn.trainer "
         "learn.sampling learn.preparation learn.policy_gradient learn.steps learn.losses "
         "learn.batch learn.learner learn.policy learn.warmup learn.warmup_cache learn.rewards "
