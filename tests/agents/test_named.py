@@ -35,7 +35,8 @@ def test_the_page_lists_the_table():
 
 
 @pytest.mark.parametrize("command", [["eval"], ["play"], ["value"]])
-def test_help_lists_the_table(command, capsys):
+def test_help_lists_the_table(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")  # a wide terminal gets two columns
     with pytest.raises(SystemExit):
         main([*command, "--help"])
     text = re.sub(r"[\u2500-\u257f\s]", "", capsys.readouterr().out)  # lines break where the terminal ends
