@@ -7,8 +7,8 @@ test test-changed test-slow test-all test-sandbox: export OMP_NUM_THREADS := 1
 # Of make demo-llm.
 SEED := 0
 
-# The packages whose names are plain; the others are still to be named.
-NAMED := $(addprefix gem/,_upstream adapters agents cli envs estimators evals graders hosts rollout sandbox serve statistics tasks tokens tools train vector viewer wrappers)
+# Whose names the lint checks.
+NAMED := gem
 
 # Of make test-changed: `make test-changed SINCE=main` for a branch.
 SINCE := HEAD

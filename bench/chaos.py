@@ -29,7 +29,7 @@ from gem.rollout import EpisodeStore, Job, Runner
 from gem.rollout.index import Entry
 from gem.testing.doubles import EchoEnv
 from gem.testing.faults import Faults, FaultyAgent, FaultyStore, FaultyTool, FaultyWrapper, Kind
-from gem.testing.leaks import Held, held, held_after
+from gem.testing.leaks import Held, count_held, held_after
 from gem.tools.base_tool import FunctionTool
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
@@ -155,7 +155,7 @@ def trial(host: str, episodes: int) -> dict[str, Any]:
         folder = Path(home, "attempts")
         folder.mkdir()
         free = play(host, episodes, Faults(), Path(home, "free.jsonl"))
-        before = held()
+        before = count_held()
         hit = play(host, episodes, plan_for(host, str(folder)), Path(home, "faults.jsonl"))
         after = held_after(before)
     twice = [job for job, count in Counter(hit["jobs"]).items() if count > 1]

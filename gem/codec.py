@@ -107,7 +107,7 @@ def encode(episode: record.Episode, *, tokens: bool = True) -> bytes:
         BadArgument: for values that `decode` would refuse: token ids that are not 32-bit integers, or
             values whose type is not the schema's.
     """
-    return _seal(_put(schema.Episode, lambda: _write_episode(episode, tokens)))
+    return _seal(_encode_checked(schema.Episode, lambda: _write_episode(episode, tokens)))
 
 
 def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
@@ -142,7 +142,7 @@ def encode_run(run: record.RunInfo) -> bytes:
     Raises:
         BadArgument: for values whose type is not the schema's.
     """
-    return _seal(_put(schema.Run, lambda: schema.Run(SCHEMA, _writer(schema.RunInfo)(run))))
+    return _seal(_encode_checked(schema.Run, lambda: schema.Run(SCHEMA, _writer(schema.RunInfo)(run))))
 
 
 def decode_run(line: bytes) -> record.RunInfo:
@@ -163,10 +163,10 @@ def schema_of(line: bytes) -> int:
         SchemaMismatch: when this version of gem cannot read that schema.
         ValueError: when the line is not from an episode store.
     """
-    found = BEGINNING.match(line)
-    if found is None:
+    match = BEGINNING.match(line)
+    if match is None:
         raise ValueError(f"a line of an episode store begins with its schema, not with {line[:40]!r}.")
-    number = int(found[1])
+    number = int(match[1])
     if not 1 <= number <= SCHEMA:
         raise SchemaMismatch(
             f"a line of schema {number}; this version of gem reads schemas 1 to {SCHEMA}. Read it with the "
@@ -184,8 +184,8 @@ def _seal(line: bytes) -> bytes:
 def _check_line(line: bytes) -> int:
     """Return the schema number of a line; refuse one that is not as it was written."""
     number = schema_of(line)
-    found = CHECKSUM.search(line, max(0, len(line) - 64))
-    if found is not None and found[1] != (b"%08x" % crc32(memoryview(line)[: found.start()])):
+    match = CHECKSUM.search(line, max(0, len(line) - 64))
+    if match is not None and match[1] != (b"%08x" % crc32(memoryview(line)[: match.start()])):
         raise ValueError(
             "it was changed after it was written, as its bytes do not fit the checksum at its end. If the "
             "change is meant, remove its last field, crc32"
@@ -209,7 +209,7 @@ def pack(value: Packable) -> bytes:
     """
     struct = next((struct for kind, struct in PACKED.items() if isinstance(value, kind)), None)
     if struct is not None:
-        return _put(struct, lambda: _writer(struct)(value))
+        return _encode_checked(struct, lambda: _writer(struct)(value))
     raise BadArgument(
         f"{type(value).__name__} cannot be packed; accepted: {', '.join(kind.__name__ for kind in PACKED)}."
     )
@@ -229,7 +229,7 @@ def unpack(data: bytes, kind: type[Packed]) -> Packed:
 Result = TypeVar("Result")
 
 
-def _put(kind: type[Struct], make: Callable[[], Struct]) -> bytes:
+def _encode_checked(kind: type[Struct], make: Callable[[], Struct]) -> bytes:
     """Return the JSON of the Struct that `make` returns, after a check that it can be read again."""
     try:
         data = _ENCODER.encode(make())
@@ -271,9 +271,9 @@ def _write_tokens(turn: record.Turn, number: int, struct: schema.Turn) -> None:
             struct.kept = turn.kept
         else:  # a parent that is not in the episode: the prompt is stored whole
             new_ids = turn.prompt_ids
-    struct.new_ids, struct.token_ids = _packed("i", new_ids), _packed("i", turn.token_ids)
+    struct.new_ids, struct.token_ids = _pack_numbers("i", new_ids), _pack_numbers("i", turn.token_ids)
     if turn.logprobs is not None:
-        struct.logprobs = _packed("f", turn.logprobs) or b""
+        struct.logprobs = _pack_numbers("f", turn.logprobs) or b""
     _check_columns(number, turn)
     mask = bytes(turn.mask)
     if mask != record.all_ones(len(turn.token_ids)):
@@ -354,12 +354,12 @@ def _fields(kind: type[Struct]) -> list[Field]:
     """Return the fields of a Struct, in order."""
     hints, make = get_type_hints(kind, include_extras=True), RECORDS[kind]
     defaults = {each.name: None if each.default is MISSING else each.default for each in fields(make)}
-    found = []
+    stored = []
     for each in msgspec.structs.fields(kind):
         absent = defaults.get(each.name) if each.default is None else None
         convert = _conversions(hints[each.name], absent, make.__dataclass_params__.frozen)
-        found.append(Field(each.name, each.default, absent, _BY_HAND.get((kind, each.name), convert)))
-    return found
+        stored.append(Field(each.name, each.default, absent, _BY_HAND.get((kind, each.name), convert)))
+    return stored
 
 
 def _key(kind: type[Struct]) -> str | None:
@@ -438,8 +438,8 @@ def _conversions(hint: Any, absent: Any = None, hashable: bool = False) -> Conve
         return convert._replace(write=lambda one: None if repr(one) == repr(absent) else convert.write(one))
     if only in _ARRAYS:
         code, whole = _ARRAYS[only], tuple if hashable else _same
-        unpack = lambda data: whole(_unpacked(code, data))  # noqa: E731
-        return Conversions(lambda numbers: _packed(code, numbers) or b"", unpack, unpack)
+        unpack = lambda data: whole(_unpack_numbers(code, data))  # noqa: E731
+        return Conversions(lambda numbers: _pack_numbers(code, numbers) or b"", unpack, unpack)
     if get_origin(only) is list:
         return _of_list(*get_args(only))
     return (
@@ -483,7 +483,7 @@ def _of_list(element: Any) -> Conversions:
 # -- single values
 
 
-def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
+def _pack_numbers(kind: str, numbers: Sequence[float]) -> bytes | None:
     """Return numbers as little-endian bytes; None for an empty tuple."""
     if not len(numbers):
         return b"" if isinstance(numbers, array) else None
@@ -496,7 +496,7 @@ def _packed(kind: str, numbers: Sequence[float]) -> bytes | None:
     return bytes(whole)
 
 
-def _unpacked(kind: str, data: bytes | None) -> Any:
+def _unpack_numbers(kind: str, data: bytes | None) -> Any:
     if data is None:
         return ()
     numbers = array(kind, data)[:]  # the copy is exact; an array that was filled is a sixteenth larger
@@ -505,7 +505,7 @@ def _unpacked(kind: str, data: bytes | None) -> Any:
     return numbers
 
 
-# Values of a wrong type pass through here: `_put` refuses them, and its message has their position.
+# Values of a wrong type pass through here: `_encode_checked` refuses them, and says where they are.
 
 
 def _chars(text: Any) -> Any:

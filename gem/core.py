@@ -351,7 +351,7 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
     open_ended = any(p.kind is p.VAR_KEYWORD for p in declared)
 
     @functools.wraps(reset)
-    def guarded(self: Env, seed: int | None = None, **options: Any) -> Start:
+    def run_reset(self: Env, seed: int | None = None, **options: Any) -> Start:
         if self._phase == _CLOSED:
             raise EnvClosed(f"{self} is closed; make a new one.")
         if options and not open_ended and not accepted.issuperset(options):
@@ -370,7 +370,7 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
             start[1].setdefault("tools", written_tools(self.tool_specs))
         return start if type(start) is Start else Start(*start)
 
-    return guarded
+    return run_reset
 
 
 def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
@@ -378,7 +378,7 @@ def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
     texts = annotation is None or annotation.annotation in (annotation.empty, str, "str", "ActType")
 
     @functools.wraps(step)
-    def guarded(self: Env, action: str) -> Step:
+    def run_step(self: Env, action: str) -> Step:
         if self._phase != _RUNNING:
             raise not_running(self)
         if texts and not isinstance(action, str):
@@ -389,17 +389,17 @@ def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
         self._phase = _OVER if result[2] or result[3] else _RUNNING
         return result
 
-    return guarded
+    return run_step
 
 
 def _guard_close(close: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(close)
-    def guarded(self: Env) -> None:
+    def run_close(self: Env) -> None:
         if self._phase != _CLOSED:
             close(self)
             self._phase = _CLOSED
 
-    return guarded
+    return run_close
 
 
 def not_running(env: Env) -> Exception:
@@ -415,7 +415,7 @@ def _listing(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "nothing"
 
 
-def _named(method: Callable[..., Any], named: Any) -> Callable[..., Any]:
+def _name_result(method: Callable[..., Any], named: Any) -> Callable[..., Any]:
     @functools.wraps(method)
     def naming(*args: Any, **kwargs: Any) -> Any:
         result = method(*args, **kwargs)
@@ -453,7 +453,7 @@ class EnvWrapper(Env):
         """Add no guards (the environment inside has them); convert plain tuples to Start and Step."""
         for name, named in (("reset", Start), ("step", Step)):
             if name in cls.__dict__:
-                setattr(cls, name, _named(cls.__dict__[name], named))
+                setattr(cls, name, _name_result(cls.__dict__[name], named))
 
     # -- hooks
 

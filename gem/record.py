@@ -264,11 +264,11 @@ class Turn:
         self.parent, self.kept = None, 0
         for turn in reversed(list(after)):
             if turn.prompt_length + len(turn.token_ids) > self.kept:  # else it cannot cover more
-                kept = _covered(turn, whole)
+                kept = _count_shared(turn, whole)
                 if kept > self.kept:
                     self.parent, self.kept = turn, kept
         self.new_ids = whole[self.kept :]
-        self._sampled(token_ids, logprobs, mask)
+        self._store_sampled(token_ids, logprobs, mask)
 
     def extend(
         self,
@@ -284,24 +284,24 @@ class Turn:
             try:
                 self.new_ids, self.token_ids = array("i", new_ids), array("i", token_ids)
             except (TypeError, OverflowError):
-                pass  # told below
+                pass  # the error is below
             else:
                 self.logprobs, self.mask = array("f", logprobs), all_ones(count)
                 return
         self.new_ids = as_ids(new_ids)
-        self._sampled(token_ids, logprobs, None)
+        self._store_sampled(token_ids, logprobs, None)
 
-    def _sampled(
+    def _store_sampled(
         self, token_ids: Sequence[int], logprobs: Sequence[float] | None, mask: Sequence[int] | None
     ) -> None:
         self.token_ids = as_ids(token_ids)
         count = len(self.token_ids)
-        told = 0 if logprobs is None else len(logprobs)
-        self.logprobs = array("f", logprobs) if told and logprobs is not None else None
+        known = 0 if logprobs is None else len(logprobs)
+        self.logprobs = array("f", logprobs) if known and logprobs is not None else None
         self.mask = all_ones(count) if mask is None else bytes(mask)
-        if len(self.mask) != count or (told and told != count):
+        if len(self.mask) != count or (known and known != count):
             raise BadArgument(
-                f"a turn of {count} token_ids has {told} logprobs and {len(self.mask)} mask entries; "
+                f"a turn of {count} token_ids has {known} logprobs and {len(self.mask)} mask entries; "
                 "accepted: one of each per sampled token, or no logprobs at all."
             )
 
@@ -326,7 +326,7 @@ def as_ids(ids: Sequence[int]) -> Ids:
         raise BadArgument(f"token ids are {ids!r:.60} ({error}); accepted: 32-bit integers.") from error
 
 
-def _covered(turn: Turn, prompt_ids: Ids) -> int:
+def _count_shared(turn: Turn, prompt_ids: Ids) -> int:
     """Return how many leading ids `prompt_ids` shares with a turn's prompt and answer."""
     before = turn.prompt_ids
     before.extend(turn.token_ids)
@@ -565,8 +565,8 @@ class Episode:
         end = (self.stop.value, self.terminated, self.truncated, self.verdict.value)
         digest.update(json.dumps((*end, _plain(self.final_observation))).encode())
         for seat, last in self.ends.items() if self.several else ():
-            said = (seat, last.stop.value, last.terminated, last.truncated, _plain(last.observation))
-            digest.update(json.dumps((*said, _number(last.unearned))).encode())
+            end_line = (seat, last.stop.value, last.terminated, last.truncated, _plain(last.observation))
+            digest.update(json.dumps((*end_line, _number(last.unearned))).encode())
         return digest.hexdigest()
 
 

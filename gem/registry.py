@@ -31,8 +31,8 @@ from gem.specs import (
     check_keywords,
     name_of,
     parameters_of,
-    restored,
-    written,
+    restore_value,
+    write_value,
     written_arguments,
 )
 from gem.trust import check_known_file, check_settings, check_task
@@ -209,11 +209,11 @@ def spec(env_id: str) -> EnvSpec:
     Raises:
         UnknownEnv: when there is none; the message has the nearest ids and the command that lists all.
     """
-    found = _find(env_id)
-    if found is None:
+    env_spec = _find(env_id)
+    if env_spec is None:
         load_plugins()
-        found = _find(env_id)
-    if found is None:
+        env_spec = _find(env_id)
+    if env_spec is None:
         if is_fixed(env_id):
             raise UnknownEnv(unknown_file(env_id, "environment"))
         family = env_id.partition(":")[0]
@@ -225,7 +225,7 @@ def spec(env_id: str) -> EnvSpec:
         hint = did_you_mean(env_id, ids())
         where = f"gem-gym list {family}" if any(i.startswith(family + ":") for i in ids()) else "gem-gym list"
         raise UnknownEnv(f"no environment {env_id!r}.{hint} `{where}` shows all.")
-    return found
+    return env_spec
 
 
 def _find(env_id: str) -> EnvSpec | None:
@@ -233,12 +233,12 @@ def _find(env_id: str) -> EnvSpec | None:
         raise BadArgument(
             f"env id is {type(env_id).__name__} {env_id!r:.80}; accepted: text, as game:Sudoku-v0-easy."
         )
-    found = ENV_REGISTRY.get(env_id) or ENV_REGISTRY.get(f"{env_id}-easy") or _NAMED.get(env_id)
-    if found is None and (place := entry_point_of(env_id)) is not None:
+    env_spec = ENV_REGISTRY.get(env_id) or ENV_REGISTRY.get(f"{env_id}-easy") or _NAMED.get(env_id)
+    if env_spec is None and (place := entry_point_of(env_id)) is not None:
         made = load_named(env_id, "environment")
         if _makes_env(made):
-            found = _NAMED[env_id] = EnvSpec(env_id, place, **_claims(made))
-    return found
+            env_spec = _NAMED[env_id] = EnvSpec(env_id, place, **_claims(made))
+    return env_spec
 
 
 def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[str] = "") -> EnvSpec:
@@ -262,8 +262,8 @@ def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[
     if not isinstance(name, str) or not (is_path(name) or (":" in name and not _is_prefix(name))):
         return spec(name)
     fixed = fix_name(name, "environment", folder)
-    found = _find(fixed)
-    if found is None:
+    env_spec = _find(fixed)
+    if env_spec is None:
         try:
             made = load_named(fixed, "environment")
         except BadArgument as error:
@@ -271,8 +271,8 @@ def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[
                 raise
             raise UnknownEnv(f"{error}{did_you_mean(name, ids())} `gem-gym list` shows all.") from error
         _check_makes(made, name)
-        found = _NAMED[fixed] = EnvSpec(fixed, entry_point_of(fixed) or fixed, **_claims(made))
-    return found
+        env_spec = _NAMED[fixed] = EnvSpec(fixed, entry_point_of(fixed) or fixed, **_claims(made))
+    return env_spec
 
 
 def _is_prefix(name: str) -> bool:
@@ -370,10 +370,10 @@ def make(
     """
     if isinstance(env_id, TaskRef):
         return Maker(accept_task(env_id, trust), kwargs)(seed)
-    found = _spec_for(env_id)
-    if seed is not None and _takes_seed(load(found.entry_point, found.extra)):
+    env_spec = _spec_for(env_id)
+    if seed is not None and _takes_seed(load(env_spec.entry_point, env_spec.extra)):
         kwargs = {"seed": seed, **kwargs}
-    return _made(found, kwargs, seed)
+    return _make_env(env_spec, kwargs, seed)
 
 
 def _takes_seed(entry: Callable[..., Any]) -> bool:
@@ -395,8 +395,8 @@ def split_seed(
     seed = rest.pop("seed", None)
     if seed is None:
         return None, dict(kwargs)
-    found = _spec_for(env_id)
-    if "seed" in parameters_of(load(found.entry_point, found.extra)):
+    env_spec = _spec_for(env_id)
+    if "seed" in parameters_of(load(env_spec.entry_point, env_spec.extra)):
         rest["seed"] = seed
     return seeding.check(seed), rest
 
@@ -422,21 +422,21 @@ def _drop_keywords(entry: Callable[..., Any], kwargs: Mapping[str, Any], env_id:
     return {name: value for name, value in kwargs.items() if name not in idle}
 
 
-def _made(found: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
-    entry = load(found.entry_point, found.extra)
-    kwargs = _drop_keywords(entry, kwargs, found.id)
-    merged = {**found.kwargs, **kwargs}
-    check_keywords(entry, merged, found.id)
+def _make_env(env_spec: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
+    entry = load(env_spec.entry_point, env_spec.extra)
+    kwargs = _drop_keywords(entry, kwargs, env_spec.id)
+    merged = {**env_spec.kwargs, **kwargs}
+    check_keywords(entry, merged, env_spec.id)
     env: Env = entry(**merged)
     if not isinstance(env, Env):
         raise BadArgument(
-            f"{found.id} makes {env!r:.80}; accepted: a subclass of gem.Env, or what returns one."
+            f"{env_spec.id} makes {env!r:.80}; accepted: a subclass of gem.Env, or what returns one."
         )
     if kwargs:
         # The caller's budget replaces the claimed one; the other claims are those of the registered keywords.
-        budget = kwargs.get("max_turns", kwargs.get("max_attempts", found.max_turns))
-        found = replace(found, kwargs=merged, max_turns=budget)
-    env.spec = env._made_by = found
+        budget = kwargs.get("max_turns", kwargs.get("max_attempts", env_spec.max_turns))
+        env_spec = replace(env_spec, kwargs=merged, max_turns=budget)
+    env.spec = env._made_by = env_spec
     if seed is not None:
         env.seed = seed
     return env
@@ -453,10 +453,10 @@ def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
     if not trust:
         load_plugins()
         check_known_file(task.spec)  # before it is looked up, which would load it
-        found = _find(task.spec)
-        if found is None and task.entry_point is None and (":" not in task.spec or _is_prefix(task.spec)):
+        env_spec = _find(task.spec)
+        if env_spec is None and task.entry_point is None and (":" not in task.spec or _is_prefix(task.spec)):
             spec(task.spec)  # raises UnknownEnv, with the nearest ids
-        check_task(task, found, _EntryPoints())
+        check_task(task, env_spec, _EntryPoints())
     return replace(task, foreign=False)
 
 
@@ -508,17 +508,17 @@ def task_of(env: Env) -> TaskRef:
 
 def _written_env(env: Env) -> tuple[str, str | None, dict[str, Any], tuple[str, ...]]:
     """Return name, entry point, keywords and opaque arguments of the innermost environment."""
-    made, found = type(env), env.spec
-    entry = made if found is None else found.entry_point
-    kwargs, opaque = written_arguments(made, arguments_of(env) if found is None else found.kwargs)
+    made, env_spec = type(env), env.spec
+    entry = made if env_spec is None else env_spec.entry_point
+    kwargs, opaque = written_arguments(made, arguments_of(env) if env_spec is None else env_spec.kwargs)
     entry_point = entry if isinstance(entry, str) else name_of(entry)
-    known = None if found is None else _find(found.id)
-    if found is not None and known is not None and known.entry_point == entry:
-        return found.id, entry_point, kwargs, opaque
+    known = None if env_spec is None else _find(env_spec.id)
+    if env_spec is not None and known is not None and known.entry_point == entry:
+        return env_spec.id, entry_point, kwargs, opaque
     if entry_point is None:
         opaque = (made.__name__, *opaque)
-    if found is not None and known is None:
-        return found.id, entry_point, kwargs, opaque
+    if env_spec is not None and known is None:
+        return env_spec.id, entry_point, kwargs, opaque
     return name_in_file(entry_point or _place_of(made)), entry_point, kwargs, opaque
 
 
@@ -585,13 +585,13 @@ class Maker:
                 )
             own = self.spec.kwargs
             first = {
-                name: restored(value)
+                name: restore_value(value)
                 for name, value in task.kwargs.items()
-                if name not in own or value != written(own[name])
+                if name not in own or value != write_value(own[name])
             }
             kwargs, wrappers = {**first, **kwargs}, (*task.wrappers, *wrappers)
             seed = task.seed if seed is None else seed
-        env = _made(self.spec, kwargs, seed)
+        env = _make_env(self.spec, kwargs, seed)
         for wrapper in wrappers:
             env = find_wrapper(wrapper)(env)
         return env
@@ -645,7 +645,7 @@ def find_wrapper(wrapper: Wrapper) -> Callable[[Env], Env]:
     if is_fixed(place):
         raise UnknownEnv(unknown_file(place, "wrapper"))
     fn = _load_maker(place) if ":" in wrapper.name else load(WRAPPER_FACTORY)(wrapper.name)
-    return partial(fn, **restored(wrapper.kwargs))
+    return partial(fn, **restore_value(wrapper.kwargs))
 
 
 def _load_maker(name: str) -> Callable[..., Env]:

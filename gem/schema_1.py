@@ -20,10 +20,10 @@ def decode_1(line: bytes, data: Mapping[str, Any]) -> record.Episode:
     Ids were not unique in schema 1; so the new id is the old one plus a hash of the line. One policy version
     was stored for all turns, and log probabilities had 64 bits.
     """
-    held: dict[str, record.Turn] = {}
-    turns = [_turn_1(turn, held) for turn in data["turns"]]
+    last_turns: dict[str, record.Turn] = {}
+    turns = [_turn_1(turn, last_turns) for turn in data["turns"]]
     for turn in turns:
-        if turn.token_ids or not held:
+        if turn.token_ids or not last_turns:
             turn.policy_version = data["policy_version"]
     starts = data["initial_info"]
     ends = {seat: _end_1(end) for seat, end in data.get("ends", ())}
@@ -49,7 +49,7 @@ def decode_1(line: bytes, data: Mapping[str, Any]) -> record.Episode:
     )
 
 
-def _turn_1(data: Mapping[str, Any], held: dict[str, record.Turn]) -> record.Turn:
+def _turn_1(data: Mapping[str, Any], last_turns: dict[str, record.Turn]) -> record.Turn:
     turn = record.Turn(
         data["agent"],
         _obs_1(data["observation"]),
@@ -60,13 +60,13 @@ def _turn_1(data: Mapping[str, Any], held: dict[str, record.Turn]) -> record.Tur
         timing=data["timing"],
     )
     if "token_ids" in data:
-        before, logprobs = held.get(turn.seat), data["logprobs"] or None
+        before, logprobs = last_turns.get(turn.seat), data["logprobs"] or None
         if data["held"] and before is not None:
             turn.extend(before, data["prompt_ids"], data["token_ids"], logprobs)
         else:
             turn.hold(data["prompt_ids"], data["token_ids"], logprobs)
         turn.mask = bytes(data["mask"])
-        held[turn.seat] = turn
+        last_turns[turn.seat] = turn
     return turn
 
 

@@ -97,7 +97,7 @@ class EnvSpec:
         return self.id.partition(":")[0]
 
 
-def solved(solver: Solver | float) -> dict[str, Any]:
+def solver_claims(solver: Solver | float) -> dict[str, Any]:
     """Return the solver claims of a spec; a number is the win rate of a measured solver."""
     if isinstance(solver, float):
         return {"solver": "measured", "solver_rate": solver}
@@ -221,14 +221,14 @@ def written_arguments(owner: type, arguments: Mapping[str, Any]) -> tuple[dict[s
         try:
             if name in secret and value is not None:
                 raise Unwritable("it may hold a password or a key")
-            plain[name] = written(value)
+            plain[name] = write_value(value)
         except Unwritable:
             opaque.append(f"{owner.__name__}.{name}")
     return plain, tuple(opaque)
 
 
-def written(value: Any) -> Any:
-    """Return `value` in a form that JSON can hold; `restored` reverses it.
+def write_value(value: Any) -> Any:
+    """Return `value` in a form that JSON can hold; `restore_value` reverses it.
 
     Raises:
         Unwritable: for a value that could not be restored.
@@ -289,21 +289,21 @@ class _Writer:
         return {"$make": name, **{part: each for part, each in parts.items() if each}}
 
 
-def restored(value: Any) -> Any:
-    """Return the value that `written` converted.
+def restore_value(value: Any) -> Any:
+    """Return the value that `write_value` converted.
 
     Raises:
-        BadArgument: for a name that cannot be imported, or a ``$make`` whose class `written` never writes.
+        BadArgument: for a name that cannot be imported, or a ``$make`` that `write_value` never writes.
     """
     try:
-        return _restored(value)
+        return _restore(value)
     except RecursionError:
         raise BadArgument("an argument of a task is nested too deeply.") from None
 
 
-def _restored(value: Any) -> Any:
+def _restore(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return type(value)(map(_restored, value))
+        return type(value)(map(_restore, value))
     if not isinstance(value, Mapping):
         return value
     if "$callable" in value:
@@ -315,14 +315,14 @@ def _restored(value: Any) -> Any:
         ours = isinstance(made, type) and (issubclass(made, (Rebuildable, Enum)) or is_dataclass(made))
         if not (plain or ours):
             raise BadArgument(f"$make is {name!r}; accepted: an Env, a tool, a grader, a dataclass, an Enum.")
-        args, kwargs = _restored(value.get("args", [])), _restored(value.get("kwargs", {}))
+        args, kwargs = _restore(value.get("args", [])), _restore(value.get("kwargs", {}))
         try:
             return made[args[0]] if isinstance(made, EnumType) else made(*args, **kwargs)
         except (TypeError, ValueError, LookupError) as error:
             if isinstance(error, GemError):
                 raise
             raise BadArgument(f"a task makes {name!r} with {args!r:.80}, {kwargs!r:.80}: {error}") from error
-    return {key: _restored(each) for key, each in value.items()}
+    return {key: _restore(each) for key, each in value.items()}
 
 
 def _load(name: Any) -> Any:

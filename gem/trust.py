@@ -149,11 +149,11 @@ def is_own(name: object) -> bool:
         return named_module(name)
     module, _, attribute = place.partition(":")
     file = module.partition(".")[2].replace(".", "/")
-    return attribute in _defined(source.files.get(f"{file}.py", ""))
+    return attribute in _defined_names(source.files.get(f"{file}.py", ""))
 
 
 @functools.cache
-def _defined(text: str) -> frozenset[str]:
+def _defined_names(text: str) -> frozenset[str]:
     """Return the names that the top level of a file defines, without those that it imports."""
     names: set[str] = set()
     for node in ast.parse(text).body:
@@ -222,10 +222,10 @@ def check_settings(
         elif isinstance(value, list | tuple):
             pending += [(key, each) for each in value]
         elif isinstance(value, str):
-            _check_text(key, _fixed(value, folder), is_prefix)
+            _check_text(key, _fix_path(value, folder), is_prefix)
 
 
-def _fixed(text: str, folder: str | os.PathLike[str]) -> str:
+def _fix_path(text: str, folder: str | os.PathLike[str]) -> str:
     """Return ``file.py@DIGEST:Attribute`` for the path of a file that is there; execute nothing."""
     place, _, attribute = text.rpartition(":")
     if not place or not is_path(text):

@@ -390,7 +390,7 @@ def test_doctor_says_what_works_and_what_to_type(capsys, monkeypatch):
     assert f"0 of {len(gem.ids('eval'))}" in rows["eval"]
     assert "set GEM_DATA" in rows["eval"]
     assert len(shown.splitlines()) <= 40
-    assert doctor.family("multi").said == f"{len(gem.ids('multi')):>3} of {len(gem.ids('multi'))}"
+    assert doctor.family("multi").result == f"{len(gem.ids('multi')):>3} of {len(gem.ids('multi'))}"
 
 
 def test_doctor_tells_what_is_absent_from_what_is_broken(capsys, monkeypatch):
@@ -405,7 +405,7 @@ def test_doctor_tells_what_is_absent_from_what_is_broken(capsys, monkeypatch):
 
     monkeypatch.setattr("gem.registry.make", make)
     found = doctor.family("game")
-    assert "game:Sudoku-v0-easy: OSError: the disk is gone; a game of words needs the wordf" in found.said
+    assert "game:Sudoku-v0-easy: OSError: the disk is gone; a game of words needs the wordf" in found.result
     assert (found.way, found.broken) == (install_command("games"), True)
     monkeypatch.setattr(doctor, "backends", lambda: [])
     assert cli.main(["doctor"]) == 1

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument
-from gem.history import CHAT, KINDS, LAST, WITH_ANOTHER, HistoryPolicy, extended, messages
+from gem.history import CHAT, KINDS, LAST, WITH_ANOTHER, HistoryPolicy, extend_messages, messages
 from gem.record import SEAT, Turn
 
 texts = st.text(min_size=1, max_size=8)
@@ -216,7 +216,7 @@ exchanges_ = st.lists(
 def test_going_on_turn_by_turn_shows_what_the_whole_shows(played, policy):
     shown = ()
     for n in range(1, len(played) + 1):
-        before, (shown, extends) = shown, extended(shown, played[:n], policy)
+        before, (shown, extends) = shown, extend_messages(shown, played[:n], policy)
         assert shown == messages(played[:n], policy)
         if extends:
             assert shown[: len(before)] == before

@@ -8,7 +8,7 @@ import pytest
 
 from gem.errors import BadArgument
 from gem.naming import load_named
-from gem.source_files import digest_of, read_source, remember, remembered, source_of, with_sources
+from gem.source_files import digest_of, read_source, recall_source, remember, source_of, with_sources
 
 
 @pytest.fixture(autouse=True)
@@ -129,8 +129,8 @@ def test_a_named_source_is_found_by_its_digest_later(tmp_path):
     write(tmp_path, main=CLASS, helpers="WORD = 'remembered'")
     made = load_named(f"{tmp_path}/main.py:Thing", "thing")
     source = source_of(made)
-    assert remembered(source.digest) == source
-    assert remembered(source.digest).folder == str(tmp_path)
+    assert recall_source(source.digest) == source
+    assert recall_source(source.digest).folder == str(tmp_path)
     code = f"import gem, importlib; print(importlib.import_module({source.module!r}).Thing())"
     run = [sys.executable, "-c", code]
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip() == "remembered"
@@ -148,9 +148,9 @@ def test_a_changed_file_of_the_cache_is_no_source(tmp_path):
         '{"main": 1, "files": 2, "siblings": 3}',
     ):
         kept.write_text(text)
-        assert remembered(source.digest) is None
-    assert remembered("../../etc/passwd") is None
-    assert remembered("0" * 12) is None
+        assert recall_source(source.digest) is None
+    assert recall_source("../../etc/passwd") is None
+    assert recall_source("0" * 12) is None
 
 
 def test_a_cache_that_cannot_be_written_is_ignored(tmp_path, monkeypatch):

@@ -22,8 +22,8 @@ from gem.specs import (
     arguments_of,
     name_of,
     parameters_of,
-    restored,
-    written,
+    restore_value,
+    write_value,
 )
 from gem.testing import EchoEnv
 from gem.tools.mcp_tool import MCPTool
@@ -60,7 +60,7 @@ PLAIN = st.recursive(
 
 @given(PLAIN)
 def test_plain_values_come_back_through_json_as_they_were(value):
-    assert restored(json.loads(json.dumps(written(value), allow_nan=False))) == value
+    assert restore_value(json.loads(json.dumps(write_value(value), allow_nan=False))) == value
 
 
 @pytest.mark.parametrize(
@@ -80,26 +80,26 @@ def test_plain_values_come_back_through_json_as_they_were(value):
     ids=lambda value: type(value).__name__,
 )
 def test_what_can_be_imported_or_made_comes_back(value):
-    back = restored(json.loads(json.dumps(written(value), allow_nan=False)))
+    back = restore_value(json.loads(json.dumps(write_value(value), allow_nan=False)))
     assert back == value
     assert type(back) is type(value)
 
 
 def test_tuples_and_numbers_of_numpy_come_back_as_plain_ones():
-    back = restored(written({"range": (1, 5), "n": np.int64(3), "x": np.float64(0.5)}))
+    back = restore_value(write_value({"range": (1, 5), "n": np.int64(3), "x": np.float64(0.5)}))
     assert back == {"range": [1, 5], "n": 3, "x": 0.5}
     assert [type(each) for each in back.values()] == [list, int, float]
 
 
 def test_an_object_that_remembers_its_arguments_is_made_again():
     tool = PythonCodeTool(3.0, keep_error_last_line=True)
-    assert written(tool) == {
+    assert write_value(tool) == {
         "$make": "gem.tools.python_code_tool:PythonCodeTool",
         "kwargs": {"timeout": 3.0, "keep_error_last_line": True},
     }
-    back = restored(written(tool))
+    back = restore_value(write_value(tool))
     assert (back.timeout, back.keep_error_last_line) == (3.0, True)
-    env = restored(written(EnvWrapper(EchoEnv(turns=7))))
+    env = restore_value(write_value(EnvWrapper(EchoEnv(turns=7))))
     assert (type(env), env.turns) == (EnvWrapper, 7)
 
 
@@ -121,16 +121,16 @@ def test_an_object_that_remembers_its_arguments_is_made_again():
 )
 def test_what_nothing_makes_again_is_not_written(value, said):
     with pytest.raises(Unwritable, match=said):
-        written(value)
+        write_value(value)
     with pytest.raises(Unwritable, match=said):
-        written([{"deep": value}])
+        write_value([{"deep": value}])
 
 
 def test_a_value_inside_itself_is_not_written():
     value = []
     value.append(value)
     with pytest.raises(Unwritable, match="too deeply"):
-        written(value)
+        write_value(value)
 
 
 def test_a_local_class_is_not_written():
@@ -143,25 +143,25 @@ def test_a_local_class_is_not_written():
 
     for value in (Local(), Inside(), Local):
         with pytest.raises(Unwritable, match=r"Local|Inside|type"):
-            written(value)
+            write_value(value)
     assert name_of(Local) is None
 
 
 @pytest.mark.parametrize("name", ["os:getcwd", "subprocess:Popen", "builtins:eval", "builtins:list"])
 def test_only_what_is_written_is_made(name):
     with pytest.raises(BadArgument, match="accepted: an Env, a tool"):
-        restored({"$make": name, "args": ["ls"]})
+        restore_value({"$make": name, "args": ["ls"]})
 
 
 def test_a_name_that_leads_nowhere_says_so():
     with pytest.raises(BadArgument, match=r"no module 'gem\.nowhere'"):
-        restored({"$callable": "gem.nowhere:fn"})
+        restore_value({"$callable": "gem.nowhere:fn"})
 
 
 def test_arguments_are_known_by_name_however_they_were_given():
     assert arguments_of(Grade(1, word="w", extra=2)) == {"first": 1, "word": "w", "extra": 2}
     with pytest.raises(Unwritable, match="Nameless"):
-        written(Grade(1, 2, 3))
+        write_value(Grade(1, 2, 3))
     assert arguments_of(pickle.loads(pickle.dumps(PythonCodeTool(2)))) == {"timeout": 2}
     assert list(parameters_of(Grade)) == ["first", "rest", "word", "more"]
     plain = type("Plain", (Rebuildable,), {})

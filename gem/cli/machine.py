@@ -35,7 +35,7 @@ def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None
         seconds = known.matmul_seconds(device, width=576, hidden=1536)
         table("type", "ms", rows=[(name, f"{1000 * each:.3f}") for name, each in seconds.items()])
         return 0
-    listing = known.listed()
+    listing = known.list_models()
     if json:
         for model in listing:
             print(dumps(asdict(model)))

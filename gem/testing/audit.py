@@ -112,7 +112,7 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
         for policy, players in policies(deals, seeds, elsewhere, longest).items():
             tried = [_play(deals, player, seeds, longest, failed) for player in players]
             played[policy] = max(tried, key=lambda one: one.reward)
-        shown = [_watch(deals, seed, longest) for seed in seeds]
+        views = [_watch(deals, seed, longest) for seed in seeds]
         oracle = bool(claims and claims.solver == "oracle")
         distinct = len({_identity(deals, seed) for seed in range(instances)})
         checks = (
@@ -121,17 +121,17 @@ def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INST
             _ignorance(played),
             _copying(name, played, oracle),
             _gap(played),
-            _leak(deals, seeds, shown, oracle),
+            _leak(deals, seeds, views, oracle),
             _instances(distinct, instances),
             _survival(failed),
         )
-    later = [tokens(obs) for observations, _ in shown for obs in observations[1:]]
+    later = [tokens(obs) for observations, _ in views for obs in observations[1:]]
     return Card(
         env=name,
         solver=claims.solver if claims else "not stated",
         distinct=distinct,
         dealt=instances,
-        first=spread([tokens(observations[0]) for observations, _ in shown]),
+        first=spread([tokens(observations[0]) for observations, _ in views]),
         later=spread(later) if later else None,
         policies=played,
         checks=checks,
@@ -161,7 +161,7 @@ def _play(deals: Deals, player: Player, seeds: Sequence[int], longest: int, fail
     rewards, turns, won, says = [], [], 0, ""
     env = deals.env
     for seed in seeds:
-        said = ""
+        answer = ""
 
         def call(wanted: Call, seed: int = seed) -> Any:
             return deals.begin(seed) if wanted.verb == "reset" else carry_out(wanted)
@@ -170,14 +170,14 @@ def _play(deals: Deals, player: Player, seeds: Sequence[int], longest: int, fail
         episode = talk.episode
         while talk.asks:
             last = episode.turns[-2].reward or 0.0 if len(episode.turns) > 1 else 0.0
-            shown = text_of(episode.turns[-1].observation)
+            observation = text_of(episode.turns[-1].observation)
             try:
-                said = player(Moment(env, shown, len(episode.turns) - 1, last, said))
+                answer = player(Moment(env, observation, len(episode.turns) - 1, last, answer))
             except Exception as error:  # a stranger's environment: whatever it raises is the finding
                 talk.fail(error)
                 break
-            says = says or said
-            talk.answer(said)
+            says = says or answer
+            talk.answer(answer)
         if episode.error is not None:
             failed.append(f"{episode.error.type}: {episode.error.message[:200]}")
         earned = episode.reward() if episode.scored else 0.0
@@ -188,16 +188,16 @@ def _play(deals: Deals, player: Player, seeds: Sequence[int], longest: int, fail
     interval = mean_interval(rewards)
     return Played(
         episodes=len(rewards),
-        success=_rounded(won / len(rewards)),
-        reward=_rounded(interval.mean),
-        low=_rounded(interval.low),
-        best=_rounded(max(rewards)),
+        success=_round(won / len(rewards)),
+        reward=_round(interval.mean),
+        low=_round(interval.low),
+        best=_round(max(rewards)),
         turns=spread(turns),
         says=says[:MOST_SAID],
     )
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return round(value, 4)  # cards are kept as data: the last digits are the platform's
 
 
@@ -240,10 +240,10 @@ def _full_reward(played: Mapping[str, Played]) -> Check:
     if played[best].best >= FULL_REWARD - EPSILON:
         won = f"; it wins {expert.success:.1%} of {expert.episodes} episodes" if expert else ""
         return Check(name, False, f"reached by {'solver' if expert and expert.success else best}{won}")
-    seen = f"never reached; the most was {played[best].best:g}, by {best}"
+    summary = f"never reached; the most was {played[best].best:g}, by {best}"
     if expert is None:
-        return Check(name, None, f"{seen}, and there is no solver to show that it can be")
-    return Check(name, True, seen, "let a solved episode return 1, or mend solve()")
+        return Check(name, None, f"{summary}, and there is no solver to show that it can be")
+    return Check(name, True, summary, "let a solved episode return 1, or mend solve()")
 
 
 def _bounds(played: Mapping[str, Played]) -> Check:
@@ -262,7 +262,7 @@ def _ignorance(played: Mapping[str, Played]) -> Check:
     paid = {policy: played[policy] for policy in IGNORANT}
     too_much = [policy for policy, one in paid.items() if one.low > IGNORANT_REWARD * scale(played)]
     best = max(paid, key=lambda policy: paid[policy].reward)
-    seen = ", ".join(
+    summary = ", ".join(
         f"{policy} earned {paid[policy].reward:.3f} by saying {paid[policy].says[:60]!r}"
         for policy in too_much or [best]
     )
@@ -270,11 +270,11 @@ def _ignorance(played: Mapping[str, Played]) -> Check:
         change = (
             "pay less for what can be guessed, draw answers from more, or refuse what is no single answer"
         )
-        return Check(name, True, seen, change)
+        return Check(name, True, summary, change)
     if paid[best].episodes < FEWEST_EPISODES:
         few = f"{paid[best].episodes} episodes are too few to tell, {FEWEST_EPISODES} would do"
-        return Check(name, None, f"{few}; {seen}")
-    return Check(name, False, seen)
+        return Check(name, None, f"{few}; {summary}")
+    return Check(name, False, summary)
 
 
 def _copying(env: str, played: Mapping[str, Played], oracle: bool) -> Check:
@@ -291,17 +291,17 @@ def _copying(env: str, played: Mapping[str, Played], oracle: bool) -> Check:
     best = max(judged, key=lambda policy: judged[policy].reward)
     guessed = max(one.reward for policy, one in played.items() if policy not in ("solver", "echo", *COPIERS))
     allowed = max(guessed, COPIED_REWARD * scale(played))
-    seen = ", ".join(f"{policy} earned {one.reward:.3f}" for policy, one in copied.items())
-    seen += f", by {judged[best].says[:60]!r}" if judged[best].reward > 0 else ""
+    summary = ", ".join(f"{policy} earned {one.reward:.3f}" for policy, one in copied.items())
+    summary += f", by {judged[best].says[:60]!r}" if judged[best].reward > 0 else ""
     if judged[best].low <= allowed:
         playing = [policy for policy, one in copied.items() if policy not in judged and one.low > allowed]
         why = "".join(f"; {policy} acts on the state that is shown, as a player does" for policy in playing)
-        return Check(name, False, f"{seen}; allowed is {allowed:.3f}{why}")
+        return Check(name, False, f"{summary}; allowed is {allowed:.3f}{why}")
     reason = next((why for prefix, why in ANSWERS_IN_VIEW.items() if env.startswith(prefix)), None)
     if reason is not None:
-        return Check(name, False, f"{seen}; it may: {reason}")
+        return Check(name, False, f"{summary}; it may: {reason}")
     change = "hold answers to a form that the question has not, or show nothing that is an answer"
-    return Check(name, True, f"{seen}; guessing earned {guessed:.3f}", change)
+    return Check(name, True, f"{summary}; guessing earned {guessed:.3f}", change)
 
 
 def _gap(played: Mapping[str, Played]) -> Check:
@@ -309,13 +309,13 @@ def _gap(played: Mapping[str, Played]) -> Check:
     if "solver" not in played or "random" not in played:
         return Check(name, None, "it takes a solver and a random actor")
     gap = played["solver"].reward - played["random"].reward
-    seen = f"the solver earned {gap:.3f} more than legal random play"
+    summary = f"the solver earned {gap:.3f} more than legal random play"
     change = "make it harder, or pay less for what random play reaches"
-    return Check(name, gap < LEAST_GAP, seen, change if gap < LEAST_GAP else "")
+    return Check(name, gap < LEAST_GAP, summary, change if gap < LEAST_GAP else "")
 
 
 def _leak(
-    deals: Deals, seeds: Sequence[int], shown: Sequence[tuple[list[Obs], list[Any]]], oracle: bool
+    deals: Deals, seeds: Sequence[int], views: Sequence[tuple[list[Obs], list[Any]]], oracle: bool
 ) -> Check:
     """Compare how often an episode's shown text contains its own secret, and secrets of other episodes.
 
@@ -327,27 +327,27 @@ def _leak(
     if not any(secrets):
         return Check(name, None, f"no secret is known: there is no attribute {', '.join(SECRETS)}")
     own = others = 0.0
-    for secret, (observations, infos) in zip(secrets, shown, strict=True):
+    for secret, (observations, infos) in zip(secrets, views, strict=True):
         text = repr(infos) if oracle else f"{text_of(observations[0])}\n{infos!r}"
         own += _stands(secret, text)
         strangers = [other for other in secrets if other and not other & secret]
         others += sum(_stands(other, text) for other in strangers) / max(1, len(strangers))
     own, others = own / len(secrets), others / len(secrets)
     where = "info" if oracle else "the first observation or info"
-    seen = f"its own secret stands in {where} in {own:.0%} of episodes, another's in {others:.0%}"
+    summary = f"its own secret stands in {where} in {own:.0%} of episodes, another's in {others:.0%}"
     if own - others <= LEAK:
-        return Check(name, False, seen)
-    return Check(name, True, seen, "take the answer out of what is shown before the end")
+        return Check(name, False, summary)
+    return Check(name, True, summary, "take the answer out of what is shown before the end")
 
 
 def _secrets(deals: Deals, seed: int, oracle: bool) -> frozenset[str]:
     """Return the forms in which a text may contain an episode's secret, in lower case."""
     deals.begin(seed)
-    found = [vars(deals.env.unwrapped).get(attribute) for attribute in SECRETS]
+    values = [vars(deals.env.unwrapped).get(attribute) for attribute in SECRETS]
     if oracle:
         answer = deals.env.solve()
-        found.append(boxed(answer) or answer)
-    texts = [str(value).strip().lower() for value in found if isinstance(value, str | int)]
+        values.append(boxed(answer) or answer)
+    texts = [str(value).strip().lower() for value in values if isinstance(value, str | int)]
     return frozenset(form for text in texts if text for form in (text, " ".join(text)))
 
 

@@ -72,27 +72,27 @@ def audit_code(solutions: Iterable[Solution], grader: Grader | None = None) -> G
 
 def _verdicts(grader: Grader, number: int, solution: Solution) -> list[tuple[str, bool, str]]:
     """Return each rule tried on a solution, whether the grader was right, and the change."""
-    found = []
+    verdicts = []
     for table, expected in ((CODE_EQUIVALENCES, True), (CODE_MUTATIONS, False)):
         for name, rewrite in table.items():
             answer = rewrite(solution)
             if answer is not None and (rewrite is not _NEVER_ENDS or number % ENDLESS == 0):
-                found.append((name, grader(answer, solution.tests).correct is expected, name))
+                verdicts.append((name, grader(answer, solution.tests).correct is expected, name))
     more = solution.more
     if more is None:
-        return found
+        return verdicts
     for name, kinds in MISTAKES.items():
         mutants = list(_mutants(solution.source, kinds))
         rng = seeding.stream(0, "mutants", name, solution.name)
         for change, mutant in rng.sample(mutants, min(EACH, len(mutants))):
-            answer = fenced(mutant)
+            answer = fence_code(mutant)
             refused = not grader(answer, solution.tests).correct
             if refused or not all(grader(answer, tests).correct for tests in more()):
-                found.append((name, refused, change))
-    return found
+                verdicts.append((name, refused, change))
+    return verdicts
 
 
-def fenced(code: str) -> str:
+def fence_code(code: str) -> str:
     """Return an answer that is only a code block."""
     return f"```python\n{code}\n```"
 
@@ -101,7 +101,7 @@ def _function(solution: Solution) -> bool:
     return solution.tests.kind != "program"
 
 
-def _renamed(solution: Solution, names: dict[str, str]) -> str:
+def _rename(solution: Solution, names: dict[str, str]) -> str:
     tree = solution.tree
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -114,7 +114,7 @@ def _renamed(solution: Solution, names: dict[str, str]) -> str:
 def _answering(solution: Solution, value: str) -> str:
     """Return a program that answers `value`, an expression of `result` and `given`."""
     if _function(solution):
-        inner = _renamed(solution, {solution.name: "inner"})
+        inner = _rename(solution, {solution.name: "inner"})
         return f"{inner}\ndef {solution.name}(*given):\n    result = inner(*given)\n    return {value}\n"
     return (
         "import io, sys\ngiven = (sys.stdin.read(),)\nsys.stdin = io.StringIO(given[0])\n"
@@ -131,7 +131,9 @@ def _local_names(solution: Solution) -> str | None:
         return None
     assigned = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     free = sorted(assigned - {node.arg for node in nodes if isinstance(node, ast.arg)})
-    return fenced(_renamed(solution, {name: f"local_{i}" for i, name in enumerate(free)})) if free else None
+    return (
+        fence_code(_rename(solution, {name: f"local_{i}" for i, name in enumerate(free)})) if free else None
+    )
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -152,7 +154,7 @@ def _rewriting(change: Callable[[ast.AST], ast.AST | None]) -> Rewriting:
     def rewritten(solution: Solution) -> str | None:
         rewriter = _Rewriter(change)
         tree = rewriter.visit(solution.tree)
-        return fenced(ast.unparse(ast.fix_missing_locations(tree))) if rewriter.changed else None
+        return fence_code(ast.unparse(ast.fix_missing_locations(tree))) if rewriter.changed else None
 
     return rewritten
 
@@ -180,7 +182,7 @@ _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 
 
-def _turned(node: ast.AST) -> ast.AST | None:
+def _turn_comparison(node: ast.AST) -> ast.AST | None:
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _TURNED:
         return ast.Compare(node.comparators[0], [_TURNED[type(node.ops[0])]()], [node.left])
     return None
@@ -189,47 +191,49 @@ def _turned(node: ast.AST) -> ast.AST | None:
 def _a_method(solution: Solution) -> str | None:
     if solution.tests.kind != "function":
         return None
-    inner = _renamed(solution, {solution.name: "inner"})
-    return fenced(
+    inner = _rename(solution, {solution.name: "inner"})
+    return fence_code(
         f"{inner}\nclass Solution:\n    def {solution.name}(self, *given):\n        return inner(*given)\n"
     )
 
 
 CODE_EQUIVALENCES: dict[str, Rewriting] = {
-    "as it is": lambda s: fenced(s.source),
+    "as it is": lambda s: fence_code(s.source),
     "after a first try": lambda s: (
-        f"First\n```python\npass\n```\nbut better is\n{fenced(s.source)}\nwhich prints\n```\n7\n```"
+        f"First\n```python\npass\n```\nbut better is\n{fence_code(s.source)}\nwhich prints\n```\n7\n```"
     ),
     "a block without a language": lambda s: f"```\n{s.source}\n```",
-    "laid out anew": lambda s: fenced(ast.unparse(s.tree)),
-    "lines that end as on Windows": lambda s: fenced(s.source.replace("\n", "\r\n")),
+    "laid out anew": lambda s: fence_code(ast.unparse(s.tree)),
+    "lines that end as on Windows": lambda s: fence_code(s.source.replace("\n", "\r\n")),
     "other names inside": _local_names,
     "conditions negated twice": _rewriting(_doubly_negated),
-    "comparisons turned round": _rewriting(_turned),
+    "comparisons turned round": _rewriting(_turn_comparison),
     "numbers as sums": _rewriting(_sum_for_number),
-    "a helper in between": lambda s: fenced(_answering(s, "result")) if _function(s) else None,
+    "a helper in between": lambda s: fence_code(_answering(s, "result")) if _function(s) else None,
     "a method of Solution": _a_method,
-    "threading imported": lambda s: fenced(f"import threading  # not os.system\n{s.source}"),
-    "words on standard error": lambda s: fenced(f"import sys\nsys.stderr.write('working')\n{s.source}"),
+    "threading imported": lambda s: fence_code(f"import threading  # not os.system\n{s.source}"),
+    "words on standard error": lambda s: fence_code(f"import sys\nsys.stderr.write('working')\n{s.source}"),
     "words on standard output": lambda s: (
-        fenced(_answering(s, "print('working') or result")) if _function(s) else None
+        fence_code(_answering(s, "print('working') or result")) if _function(s) else None
     ),
-    "imports that are not used": lambda s: fenced(f"import os, sys, math, collections\n{s.source}"),
+    "imports that are not used": lambda s: fence_code(f"import os, sys, math, collections\n{s.source}"),
     "exit with 0 at the end": lambda s: (
-        fenced(f"{s.source}\nimport sys\nsys.exit(0)\n") if not _function(s) else None
+        fence_code(f"{s.source}\nimport sys\nsys.exit(0)\n") if not _function(s) else None
     ),
     "under the main guard": lambda s: (
-        fenced(re.sub(r"^print\(", 'if __name__ == "__main__":\n    print(', s.source, flags=re.MULTILINE))
+        fence_code(
+            re.sub(r"^print\(", 'if __name__ == "__main__":\n    print(', s.source, flags=re.MULTILINE)
+        )
         if not _function(s)
         else None
     ),
     "blanks at the end": lambda s: (
-        fenced(_answering(s, "str(result) + ' \\n\\n'"))
+        fence_code(_answering(s, "str(result) + ' \\n\\n'"))
         if not _function(s) and s.tests.compare not in (None, "exact")
         else None
     ),
     "a tuple for a list": lambda s: (
-        fenced(_answering(s, "tuple(result) if isinstance(result, list) else result"))
+        fence_code(_answering(s, "tuple(result) if isinstance(result, list) else result"))
         if s.tests.kind == "function" and any(isinstance(wanted, list) for wanted in s.tests.outputs)
         else None
     ),
@@ -256,7 +260,7 @@ def _other(solution: Solution, condition: str = "") -> str | None:
     if solution.tests.checker:
         return None  # many answers are right
     value = f"other(result) if {condition} else result" if condition else "other(result)"
-    return fenced(_OTHER + _answering(solution, value))
+    return fence_code(_OTHER + _answering(solution, value))
 
 
 def _sizes(solution: Solution) -> list[int]:
@@ -268,29 +272,29 @@ def _sizes(solution: Solution) -> list[int]:
 
 def _other_on_larger(solution: Solution) -> str | None:
     sizes = _sizes(solution)
-    shown = max(sizes[: solution.tests.public], default=0)
-    return _other(solution, f"len(repr(given)) > {shown}") if shown < max(sizes, default=0) else None
+    visible = max(sizes[: solution.tests.public], default=0)
+    return _other(solution, f"len(repr(given)) > {visible}") if visible < max(sizes, default=0) else None
 
 
 def _by_heart(solution: Solution) -> str | None:
     tests = solution.tests
     if not 0 < tests.public < len(tests):
         return None
-    shown = range(tests.public)
+    visible = range(tests.public)
     known = {
         repr((tests.inputs[i],) if not _function(solution) else tuple(tests.inputs[i])): tests.outputs[i]
-        for i in shown
+        for i in visible
     }
     if not _function(solution):
-        return fenced(f"import sys\nprint({known!r}.get(repr((sys.stdin.read(),))))\n")
-    return fenced(f"def {solution.name}(*given):\n    return {known!r}.get(repr(given))\n")
+        return fence_code(f"import sys\nprint({known!r}.get(repr((sys.stdin.read(),))))\n")
+    return fence_code(f"def {solution.name}(*given):\n    return {known!r}.get(repr(given))\n")
 
 
 def _always_the_first(solution: Solution) -> str | None:
     outputs = solution.tests.outputs
     if not outputs or solution.tests.checker or all(wanted == outputs[0] for wanted in outputs):
         return None
-    return fenced(_answering(solution, repr(outputs[0])))
+    return fence_code(_answering(solution, repr(outputs[0])))
 
 
 def _before(statement: str) -> Rewriting:
@@ -298,18 +302,18 @@ def _before(statement: str) -> Rewriting:
 
     def rewritten(solution: Solution) -> str:
         if not _function(solution):
-            return fenced(f"{statement}\n{solution.source}")
+            return fence_code(f"{statement}\n{solution.source}")
         tree = solution.tree
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name == solution.name:
                 node.body[:0] = ast.parse(statement).body
-        return fenced(ast.unparse(tree))
+        return fence_code(ast.unparse(tree))
 
     return rewritten
 
 
 def _of_functions(value: str, setup: str = "") -> Rewriting:
-    return lambda s: fenced(setup + _answering(s, value)) if _function(s) else None
+    return lambda s: fence_code(setup + _answering(s, value)) if _function(s) else None
 
 
 _NEVER_ENDS = _before("while True: pass")
@@ -317,17 +321,17 @@ _NEVER_ENDS = _before("while True: pass")
 CODE_MUTATIONS: dict[str, Rewriting] = {
     "no code block": lambda s: f"The function {s.name} does it.",
     "a block that is not closed": lambda s: f"```python\n{s.source}",
-    "a bracket too many": lambda s: fenced(
+    "a bracket too many": lambda s: fence_code(
         re.sub(r"^def (\w+)\(", r"def \1((", s.source, flags=re.MULTILINE)
     ),
-    "nothing done": lambda s: fenced(f"def {s.name}(*given):\n    pass\n" if _function(s) else "pass\n"),
-    "another name": lambda s: fenced(_renamed(s, {s.name: "another"})) if _function(s) else None,
+    "nothing done": lambda s: fence_code(f"def {s.name}(*given):\n    pass\n" if _function(s) else "pass\n"),
+    "another name": lambda s: fence_code(_rename(s, {s.name: "another"})) if _function(s) else None,
     "the first example's answer, always": _always_the_first,
     "the examples by heart": _by_heart,
     "another result": _other,
     "another result on larger inputs": _other_on_larger,
     "the result as text": lambda s: (
-        fenced(_answering(s, "str(result)"))
+        fence_code(_answering(s, "str(result)"))
         if s.tests.kind == "function" and not all(isinstance(wanted, str) for wanted in s.tests.outputs)
         else None
     ),
@@ -336,9 +340,11 @@ CODE_MUTATIONS: dict[str, Rewriting] = {
         "Any()", "class Any:\n    def __eq__(self, other):\n        return True\n"
     ),
     "printed twice": lambda s: (
-        fenced(_answering(s, "f'{result}\\n{result}'")) if not _function(s) and any(s.tests.outputs) else None
+        fence_code(_answering(s, "f'{result}\\n{result}'"))
+        if not _function(s) and any(s.tests.outputs)
+        else None
     ),
-    "an error at the end": lambda s: fenced(_answering(s, "1 / 0")),
+    "an error at the end": lambda s: fence_code(_answering(s, "1 / 0")),
     "exit with 0 at once": _before("import sys; sys.exit(0)"),
     "exit at once, unseen by Python": _before("import os; os._exit(0)"),
     "never ends": _NEVER_ENDS,

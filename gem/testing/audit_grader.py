@@ -77,9 +77,9 @@ class GraderCard:
         """Return the card as plain data."""
         rules = {
             kind: {
-                rule.name: {"tried": rule.tried, "right": rule.right, "wrong": rule.wrong} for rule in found
+                rule.name: {"tried": rule.tried, "right": rule.right, "wrong": rule.wrong} for rule in rules
             }
-            for kind, found in (("equivalences", self.equivalences), ("mutations", self.mutations))
+            for kind, rules in (("equivalences", self.equivalences), ("mutations", self.mutations))
         }
         return {
             "grader": self.grader,
@@ -134,7 +134,7 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
     grader = grader or make()
     golds = tuple(references) or golds
     rules = [
-        [_judged(grader, rule, rewrite, golds, expected) for rule, rewrite in table.items()]
+        [_judge_rule(grader, rule, rewrite, golds, expected) for rule, rewrite in table.items()]
         for table, expected in ((equivalences, True), (mutations, False))
     ]
     return GraderCard(name, len(golds), *rules)
@@ -154,15 +154,15 @@ def unread_references(references: Iterable[Any]) -> list[tuple[int, str]]:
     from gem.graders.math import references as texts
 
     grader = MathGrader()
-    found = []
+    rows = []
     for at, reference in enumerate(references):
         unread = grader.unread(reference)
         if len(unread) == len(texts(reference)):
-            found.append((at, unread[0]))
-    return found
+            rows.append((at, unread[0]))
+    return rows
 
 
-def _judged(grader: Grader, name: str, rewrite: Rewriting, golds: Sequence[str], expected: bool) -> Rule:
+def _judge_rule(grader: Grader, name: str, rewrite: Rewriting, golds: Sequence[str], expected: bool) -> Rule:
     rule = Rule(name)
     for gold in golds:
         answer = rewrite(gold)
@@ -222,22 +222,22 @@ def _thousands(match: re.Match[str]) -> str | None:
 
 def _other_digit(gold: str) -> str | None:
     """Change the last digit of the last number."""
-    found = list(re.finditer(r"\d", gold))
-    if not found:
+    digits = list(re.finditer(r"\d", gold))
+    if not digits:
         return None
-    at = found[-1].start()
+    at = digits[-1].start()
     return gold[:at] + str((int(gold[at]) + 1) % 10) + gold[at + 1 :]
 
 
 def _first_digit(gold: str) -> str | None:
-    found = re.search(r"\d", gold)
-    if not found:
+    digit = re.search(r"\d", gold)
+    if not digit:
         return None
-    at = found.start()
+    at = digit.start()
     return gold[:at] + str(int(gold[at]) % 9 + 1) + gold[at + 1 :]
 
 
-def _negated(gold: str) -> str | None:
+def _negate(gold: str) -> str | None:
     plain = re.fullmatch(r"-?(?:[\d.]+|\\frac\{\d+\}\{\d+\}|\d*\\sqrt\{\d+\})", gold)
     if not plain or not re.search("[1-9]", gold):
         return None
@@ -256,7 +256,7 @@ def _lost_digit(match: re.Match[str]) -> str | None:
     return match[0][:-1] if len(match[0].lstrip("-")) > 1 else None
 
 
-def _turned(match: re.Match[str]) -> str | None:
+def _reverse_tuple(match: re.Match[str]) -> str | None:
     parts = match[1].split(",")
     return f"({','.join(reversed(parts))})" if parts != parts[::-1] else None
 
@@ -355,7 +355,7 @@ MATH_EQUIVALENCES: dict[str, Rewriting] = {
 MATH_MUTATIONS: dict[str, Rewriting] = {
     "another last digit": _other_digit,
     "another first digit": _first_digit,
-    "the sign turned": _negated,
+    "the sign turned": _negate,
     "a digit too many": _fitting(INTEGER, lambda m: m[0] + "1"),
     "a digit lost": _fitting(INTEGER, _lost_digit),
     "digits swapped": _fitting(INTEGER, _swapped_digits),
@@ -382,7 +382,7 @@ MATH_MUTATIONS: dict[str, Rewriting] = {
     "a sum left to do": _fitting(INTEGER, lambda m: f"{int(m[0]) - 1}+1"),
     "a quotient left to do": _fitting(INTEGER, lambda m: rf"\frac{{{2 * int(m[0])}}}{{2}}"),
     "one more": lambda gold: f"{gold}+1" if not re.search(r"[<>,%]|begin|cup|leq", gold) else None,
-    "tuple turned round": _fitting(TUPLE, _turned),
+    "tuple turned round": _fitting(TUPLE, _reverse_tuple),
     "tuple with a member more": _fitting(TUPLE, lambda m: f"({m[1]},1)"),
     "set without its last": _without_last,
     "set with one more": _fitting(SET, lambda m: rf"\{{{m[1]},77\}}"),

@@ -151,9 +151,9 @@ class Card:
                 for name, played in self.policies.items()
             ),
         ]
-        for name, still_open, seen, change in self.checks:
+        for name, still_open, result, change in self.checks:
             mark = "OPEN " if still_open else "ok   " if still_open is False else "n/a  "
-            lines.append(f"  {mark}{name}: {seen}")
+            lines.append(f"  {mark}{name}: {result}")
             if still_open:
                 lines.append(f"       -> {change}")
         return "\n".join(lines)

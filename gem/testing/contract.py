@@ -93,7 +93,7 @@ def check_env(
     if not case.seeds:
         raise errors.BadArgument("check_env got no seeds; give one or more.")
     findings: list[Finding] = []
-    held: list[str] = []
+    passed: list[str] = []
     skipped: dict[str, str] = {}
     for rule_name, check in every.items():
         if rule_name not in rules if rules is not None else rule_name in FAULT_RULES and not faults:
@@ -103,19 +103,19 @@ def check_env(
         try:
             with ExitStack() as case.opened:
                 check(case)
-            held.append(rule_name)
+            passed.append(rule_name)
         except Broken as broken:
-            findings.append(Finding(rule_name, broken.seen, broken.change))
+            findings.append(Finding(rule_name, broken.problem, broken.change))
         except Skip as reason:
             skipped[rule_name] = str(reason)
         except (errors.MissingExtra, errors.MissingData):
             raise
         except Exception as error:  # whatever a stranger's environment raises is the finding
-            seen = f"{type(error).__name__} was raised: {str(error)[:300]}"
-            findings.append(Finding(rule_name, seen, f"handle that {where(error)}."))
+            raised = f"{type(error).__name__} was raised: {str(error)[:300]}"
+            findings.append(Finding(rule_name, raised, f"handle that {where(error)}."))
         if rule_name == "is-env" and findings:  # nothing else can be asked of it
             break
-    return Report(name, tuple(findings), tuple(held), skipped)
+    return Report(name, tuple(findings), tuple(passed), skipped)
 
 
 def resolve(target: Target) -> tuple[str, Callable[..., Env], registry.EnvSpec | None]:

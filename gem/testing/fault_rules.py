@@ -36,7 +36,7 @@ from gem.testing.faults import (
     Kind,
     release,
 )
-from gem.testing.leaks import held, held_after
+from gem.testing.leaks import count_held, held_after
 from gem.testing.rules import Broken, Rule, Skip, Subject, _elsewhere
 from gem.testing.transcripts import Transcript, act, difference, everybody, transcript
 from gem.tools.base_tool import BaseTool
@@ -79,7 +79,7 @@ def _player(env: Env) -> Any:
         return act(env)
 
 
-def _recorded(case: Subject, seed: int) -> Transcript:
+def _record(case: Subject, seed: int) -> Transcript:
     return transcript(case.make(), seed, min(TURNS, case.turns), _player)
 
 
@@ -87,19 +87,19 @@ class _Recorded(BaseAgent):
     """An agent that repeats the actions of recorded transcripts, by the job's key."""
 
     def __init__(self, played: dict[str, Transcript]) -> None:
-        self._said: dict[tuple[str, str], list[str]] = {}
+        self._actions: dict[tuple[str, str], list[str]] = {}
         for key, turns in played.items():
             for action, *_ in turns[1:]:
                 for seat, text in (action if isinstance(action, dict) else {SEAT: action}).items():
-                    self._said.setdefault((key, seat), []).append(text)
+                    self._actions.setdefault((key, seat), []).append(text)
 
     def __call__(self, asks: Sequence[Ask]) -> list[Reply]:
         return [Reply(self._answer(ask)) for ask in asks]
 
     def _answer(self, ask: Ask) -> str:
         key = ask.episode.partition("-")[2].rsplit("-", 2)[0]
-        said = self._said.get((key, ask.seat), [])
-        return said[ask.turn] if ask.turn < len(said) else ""
+        actions = self._actions.get((key, ask.seat), [])
+        return actions[ask.turn] if ask.turn < len(actions) else ""
 
 
 def _broken_env(maker: Callable[[], Env], plan: Faults) -> Env:
@@ -116,7 +116,7 @@ def _play(case: Subject, plan: Faults, agent: BaseAgent, **options: Any) -> list
 
 def _free(case: Subject) -> tuple[_Recorded, dict[int, str]]:
     """Return an agent that plays the recorded actions, and the hashes of episodes without faults."""
-    agent = _Recorded({str(seed): _recorded(case, seed) for seed in case.seeds})
+    agent = _Recorded({str(seed): _record(case, seed) for seed in case.seeds})
     return agent, {e.seed: e.transcript_hash() for e in _play(case, Faults(), agent)}
 
 
@@ -142,9 +142,9 @@ class _Watched:
         return self.plan.attempt(boundary, key)
 
     def find(self, boundary: Boundary, key: object, attempt: int, moment: int) -> Fault | None:
-        found = self.plan.find(boundary, key, attempt, moment)
-        self.struck += found is not None
-        return found
+        fault = self.plan.find(boundary, key, attempt, moment)
+        self.struck += fault is not None
+        return fault
 
 
 class _FaultyShared(dict[Any, Sandbox]):
@@ -176,12 +176,12 @@ def faulty_sandboxes(plan: _Watched) -> Iterator[None]:
 
 
 def _tool_wrappers(env: Env) -> list[ToolEnvWrapper]:
-    found: list[ToolEnvWrapper] = []
+    wrappers: list[ToolEnvWrapper] = []
     while isinstance(env, EnvWrapper):
         if isinstance(env, ToolEnvWrapper):
-            found.append(env)
+            wrappers.append(env)
         env = env.env
-    return found
+    return wrappers
 
 
 def _call_of(tool: BaseTool) -> str:
@@ -235,8 +235,8 @@ def broken_off(case: Subject) -> None:
                 pass
             except Exception as error:
                 if not isinstance(error, errors.GemError):
-                    seen = f"seed {seed}: cut off at its inner call {number}, step() raised {error!r:.200}"
-                    raise Broken(seen, "do not turn an error into another one") from error
+                    what = f"seed {seed}: cut off at its inner call {number}, step() raised {error!r:.200}"
+                    raise Broken(what, "do not turn an error into another one") from error
             else:
                 break  # it makes fewer calls
             try:
@@ -244,10 +244,12 @@ def broken_off(case: Subject) -> None:
                 env.close()
                 env.close()
             except Exception as error:
-                seen = f"seed {seed}: cut off at its inner call {number}, then {error!r:.200} was raised"
-                raise Broken(seen, change) from error
-            if found := difference(wanted, again):
-                raise Broken(f"seed {seed}: after a step that was cut off, reset gave {found}", change)
+                what = f"seed {seed}: cut off at its inner call {number}, then {error!r:.200} was raised"
+                raise Broken(what, change) from error
+            if first_difference := difference(wanted, again):
+                raise Broken(
+                    f"seed {seed}: after a step that was cut off, reset gave {first_difference}", change
+                )
 
 
 @contextmanager
@@ -288,8 +290,8 @@ def broken_tools(case: Subject) -> None:
             with suppress(errors.NoVerdict, Fell):
                 step = env.step(_call_of(tool))
             if step is not None and plan.struck > struck:
-                seen = f"{kind} of the tool {tool.name!r}: step() went on, reward {step.reward}"
-                raise Broken(seen, change)
+                what = f"{kind} of the tool {tool.name!r}: step() went on, reward {step.reward}"
+                raise Broken(what, change)
         env.reset(seed=case.seeds[0])
         env.close()
 
@@ -301,7 +303,7 @@ def broken_sandbox(case: Subject) -> None:
         "let SandboxFailed go on to the caller; check a Result (gem.sandbox.base.check_result) before scoring"
     )
     used = False
-    wanted = {seed: _recorded(case, seed) for seed in case.seeds}
+    wanted = {seed: _record(case, seed) for seed in case.seeds}
     kinds = [("fail", 0), ("raise", 0), *(("garbage", form) for form in range(8))]
     for seed in case.seeds:
         for kind, form in kinds:
@@ -319,8 +321,8 @@ def broken_sandbox(case: Subject) -> None:
         if not used:
             raise Skip("it runs nothing in the shared sandbox")
     for seed in case.seeds:
-        if found := difference(wanted[seed], _recorded(case, seed)):
-            raise Broken(f"after the sandbox had failed, seed {seed}: {found}", change)
+        if first_difference := difference(wanted[seed], _record(case, seed)):
+            raise Broken(f"after the sandbox had failed, seed {seed}: {first_difference}", change)
 
 
 def _came_to(case: Subject, seed: int, played: Transcript) -> float | Exception:
@@ -388,12 +390,12 @@ def nothing_left_behind(case: Subject) -> None:
 
     for _ in range(2):  # what is shared in the process is there by then
         break_and_close()
-    before = held()
+    before = count_held()
     for _ in range(AGAIN):
         break_and_close()
     after = held_after(before, 3.0)
     one, other = asdict(before), asdict(after)
     left = [f"{other[what] - one[what]} {what}" for what in one if other[what] - one[what] >= AGAIN]
     if left:
-        seen = ", ".join(left)
-        raise Broken(f"{AGAIN * len(case.seeds)} episodes left {seen}", "release them in close()")
+        leaks = ", ".join(left)
+        raise Broken(f"{AGAIN * len(case.seeds)} episodes left {leaks}", "release them in close()")

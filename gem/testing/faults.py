@@ -402,9 +402,9 @@ class FaultyTool(BaseTool):
         return [self if each is self.tool else self._around(each) for each in self.tool.offered()]
 
     def _around(self, tool: BaseTool) -> FaultyTool:
-        found = self._inside.setdefault(tool.name, FaultyTool(tool, self.plan))
-        found._key, found._attempt, found._calls = self._key, self._attempt, self._calls
-        return found
+        faulty = self._inside.setdefault(tool.name, FaultyTool(tool, self.plan))
+        faulty._key, faulty._attempt, faulty._calls = self._key, self._attempt, self._calls
+        return faulty
 
     def reset(self, seed: int) -> None:
         """Begin an episode."""
@@ -556,7 +556,7 @@ class FaultyAgent(BaseAgent):
         fault = self._fault(ask)
         waited = 0.0
         if fault is not None and fault.kind in ("hang", "slow"):
-            waited = await _waited(fault)
+            waited = await _wait(fault)
         elif _strike(fault) is not None:
             return cast(Reply, (*garbage.REPLIES, None)[cast(Fault, fault).form % (garbage.TOO_FEW + 1)])
         reply = await self.agent.ask(ask)
@@ -590,7 +590,7 @@ class FaultyAgent(BaseAgent):
             self.agent.close()
 
 
-async def _waited(fault: Fault) -> float:
+async def _wait(fault: Fault) -> float:
     """Be slow, or hang, in an event loop; return the seconds."""
     began, hanging = monotonic(), _Hanging.event
     if fault.kind == "slow":
@@ -614,11 +614,11 @@ class FaultyServer(StubServer):
         self.plan = plan
         super().__init__(answer)
 
-    def arrived(
+    def record_request(
         self, body: stub_server.Body, path: str, headers: Mapping[str, str]
     ) -> stub_server.RawAnswer | None:
         """Record a request and return the fault that replaces its answer, or None."""
-        given = super().arrived(body, path, headers)
+        given = super().record_request(body, path, headers)
         text = json.dumps(body, sort_keys=True)
         fault = self.plan.find("endpoint", text, self.plan.attempt("endpoint", text), 0)
         if fault is None:

@@ -24,7 +24,7 @@ class Held:
         )
 
 
-def held() -> Held:
+def count_held() -> Held:
     """Return the current numbers of this process."""
     return Held(len(os.listdir("/proc/self/fd")) - 1, threading.active_count(), len(descendants()))
 
@@ -32,7 +32,7 @@ def held() -> Held:
 def held_after(before: Held, patience_s: float = 10.0) -> Held:
     """Wait until no number is larger than `before`, at most `patience_s` seconds, and return the numbers."""
     until = monotonic() + patience_s
-    while not (now := held()).within(before) and monotonic() < until:
+    while not (now := count_held()).within(before) and monotonic() < until:
         sleep(0.02)
     return now
 
@@ -48,11 +48,11 @@ def descendants() -> list[int]:
             parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, IndexError, ValueError):
             continue  # it ended meanwhile
-    found, new = set[int](), {os.getpid()}
+    family, new = set[int](), {os.getpid()}
     while new:
-        new = {pid for pid, parent in parents.items() if parent in new} - found
-        found |= new
-    return sorted(pid for pid in found if not _is_tracker(pid))
+        new = {pid for pid, parent in parents.items() if parent in new} - family
+        family |= new
+    return sorted(pid for pid in family if not _is_tracker(pid))
 
 
 def _is_tracker(pid: int) -> bool:

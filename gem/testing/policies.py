@@ -21,13 +21,13 @@ from gem.parsing import boxed
 
 
 class Moment(NamedTuple):
-    """The input of a player: `heard` is the observation as text, `earned` and `said` are of the last turn."""
+    """The input of a player: `heard` is the observation as text, `earned` and `answer` of the last turn."""
 
     env: Env
     heard: str
     turn: int
     earned: float
-    said: str
+    answer: str
 
 
 class Deals:
@@ -76,7 +76,7 @@ EXPRESSION = re.compile(r"[-+(\[]*\d[\d.,/()\[\]^ *+×÷·!%=-]*[-+*/^×÷·][\d
 COPIED: dict[str, Callable[[str], Sequence[str]]] = {
     "line": lambda text: [line.strip() for line in text.splitlines() if line.strip()],
     "number": lambda text: re.findall(r"-?\d+(?:[.,/]\d+)*", text),
-    "expression": lambda text: [found.strip(" =.,") for found in EXPRESSION.findall(text)],
+    "expression": lambda text: [match.strip(" =.,") for match in EXPRESSION.findall(text)],
     "option": lambda text: re.findall(r"(?m)^\s*[(\[]?([A-J]|\d{1,2})[)\].:]\s", text),
     "quoted": lambda text: re.findall(r"[\"'`“‘$]([^\"'`“”‘’$\n]{1,60})[\"'`”’$]", text),
     "bracketed": lambda text: re.findall(r"\[[^\[\]\n]{1,40}\]", text),
@@ -122,23 +122,23 @@ def policies(
     """
     others = first_answers(deals, elsewhere)
     answers = list(dict.fromkeys([*first_answers(deals, seeds), *others]))[:MOST_CANDIDATES]
-    found: dict[str, list[Player]] = {}
+    players: dict[str, list[Player]] = {}
     if has(deals, "solve", seeds[0]):
-        found["solver"] = [lambda now: now.env.solve()]
+        players["solver"] = [lambda now: now.env.solve()]
     if has(deals, "sample_random_action", seeds[0]):
-        found["random"] = [lambda now: now.env.sample_random_action()]
-        found["repeat-what-paid"] = [
-            lambda now: now.said if now.earned > 0 else now.env.sample_random_action()
+        players["random"] = [lambda now: now.env.sample_random_action()]
+        players["repeat-what-paid"] = [
+            lambda now: now.answer if now.earned > 0 else now.env.sample_random_action()
         ]
     constants = [*_spread(others, MOST_CONSTANTS), *COMMON_ANSWERS]
     inside = [text for text in (boxed(answer) for answer in answers) if text is not None] or answers
     forms, closing = _manners(deals, seeds[: 3 if turns > 1 else 1])
     pieces = [(kind, place, form) for kind in COPIED for place in PLACES for form in forms]
     if turns > 1:
-        later = [_later(*piece, closing, "random" in found) for piece in pieces if piece[1] in ENDS]
-        found["copier-later"] = [*chain.from_iterable(later), *_own(forms, closing, "random" in found)]
+        later = [_later(*piece, closing, "random" in players) for piece in pieces if piece[1] in ENDS]
+        players["copier-later"] = [*chain.from_iterable(later), *_own(forms, closing, "random" in players)]
     return {
-        **found,
+        **players,
         "constant": _always(dict.fromkeys(constants)),
         "empty": _always(EMPTY),
         "echo": [lambda now: now.heard, lambda now: f"\\boxed{{{now.heard}}}"],
@@ -172,12 +172,12 @@ def has(deals: Deals, verb: str, seed: int) -> bool:
 def first_answers(deals: Deals, seeds: Sequence[int]) -> list[str]:
     """Return the expert's first answers, then the random actor's, without duplicates."""
     verbs = [verb for verb in ("solve", "sample_random_action") if has(deals, verb, seeds[0])]
-    found: dict[str, list[str]] = {verb: [] for verb in verbs}
+    answers_of: dict[str, list[str]] = {verb: [] for verb in verbs}
     for seed in seeds:
         deals.begin(seed)
-        for verb, answers in found.items():
+        for verb, answers in answers_of.items():
             answers.append(getattr(deals.env, verb)())
-    return list(dict.fromkeys(chain.from_iterable(found.values())))
+    return list(dict.fromkeys(chain.from_iterable(answers_of.values())))
 
 
 def _spread(answers: Sequence[str], most: int) -> Sequence[str]:
@@ -208,10 +208,10 @@ def _manners(deals: Deals, seeds: Sequence[int]) -> tuple[list[Form], str]:
     ends = set()
     for verb in [verb for verb in ("solve", "sample_random_action") if has(deals, verb, seeds[0])]:
         for seed in seeds:
-            said = _episode(deals, verb, seed)
+            actions = _episode(deals, verb, seed)
             if verb == "solve":
-                ends.add(said[-1] if len(said) > 1 else "")
-            forms.update(_form(action) for action in said)
+                ends.add(actions[-1] if len(actions) > 1 else "")
+            forms.update(_form(action) for action in actions)
     closing = ends.pop() if len(ends) == 1 else ""
     if not closing.startswith("<") or not closing.endswith("/>"):
         closing = ""
@@ -223,12 +223,12 @@ def _manners(deals: Deals, seeds: Sequence[int]) -> tuple[list[Form], str]:
 def _episode(deals: Deals, verb: str, seed: int) -> list[str]:
     """Return the actions of an episode that the expert or the random actor plays."""
     deals.begin(seed)
-    said = []
+    actions = []
     for _ in range(ACTIONS):
-        said.append(getattr(deals.env, verb)())
-        if deals.env.step(said[-1]).done:
+        actions.append(getattr(deals.env, verb)())
+        if deals.env.step(actions[-1]).done:
             break
-    return said
+    return actions
 
 
 def _form(action: str) -> Form:
@@ -236,9 +236,9 @@ def _form(action: str) -> Form:
     if boxed(action) is not None:
         return BOXED
     for pattern in (r"(<(\w+)>).*(</\2>)", r"(```\w*\n)().*(\n```)", r"(\[)().*(\])"):
-        found = re.fullmatch(pattern, action.strip(), re.DOTALL)
-        if found:
-            return found[1], found[3]
+        match = re.fullmatch(pattern, action.strip(), re.DOTALL)
+        if match:
+            return match[1], match[3]
     return BARE
 
 
@@ -255,11 +255,11 @@ def _distinct(
     deals: Deals, seeds: Iterable[int], pieces: Sequence[tuple[str, int, Form]]
 ) -> list[tuple[str, int, Form]]:
     """Return the pieces that exist and are not the same in every first observation."""
-    shown = [text_of(deals.begin(seed).obs) for seed in seeds]
-    found: dict[tuple[Any, ...], tuple[str, int, Form]] = {}
+    texts = [text_of(deals.begin(seed).obs) for seed in seeds]
+    distinct: dict[tuple[Any, ...], tuple[str, int, Form]] = {}
     for piece in pieces:
-        found.setdefault((*(_piece(*piece[:2], text) for text in shown), piece[2]), piece)
-    return [*found.values()]
+        distinct.setdefault((*(_piece(*piece[:2], text) for text in texts), piece[2]), piece)
+    return [*distinct.values()]
 
 
 def _piece(kind: str, place: int, text: str) -> str | None:
@@ -269,13 +269,13 @@ def _piece(kind: str, place: int, text: str) -> str | None:
 
 def _copier(kind: str, place: int, form: Form, closing: str) -> Player:
     """Return a player that answers with a piece of the first observation, then the closing action if any."""
-    said = ""
+    answer = ""
 
     def player(now: Moment) -> str:
-        nonlocal said
+        nonlocal answer
         if now.turn == 0:
-            said = form[0] + (_piece(kind, place, now.heard) or "") + form[1]
-        return closing if closing and now.turn % 2 else said
+            answer = form[0] + (_piece(kind, place, now.heard) or "") + form[1]
+        return closing if closing and now.turn % 2 else answer
 
     return player
 
@@ -315,7 +315,7 @@ def _own(forms: Iterable[Form], closing: str, acts: bool) -> Iterable[Player]:
     def again(now: Moment, form: Form) -> str:
         if now.turn % 3 == 2 and closing:
             return closing
-        return form[0] + _inside(now.said) + form[1] if now.turn % 3 == 1 else _act(now, acts)
+        return form[0] + _inside(now.answer) + form[1] if now.turn % 3 == 1 else _act(now, acts)
 
     return [lambda now, form=form: again(now, form) for form in forms]  # type: ignore[misc]
 

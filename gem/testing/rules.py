@@ -76,10 +76,10 @@ _PLAY_CAP = 1000  # turns of random play after which an environment without a st
 class Broken(Exception):
     """A rule that does not hold: what was seen, and what to change."""
 
-    def __init__(self, seen: str, change: str) -> None:
+    def __init__(self, problem: str, change: str) -> None:
         """Keep both."""
-        super().__init__(seen, change)
-        self.seen = seen
+        super().__init__(problem, change)
+        self.problem = problem
         self.change = change
 
 
@@ -156,9 +156,9 @@ def _is_its_own(filename: str) -> bool:
 
 def _same(one: Transcript, other: Transcript, what: str, change: str) -> None:
     """Raise Broken if two transcripts differ."""
-    found = difference(one, other)
-    if found:
-        raise Broken(f"{what}: {found}", change)
+    first_difference = difference(one, other)
+    if first_difference:
+        raise Broken(f"{what}: {first_difference}", change)
 
 
 def _raises(kind: type[Exception], call: Callable[[], object], what: str, change: str) -> None:
@@ -245,14 +245,14 @@ def docstring(case: Subject) -> None:
     """
     made = type(case.make().unwrapped)
     lines = inspect.cleandoc(made.__dict__.get("__doc__") or "").splitlines()
-    found = [line.removesuffix(":") for line in lines if line.removesuffix(":") in HEADINGS]
-    if not found and case.claims is None:
+    headings = [line.removesuffix(":") for line in lines if line.removesuffix(":") in HEADINGS]
+    if not headings and case.claims is None:
         raise Skip(f"it has no id; with one, its docstring needs the headings {', '.join(HEADINGS)}")
-    if tuple(found) != HEADINGS:
-        missing = [heading for heading in HEADINGS if heading not in found]
-        seen = f"{made.__name__} lacks {', '.join(missing)}" if missing else f"headings are {found}"
+    if tuple(headings) != HEADINGS:
+        missing = [heading for heading in HEADINGS if heading not in headings]
+        fault = f"{made.__name__} lacks {', '.join(missing)}" if missing else f"headings are {headings}"
         raise Broken(
-            seen, f"give the class a docstring with the headings {', '.join(HEADINGS)}, in this order"
+            fault, f"give the class a docstring with the headings {', '.join(HEADINGS)}, in this order"
         )
     for heading in HEADINGS:
         after = lines[lines.index(f"{heading}:") + 1 :]
@@ -268,8 +268,8 @@ def reset_returns(case: Subject) -> None:
         start: tuple[Any, ...] = env.reset(seed=seed)
         if not isinstance(start, tuple) or len(start) != 2 or not isinstance(start[1], dict):
             raise Broken(f"reset() returned {str(start)[:100]}", "return Start(observation, info)")
-        shown = start[0].values() if isinstance(start[0], dict) else [start[0]]
-        for obs in shown:
+        observations = start[0].values() if isinstance(start[0], dict) else [start[0]]
+        for obs in observations:
             check_obs(obs)
             if not obs:
                 raise Broken(f"seed {seed}: the first observation is empty", "tell the agent its task")
@@ -315,7 +315,7 @@ def neighbours(case: Subject) -> None:
         alone = transcript(env, seed, case.turns)
         neighbour.reset(seed=seed + 1)
 
-        def disturbed(env: Env, seed: int = seed) -> Any:
+        def disturb(env: Env, seed: int = seed) -> Any:
             action = act(env)
             if neighbour.step(act(neighbour)).done:
                 neighbour.reset(seed=seed + 2)
@@ -323,7 +323,7 @@ def neighbours(case: Subject) -> None:
 
         _same(
             alone,
-            transcript(env, seed, case.turns, disturbed),
+            transcript(env, seed, case.turns, disturb),
             f"seed {seed} with a neighbour",
             "keep state on the instance: not on the class, not in the module",
         )
@@ -570,8 +570,8 @@ def hostile_actions(case: Subject) -> None:
         try:
             step = env.step(everybody(env, action))
         except Exception as error:
-            seen = f"{what}: {type(error).__name__} was raised: {str(error)[:200]}"
-            raise Broken(seen, f"treat it as an unreadable answer {where(error)}") from error
+            failure = f"{what}: {type(error).__name__} was raised: {str(error)[:200]}"
+            raise Broken(failure, f"treat it as an unreadable answer {where(error)}") from error
         _check_step(step, what)
 
 
@@ -664,20 +664,20 @@ def tools_reachable(case: Subject) -> None:
     env.reset(seed=case.seeds[0])
     nobody = "no_such_tool_0"
     for seat, tools in _tools_by_seat(env).items():
-        control = _called(case, env, seat, nobody, {})
+        control = _call_tool(case, env, seat, nobody, {})
         for tool in tools:
-            answer = _called(case, env, seat, tool.name, _arguments_for(tool))
+            answer = _call_tool(case, env, seat, tool.name, _arguments_for(tool))
             refused = answer[3].get("legal") is False
             refused = refused or answer[3].get("stop") == StopReason.UNREADABLE.value
-            shown = [text_of(obs).replace(tool.name, nobody) for obs in (answer[0], control[0])]
-            if refused or (shown[0] == shown[1] and not answer[2]):
+            answers = [text_of(obs).replace(tool.name, nobody) for obs in (answer[0], control[0])]
+            if refused or (answers[0] == answers[1] and not answer[2]):
                 raise Broken(
                     f"{tool.name} was called, and the answer was {text_of(answer[0])[:150]!r}",
                     "read calls with gem.tools.calls.find, and carry out every tool that is declared",
                 )
 
 
-def _called(
+def _call_tool(
     case: Subject, env: Env, seat: str, name: str, arguments: Mapping[str, Any]
 ) -> tuple[Any, float, bool, Mapping[str, Any]]:
     """Call a tool in a new episode; return the observation, the reward, whether it is over, and the info."""

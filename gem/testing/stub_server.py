@@ -95,7 +95,7 @@ class StubServer:
         """Stop serving."""
         self.close()
 
-    def arrived(self, body: Body, path: str, headers: Mapping[str, str]) -> RawAnswer | None:
+    def record_request(self, body: Body, path: str, headers: Mapping[str, str]) -> RawAnswer | None:
         """Record a request and return its fault, or None if no fault is left."""
         with self._lock:
             self.requests.append(body)
@@ -105,7 +105,7 @@ class StubServer:
             self.most_at_once = max(self.most_at_once, self._at_once)
             return self._faults.pop(0) if self._faults else None
 
-    def left(self) -> None:
+    def record_end(self) -> None:
         """Record that a request is finished."""
         with self._lock:
             self._at_once -= 1
@@ -133,10 +133,10 @@ def event_of(data: Any) -> bytes:
 
 def completion(text: str | None = "", finish_reason: str | None = "stop", **message: Any) -> Body:
     """Return the body of a chat completion; `message` has further fields of its message."""
-    said = {"role": "assistant", "content": text, **message}
+    answer = {"role": "assistant", "content": text, **message}
     return {
         "object": "chat.completion",
-        "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}],
+        "choices": [{"index": 0, "message": answer, "finish_reason": finish_reason}],
     }
 
 
@@ -239,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        fault = self.stub.arrived(body, self.path, dict(self.headers.items()))
+        fault = self.stub.record_request(body, self.path, dict(self.headers.items()))
         try:
             fault = fault or self.stub.response(body, self.path)
             if fault.drop or fault.stall:
@@ -251,7 +251,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True  # the client did not wait, or the answer was to break off
         finally:
-            self.stub.left()
+            self.stub.record_end()
 
     def _send(self, fault: RawAnswer) -> None:
         self.send_response(fault.status)

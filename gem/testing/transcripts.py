@@ -46,14 +46,14 @@ def transcript(env: Env, seed: int | None, turns: int, player: Callable[[Env], A
 
 def future(env: Env, turns: int, player: Callable[[Env], Any] = act) -> Transcript:
     """Play on for at most `turns` turns and return the transcript of these."""
-    said: Transcript = []
+    turns_played: Transcript = []
     for _ in range(turns):
         action = player(env)
         step = env.step(action)
-        said.append((action, *step))
+        turns_played.append((action, *step))
         if step.done:
             break
-    return said
+    return turns_played
 
 
 EPISODE_BEFORE = "prev_ep_"
@@ -75,14 +75,14 @@ def difference(one: Transcript, other: Transcript) -> str:
 
 def _of_this_episode(entry: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return an entry of a transcript without the info about the previous episode."""
-    *said, info = entry
+    *rest, info = entry
     if not isinstance(info, dict):
         return entry
-    seats = {key: _kept(own) if isinstance(own, dict) else own for key, own in info.items()}
-    return *said, _kept(seats)
+    seats = {key: _without_before(own) if isinstance(own, dict) else own for key, own in info.items()}
+    return *rest, _without_before(seats)
 
 
-def _kept(info: dict[Any, Any]) -> dict[Any, Any]:
+def _without_before(info: dict[Any, Any]) -> dict[Any, Any]:
     return {key: value for key, value in info.items() if not str(key).startswith(EPISODE_BEFORE)}
 
 
@@ -108,7 +108,7 @@ def hash_seed_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: i
         ContractBroken: when a process fails.
     """
     request = base64.b64encode(pickle.dumps((list(specs), list(seeds), turns))).decode()
-    found: list[dict[str, str]] = []
+    outputs: list[dict[str, str]] = []
     for value in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", _IN_CHILD, request],
@@ -120,8 +120,8 @@ def hash_seed_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: i
         if done.returncode != 0:
             raise ContractBroken(f"the child process failed: {done.stderr[-500:]}")
         lines = [line for line in done.stdout.splitlines() if line.startswith('["')]
-        found.append(dict(json.loads(line) for line in lines))
-    return [spec.id for spec in specs if found[0][spec.id] != found[1][spec.id]]
+        outputs.append(dict(json.loads(line) for line in lines))
+    return [spec.id for spec in specs if outputs[0][spec.id] != outputs[1][spec.id]]
 
 
 def host_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: int = 40) -> list[str]:

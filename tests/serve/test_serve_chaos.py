@@ -21,7 +21,7 @@ from gem.hosts.remote import Remote
 from gem.record import Verdict
 from gem.registry import Maker
 from gem.rollout import Job, Runner
-from gem.testing.leaks import held, held_after
+from gem.testing.leaks import count_held, held_after
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def test_a_thousand_cut_connections_lose_nothing_and_leak_nothing(serving, until
     with Remote(address=server.url) as host:  # the server's threads start when they are first needed
         host.map([host.add(recipe) for recipe in recipes], "reset", range(len(ids)))
     until(lambda: len(server.application.sessions) == 0, "a session stayed")
-    before = held()
+    before = count_held()
     with Remote(address=server.url) as host:
         envs = [host.add(recipe) for recipe in recipes]
         host.map(envs, "reset", range(len(envs)))
@@ -87,7 +87,7 @@ with connect(sys.argv[1]) as one, connect(sys.argv[1]) as two:
 def test_killed_clients_leave_nothing_behind(serving, until):
     server = serving(keywords=["length"])
     httpx.get(server.url + "/health")  # it serves: its loop has the files that it holds
-    before = held()
+    before = count_held()
     url = server.url.replace("http", "ws") + "/ws"
     for _ in range(5):
         clients = [
@@ -162,7 +162,7 @@ def test_killed_servers_make_episodes_without_verdict_and_no_other(until):
 def test_who_reads_nothing_is_cut_off_and_holds_up_nobody(serving, connected, until):
     server = serving(limits={"unread_s": 1.0, "message_bytes": 1 << 24}, keywords=["length"])
     httpx.get(server.url + "/health")
-    before = held()
+    before = count_held()
     deaf = []
     for _ in range(4):
         raw = socket.create_connection(("127.0.0.1", server.port))

@@ -12,7 +12,7 @@ from gem.testing.audit_code import (
     MISTAKES,
     Solution,
     audit_code,
-    fenced,
+    fence_code,
 )
 from gem.testing.solutions import basics, humaneval
 
@@ -92,7 +92,7 @@ def test_every_rewriting_is_another_program_that_parses(solution):
     for name, rewrite in CODE_EQUIVALENCES.items():
         if (answer := rewrite(solution)) is not None:
             ast.parse(submission(answer))
-            assert answer != fenced(solution.source) or name == "as it is", name
+            assert answer != fence_code(solution.source) or name == "as it is", name
     mutants = [rewrite(solution) for rewrite in CODE_MUTATIONS.values()]
     assert len(set(filter(None, mutants))) == len(list(filter(None, mutants)))
 

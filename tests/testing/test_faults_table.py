@@ -55,7 +55,7 @@ from gem.testing.faults import (
     kill_process,
     release,
 )
-from gem.testing.leaks import Held, descendants, held, held_after
+from gem.testing.leaks import Held, count_held, descendants, held_after
 
 EVER = 99
 SEEDS = range(8)
@@ -99,7 +99,7 @@ def own_sandbox(monkeypatch):
     except SandboxFailed as absent:
         pytest.skip(f"no backend of the sandbox is to be had here: {absent}")
     opened.close()
-    before = held()
+    before = count_held()
     with contextlib.closing(open_sandbox()) as opened:
         monkeypatch.setattr(fault_worlds, "default_sandbox", lambda: opened)
         yield
@@ -179,7 +179,7 @@ def play_cell(
     """Play the jobs under a plan, and compare what is held before and after."""
     free = fault_free(world, fault_free_of or agent, seeds)
     host = ready(workers) if host == "process" else host
-    before = held()
+    before = count_held()
     with EpisodeStore(tmp_path / "episodes.jsonl") as store:
         episodes = drive(
             jobs_of(world, plan, seeds),
@@ -450,7 +450,7 @@ class Honest(Speaker):
 
 
 def play_endpoint_cell(tmp_path, drive, workers, plan, broken):
-    before = held()
+    before = count_held()
     with FaultyServer(chat, plan) as server:
         agent = OpenAIAgent("stub", base_url=server.base_url, retries=2, backoff_s=0.0, timeout_s=1.0)
         play_cell(
@@ -480,7 +480,7 @@ def test_a_store_that_fails_stops_the_run_which_can_be_gone_on_with(
     host = ready(workers) if host == "process" else host
     plan = Faults((Fault("store", kind, of=(HIT,), form=form),))
     path = tmp_path / "episodes.jsonl"
-    before = held()
+    before = count_held()
     with EpisodeStore(path) as store:
         error = Fell if kind == "raise" else StoreError
         with pytest.raises(error):
@@ -593,12 +593,12 @@ def test_a_full_disk_takes_a_part_then_nothing_and_leaves_other_files_alone(tmp_
 
 
 def test_what_is_held_counts_files_threads_and_processes():
-    before = held()
+    before = count_held()
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)
     thread.start()
     child = subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE)
-    now = held()
+    now = count_held()
     assert now == Held(before.files + 1, before.threads + 1, before.processes + 1)
     assert child.pid in descendants()
     assert not now.within(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gem.specs import EnvSpec, Solver, solved
+from gem.specs import EnvSpec, Solver, solver_claims
 
 _NEED_WORDFREQ = ("hangman", "wordle", "word_search")
 """The modules of games whose words come from the package of the extra `games`."""
@@ -22,7 +22,7 @@ def _game(name: str, entry_point: str, solver: Solver | float, **kwargs: Any) ->
         kwargs,
         extra="games" if entry_point.partition(":")[0] in _NEED_WORDFREQ else None,
         max_turns=kwargs.get("max_turns"),
-        **solved(solver),
+        **solver_claims(solver),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem.specs import EnvSpec, Solver, solved
+from gem.specs import EnvSpec, Solver, solver_claims
 
 
 def _game(
@@ -25,7 +25,7 @@ def _seat(
         "gem.envs.seats.seat_env:one_seat",
         {"game": f"multi:{game}", "seat": seat, **kwargs},
         max_turns=max_turns,
-        **solved(solver),
+        **solver_claims(solver),
     )
 
 

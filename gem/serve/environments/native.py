@@ -18,7 +18,7 @@ from gem.errors import BadArgument, UnknownArgument, UnknownEnv
 from gem.hosts import wire
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions, missing_session
-from gem.specs import TaskRef, written
+from gem.specs import TaskRef, write_value
 
 SNAPSHOTS = 16
 """The most states that a session keeps for its client; then the oldest is dropped."""
@@ -153,7 +153,7 @@ class _Connection:
         changed = {
             name: value
             for name, value in task.kwargs.items()
-            if name not in own or value != written(own[name])
+            if name not in own or value != write_value(own[name])
         }
         recipe = offer.recipe(changed, task.wrappers)
         return self._sessions.open(offer, recipe, self, request.session)
