@@ -8,29 +8,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gem.errors import StoreError, reason
+from gem.errors import GemError, StoreError, reason
 
 
 @contextmanager
-def replace_file(path: Path) -> Iterator[Path]:
+def replace_file(path: Path, partial: Path | None = None) -> Iterator[Path]:
     """Yield the path of a temporary file, which replaces `path` at the end of the block.
+
+    It is removed if the block fails. `partial`: another path than that of `path` with ``.partial`` behind it.
 
     Raises:
         StoreError: where the block raises OSError, or the file cannot be replaced; the old one stays.
     """
-    partial = path.with_name(path.name + ".partial")
+    partial = partial or path.with_name(path.name + ".partial")
     try:
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
+    except GemError:  # some are OSErrors too, of what the block reads
+        raise
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
         raise StoreError(
             f"{path} cannot be written: {reason(error)}. Free disk space or choose another place, and run "
             "the command again."
         ) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
 
 
 def lock_file(file: int, *, wait: bool = False, shared: bool = False) -> bool:

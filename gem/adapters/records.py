@@ -19,6 +19,7 @@ import msgspec
 from gem import codec
 from gem.content import Message, ToolCall
 from gem.errors import BadArgument, MissingData, StoreError, reason
+from gem.files import replace_file
 from gem.history import CHAT, messages
 from gem.record import Episode, Turn
 
@@ -165,12 +166,5 @@ def whole_file(path: Path) -> Iterator[Path]:
     if path.exists():
         raise BadArgument(f"{path} already exists; remove it, or name another file.")
     part = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
-    try:
+    with replace_file(path, part):
         yield part
-        os.replace(part, path)
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
-    finally:
-        part.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite import Entry, Suite
 from gem.evals.usage import Budget, Prices, count_uncounted
+from gem.files import replace_file
 from gem.record import Episode
 from gem.rollout.episode import versions
 from gem.source_files import remember_name
@@ -279,9 +280,5 @@ def _write(file: Path, data: bytes) -> None:
     Raises:
         StoreError: when it cannot be written.
     """
-    partial = file.with_name(file.name + ".partial")
-    try:
+    with replace_file(file) as partial:
         partial.write_bytes(data)
-        partial.replace(file)
-    except OSError as error:
-        raise StoreError(f"{file} cannot be written: {error}") from error

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gem.content import Image, Obs
 from gem.errors import BadArgument, reason
+from gem.files import replace_file
 from gem.statistics import Interval, wilson
 from gem.testing.policies import IGNORANT
 
@@ -186,6 +187,5 @@ def write_cards(cards: Mapping[str, Card], path: Path) -> None:
     }
     text = ",\n".join(f" {json.dumps(name)}: {{\n{lines}\n }}" for name, lines in parts.items())
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
-    partial.replace(path)
+    with replace_file(path) as partial:
+        partial.write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
