@@ -28,12 +28,16 @@ import gem
 from gem.adapters.records import (
     KEY,
     arguments_of,
+    as_object,
+    as_objects,
     carry,
     empty_folder,
     escape_text,
+    finite_or_none,
     next_messages,
     read_record,
     whole_file,
+    write_lines,
 )
 from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
 from gem.errors import BadArgument, MissingData, reason
@@ -75,7 +79,7 @@ def to_atif(episode: Episode, *, tokens: bool = True, record: bool = True) -> di
     }
     extra["verdict"] = str(episode.verdict)
     if episode.scored:
-        extra |= {"return": _finite(episode.earned()), "success": episode.success}
+        extra |= {"return": finite_or_none(episode.earned()), "success": episode.success}
     if episode.error is not None:
         extra["error"] = escape_text(f"{episode.error.type}: {episode.error.message}")
     if record:
@@ -175,7 +179,7 @@ def _step(turn: Turn, answers: Sequence[Message], tokens: bool) -> dict[str, Any
         step["metrics"] = metrics
     extra: dict[str, Any] = {}
     if turn.reward is not None:
-        extra["reward"] = _finite(turn.reward)
+        extra["reward"] = finite_or_none(turn.reward)
     if turn.finish:
         extra["finish"] = escape_text(turn.finish)
     if extra:
@@ -213,10 +217,6 @@ def _totals(turns: Sequence[Turn]) -> dict[str, int]:
         if counts:
             totals[f"total_{name}"] = sum(counts)
     return totals
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
 
 
 def _content(obs: Obs) -> str | list[dict[str, Any]]:
@@ -262,7 +262,7 @@ def from_atif(
         )
     if reward is not None and not math.isfinite(reward):
         raise BadArgument(f"reward is {reward}; accepted: a finite number.")
-    record = _object(trajectory.get("extra")).get(KEY)
+    record = as_object(trajectory.get("extra")).get(KEY)
     if record is not None:
         return read_record(record)
     reader = _Reader()
@@ -272,7 +272,7 @@ def from_atif(
         RunInfo(
             blake2b(_json(trajectory).encode(), digest_size=8).hexdigest(),
             agent=_name(trajectory),
-            model=_text_or_none(_object(trajectory.get("agent")).get("model_name")),
+            model=_text_or_none(as_object(trajectory.get("agent")).get("model_name")),
         ),
         job=str(trajectory.get("trajectory_id") or trajectory.get("session_id") or ""),
         turns=reader.turns,
@@ -312,7 +312,7 @@ class _Reader:
         end = self.ends[seat] = SeatEnd(StopReason.ENDED, truncated=True)
         turns: list[Turn] = []
         waiting: list[Message] = []
-        for number, step in enumerate(_objects(trajectory.get("steps"), "steps"), 1):
+        for number, step in enumerate(as_objects(trajectory.get("steps"), "steps"), 1):
             if step.get("source") == "agent":
                 turn = _turn(seat, step, waiting, turns, f"step {number}")
                 turns.append(turn)
@@ -326,7 +326,7 @@ class _Reader:
                 )
             waiting += _results(step)
         end.observation = join([message.content for message in waiting])
-        for inner in _objects(trajectory.get("subagent_trajectories") or [], "subagent_trajectories"):
+        for inner in as_objects(trajectory.get("subagent_trajectories") or [], "subagent_trajectories"):
             self.read(inner, str(inner.get("trajectory_id") or "subagent"), depth + 1)
 
 
@@ -336,7 +336,7 @@ def _turn(
     answer = Message(
         "assistant",
         _read_content(step.get("message")),
-        tool_calls=tuple(map(_read_call, _objects(step.get("tool_calls") or [], f"tool_calls of {where}"))),
+        tool_calls=tuple(map(_read_call, as_objects(step.get("tool_calls") or [], f"tool_calls of {where}"))),
         reasoning=_text_or_none(step.get("reasoning_content")),
     )
     plain = len(shown_now) == 1 and shown_now[0].role == "user"
@@ -345,11 +345,11 @@ def _turn(
         join([message.content for message in shown_now]),
         calls.write(answer.text, answer.tool_calls),
         answer if answer.tool_calls or answer.reasoning or not isinstance(answer.content, str) else None,
-        finish=str(_object(step.get("extra")).get("finish") or ""),
+        finish=str(as_object(step.get("extra")).get("finish") or ""),
         messages=None if plain else tuple(shown_now),
         extra={"copied": True} if step.get("is_copied_context") else None,
     )
-    metrics = _object(step.get("metrics"))
+    metrics = as_object(step.get("metrics"))
     names = ("prompt_tokens", "completion_tokens", "cached_tokens")
     turn.usage = {name: metrics[name] for name in names if type(metrics.get(name)) is int} or None
     ids = metrics.get("completion_token_ids")
@@ -365,10 +365,10 @@ def _turn(
 
 def _results(step: Mapping[str, Any]) -> list[Message]:
     """Return what the environment said to a step: a message of the tool for each call, else of the user."""
-    made = _objects(step.get("tool_calls") or [], "tool_calls")
+    made = as_objects(step.get("tool_calls") or [], "tool_calls")
     names = {str(call.get("tool_call_id") or ""): call.get("function_name") for call in made}
     messages = []
-    for result in _objects(_object(step.get("observation")).get("results") or [], "results"):
+    for result in as_objects(as_object(step.get("observation")).get("results") or [], "results"):
         call, content = result.get("source_call_id"), result.get("content")
         if content is None:
             continue
@@ -381,7 +381,7 @@ def _results(step: Mapping[str, Any]) -> list[Message]:
 
 
 def _read_call(call: Mapping[str, Any]) -> ToolCall:
-    written = _object(call.get("extra")).get("written")
+    written = as_object(call.get("extra")).get("written")
     arguments = written if isinstance(written, str) else json.dumps(call.get("arguments") or {})
     return ToolCall(str(call.get("tool_call_id") or ""), str(call.get("function_name") or ""), arguments)
 
@@ -389,13 +389,13 @@ def _read_call(call: Mapping[str, Any]) -> ToolCall:
 def _read_content(content: Any) -> Obs:
     if content is None or isinstance(content, str):
         return content or ""
-    return tuple(_read_part(part) for part in _objects(content, "content"))
+    return tuple(_read_part(part) for part in as_objects(content, "content"))
 
 
 def _read_part(part: Mapping[str, Any]) -> Text | Image:
     if part.get("type") == "text":
         return Text(str(part.get("text") or ""))
-    source = _object(part.get("source"))
+    source = as_object(part.get("source"))
     path, mime = str(source.get("path") or ""), str(source.get("media_type") or "")
     head, comma, data = path.partition(",")
     if mime in IMAGES and comma and head == f"data:{mime};base64":
@@ -406,18 +406,8 @@ def _read_part(part: Mapping[str, Any]) -> Text | Image:
     return Text(f"[{part.get('type')}: {path:.200}]")
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _objects(values: Any, what: str) -> list[Mapping[str, Any]]:
-    if not isinstance(values, list) or not all(isinstance(value, Mapping) for value in values):
-        raise BadArgument(f"{what} is {values!r:.60}; accepted: a list of JSON objects.")
-    return values
-
-
 def _name(trajectory: Mapping[str, Any]) -> str:
-    return "".join(str(_object(trajectory.get("agent")).get("name") or "agent").split()) or "agent"
+    return "".join(str(as_object(trajectory.get("agent")).get("name") or "agent").split()) or "agent"
 
 
 def _text_or_none(value: Any) -> str | None:
@@ -443,17 +433,13 @@ def write_atif(
         BadArgument: when the file exists, or the folder is not empty. StoreError: when it cannot be written.
     """
     path, count = Path(path), 0
-    lines = (msgspec.json.encode(to_atif(each, tokens=tokens, record=record)) for each in episodes)
+    trajectories = map(partial(to_atif, tokens=tokens, record=record), episodes)
     if path.suffix == ".jsonl":
-        with whole_file(path) as part, part.open("wb") as file:
-            for line in lines:
-                file.write(line + b"\n")
-                count += 1
-        return count
+        return write_lines(trajectories, path)
     empty_folder(path)
-    for line in lines:
+    for trajectory in trajectories:
         with whole_file(path / f"{count:06}.json") as part:
-            part.write_bytes(line)
+            part.write_bytes(msgspec.json.encode(trajectory))
         count += 1
     return count
 
@@ -500,18 +486,18 @@ def _decode_line(data: bytes, where: str) -> Episode:
 def _read_trial(folder: Path) -> Episode:
     """Return the episode of a trial of Harbor."""
     trajectory, result = folder / TRAJECTORY, folder / "result.json"
-    trial = _object(_json_of(_bytes_of(result), str(result))) if result.exists() else {}
+    trial = as_object(_json_of(_bytes_of(result), str(result))) if result.exists() else {}
     broken = trial.get("exception_info")
-    rewards = _object(_object(trial.get("verifier_result")).get("rewards"))
+    rewards = as_object(as_object(trial.get("verifier_result")).get("rewards"))
     parts = {name: float(part) for name, part in rewards.items() if _is_number(part)}
     reward = parts.get("reward", next(iter(parts.values())) if len(parts) == 1 else None)
     whole = _json_of(_bytes_of(trajectory), str(trajectory))
     episode = from_atif(whole, reward=None if broken else reward)
-    if _object(_object(whole).get("extra")).get(KEY) is not None:
+    if as_object(as_object(whole).get("extra")).get(KEY) is not None:
         return episode
     episode.job, episode.group = str(trial.get("trial_name") or ""), str(trial.get("task_name") or "")
     if broken:
-        why = _object(broken)
+        why = as_object(broken)
         kind, message = str(why.get("exception_type") or ""), str(why.get("exception_message") or "")
         episode.error = Failure("env", kind, message)
     elif reward is not None and episode.turns:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gem import codec
-from gem.adapters.records import arguments_of, escape_text, whole_file
+from gem.adapters.records import arguments_of, escape_text, long_or_none, write_lines
 from gem.content import Message, ToolCall, tools_in
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, Turn
@@ -73,7 +72,7 @@ def sft_rows(episode: Episode) -> Iterator[dict[str, Any]]:
                 "messages": [message_row(message) for message in conversation],
                 "tools": _tools(episode, seat),
                 "env": escape_text(episode.spec),
-                "seed": _long(episode.seed),
+                "seed": long_or_none(episode.seed),
                 "seat": escape_text(seat),
                 "reward": episode.earned(seat),
                 "success": episode.succeeded(seat),
@@ -116,7 +115,7 @@ def preference_rows(episodes: Iterable[Episode]) -> Iterator[dict[str, Any]]:
             "rejected": [message_row(rejected)],
             "tools": _tools(top, *top.seats[:1]) or _tools(worst, *worst.seats[:1]),
             "env": escape_text(top.spec),
-            "seed": _long(top.seed),
+            "seed": long_or_none(top.seed),
             "reward_chosen": top.earned(),
             "reward_rejected": worst.earned(),
             "episode_chosen": escape_text(top.id),
@@ -194,18 +193,13 @@ def _tools(episode: Episode, seat: str) -> str | None:
     return json.dumps(tools) if tools else None
 
 
-def _long(number: int) -> int | None:
-    """Return an integer of a column, which has 64 bits."""
-    return number if -(2**63) <= number < 2**63 else None
-
-
 def write_sft(episodes: Iterable[Episode], path: str | Path) -> int:
     """Write the conversations of episodes as JSON lines, and return how many.
 
     Raises:
         BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
-    return _write((row for episode in episodes for row in sft_rows(episode)), Path(path))
+    return write_lines(chain.from_iterable(map(sft_rows, episodes)), path)
 
 
 def write_preferences(episodes: Iterable[Episode], path: str | Path) -> int:
@@ -214,13 +208,4 @@ def write_preferences(episodes: Iterable[Episode], path: str | Path) -> int:
     Raises:
         BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
-    return _write(preference_rows(episodes), Path(path))
-
-
-def _write(rows: Iterable[dict[str, Any]], path: Path) -> int:
-    count = 0
-    with whole_file(path) as part, part.open("wb") as file:
-        for row in rows:
-            file.write(msgspec.json.encode(row) + b"\n")
-            count += 1
-    return count
+    return write_lines(preference_rows(episodes), path)

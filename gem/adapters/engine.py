@@ -12,9 +12,9 @@ from gem.agents.base import BaseAgent
 from gem.errors import BadArgument, NoVerdict
 from gem.estimators import turn_rewards
 from gem.record import AgentInfo, Ask, Episode, Reply
-from gem.tokens.renderer import Renderer, knows_tools, render
+from gem.tokens.renderer import Renderer, render
 from gem.tokens.rows import Row
-from gem.tokens.sampled_calls import take_calls
+from gem.tokens.sampled_calls import read_answer
 
 
 class EngineAgent(BaseAgent):
@@ -54,7 +54,6 @@ class EngineAgent(BaseAgent):
         self.renderer = renderer
         self.prompt_tokens, self.response_tokens, self.logprobs = prompt_tokens, response_tokens, logprobs
         self._model, self._sampling = model, dict(sampling or {})
-        self._native = knows_tools(renderer)
         self._prompts: dict[str, int] = {}  # by episode: the tokens in front of its row's first answer
 
     @abstractmethod
@@ -85,7 +84,7 @@ class EngineAgent(BaseAgent):
         Raises:
             NoVerdict: when the engine gave no usable answer.
         """
-        prompt = render(self.renderer, ask, tools=self._native)
+        prompt = render(self.renderer, ask)
         if not ask.held or ask.episode not in self._prompts:
             self._prompts[ask.episode] = len(prompt)
         begun = self._prompts[ask.episode]
@@ -102,11 +101,8 @@ class EngineAgent(BaseAgent):
             raise NoVerdict("the engine returned an answer without a token.")
         if reply.logprobs is None and self.logprobs:
             raise NoVerdict("the engine returned an answer without log probabilities.")
-        text, calls = self.renderer.decode(reply.token_ids), reply.tool_calls
-        if self._native and ask.tools:
-            text, calls = take_calls(text, ask.turn)
-        ended = reply.token_ids[-1] in self.renderer.stop_ids
-        finish = "stop" if ended else "length"
+        text, calls = read_answer(self.renderer, reply.token_ids, ask)
+        finish = "stop" if reply.token_ids[-1] in self.renderer.stop_ids else "length"
         return replace(reply, text=text, prompt_ids=prompt, finish=finish, tool_calls=calls)
 
 
@@ -132,8 +128,7 @@ def token_rewards(episode: Episode, row: Row, *, alone: bool) -> list[float]:
     earned = [0.0] * len(response.ids)
     if alone:
         each = turn_rewards(episode)
-        last = {turn: place for place, turn in enumerate(response.turn) if turn >= 0}
-        for turn, place in last.items():
+        for turn, place in response.ends.items():
             earned[place] = each[turn]
     # Rewards before the first turn, or of turns without tokens here, are part of the return too.
     earned[-1] += episode.reward() - fsum(earned)

@@ -32,6 +32,7 @@ from gem.adapters.records import (
     carry,
     empty_folder,
     escape_text,
+    finite_or_none,
     next_messages,
     read_record,
     whole_file,
@@ -147,7 +148,7 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
 def _sample(episode: Episode, name: str, created: datetime, tokens: bool) -> EvalSample:
     seats = [_Told(episode, seat, created, tokens) for seat in episode.seats or (SEAT,)]
     first = seats[0]
-    wall_s = _finite(episode.timing.get("wall_s")) or 0.0
+    wall_s = finite_or_none(episode.timing.get("wall_s")) or 0.0
     error, stop = None, episode.stop
     if not episode.scored:
         broken = episode.error
@@ -203,11 +204,14 @@ def _metadata(episode: Episode) -> dict[str, Any]:
         "verdict": str(episode.verdict),
         "attempt": episode.attempt,
         "group": escape_text(episode.group),
-        "rewards": [_finite(turn.reward) for turn in episode.turns],
+        "rewards": [finite_or_none(turn.reward) for turn in episode.turns],
     }
     if episode.several:
         about["seats"] = {
-            escape_text(seat): {"return": _finite(episode.earned(seat)), "success": episode.succeeded(seat)}
+            escape_text(seat): {
+                "return": finite_or_none(episode.earned(seat)),
+                "success": episode.succeeded(seat),
+            }
             for seat in episode.seats
         }
     if episode.origin is not None:
@@ -256,7 +260,7 @@ class _Told:
             self.output = _output(turn, model, self.tokens)
             if told_apart:
                 heard[id(originals[number])] = [*asked, self.output.message]
-            took_s = _finite(turn.timing.get("policy_s")) or 0.0
+            took_s = finite_or_none(turn.timing.get("policy_s")) or 0.0
             begun = {"timestamp": self.created + timedelta(seconds=at_s), "working_start": at_s}
             role = escape_text(seat) if episode.several else None
             call = ModelEvent(
@@ -271,7 +275,7 @@ class _Told:
                 working_time=took_s,
                 **begun,
             )
-            at_s += took_s + (_finite(turn.timing.get("env_s")) or 0.0)
+            at_s += took_s + (finite_or_none(turn.timing.get("env_s")) or 0.0)
             begun = {"timestamp": self.created + timedelta(seconds=at_s), "working_start": at_s}
             earned = {"turn": number, "reward": _number(turn.reward), "rewards": codec.plain(turn.rewards)}
             if role is not None:
@@ -308,7 +312,7 @@ def _output(turn: Turn, model: str, tokens: bool) -> ModelOutput:
             )
         ],
         usage=_usage(turn.usage or {}, turn),
-        time=_finite(turn.timing.get("policy_s")),
+        time=finite_or_none(turn.timing.get("policy_s")),
     )
 
 
@@ -417,10 +421,6 @@ def _results(samples: Sequence[EvalSample]) -> EvalResults:
 
 def _total(samples: Sequence[EvalSample]) -> ModelUsage:
     return sum((usage for sample in samples for usage in sample.model_usage.values()), ModelUsage())
-
-
-def _finite(number: Any) -> float | None:
-    return number if isinstance(number, int | float) and math.isfinite(number) else None
 
 
 def _number(reward: float | None) -> float | str | None:

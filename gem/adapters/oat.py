@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gem.agents.base import BaseAgent
-from gem.content import ToolCall, text_of
+from gem.content import text_of
 from gem.errors import MissingExtra
 from gem.record import Ask, Episode, Reply, StopReason
-from gem.tokens.renderer import Renderer, knows_tools, render
-from gem.tokens.sampled_calls import take_calls
+from gem.tokens.renderer import Renderer, render
+from gem.tokens.sampled_calls import read_answer
 
 try:
     from oat.types import Transition
@@ -75,9 +75,7 @@ class VllmAgent(BaseAgent):
     def _reply(self, ask: Ask, prompt: tuple[int, ...], output: Any) -> Reply:
         ids = tuple(output.token_ids)
         logprobs = tuple(at[token].logprob for at, token in zip(output.logprobs, ids, strict=True))
-        text, calls = self.renderer.decode(ids), tuple[ToolCall, ...]()
-        if ask.tools and knows_tools(self.renderer):
-            text, calls = take_calls(text, ask.turn)
+        text, calls = read_answer(self.renderer, ids, ask)
         finish = "length" if output.finish_reason == "length" else "stop"
         return Reply(text, prompt, ids, logprobs, finish, tool_calls=calls)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,17 @@ from typing import Any
 import msgspec
 
 from gem.adapters.chats import message_row, prompts, tools_of
-from gem.adapters.records import KEY, carry, each_line, escape_text, read_record, whole_file
+from gem.adapters.records import (
+    KEY,
+    as_object,
+    as_objects,
+    carry,
+    each_line,
+    escape_text,
+    finite_or_none,
+    read_record,
+    write_lines,
+)
 from gem.content import Message, ToolCall, join
 from gem.errors import BadArgument, GemError
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
@@ -53,7 +64,6 @@ def to_trace(episode: Episode, seat: str = SEAT, *, record: bool = True) -> dict
                 "probabilities of its sampled tokens; use an agent that returns them, such as a local model."
             )
         answer = message_row(turn.said, objects=False)
-        metadata: dict[str, Any] = {"turn": number, "seat": escape_text(seat), "reward": _finite(turn.reward)}
         turns.append(
             {
                 "node_id": escape_text(f"{episode.id}/{seat}/{number}"),
@@ -66,7 +76,11 @@ def to_trace(episode: Episode, seat: str = SEAT, *, record: bool = True) -> dict
                     "tools": tools or None,
                 },
                 "response": {"choices": [{"message": answer, "finish_reason": escape_text(turn.finish)}]},
-                "metadata": metadata,
+                "metadata": {
+                    "turn": number,
+                    "seat": escape_text(seat),
+                    "reward": finite_or_none(turn.reward),
+                },
             }
         )
     if not turns:
@@ -75,15 +89,11 @@ def to_trace(episode: Episode, seat: str = SEAT, *, record: bool = True) -> dict
         "env": escape_text(episode.spec),
         "seed": str(episode.seed),
         "stop": str(episode.stop),
-        "return": _finite(episode.earned(seat)) if episode.scored else None,
+        "return": finite_or_none(episode.earned(seat)) if episode.scored else None,
         "success": episode.succeeded(seat),
         **({KEY: carry(episode)} if record else {}),
     }
     return {"schema_version": SCHEMA_VERSION, "turns": turns}
-
-
-def _finite(number: float | None) -> float | None:
-    return number if number is not None and isfinite(number) else None
 
 
 # -- traces in
@@ -100,14 +110,14 @@ def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Epis
         BadArgument: for a value that is not a trace. SchemaMismatch: for a record of another schema.
     """
     version = trace.get("schema_version", SCHEMA_VERSION) if isinstance(trace, Mapping) else None
-    turns = _objects(trace.get("turns"), "turns") if version == SCHEMA_VERSION else None
+    turns = as_objects(trace.get("turns"), "turns") if version == SCHEMA_VERSION else None
     if not turns:
         raise BadArgument(
             f"{trace!r:.80} is not a trace; accepted: a TrainingTrace of schema {SCHEMA_VERSION} with turns."
         )
     if reward is not None and not isfinite(reward):
         raise BadArgument(f"reward is {reward}; accepted: a finite number.")
-    record = _object(turns[0].get("metadata")).get(KEY)
+    record = as_object(turns[0].get("metadata")).get(KEY)
     if record is not None:
         return read_record(record)
     made: list[Turn] = []
@@ -135,10 +145,12 @@ def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Epis
 def _turn(
     given: Mapping[str, Any], before: list[Turn], wholes: dict[int, tuple[Message, ...]], where: str
 ) -> Turn:
-    shown_to = tuple(map(_message, _objects(_object(given.get("request")).get("messages") or [], "messages")))
-    choices = _objects(_object(given.get("response")).get("choices") or [], "choices")
+    shown_to = tuple(
+        map(_message, as_objects(as_object(given.get("request")).get("messages") or [], "messages"))
+    )
+    choices = as_objects(as_object(given.get("response")).get("choices") or [], "choices")
     choice = choices[0] if choices else {}
-    answer = _message({**_object(choice.get("message")), "role": "assistant"})
+    answer = _message({**as_object(choice.get("message")), "role": "assistant"})
     parents = [turn for turn in before if _begins(shown_to, wholes[id(turn)])]
     fresh = shown_to[len(wholes[id(parents[-1])]) :] if parents else shown_to
     plain = len(fresh) == 1 and fresh[0].role == "user" and len(parents) == len(before)
@@ -176,11 +188,11 @@ def _message(given: Mapping[str, Any]) -> Message:
         raise BadArgument(f"a message's role is {role!r:.40}; accepted: system, user, assistant, tool.")
     if isinstance(content, list):
         content = "\n".join(
-            str(part.get("text") or f"[{part.get('type')}]") for part in map(_object, content)
+            str(part.get("text") or f"[{part.get('type')}]") for part in map(as_object, content)
         )
     made = []
-    for call in _objects(given.get("tool_calls") or [], "tool_calls"):
-        function = _object(call.get("function"))
+    for call in as_objects(given.get("tool_calls") or [], "tool_calls"):
+        function = as_object(call.get("function"))
         arguments = function.get("arguments")
         text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
         made.append(ToolCall(str(call.get("id") or ""), str(function.get("name") or ""), text))
@@ -193,16 +205,6 @@ def _message(given: Mapping[str, Any]) -> Message:
         name=str(given.get("name") or "") if role == "tool" else None,
         reasoning=reasoning if isinstance(reasoning, str) else None,
     )
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _objects(values: Any, what: str) -> list[Mapping[str, Any]]:
-    if not isinstance(values, list) or not all(isinstance(value, Mapping) for value in values):
-        raise BadArgument(f"{what} is {values!r:.60}; accepted: a list of JSON objects.")
-    return values
 
 
 # -- files
@@ -226,21 +228,18 @@ def write_traces(
     Raises:
         BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
-    count = 0
-    with whole_file(Path(path)) as part, part.open("wb") as file:
-        for episode in episodes:
-            try:
-                seats = dict.fromkeys(turn.seat for turn in episode.turns) or {SEAT: None}
-                made = [to_trace(episode, seat, record=record) for seat in seats]
-            except BadArgument as error:
-                if damaged is None:
-                    raise
-                damaged(error)
-                continue
-            for trace in made:
-                file.write(msgspec.json.encode(trace) + b"\n")
-                count += 1
-    return count
+
+    def make_traces(episode: Episode) -> list[dict[str, Any]]:
+        try:
+            seats = dict.fromkeys(turn.seat for turn in episode.turns) or {SEAT: None}
+            return [to_trace(episode, seat, record=record) for seat in seats]
+        except BadArgument as error:
+            if damaged is None:
+                raise
+            damaged(error)
+            return []
+
+    return write_lines(chain.from_iterable(map(make_traces, episodes)), path)
 
 
 def read_traces(path: str | Path) -> Iterator[Callable[[], Episode]]:

@@ -31,12 +31,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
-
 from gem import seeding
 from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
-from gem.adapters.records import whole_file
+from gem.adapters.records import write_lines
 from gem.errors import NoVerdict, missing_extra
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
@@ -65,14 +63,16 @@ def write_dataset(
     Raises:
         BadArgument: when the file already exists; see `gem.adapters.prompts.seeded_tasks`.
     """
-    tasks = seeded_tasks(envs, seeds)
-    with whole_file(Path(path)) as part, part.open("wb") as file:
-        for task in tasks:
+    lines = (
+        {
             # OpenRLHF shows the input only in logs; the model is shown the environment's observation.
-            row = {"input": f"{task.spec}, seed {task.seed}", "label": task_text(task)}
-            row["datasource"] = task.spec
-            file.write(msgspec.json.encode(row) + b"\n")
-    return len(tasks)
+            "input": f"{task.spec}, seed {task.seed}",
+            "label": task_text(task),
+            "datasource": task.spec,
+        }
+        for task in seeded_tasks(envs, seeds)
+    )
+    return write_lines(lines, path)
 
 
 class GemExecutor(AgentExecutorBase):

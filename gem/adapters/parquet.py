@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from gem.adapters.records import whole_file
@@ -94,17 +95,11 @@ def write_parquet(
     schema = EPISODES
     if per == "turn":
         schema = pa.schema([*TURNS, *(TOKENS if tokens else ())])
-    count = 0
+    count, made = 0, rows(episodes, per, tokens=tokens)
     with whole_file(Path(path)) as part, parquet.ParquetWriter(part, schema, compression="zstd") as file:
-        batch: list[dict[str, object]] = []
-        for row in rows(episodes, per, tokens=tokens):
-            batch.append(row)
-            count += 1
-            if len(batch) == AT_ONCE:
-                file.write_table(pa.Table.from_pylist(batch, schema))
-                batch = []
-        if batch:
+        while batch := list(islice(made, AT_ONCE)):
             file.write_table(pa.Table.from_pylist(batch, schema))
+            count += len(batch)
     return count
 
 

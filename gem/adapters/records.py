@@ -7,8 +7,9 @@ objects. `gem.codec` defines their form.
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -83,6 +84,32 @@ def escape_text(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+def finite_or_none(number: Any) -> float | None:
+    """Return a number that JSON can hold, else None."""
+    return number if isinstance(number, int | float) and math.isfinite(number) else None
+
+
+def long_or_none(number: object) -> int | None:
+    """Return an integer that a column of 64 bits can hold, else None."""
+    return number if isinstance(number, int) and -(2**63) <= number < 2**63 else None
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object, or an empty one in place of anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_objects(values: Any, what: str) -> list[Mapping[str, Any]]:
+    """Return a list of JSON objects; `what` names it in the error.
+
+    Raises:
+        BadArgument: for anything else.
+    """
+    if not isinstance(values, list) or not all(isinstance(value, Mapping) for value in values):
+        raise BadArgument(f"{what} is {values!r:.60}; accepted: a list of JSON objects.")
+    return values
+
+
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     """Return the arguments that a model wrote for a call; None if they are not a JSON object.
 
@@ -140,6 +167,20 @@ def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator
         raise MissingData(f"{path}: no such file.") from error
     except OSError as error:
         raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
+
+
+def write_lines(values: Iterable[object], path: str | Path) -> int:
+    """Write values as JSON lines, and return how many.
+
+    Raises:
+        BadArgument: when the file already exists. StoreError: when it cannot be written.
+    """
+    count = 0
+    with whole_file(Path(path)) as part, part.open("wb") as file:
+        for value in values:
+            file.write(msgspec.json.encode(value) + b"\n")
+            count += 1
+    return count
 
 
 def empty_folder(path: Path) -> None:

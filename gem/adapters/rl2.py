@@ -103,8 +103,7 @@ def fill(sample: Any, episode: Episode, decode: Any) -> None:
 
 def _sequence(row: Row, rewards: Sequence[float]) -> dict[str, list[int] | list[float]]:
     earned = [0.0] * len(row.ids)
-    ends = {turn: place for place, turn in enumerate(row.turn) if turn >= 0}
-    for turn, place in ends.items():
+    for turn, place in row.ends.items():
         earned[place] = rewards[turn]
     return {
         "states": list(row.ids),

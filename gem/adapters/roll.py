@@ -28,7 +28,6 @@ from typing import Any
 
 from gem import seeding
 from gem.adapters.engine import token_rewards
-from gem.content import ToolCall
 from gem.core import Env
 from gem.errors import BadArgument, MissingExtra, NoVerdict
 from gem.history import HistoryPolicy
@@ -36,9 +35,9 @@ from gem.record import Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.rollout.conversation import Conversation, carry_out
 from gem.rollout.episode import versions
 from gem.tokens.chat_template import ChatTemplateRenderer
-from gem.tokens.renderer import knows_tools, render
+from gem.tokens.renderer import render
 from gem.tokens.rows import Row, rows
-from gem.tokens.sampled_calls import take_calls
+from gem.tokens.sampled_calls import read_answer
 from gem.wrappers.wrapper_factory import get_wrapper_fns
 
 try:
@@ -181,9 +180,7 @@ class GemEnvManager(TrajEnvManager):
         logprobs = None
         if "infer_logprobs" in output.batch:
             logprobs = tuple(output.batch["infer_logprobs"][0].tolist()[-len(ids) :])
-        text, calls = self.renderer.decode(ids), tuple[ToolCall, ...]()
-        if ask.tools and knows_tools(self.renderer):
-            text, calls = take_calls(text, ask.turn)
+        text, calls = read_answer(self.renderer, ids, ask)
         finish = "stop" if ids and ids[-1] in self.renderer.stop_ids else "length"
         return Reply(text, prompt, ids, logprobs, finish, tool_calls=calls)
 

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
 from gem import codec
-from gem.adapters.records import each_line, episode_of, escape_text, next_messages, whole_file
+from gem.adapters.records import each_line, episode_of, escape_text, long_or_none, next_messages, write_lines
 from gem.content import Message, text_of
 from gem.errors import BadArgument
 from gem.history import CHAT, messages
@@ -46,7 +44,7 @@ def episode_row(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
         "attempt": episode.attempt,
         "group": escape_text(episode.group),
         "env": escape_text(episode.spec),
-        "seed": _long(episode.seed),
+        "seed": long_or_none(episode.seed),
         "agent": escape_text(run.agent),
         "model": None if run.model is None else escape_text(run.model),
         "policy_version": episode.policy_version,
@@ -84,8 +82,8 @@ def turn_rows(episode: Episode, *, tokens: bool = True) -> Iterator[dict[str, An
             "reward": turn.reward,
             "value": turn.value,
             "policy_version": turn.policy_version,
-            "prompt_tokens": _long(usage.get("prompt_tokens")),
-            "completion_tokens": _long(usage.get("completion_tokens")),
+            "prompt_tokens": long_or_none(usage.get("prompt_tokens")),
+            "completion_tokens": long_or_none(usage.get("completion_tokens")),
             "info": json.dumps(codec.plain(turn.info)),
         }
         if tokens:
@@ -128,12 +126,7 @@ def write_jsonl(
     Raises:
         BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
-    count = 0
-    with whole_file(Path(path)) as part, part.open("wb") as file:
-        for row in rows(episodes, per, tokens=tokens):
-            file.write(msgspec.json.encode(row) + b"\n")
-            count += 1
-    return count
+    return write_lines(rows(episodes, per, tokens=tokens), path)
 
 
 def read_jsonl(path: str | Path) -> Iterator[Callable[[], Episode]]:
@@ -173,8 +166,3 @@ def _conversation(episode: Episode) -> list[dict[str, str]]:
     return [
         {"role": message.role, "content": escape_text(message.text)} for message in (*head, *conversation)
     ]
-
-
-def _long(number: object) -> int | None:
-    """Return an integer of a column, which has 64 bits."""
-    return number if isinstance(number, int) and -(2**63) <= number < 2**63 else None

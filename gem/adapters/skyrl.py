@@ -28,12 +28,10 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gem import seeding
 from gem.adapters.engine import EngineAgent, token_rewards, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
-from gem.adapters.records import whole_file
+from gem.adapters.records import write_lines
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
@@ -68,18 +66,17 @@ def write_dataset(
     Raises:
         BadArgument: when the file already exists; see `gem.adapters.prompts.seeded_tasks`.
     """
-    tasks = seeded_tasks(envs, seeds)
-    with whole_file(Path(path)) as part, part.open("wb") as file:
-        for task in tasks:
-            row = {
-                # SkyRL requires a prompt; the model is shown the environment's observation instead.
-                "prompt": [{"role": "user", "content": f"{task.spec}, seed {task.seed}"}],
-                "env_class": NAME,
-                "data_source": task.spec,
-                "task": task_text(task),
-            }
-            file.write(msgspec.json.encode(row) + b"\n")
-    return len(tasks)
+    lines = (
+        {
+            # SkyRL requires a prompt; the model is shown the environment's observation instead.
+            "prompt": [{"role": "user", "content": f"{task.spec}, seed {task.seed}"}],
+            "env_class": NAME,
+            "data_source": task.spec,
+            "task": task_text(task),
+        }
+        for task in seeded_tasks(envs, seeds)
+    )
+    return write_lines(lines, path)
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from gem import registry, seeding
-from gem.content import ToolCall, text_of
+from gem.content import text_of
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.history import HistoryPolicy
 from gem.record import Episode, Limits, Reply, RunInfo, StopReason
@@ -34,8 +34,8 @@ from gem.rollout.episode import NO_LIMITS, versions
 from gem.seats import SeatedEnv
 from gem.specs import TaskRef
 from gem.tokens.chat_template import ChatTemplateRenderer
-from gem.tokens.renderer import Renderer, knows_tools, render
-from gem.tokens.sampled_calls import take_calls
+from gem.tokens.renderer import Renderer, render
+from gem.tokens.sampled_calls import read_answer
 
 try:
     import chz
@@ -142,9 +142,7 @@ class GemEnv(types.Env):
     def _answer(self, talk: Conversation, ids: tuple[int, ...], finish: str) -> None:
         ask = talk.asks[0]
         if ids:
-            text, calls = self._renderer.decode(ids), tuple[ToolCall, ...]()
-            if ask.tools and knows_tools(self._renderer):
-                text, calls = take_calls(text, ask.turn)
+            text, calls = read_answer(self._renderer, ids, ask)
             talk.answer(Reply(text, self._prompt, ids, finish=finish, tool_calls=calls))
         else:
             talk.fail(NoVerdict("no token was sampled"))

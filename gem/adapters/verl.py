@@ -53,7 +53,7 @@ from gem.rollout import Job, rollout_async
 from gem.specs import TaskRef
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer
-from gem.tokens.rows import Row, rows
+from gem.tokens.rows import rows
 
 try:
     import torch
@@ -293,7 +293,7 @@ def outputs(
     made = []
     for row in rows(episode):
         prompt, response = row.split()
-        last = _last_tokens(response)
+        last = response.ends
         scores = [0.0] * len(response.ids)
         if rewards == "episode":
             scores[-1] = episode.reward()
@@ -336,11 +336,6 @@ def outputs(
             )
         )
     return made
-
-
-def _last_tokens(response: Row) -> dict[int, int]:
-    """Return the index of each turn's last token, by the turn's number."""
-    return {turn: place for place, turn in enumerate(response.turn) if turn >= 0}
 
 
 @register_adv_est("gem_rebn")

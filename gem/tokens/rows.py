@@ -31,6 +31,11 @@ class Row:
         """The positions of the tokens that a trainer learns from."""
         return [at for at, learn in enumerate(self.mask) if learn]
 
+    @property
+    def ends(self) -> dict[int, int]:
+        """The position of the last token that each turn sampled, by the turn's number."""
+        return {turn: at for at, turn in enumerate(self.turn) if turn >= 0}
+
     def first(self, tokens: int | None) -> Row:
         """Return the row's first `tokens` tokens; None: all."""
         return Row(self.ids[:tokens], self.mask[:tokens], self.logprobs[:tokens], self.turn[:tokens])

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gem.content import ToolCall
+from gem.record import Ask
+from gem.tokens.renderer import Renderer, knows_tools
 from gem.tools import calls
 
 _MISTRAL = "[TOOL_CALLS]"
@@ -20,6 +22,12 @@ _KEYS = frozenset(("name", "arguments", "parameters", "type", "id"))
 _DECODER = json.JSONDecoder()
 
 Named = tuple[str, dict[str, Any]]
+
+
+def read_answer(renderer: Renderer, ids: Sequence[int], ask: Ask) -> tuple[str, tuple[ToolCall, ...]]:
+    """Return the text of sampled ids without its tool calls, and these, if tools were offered natively."""
+    text = renderer.decode(ids)
+    return take_calls(text, ask.turn) if ask.tools and knows_tools(renderer) else (text, ())
 
 
 def take_calls(text: str, turn: int = 0) -> tuple[str, tuple[ToolCall, ...]]:
