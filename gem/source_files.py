@@ -276,7 +276,7 @@ def install(source: Source) -> Source:
 
 def known_source(digest: str) -> Source | None:
     """Return a source that this process has installed, or that the user's cache has; None if neither."""
-    if digest not in _SOURCES and (source := remembered(digest)) is not None:
+    if digest not in _SOURCES and (source := recall_source(digest)) is not None:
         install(source)
     return _SOURCES.get(digest)
 
@@ -289,7 +289,7 @@ def cache_folder() -> Path:
 
 
 def remember(source: Source) -> None:
-    """Keep a source that this user named in the user's cache; later `remembered` finds it by its digest.
+    """Keep a source that this user named in the user's cache; later `recall_source` finds it by its digest.
 
     A cache that cannot be written is ignored: the source is then known to this process only.
     """
@@ -306,7 +306,7 @@ def remember(source: Source) -> None:
         part.replace(path)
 
 
-def remembered(digest: str) -> Source | None:
+def recall_source(digest: str) -> Source | None:
     """Return the source with this digest that this user named before, from the user's cache, or None.
 
     A file whose content has another digest is ignored.
