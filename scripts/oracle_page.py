@@ -8,37 +8,62 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
 
 from gem.train.oracle import HEADS, judge
 from gem.train.oracle.cases import CASES
 
 PAGE = Path(__file__).parents[1] / "docs/guides/estimators.md"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page: its rows are of every algorithm at every size of a batch and every discount."""
+
+    env: str
+    algorithms: tuple[str, ...]
+    gammas: tuple[float, ...] = (0.9,)
+    batches: tuple[int | None, ...] = (None,)
+
+    def rows(self, names: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the cells of the rows of these algorithms."""
+        own = [name for name in self.algorithms if name in names]
+        return [
+            row.cells()
+            for batch in self.batches
+            for row in (judge((self.env,), own, self.gammas, batch=batch, samples=400) if own else ())
+        ]
+
+    def place(self, cells: Sequence[str]) -> tuple[int, int, int]:
+        """Return the place of a row in the table."""
+        name, gamma, batch = cells[:3]
+        return self.gammas.index(float(gamma)), self.algorithms.index(name), int(batch)
+
+
 TABLES = {
-    "algorithms": (tuple(CASES), (0.9,)),
-    "discounts": (("reinforce", "rebn", "rloo", "grpo", "ppo"), (0.3, 0.9, 1.0)),
+    "algorithms": Table("early", tuple(CASES)),
+    "batches": Table("early", ("rebn", "ppo"), batches=(2, 4, 16, 64)),
+    "discounts": Table("early", ("reinforce", "rebn", "rloo", "grpo", "ppo"), (0.3, 0.9, 1.0)),
+    "blind": Table("blind", ("reinforce", "rebn", "rloo"), (0.3, 0.9, 1.0)),
 }
-"""The algorithms and discounts of each table, by its name in the marks of the page; all in `early`."""
+"""The tables, by their names in the marks of the page."""
 
 
 def fill_page(page: str, names: Sequence[str] = ()) -> str:
     """Return the page with the rows of the named algorithms measured again; without names, of all."""
-    for table, (algorithms, gammas) in TABLES.items():
-        pattern = re.compile(rf"(<!-- {table}: [^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
+    for name, table in TABLES.items():
+        pattern = re.compile(rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
         match = pattern.search(page)
-        assert match, f"the page has no marks of {table}"
-        rows = dict(re.findall(r"^(\| [\w-]+ \| [\d.]+ \|)(.*)$", match[0], re.MULTILINE)) if names else {}
-        again = [name for name in algorithms if not names or name in names]
-        for row in judge(envs=("early",), algorithms=again, gammas=gammas) if again else ():
-            line = f"| {' | '.join(row.cells())} |"
-            start = re.match(r"\| [\w-]+ \| [\d.]+ \|", line)
-            assert start, line
-            rows[start[0]] = line[start.end() :]
-        order = [f"| {name} | {gamma:g} |" for gamma, name in product(gammas, algorithms)]
-        lines = [f"| {' | '.join(cells)} |" for cells in (HEADS, ("---",) * len(HEADS))]
-        lines += [key + rows[key] for key in order if key in rows]
-        page = pattern.sub(lambda match, lines=lines: match[1] + "\n".join(lines) + "\n" + match[2], page)
+        assert match, f"the page has no marks of {name}"
+        before = [tuple(line[2:-2].split(" | ")) for line in match[0].splitlines() if line.startswith("| ")]
+        rows = [
+            cells for cells in before[2:] if names and cells[0] in table.algorithms and cells[0] not in names
+        ]
+        rows += table.rows(names or table.algorithms)
+        cells = [HEADS, ("---",) * len(HEADS), *sorted(rows, key=table.place)]
+        lines = "".join(f"| {' | '.join(each)} |\n" for each in cells)
+        page = pattern.sub(lambda match, lines=lines: match[1] + lines + match[2], page)
     return page
 
 

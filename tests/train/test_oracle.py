@@ -229,6 +229,10 @@ def test_a_listed_branch_gives_the_rows_of_one_that_was_played(listings):
         ("broken", "reinforce", 1.0, "scaled by 0.91"),
         ("broken", "rloo", 1.0, "scaled by 0.7"),
         ("noisy", "reinforce", 1.0, "unbiased"),
+        ("blind", "reinforce", 1.0, "unbiased"),
+        ("blind", "rloo", 0.3, "unbiased"),
+        ("blind", "kl-loss", 1.0, "unbiased"),
+        ("blind", "ppo-exact-critic", 1.0, "biased by design: turns that look alike"),
     ],
 )
 def test_the_real_learn_step_estimates_what_is_said(judges, env, name, gamma, verdict):
@@ -243,11 +247,39 @@ def test_the_real_learn_step_estimates_what_is_said(judges, env, name, gamma, ve
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("env", ["bandit", "words", "early", "chat", "noisy", "broken"])
+@pytest.mark.parametrize("env", ["bandit", "words", "early", "chat", "noisy", "broken", "blind"])
 @pytest.mark.parametrize("gamma", [0.3, 1.0])
 def test_no_case_is_unexpected(judges, env, gamma):
     found = [judges[env].row(name, gamma) for name in CASES]
     assert [row for row in found if not row.expected] == []
+
+
+def test_where_turns_look_alike_a_small_gamma_follows_the_return_without_discount(judges):
+    row = judges["blind"].row("reinforce", 0.3)
+    assert row.undiscounted == pytest.approx(1, abs=1e-9)
+    assert abs(row.cosine) < 0.1
+
+
+def test_whitening_two_episodes_is_what_turns_ppos_step(judges, monkeypatch):
+    judged = judges["early"]
+    monkeypatch.setitem(CASES, "whitened", Case({"algorithm": "ppo"}, critic="exact", reason="few turns"))
+    ppo = judged.row("ppo", 0.9)
+    assert judged.row("ppo-plain", 0.9).cosine > 0.99 > 0.9 > judged.row("whitened", 0.9).cosine > ppo.cosine
+    assert ppo.cosine < 0.7
+    assert judged.row("ppo", 0.9, batch=16, samples=200).cosine > 0.98
+
+
+def test_a_batch_of_equal_advantages_takes_no_step(judges):
+    judged = judges["early"]
+    case = CASES["ppo"]
+    step = learn_step(judged.listing, judged.policy, judged.exact, case, case.config(0.9, 2), 0)
+    outcomes = judged.listing.outcomes(judged.policy)
+    stops = [o for o in outcomes if len(o.episode.turns) == 1]
+    assert sum(o.probability**2 for o in stops) == pytest.approx(0.49, abs=0.01)
+    still = [
+        share for share, batch in batches(groups(outcomes, judged.listing.law, 1), 2) if not step(batch).any()
+    ]
+    assert math.fsum(still) == pytest.approx(0.49, abs=0.01)
 
 
 def formula(exact, advantages_of, divisor_of, choices, count):
@@ -443,6 +475,13 @@ def test_what_cannot_be_judged_is_refused(given, match):
 @pytest.mark.parametrize("name", ["reinforce", "rloo", "grpo", "ppo", "mean-over-turns", "kl-loss"])
 def test_the_pages_rows_are_what_the_oracle_says_now(judges, name):
     row = " | ".join(judges["early"].row(name, 0.9).cells())
+    page = (Path(__file__).parents[2] / "docs/guides/estimators.md").read_text(encoding="utf-8")
+    assert f"\n| {row} |\n" in page, "run `python scripts/oracle_page.py` again"
+
+
+@pytest.mark.parametrize(("name", "gamma"), [("reinforce", 0.3), ("rloo", 0.3), ("rebn", 1.0)])
+def test_the_pages_rows_of_turns_that_look_alike_are_right(judges, name, gamma):
+    row = " | ".join(judges["blind"].row(name, gamma).cells())
     page = (Path(__file__).parents[2] / "docs/guides/estimators.md").read_text(encoding="utf-8")
     assert f"\n| {row} |\n" in page, "run `python scripts/oracle_page.py` again"
 

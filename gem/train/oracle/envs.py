@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 from gem.core import Env, Start, Step
+from gem.history import CHAT, LAST, HistoryPolicy
 from gem.record import StopReason
 
 LETTERS = "abc"
@@ -20,6 +21,8 @@ PAYS = (0.1, 1.0, -0.4, 0.5, 0.2)
 """The reward of each state; all differ, so that an error in a place, a sign or a turn shows."""
 STOP_PAY = 0.3
 """The reward of an early end."""
+FIRST_PAY, LATER_PAY = 1.0, 0.6
+"""With `blind`: the reward of ``a`` in the first turn, and of ``b`` in each later one."""
 HEADS = 0.3
 """Probability that a coin moves the walk one state further, or that a world breaks."""
 
@@ -35,9 +38,10 @@ class Walk(Env):
     Action:
         Letters, or nothing. ``a`` is 1 and ``b`` is 2 and ``c`` is 3, read as a number of base 3.
     Observation:
-        Two digits: the task and the state.
+        Two digits: the task and the state, which `blind` hides.
     Reward:
-        The reward of the state in this task, after each turn, or with `sparse` after the last alone.
+        The reward of the state in this task, after each turn, or with `sparse` after the last alone. With
+        `blind` the first turn pays for ``a`` and every later one for ``b``.
     End:
         After `turns` turns; with `early` also by an empty answer. With `breaks` some worlds break in their
         last turn and give no verdict.
@@ -53,10 +57,12 @@ class Walk(Env):
         early: bool = False,
         noisy: bool = False,
         breaks: bool = False,
+        blind: bool = False,
     ) -> None:
         """Set the options of the environment."""
         self.turns, self.tasks = turns, tasks
         self.sparse, self.early, self.noisy, self.breaks = sparse, early, noisy, breaks
+        self.blind = blind
         self.turn = self.state = 0
         self.world: World = ()
 
@@ -98,24 +104,26 @@ class Walk(Env):
         if last:
             if self.world[-1]:
                 return Step("", 0.0, False, True, {"stop": StopReason.ERROR.value})
-            return self._end(self._pay())
-        return Step(self._observe(), 0.0 if self.sparse else self._pay(), False, False, {})
+            return self._end(self._pay(action))
+        return Step(self._observe(), 0.0 if self.sparse else self._pay(action), False, False, {})
 
-    def _pay(self) -> float:
+    def _pay(self, action: str) -> float:
+        if self.blind:
+            return FIRST_PAY * (action == "a") if self.turn == 1 else LATER_PAY * (action == "b")
         return PAYS[(self.state + self.world[0]) % len(PAYS)]
 
     def _end(self, reward: float) -> Step:
         return Step(self._observe(), reward, True, False, {"stop": StopReason.ENDED.value})
 
     def _observe(self) -> str:
-        return f"{self.world[0]}{self.state}"
+        return f"{self.world[0]}{0 if self.blind else self.state}"
 
 
 @dataclass(frozen=True)
 class Setting:
     """An environment, and the answers to it: of up to `max_tokens` tokens, each a letter or the end.
 
-    `turn_limit`: turns after which an episode is truncated.
+    `turn_limit`: turns after which an episode is truncated. `history`: what the policy sees of past turns.
     """
 
     summary: str
@@ -123,6 +131,7 @@ class Setting:
     max_tokens: int = 1
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     turn_limit: int | None = None
+    history: HistoryPolicy = CHAT
 
     def make(self) -> Walk:
         """Return the environment."""
@@ -144,5 +153,10 @@ SETTINGS: dict[str, Setting] = {
     ),
     "noisy": Setting("two paid turns; chance moves too", kwargs={"turns": 2, "noisy": True}),
     "broken": Setting("two paid turns; some end without verdict", kwargs={"turns": 2, "breaks": True}),
+    "blind": Setting(
+        "three paid turns that look alike; what pays first does not pay later",
+        kwargs={"turns": 3, "blind": True},
+        history=LAST,
+    ),
 }
 """The environments of the oracle, by name."""

@@ -98,7 +98,8 @@ class Listing:
             for n, (world, path) in enumerate(paths)
         ]
         limits = Limits(turns=self.setting.turn_limit)
-        with Runner(TableAgent(policy, longest), host="serial", retries=0, limits=limits) as runner:
+        agent, history = TableAgent(policy, longest), self.setting.history
+        with Runner(agent, host="serial", retries=0, limits=limits, history=history) as runner:
             return runner.play(jobs)
 
 

@@ -37,6 +37,7 @@ class Probe(Learner):
     """
 
     step_gradients: list[Tensor]
+    moved = True  # its policy differs from the reference from the start
 
     def step(self) -> float:
         """Store the gradient instead of taking a step."""
