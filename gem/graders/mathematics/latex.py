@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
@@ -218,9 +219,7 @@ def _tokens(text: str) -> list[str]:
             if value in ("{", "}"):
                 tokens.append("\\" + value)
             elif not value[0].isalpha():
-                if value in "%|":
-                    tokens.append("%" if value == "%" else "|")
-                elif value in ("<", ">", "*", "/", "[", "]", ":"):
+                if value in ("%", "|", "<", ">", "*", "/", "[", "]", ":"):
                     tokens.append(value)
                 elif value not in " ,;!":
                     raise Unread(f"command \\{value}")
@@ -312,6 +311,13 @@ _OPEN_RELATIONS = frozenset(["<", ">", "\\le", "\\ge", "\\ne", "=", "\\approx"])
 ASKED: Node = ("sym", "?")
 """The unnamed variable of "at least 5"."""
 
+_NAMED: dict[str, Node] = {
+    "pi": ("const", "pi"),
+    "infty": ("const", "inf"),
+    "imath": ("const", "i"),
+    "mathrmi": ("const", "i"),
+    "emptyset": ("seq", "{", "}", ()),
+}
 _CLOSERS = {"(": ")", "[": "]", "\\{": "\\}", "{": "}"}
 _STOPPING = r") ] } \} , ; \and \or \land \lor \mid \cup \setminus & \cr \rfloor \rceil \end : ! ^ _"
 _STOP = frozenset([*_STOPPING.split(), *_RELATIONS])
@@ -428,25 +434,19 @@ class _Reader:
             if self.take() == "\\cup":
                 items.append(self.ratio())
             else:
-                left = self.join_items("union", items)
-                items = [self.node("without", left, self.ratio())]
+                items = [self.node("without", self.join_items("union", items), self.ratio())]
         return self.join_items("union", items)
 
     def ratio(self) -> Node:
         items = [self.sum()]
-        while self.peek() == ":":
-            self.take()
+        while self.after(":"):
             items.append(self.sum())
         return self.join_items("ratio", items)
 
     def sum(self) -> Node:
-        terms = []
-        sign = self.sign()
-        term = self.term()
-        terms.append(self.apply_sign(sign, term))
+        terms = [self.apply_sign(self.sign(), self.term())]
         while self.peek() in ("+", "-"):
-            sign = self.sign()
-            terms.append(self.apply_sign(sign, self.term()))
+            terms.append(self.apply_sign(self.sign(), self.term()))
         if len(terms) == 1:
             return terms[0]
         if any(term[0] in ("seq", "union", "matrix") for term in terms):
@@ -467,8 +467,7 @@ class _Reader:
         return sign
 
     def term(self) -> Node:
-        left = self.power()
-        factors = [left]
+        factors = [self.power()]
         while True:
             token = self.peek()
             if token in ("*", "/"):
@@ -477,26 +476,20 @@ class _Reader:
                 right = self.power()
                 right = self.node("-", right) if sign < 0 else right
                 if token == "/":
-                    top = self.join_items("*", factors)
-                    factors = [self.node("/", top, right)]
+                    factors = [self.node("/", self.join_items("*", factors), right)]
                 else:
                     factors.append(right)
-            elif token[:1] == "'":
+            elif token[:1] == "'" or (token == "(" and self.unit_in_brackets()):
                 factors = [self.unit(self.join_items("*", factors))]
             elif token in ("", "+", "-", "|") or token in _STOP:
                 if token == "|" and not self.bars:
                     factors.append(self.power())
                     continue
                 break
-            elif token == "(" and self.unit_in_brackets():
-                factors = [self.unit(self.join_items("*", factors))]
-            elif token == "%":
-                self.take()
+            elif self.after("%"):
                 factors = [self.node("%", self.join_items("*", factors))]
-            elif token == "\\bmod" or token == "\\mod":
-                self.take()
-                left = self.join_items("*", factors)
-                factors = [self.node("fn", "mod", (left, self.power()))]
+            elif self.after("\\bmod") or self.after("\\mod"):
+                factors = [self.node("fn", "mod", (self.join_items("*", factors), self.power()))]
             else:
                 number = self.mixed_number(factors)
                 if number is None:
@@ -531,9 +524,7 @@ class _Reader:
         return at > self.at + 1 and at < len(self.tokens) and self.tokens[at] == ")"
 
     def unit(self, amount: Node) -> Node:
-        bracket = self.peek() == "("
-        if bracket:
-            self.take()
+        bracket = self.after("(")
         words: list[str] = []
         while self.peek()[:1] == "'" or (words and self.peek() in ("/", "^", "\\and") and self._goes_on()):
             token = self.take()
@@ -558,36 +549,26 @@ class _Reader:
         return f"{sign}{exponent[1]}"
 
     def _goes_on(self) -> bool:
-        return self.peek() == "^" or self._word_next()
-
-    def _word_next(self) -> bool:
-        return self.at + 1 < len(self.tokens) and self.tokens[self.at + 1][0] == "'"
+        following = self.tokens[self.at + 1 : self.at + 2]
+        return self.peek() == "^" or (len(following) == 1 and following[0][0] == "'")
 
     def power(self) -> Node:
         base = self.postfix(self.primary())
-        if self.peek() != "^":
+        if not self.after("^"):
             return base
-        self.take()
-        if self.degrees():
+        if self.after("\\circ") or self.after("{", "\\circ", "}"):
             return self.postfix(self.node("unit", base, "degree"))
-        if (
-            base[0] == "sym"
-            and self.tokens[self.at : self.at + 2] == ["{", "("]
-            and self._number_in_brackets()
-        ):
+        ahead = self.tokens[self.at : self.at + 5]
+        in_brackets = len(ahead) == 5 and ahead[2].isdigit() and "".join(ahead) == f"{{({ahead[2]})}}"
+        if base[0] == "sym" and in_brackets:
             self.fail("an index above, as of a derivative")
         return self.postfix(self.node("^", base, self.tower()))
-
-    def _number_in_brackets(self) -> bool:
-        ahead = self.tokens[self.at + 2 : self.at + 5]
-        return len(ahead) == 3 and ahead[0].isdigit() and ahead[1:] == [")", "}"]
 
     def tower(self) -> Node:
         """Read exponents; 2^3^2 binds to the right."""
         self.deeper()
         exponent = self.script()
-        if self.peek() == "^":
-            self.take()
+        if self.after("^"):
             exponent = self.node("^", exponent, self.tower())
         self.depth -= 1
         return exponent
@@ -596,16 +577,6 @@ class _Reader:
         self.depth += 1
         if self.depth > DEPTH:
             raise Unread("nested too deeply", hopeless=True)
-
-    def degrees(self) -> bool:
-        ahead = self.tokens[self.at : self.at + 3]
-        if ahead[:1] == ["\\circ"]:
-            self.at += 1
-            return True
-        if ahead == ["{", "\\circ", "}"]:
-            self.at += 3
-            return True
-        return False
 
     def script(self) -> Node:
         """Read an exponent or index: a group, or one signed symbol; ``2^10`` is read as it is meant."""
@@ -621,8 +592,7 @@ class _Reader:
 
     def postfix(self, node: Node) -> Node:
         step = 0
-        while self.peek() == "!":
-            self.take()
+        while self.after("!"):
             step += 1
         if step > 1:  # 7!! is 7 * 5 * 3; (7!)! has brackets
             return self.node("fn", "factorials", (node, ("num", Fraction(step), None)))
@@ -674,10 +644,10 @@ class _Reader:
         if self.peek()[:1].isalpha():
             try:
                 name = self.symbol(self.take())
-                if self.peek() == "\\in":
-                    self.take()
-                    if not (self.take() == "\\mathbb" and (self.after("R") or self.after("{", "R", "}"))):
-                        self.fail("a set of others than the real numbers")
+                if self.after("\\in") and not (
+                    self.take() == "\\mathbb" and (self.after("R") or self.after("{", "R", "}"))
+                ):
+                    self.fail("a set of others than the real numbers")
                 if self.take() in ("|", ":", "\\mid"):
                     inside = self.listing()
                     parts = inside[1] if inside[0] == "union" else (inside,)
@@ -712,17 +682,13 @@ class _Reader:
         if len(token) > DIGITS:
             raise Unread("a number of too many digits", hopeless=True)
         whole, _, decimals = token.partition(".")
-        if self.peek() == "_":
-            self.take()
+        if self.after("_"):
             base = self.script()
             if decimals or base[0] != "num":
                 self.fail("a number with an index")
             return self.node("num", self.convert_digits(whole, base[1]), None)
-        if decimals:
-            return self.node(
-                "num", Fraction(int(whole + decimals or "0"), 10 ** len(decimals)), len(decimals)
-            )
-        return self.node("num", Fraction(int(whole)), None)
+        places = len(decimals)
+        return self.node("num", Fraction(int(whole + decimals or "0"), 10**places), places or None)
 
     def convert_digits(self, digits: str, base: Fraction) -> Fraction:
         try:
@@ -732,15 +698,12 @@ class _Reader:
 
     def symbol(self, name: str) -> Node:
         letter = name
-        if self.peek() == "_":
-            self.take()
+        if self.after("_"):
             name = f"{name}_{self.index()}"
         while self.peek() == "'":  # a derivative has its own name
             name += self.take()
-        if name == "e":
-            return self.node("const", "e")
-        if name == "i":
-            return self.node("const", "i")
+        if name in ("e", "i"):
+            return self.node("const", name)
         if letter in "fghFG" and self.peek() == "(":
             return self.node("fn", name, self.items(self.group()))
         return self.node("sym", name)
@@ -755,29 +718,23 @@ class _Reader:
         return self.take().replace("\\", "").replace("'", "")
 
     def command(self, name: str) -> Node:
-        if name in ("frac", "binom"):
-            top, below = self.argument(), self.argument()
-            if name == "binom":
-                return self.node("fn", "binom", (top, below))
-            return self.node("/", top, below)
+        if name in _NAMED:
+            return self.node(*_NAMED[name])
+        if name == "frac":
+            return self.node("/", self.argument(), self.argument())
+        if name == "binom":
+            return self.node("fn", "binom", (self.argument(), self.argument()))
         if name == "sqrt":
-            root: Node | None = None
-            if self.peek() == "[":
-                self.take()
+            if self.after("["):
                 root = self.sum()
                 self.expect("]")
+                return self.node("fn", "root", (self.argument(), root))
             inside = self.argument()
-            if root is None and inside[0] == "-" and inside[1][0] == "num":
+            if inside[0] == "-" and inside[1][0] == "num":
                 return self.node("*", (("fn", "sqrt", (inside[1],)), ("const", "i")))
-            if root is None:
-                return self.node("fn", "sqrt", (inside,))
-            return self.node("fn", "root", (inside, root))
+            return self.node("fn", "sqrt", (inside,))
         if name in FUNCTIONS:
             return self.function(name)
-        if name in ("pi", "infty"):
-            return self.node("const", {"pi": "pi", "infty": "inf"}[name])
-        if name in ("imath", "mathrmi"):
-            return self.node("const", "i")
         if name in _GREEK:
             return self.symbol(name)
         if name in ("lfloor", "lceil"):
@@ -788,8 +745,6 @@ class _Reader:
             return self.corners(name)
         if name == "neg":
             return self.node("fn", "not", (self.power(),))
-        if name == "emptyset":
-            return self.node("seq", "{", "}", ())
         if name == "mathbb" and (self.after("R") or self.after("{", "R", "}")):
             return self.reals()
         if name == "begin":
@@ -878,22 +833,15 @@ class _Reader:
             self.index()
         rows: list[tuple[Node, ...]] = []
         row: list[Node] = []
-        while True:
-            if self.peek() == "\\end":
-                break
+        while not self.after("\\end"):
             row.append(self.relation())
-            token = self.peek()
-            if token == "&":
-                self.take()
-            elif token == "\\cr":
-                self.take()
+            if self.after("\\cr"):
                 rows.append(tuple(row))
                 row = []
-            elif token != "\\end":
+            elif not self.after("&") and self.peek() != "\\end":
                 self.fail("a matrix that does not end")
         if row:
             rows.append(tuple(row))
-        self.take()
         if self.index() != kind:
             self.fail("another end of a matrix")
         if not rows or len({len(row) for row in rows}) > 1:
@@ -922,20 +870,9 @@ def _inequality(node: Node) -> bool:
 
 def _plainer(text: str) -> str:
     """Rewrite numbers and intervals in special notations."""
-    if "e" in text or "E" in text:
-        text = _SCIENTIFIC.sub(_scientific, text)
-    if "x" in text or "X" in text:
-        text = _TIMES_TEN.sub("*", text)
-    if "'" in text:
-        text = _APOSTROPHES.sub(lambda m: m[1].replace("'", ""), text)
-    if "." in text:
-        text = _REPEATING.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5]), text)
-        if "..." in text or "dots" in text:
-            text = _GOING_ON.sub(lambda m: _periodic(m[1], m[2], m[3] or m[4]), text)
-    if "0" in text:
-        text = _PREFIXED.sub(lambda m: str(int(m[0], 0)), text)
-    if "_" in text:
-        text = _LETTER_DIGITS.sub(_write_decimal, _BASED_WORD.sub(r"\1", text))
+    for marks, pattern, plainer in _NOTATIONS:
+        if any(mark in text for mark in marks):
+            text = pattern.sub(plainer, text)
     if "d" in text:
         text = _DIFFERENTIALS.sub(_quotient, text)
         if _OPERATOR.search(text):
@@ -988,3 +925,16 @@ def _expand_mixed_number(match: re.Match[str]) -> str:
     if 0 <= int(top[:20]) < int(below[:20]):
         return f"({whole}+{top}/{below})"
     return match[0]
+
+
+_NOTATIONS: tuple[tuple[tuple[str, ...], re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (("e", "E"), _SCIENTIFIC, _scientific),
+    (("x", "X"), _TIMES_TEN, "*"),
+    (("'",), _APOSTROPHES, lambda m: m[1].replace("'", "")),
+    ((".",), _REPEATING, lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5])),
+    (("...", "dots"), _GOING_ON, lambda m: _periodic(m[1], m[2], m[3] or m[4])),
+    (("0",), _PREFIXED, lambda m: str(int(m[0], 0))),
+    (("_",), _BASED_WORD, r"\1"),
+    (("_",), _LETTER_DIGITS, _write_decimal),
+)
+"""Special notations of numbers: the characters of which a text has one, the pattern, and the plain form."""
