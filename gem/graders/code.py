@@ -13,7 +13,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -225,10 +225,7 @@ class _Run:
         else:
             self.name = _callable(code, self.tests.name or "")
             cases = [self._case(i) for i in self.chosen]
-            results = _results(self.sandbox.judge(code, cases, go_on=self._enter, budget=self.budget))
-            if not self.outcomes and results:  # it does not compile
-                self._enter(0, results[0])
-            self._check_all_ran()
+            self._judge(code, cases, self._enter)
             self._ask_checker()
         return self._sum_up(code)
 
@@ -288,12 +285,16 @@ class _Run:
             return Case(stdin=given.encode("utf-8", "surrogatepass"))
         return Case(call=self.name, args=given)
 
-    def _check_all_ran(self) -> None:
-        """Check that the sandbox ran every test, or stopped at one that failed.
+    def _judge(self, program: str, cases: list[Case], enter: Callable[[int, Result], bool]) -> None:
+        """Run the tests of a program, of which `enter` records the outcomes.
 
         Raises:
-            SandboxFailed: if it did not, which is not the program's fault.
+            SandboxFailed: if the sandbox ran not every test, and did not stop at one that failed, which is
+                not the program's fault.
         """
+        results = _results(self.sandbox.judge(program, cases, go_on=enter, budget=self.budget))
+        if not self.outcomes and results:  # it does not compile
+            enter(0, results[0])
         failed = any(outcome.verdict != "AC" for outcome in self.outcomes)
         if len(self.outcomes) < len(self.chosen) and not failed:
             raise SandboxFailed(
@@ -398,10 +399,7 @@ class _Run:
             )
             for i in self.chosen
         ]
-        results = _results(self.sandbox.judge(program, cases, go_on=self._enter, budget=self.budget))
-        if not self.outcomes and results:  # it does not compile
-            self._enter(0, results[0])
-        self._check_all_ran()
+        self._judge(program, cases, self._enter)
 
     def _read_verdict(self, result: Result) -> Outcome:
         """Return the tester's verdict on a test that it ran to its end."""
@@ -435,10 +433,7 @@ class _Run:
             self.outcomes.append(Outcome(verdict, why, limit=_limit(result)))
             return verdict == "AC" or (self.partial and verdict != "CE")
 
-        results = _results(self.sandbox.judge(program, cases, go_on=enter, budget=self.budget))
-        if not self.outcomes and results:  # it does not compile
-            enter(0, results[0])
-        self._check_all_ran()
+        self._judge(program, cases, enter)
 
 
 def _limit(result: Result) -> str | None:

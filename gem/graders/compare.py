@@ -153,7 +153,7 @@ def _same(got: Any, wanted: Any, tolerance: float | None) -> bool:
         )
     if type(got) is type(wanted) and got == wanted:
         return True
-    if tolerance is None or not _number(got) or not _number(wanted):
+    if tolerance is None or not is_number(got) or not is_number(wanted):
         return False
     if isinstance(wanted, int):
         return bool(got == wanted)
@@ -163,7 +163,8 @@ def _same(got: Any, wanted: Any, tolerance: float | None) -> bool:
         return False
 
 
-def _number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is an int or a float; a bool is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from gem.graders.compare import is_number
+
 Row: TypeAlias = Sequence[Any]
 
 TOLERANCE = 1e-6
@@ -38,7 +40,7 @@ def same_rows(got: Sequence[Row], wanted: Sequence[Row], ordered: bool = False) 
 
 def same_value(got: Any, wanted: Any) -> bool:
     """Return whether two values are equal: numbers within TOLERANCE, everything else exactly."""
-    if _is_number(got) and _is_number(wanted):
+    if is_number(got) and is_number(wanted):
         return _near(got, wanted)
     return type(got) is type(wanted) and bool(got == wanted)
 
@@ -58,7 +60,7 @@ def _classes(column: Sequence[Any]) -> dict[Any, int]:
 
     With classes, rows can be counted. Sorting by rounded numbers instead could pair the wrong rows.
     """
-    numbers = sorted({value for value in column if _is_number(value) and value == value})
+    numbers = sorted({value for value in column if is_number(value) and value == value})
     classes = dict.fromkeys(numbers[:1], 0)
     for last, number in pairwise(numbers):
         classes[number] = classes[last] + (not _near(last, number))
@@ -71,7 +73,7 @@ def _count_rows(rows: Sequence[Row], columns: Sequence[Mapping[Any, int]]) -> Co
 
 def _form(value: Any, classes: Mapping[Any, int]) -> Any:
     """Return a key under which a value is counted; the key of a NaN equals no other."""
-    if _is_number(value):
+    if is_number(value):
         return ("number", classes[value]) if value == value else object()
     return type(value).__name__, repr(value)
 
@@ -81,7 +83,3 @@ def _near(one: float, other: float) -> bool:
         return one == other or math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     except OverflowError:  # an integer beyond every float
         return False
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

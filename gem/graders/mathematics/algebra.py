@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from gem.graders.mathematics.evaluation import (
@@ -18,6 +19,7 @@ from gem.graders.mathematics.evaluation import (
     Inexact,
     Opaque,
     TooBig,
+    TooBigHere,
     Undefined,
     sample,
     value,
@@ -76,12 +78,7 @@ def same(gold: Node, answer: Node) -> bool | None:
     if kinds == ("matrix", "matrix"):
         if len(gold[1]) != len(answer[1]) or len(gold[1][0]) != len(answer[1][0]):
             return False
-        pairs = [
-            (x, y)
-            for left, right in zip(gold[1], answer[1], strict=True)
-            for x, y in zip(left, right, strict=True)
-        ]
-        return all_of(same(x, y) for x, y in pairs)
+        return all_of(map(same, chain(*gold[1]), chain(*answer[1])))
     if "matrix" in kinds:
         return None if "seq" in kinds or gold[0] not in ("num", "const") else False
     if "seq" in kinds:
@@ -284,11 +281,7 @@ def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
             ):
                 return _remove_names(gold), _remove_names(answer)
             return gold, answer
-        if answer_named:
-            return gold, _remove_names(answer)
-        if gold_named:
-            return _remove_names(gold), answer
-        return gold, answer
+        return _remove_names(gold), _remove_names(answer)
     if _equation(answer) and not _equation(gold):
         answer_value = _says(answer)
         if answer_value is None:
@@ -365,11 +358,7 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
             if below == 0 or top == 0:
                 return None
             ratios.add(top / below)
-    except (Inexact, Undefined, Opaque):
-        return None
-    except TooBig as big:
-        if big.hopeless:
-            raise
+    except (Inexact, Undefined, Opaque, TooBigHere):
         return None
     if len(ratios) != 1:
         return None

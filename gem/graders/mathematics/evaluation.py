@@ -37,11 +37,11 @@ USERS = frozenset("fghFG")
 
 
 class TooBig(Exception):
-    """The number is too big to compute; `hopeless` if it is too big for sympy too."""
+    """The number is too big to compute, for sympy too."""
 
-    def __init__(self, hopeless: bool = False) -> None:
-        super().__init__()
-        self.hopeless = hopeless
+
+class TooBigHere(TooBig):
+    """The number is too big to compute here; sympy may."""
 
 
 class Opaque(Exception):
@@ -111,11 +111,15 @@ def _odd_root_of(exponent: Node) -> Fraction | None:
 class Field:
     """A kind of number, and values for the variables, in which trees are evaluated."""
 
-    def __init__(self, point: int = 0, kind: str = "rational") -> None:
-        self.point, self.kind = point, kind
+    def __init__(
+        self, point: int = 0, kind: str = "rational", given: Mapping[str, Fraction] | None = None
+    ) -> None:
+        self.point, self.kind, self.given = point, kind, given or {}
 
     def symbol(self, name: str) -> Number:
-        """Return the value of a variable at the point."""
+        """Return the value of a variable: the given one, or else a drawn one at the point."""
+        if name in self.given:
+            return self.number(self.given[name])
         return self.number(sample(name, self.point, self.kind))
 
     def number(self, number: Fraction) -> Number:
@@ -150,7 +154,7 @@ class Exact(Field):
 
     def check_size(self, number: Fraction) -> Fraction:
         if number.numerator.bit_length() > BITS or number.denominator.bit_length() > BITS:
-            raise TooBig
+            raise TooBigHere
         return number
 
     def power(self, base: Fraction, exponent: Fraction) -> Fraction:
@@ -165,7 +169,7 @@ class Exact(Field):
             return base ** (n % 2 + 2) if n else Fraction(1)
         size = max(base.numerator.bit_length(), base.denominator.bit_length()) - 1
         if abs(n) * max(size, 1) > BITS:
-            raise TooBig(hopeless=abs(n) * max(size, 1) > HUGE)
+            raise TooBig if abs(n) * max(size, 1) > HUGE else TooBigHere
         return base**n
 
     def function(self, name: str, arguments: list[Fraction]) -> Fraction:
@@ -210,23 +214,14 @@ def _whole(number: Fraction) -> int:
     return number.numerator
 
 
-def _factorial(number: Fraction) -> Fraction:
-    n = _whole(number)
-    if n < 0:
-        raise Undefined
-    if n > 4000:
-        raise TooBig(hopeless=n > 100_000)
-    return Fraction(math.factorial(n))
-
-
-def _factorials(number: Fraction, step: Fraction) -> Fraction:
-    """Return 7 * 5 * 3 of 7!!, 7 * 4 of 7!!!."""
+def _factorial(number: Fraction, step: Fraction = Fraction(1)) -> Fraction:
+    """Return 7! and, by other steps, 7 * 5 * 3 of 7!!, 7 * 4 of 7!!!."""
     n, by = _whole(number), _whole(step)
     if n < 0:
         raise Undefined
     if n > 4000:
-        raise TooBig(hopeless=n > 100_000)
-    return Fraction(math.prod(range(n, 0, -by)))
+        raise TooBig if n > 100_000 else TooBigHere
+    return Fraction(math.factorial(n) if by == 1 else math.prod(range(n, 0, -by)))
 
 
 def _binomial(n: Fraction, k: Fraction) -> Fraction:
@@ -234,7 +229,7 @@ def _binomial(n: Fraction, k: Fraction) -> Fraction:
     if top < 0 or below < 0:
         raise Inexact
     if min(below, top - below) > 4000 or top > 1 << 64:
-        raise TooBig(hopeless=min(below, top - below) > 100_000)
+        raise TooBig if min(below, top - below) > 100_000 else TooBigHere
     return Fraction(math.comb(top, below))
 
 
@@ -264,7 +259,7 @@ EXACT: dict[str, Callable[..., Fraction]] = {
     "floor": lambda x: Fraction(math.floor(x)),
     "ceil": lambda x: Fraction(math.ceil(x)),
     "factorial": _factorial,
-    "factorials": _factorials,
+    "factorials": _factorial,
     "binom": _binomial,
     "mod": _modulo,
     "gcd": lambda *xs: Fraction(math.gcd(*map(_whole, xs))),
@@ -290,7 +285,7 @@ class Float(Field):
         try:
             return complex(number.numerator / number.denominator)
         except OverflowError as error:
-            raise TooBig from error
+            raise TooBigHere from error
 
     def constant(self, name: str) -> complex:
         if name == "inf":
@@ -303,13 +298,13 @@ class Float(Field):
         try:
             return self.check_size(complex(base**exponent))
         except OverflowError as error:
-            raise TooBig from error
+            raise TooBigHere from error
         except ZeroDivisionError as error:  # 0 to an imaginary power
             raise Undefined from error
 
     def check_size(self, number: complex) -> complex:
         if not cmath.isfinite(number):
-            raise TooBig
+            raise TooBigHere
         return number
 
     def function(self, name: str, arguments: list[complex]) -> complex:
@@ -319,7 +314,7 @@ class Float(Field):
         try:
             return self.check_size(complex(function(*arguments)))
         except (OverflowError, TypeError) as error:
-            raise TooBig from error
+            raise TooBigHere from error
         except (ValueError, ZeroDivisionError) as error:
             raise Undefined from error
 
@@ -341,7 +336,7 @@ def _count(number: complex) -> int:
 def _near_integer(number: complex, rounded: Callable[[float], int]) -> float:
     real = as_real(number)
     if abs(real - round(real)) < 1e-9:
-        raise TooBig  # too near to a step for these digits
+        raise TooBigHere  # too near to a step for these digits
     return rounded(real)
 
 
@@ -383,26 +378,8 @@ def _real_root(number: complex, degree: complex) -> complex:
     return number ** (1 / degree)
 
 
-class ExactAt(Exact):
-    """Fractions, with given values for some variables."""
-
-    def __init__(self, values: Mapping[str, Fraction]) -> None:
-        super().__init__(1, "small")
-        self.values = values
-
-    def symbol(self, name: str) -> Fraction:
-        return self.values[name] if name in self.values else super().symbol(name)
-
-
 class FloatAt(Float):
-    """Floats, with given values for some variables; a value near an integer becomes that integer."""
-
-    def __init__(self, values: Mapping[str, Fraction]) -> None:
-        super().__init__(1, "small")
-        self.values = values
-
-    def symbol(self, name: str) -> complex:
-        return self.number(self.values[name]) if name in self.values else super().symbol(name)
+    """Floats of which one near an integer becomes that integer before it is rounded."""
 
     def function(self, name: str, arguments: list[complex]) -> complex:
         if name in ("floor", "ceil") and abs(arguments[0] - round(as_real(arguments[0]))) < 1e-9:
@@ -429,7 +406,7 @@ class Precise(Field):
         if number != 0:
             size = int(self.context.mag(number))
             if abs(size) > 2 * BITS:
-                raise TooBig
+                raise TooBigHere
             self.top = max(self.top, size)
             self.widest = max(self.widest, abs(size))
             self.total += abs(size)
@@ -453,22 +430,23 @@ class Precise(Field):
                 raise Undefined
             return context.mpc(1 if exponent == 0 else 0)
         if abs(exponent) * (abs(context.mag(base)) + 4) > BITS:
-            raise TooBig(hopeless=abs(exponent) * abs(context.mag(base)) > HUGE)
+            raise TooBig if abs(exponent) * abs(context.mag(base)) > HUGE else TooBigHere
         if exponent.imag == 0 and exponent.real == int(exponent.real):
             return self.check_size(base ** int(exponent.real))
         return self.check_size(base**exponent)
 
     def function(self, name: str, arguments: list[Any]) -> Any:
-        function = _precise(name)
         context = self.context
-        if function is None:
+        if name not in _MPMATH:
             raise Opaque
         if name not in ("ln", "log", "log10", "sqrt", "abs", "root", "cbrt") and any(
             x != 0 and context.mag(x) > 16 for x in arguments
         ):
-            raise TooBig
+            raise TooBigHere
         try:
-            return self.check_size(context.mpc(function(context, *arguments)))
+            if name in _PRECISE:
+                return self.check_size(context.mpc(_PRECISE[name](context, *arguments)))
+            return self.check_size(context.mpc(getattr(context, _MPMATH[name])(*arguments)))
         except TypeError as error:
             raise Opaque from error
         except (ValueError, ZeroDivisionError, OverflowError) as error:
@@ -579,36 +557,28 @@ def _context() -> Any:
     return context
 
 
-@lru_cache(maxsize=64)
-def _precise(name: str) -> Callable[..., Any] | None:
-    simple = {
-        "arcsin": "asin",
-        "arccos": "acos",
-        "arctan": "atan",
-        "arccot": "acot",
-        "ln": "log",
-        "binom": "binomial",
-    }
-    if name in ("floor", "ceil", "max", "min") or name not in FLOAT:
-        return None
-    if name == "log10":
-        return lambda c, x: c.log(x) / c.log(10)
-    if name == "log":
-        return lambda c, x, base=None: c.log(x) if base is None else c.log(x) / c.log(base)
-    if name == "abs":
-        return lambda c, x: abs(x)
-    if name == "root":
-        return _precise_root
-    if name == "cbrt":
-        return lambda c, x: _precise_root(c, x, c.mpc(3))
-    called = simple.get(name, name)
-    return lambda c, *xs: getattr(c, called)(*xs)
-
-
 def _precise_root(context: Any, number: Any, degree: Any) -> Any:
     if number.imag == 0 and number.real < 0 and degree in (3, 5, 7, 9):
         return -((-number) ** (context.mpc(1) / degree))
     return number ** (context.mpc(1) / degree)
+
+
+_PRECISE: dict[str, Callable[..., Any]] = {
+    "log10": lambda c, x: c.log(x) / c.log(10),
+    "log": lambda c, x, base=None: c.log(x) if base is None else c.log(x) / c.log(base),
+    "abs": lambda c, x: abs(x),
+    "root": _precise_root,
+    "cbrt": lambda c, x: _precise_root(c, x, c.mpc(3)),
+}
+_MPMATH = {name: name for name in FLOAT if name not in ("floor", "ceil", "max", "min")} | {
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arccot": "acot",
+    "ln": "log",
+    "binom": "binomial",
+}
+"""The names of the other functions in mpmath."""
 
 
 @lru_cache(maxsize=4096)

@@ -20,7 +20,6 @@ from gem.graders.mathematics.evaluation import (
     FLOAT,
     USERS,
     Exact,
-    ExactAt,
     Float,
     FloatAt,
     Inexact,
@@ -28,6 +27,7 @@ from gem.graders.mathematics.evaluation import (
     Opaque,
     Precise,
     TooBig,
+    TooBigHere,
     Undefined,
     as_real,
     separation,
@@ -145,16 +145,12 @@ def _same_where_they_turn(a: Node, b: Node, names: list[str], continuous: bool) 
         places |= {Fraction(n, 2) for n in (1, -1, 3)} | {turn + Fraction(1, 2) for turn in turns}
     else:
         places = {place for place in places if place.denominator == 1}
-    unknown = False
-    for place in sorted(places):
-        for name in names if len(names) < 4 else ():
-            unknown |= (verdict := _same_with(a, b, {name: place}, place < 0)) is None
-            if verdict is False:
-                return False
-        unknown |= (verdict := _same_with(a, b, dict.fromkeys(names, place), place < 0)) is None
-        if verdict is False:
-            return False
-    return None if unknown else True
+    alone = names if len(names) < 4 else []
+    return all_of(
+        _same_with(a, b, values, place < 0)
+        for place in sorted(places)
+        for values in (*({name: place} for name in alone), dict.fromkeys(names, place))
+    )
 
 
 def _numerals(node: Node) -> Iterable[Fraction]:
@@ -168,9 +164,10 @@ def _numerals(node: Node) -> Iterable[Fraction]:
 
 def _same_with(a: Node, b: Node, values: dict[str, Fraction], negative: bool) -> bool | None:
     """Return whether both have the same value, or none, at a point; None if they take different branches."""
-    for kind in (ExactAt, FloatAt):
+    for kind in (Exact, FloatAt):
+        field = kind(1, "small", values)
         try:
-            x, y = value(a, kind(values)), value(b, kind(values))
+            x, y = value(a, field), value(b, field)
         except (Inexact, TooBig):
             continue
         except (Undefined, Opaque):
@@ -213,13 +210,10 @@ def _same_at(a: Node, b: Node, point: int, kind: str, quick: bool = False) -> bo
     try:
         exact = Exact(point, kind)
         return bool(value(a, exact) == value(b, exact))
-    except (Inexact, Opaque):
+    except (Inexact, Opaque, TooBigHere):
         pass
     except Undefined:
         return None
-    except TooBig as big:
-        if big.hopeless:
-            raise
     try:
         floating = Float(point, kind)
         x, y = value(a, floating), value(b, floating)
@@ -231,11 +225,7 @@ def _same_at(a: Node, b: Node, point: int, kind: str, quick: bool = False) -> bo
         return None
     try:
         return _agree(a, b, point, kind, quick)
-    except (Undefined, Opaque):
-        return None
-    except TooBig as big:
-        if big.hopeless:
-            raise
+    except (Undefined, Opaque, TooBigHere):
         return None
 
 
@@ -256,7 +246,7 @@ def _agree(a: Node, b: Node, point: int, kind: str, quick: bool) -> bool | None:
     else:
         bits = separation(("+", (a, ("-", b)))) or 160 + 2 * field.total
     if bits > MOST_BITS:
-        raise TooBig
+        raise TooBigHere
     exact = Precise(point, kind, 2 * bits + field.top + 64)
     gap = _gap(a, b, exact)
     return bool(gap < exact.context.ldexp(1, -bits))
@@ -299,11 +289,7 @@ def exactly(node: Node) -> Fraction | None:
     """Return a constant's value if it is a fraction that can be computed, else None."""
     try:
         return value(node, Exact()) if constant(node) else None
-    except (Inexact, Undefined, Opaque):
-        return None
-    except TooBig as big:
-        if big.hopeless:
-            raise
+    except (Inexact, Undefined, Opaque, TooBigHere):
         return None
 
 
@@ -392,23 +378,18 @@ def same_number(gold: Node, answer: Node) -> bool | None:
             and (gold[0] == "%" or (written[0] == "num" and abs(number) > 1))
         ):
             return True
-        return _numbers(gold, answer)
     return _numbers(gold, answer)
 
 
 def _numbers(gold: Node, answer: Node) -> bool | None:
     places = _places(gold), _places(answer)
-    if places == (None, None):
-        return same_value(gold, answer)
-    if not (constant(gold) and constant(answer)):
+    if places == (None, None) or not (constant(gold) and constant(answer)):
         return same_value(gold, answer)
     left, right = exactly(gold), exactly(answer)
     if left is not None and right is not None:
         return left == right or _is_rounding(left, right, places)
-    if (left is None) == (right is None):
-        return same_value(gold, answer)
     verdict = same_value(gold, answer)
-    if verdict is not False:
+    if verdict is not False or (left is None) == (right is None):
         return verdict
     # an irrational number and a decimal: all the digits of a double, or it is not the number
     decimal, other = (left, answer) if left is not None else (right, gold)

@@ -62,6 +62,7 @@ _COMBINED = {
     "mph": "mile per hour", "kph": "km per hour", "kmh": "km per hour", "cc": "cm^3", "lbs": "pound",
     "hrs": "hour", "mins": "minute", "secs": "second",
 }  # fmt: skip
+_EXPONENTS = {"square": 2, "sq": 2, "sq.": 2, "cubic": 3}
 
 _NOUNS_LIST = """
 acre action adult album animal answer ant apartment apple arm arrangement artist aunt award baby badge bag
@@ -186,11 +187,8 @@ def measure(words: str) -> Measure | None:
         if word == "per":
             side = -1
             continue
-        if word in ("square", "sq", "sq."):
-            exponent = 2
-            continue
-        if word == "cubic":
-            exponent = 3
+        if word in _EXPONENTS:
+            exponent = _EXPONENTS[word]
             continue
         name, _, power = word.rstrip(".").partition("^")
         if name in _COMBINED and not power and exponent == 1:

@@ -42,20 +42,25 @@ def is_unevaluated(gold: Node, answer: Node, text: str) -> bool:
     return rational or (constant(answer) and not (gold[0] == "num" and gold[2] is not None))
 
 
-def _left_to_do(tree: object) -> bool:
+def _left_to_do(tree: Node) -> bool:
     """Return whether a tree contains a sum, product or quotient of numbers that is not a value."""
-    if not isinstance(tree, tuple) or not tree:
-        return False
-    if tree[0] in ("+", "*", "/") and not _value(tree):
-        return not _holds_constant(tree) or any(map(_left_to_do, tree[1:]))
-    return any(map(_left_to_do, tree))
+    return any(
+        part[0] in ("+", "*", "/") and not _value(part) and not _holds_constant(part)
+        for part in _subtrees(tree)
+    )
 
 
-def _holds_constant(tree: object) -> bool:
+def _holds_constant(tree: Node) -> bool:
     """Return whether a tree contains pi, e or infinity."""
-    if not isinstance(tree, tuple) or not tree:
-        return False
-    return (tree[0] == "const" and tree[1] != "i") or any(map(_holds_constant, tree))
+    return any(part[0] == "const" and part[1] != "i" for part in _subtrees(tree))
+
+
+def _subtrees(tree: object) -> Iterator[Node]:
+    """Yield a tree and all parts of it that are tuples: trees, and rows of trees."""
+    if isinstance(tree, tuple) and tree:
+        yield tree
+        for part in tree:
+            yield from _subtrees(part)
 
 
 def worked_out(answer: Node, text: str) -> bool:
@@ -105,15 +110,14 @@ def _take_last_side(tree: Node) -> Node:
     return bare(tree[2][-1]) if tree[0] == "rel" and set(tree[1]) == {"="} else tree
 
 
-def _has_product_of_sums(tree: object) -> bool:
+def _has_product_of_sums(tree: Node) -> bool:
     """Return whether a tree contains a product or power of sums."""
-    if not isinstance(tree, tuple) or not tree:
-        return False
-    if tree[0] == "*" and any(bare(factor)[0] == "+" for factor in tree[1]):
-        return True
-    if tree[0] == "^" and bare(tree[1])[0] == "+" and tree[2][0] == "num" and tree[2][1] > 1:
-        return True
-    return any(map(_has_product_of_sums, tree))
+    for part in _subtrees(tree):
+        if part[0] == "*" and any(bare(factor)[0] == "+" for factor in part[1]):
+            return True
+        if part[0] == "^" and bare(part[1])[0] == "+" and part[2][0] == "num" and part[2][1] > 1:
+            return True
+    return False
 
 
 def _factors(tree: Node) -> int:
@@ -128,15 +132,13 @@ def _factors(tree: Node) -> int:
     return int(_varies(tree))
 
 
-def _varies(tree: object) -> bool:
-    return isinstance(tree, tuple) and (tree[:1] == ("sym",) or any(map(_varies, tree)))
+def _varies(tree: Node) -> bool:
+    return any(part[0] == "sym" for part in _subtrees(tree))
 
 
-def _size(tree: object) -> int:
+def _size(tree: Node) -> int:
     """Return the number of numbers, constants and names in a tree."""
-    if not isinstance(tree, tuple) or not tree:
-        return 0
-    return 1 if tree[0] in ("num", "sym", "const") else sum(map(_size, tree))
+    return sum(part[0] in ("num", "sym", "const") for part in _subtrees(tree))
 
 
 def leaves(tree: Node) -> list[str]:
