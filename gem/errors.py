@@ -266,6 +266,16 @@ class AgentUnavailable(NoVerdict):
     """
 
 
+def check_least(name: str, value: float | None, least: int = 1) -> None:
+    """Refuse a number below `least`; None stands for a number that was not given.
+
+    Raises:
+        BadArgument: with the name, the number and what is accepted.
+    """
+    if value is not None and value < least:
+        raise BadArgument(f"{name} is {value}; accepted: {least} or more.")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x' or 'y'?"`` for the known names nearest to `name`, or ``""``."""
     import difflib  # here, because `import gem` is to be light and few names are misspelt

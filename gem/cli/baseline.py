@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
-from gem.errors import BadArgument, MissingExtra, did_you_mean
+from gem.errors import BadArgument, MissingExtra, check_least, did_you_mean
 
 if TYPE_CHECKING:
     from gem.train.baselines.runs import Plan
@@ -82,8 +82,7 @@ def baseline(
     plan = make_plan(study)
     if dry_run and report:
         raise BadArgument("--dry-run and --report both run nothing, and show different things; choose one.")
-    if workers is not None and workers < 1:
-        raise BadArgument(f"workers is {workers}; accepted: 1 or more.")
+    check_least("workers", workers)
     if dry_run:
         _stand(plan)
         return 0

@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 import gem
 from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, check_least
 from gem.naming import is_fixed
 from gem.registry import load, spec_named
 
@@ -141,8 +141,7 @@ def audit(
             "no environment was named; accepted: an id, a family, or a class as my_envs.py:MyEnv."
         )
     for flag, value in (("episodes", episodes), ("instances", instances)):
-        if value < 2:
-            raise BadArgument(f"{flag} is {value}; accepted: 2 or more.")
+        check_least(flag, value, 2)
     cards = read_cards(json) if json is not None and json.exists() else {}
     rows, code = [], 0
     for target in wanted:

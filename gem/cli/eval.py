@@ -19,7 +19,7 @@ from gem.cli.eval_report import Terminal
 from gem.cli.players import PLAYERS, local_agent
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import AgentUnavailable, BadArgument, reason
+from gem.errors import AgentUnavailable, BadArgument, check_least, reason
 from gem.evals.data_flags import DataFlags
 from gem.evals.evaluator import SuiteOptions, play_suite
 from gem.evals.instances import Count
@@ -313,8 +313,7 @@ def _suite(given: Arguments) -> Suite:
     settings = _settings(given.model)
     seed = None if given.seed is None else seeding.check(given.seed)
     count = _count_of(given.episodes)
-    if given.samples is not None and given.samples < 1:
-        raise BadArgument(f"samples is {given.samples}; accepted: 1 or more.")
+    check_least("samples", given.samples)
     own = given.own.task()
     if own is not None:
         print(printable(own.about), file=sys.stderr)

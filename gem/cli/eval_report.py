@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Self
 
@@ -12,7 +13,7 @@ from gem.content import printable
 from gem.errors import AgentUnavailable
 from gem.evals import EnvResult
 from gem.evals.evaluator import SuiteEvents
-from gem.evals.reports import dollars, format_interval, passes_of
+from gem.evals.reports import format_figures, format_interval, passes_of
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite_result import SuiteResult
 from gem.evals.usage import tokens_of
@@ -113,22 +114,23 @@ def _show_tables(result: SuiteResult) -> None:
     rows: list[tuple[str, ...]] = []
     passes: list[tuple[str, ...]] = []
     cards = result.cards.values()
-    count = any(tokens_of(each.usage) for each in result.results)
-    scaled = any(row.normalised for card in cards for row in card.rows)
+    heads = ["success", "bounds", "return", "turns"]
+    heads += ["normalised"] * any(row.normalised for card in cards for row in card.rows)
+    if any(tokens_of(each.usage) for each in result.results):
+        heads += ["tokens"] if result.prices is None else ["tokens", "cost"]
+    heads.append("verdicts")
     columns = list(dict.fromkeys(name for card in cards for name in passes_of(card.overall)))
     for name, label, of, owner in result.rows:
         name = printable(name)
-        rows.append((label, name, *_row(of, owner, count, scaled)))
+        rows.append((label, name, *_row(of, owner, heads)))
         if columns:
             passes.append((label, name, *(format_interval(of.passes.get(each)) for each in columns)))
         for seat, own in of.seats.items() if isinstance(of, EnvResult) else ():
             success, reward = format_interval(own.success), format_interval(own.reward, "{:.3f}")
             if isinstance(of, EnvResult) and owner.withheld(of):
                 success = reward = "withheld"
-            rest = ("",) * (1 + scaled + count + (count and owner.prices is not None))
+            rest = ("",) * (len(heads) - 4)
             rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
-    heads = ["success", "bounds", "return", "turns"] + ["normalised"] * scaled
-    heads += ["tokens"] * count + ["cost"] * (count and result.prices is not None) + ["verdicts"]
     for names, body in ((heads, rows), (columns, passes)):
         if body and result.several:
             table("env", "agent", *names, rows=body)
@@ -136,21 +138,12 @@ def _show_tables(result: SuiteResult) -> None:
             table("env", *names, rows=[(row[0], *row[2:]) for row in body])
 
 
-def _row(of: EnvResult | Mean, card: Scorecard, count: bool, scaled: bool) -> tuple[str, ...]:
-    why = of.withheld if isinstance(of, Mean) else card.withheld(of)
-    bounded = isinstance(of, EnvResult) and of.at_least is not None
-    cells = [
-        "withheld" if why else format_interval(of.success),
-        f"{of.at_least:.1%} to {of.at_most:.1%}" if bounded and isinstance(of, EnvResult) else "-",
-        "withheld" if why else format_interval(of.reward, "{:.3f}"),
-        "-" if of.turns is None else f"{of.turns:.2f}",
-    ]
-    if scaled:
-        cells.append("withheld" if why else format_interval(card.find_normalised(of), "{:.3f}"))
-    if count:
-        cells.append(f"{tokens_of(of.usage):,}")
-        cells += [dollars(card.cost(of.usage))] * (card.prices is not None)
-    return (*cells, _verdicts(of))
+def _row(of: EnvResult | Mean, card: Scorecard, heads: Sequence[str]) -> tuple[str, ...]:
+    bounds = "-"
+    if isinstance(of, EnvResult) and of.at_least is not None:
+        bounds = f"{of.at_least:.1%} to {of.at_most:.1%}"
+    figures = {**format_figures(of, card), "bounds": bounds, "verdicts": _verdicts(of)}
+    return tuple(figures[head] for head in heads)
 
 
 def _verdicts(of: EnvResult | Mean) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -14,6 +14,7 @@ from gem.cli.replay import store_of
 from gem.cli.terms import FAILED, MaybePath, MaybeText
 from gem.content import printable
 from gem.errors import BadArgument, DuplicateEpisode, GemError, MissingData, StoreError
+from gem.plugins import load
 from gem.record import Episode
 from gem.rollout.store import EpisodeStore
 
@@ -23,9 +24,17 @@ MODEL = "hf"
 """The format of a trained model."""
 ONE_WAY = ("sft", "preferences")
 """Formats of training data sets; they cannot be read back as episodes."""
+TABLES = {"jsonl": "gem.adapters.rows:write_jsonl", "parquet": "gem.adapters.parquet:write_parquet"}
+"""What writes a table, by format."""
+READERS = {
+    "jsonl": "gem.adapters.rows:read_jsonl",
+    "parquet": "gem.adapters.parquet:read_parquet",
+    "atif": "gem.adapters.atif:read_atif",
+    "openenv": "gem.adapters.openenv_traces:read_traces",
+    "inspect": "gem.adapters.inspect_logs:read_logs",
+}
+"""What reads episodes, by format: it yields functions, each of which reads one."""
 SUFFIXES = {".parquet": "parquet", ".jsonl": "jsonl", ".eval": "inspect"}
-
-Read: TypeAlias = Callable[[], Episode]
 
 
 def export(
@@ -92,7 +101,7 @@ def _export_episodes(
 ) -> int:
     if kind == "openenv" and no_tokens:
         raise BadArgument("the format openenv consists of tokens; leave out --no-tokens.")
-    if per == "turn" and kind not in ("parquet", "jsonl"):
+    if per == "turn" and kind not in TABLES:
         raise BadArgument(f"a row per turn is for parquet and jsonl; {kind} has episodes.")
     with EpisodeStore(store_of(store), read_only=True) as episodes:
         left_out = _Damaged()
@@ -119,7 +128,7 @@ def _export_episodes(
             written = write(left_out.readable(episodes, standing), out)
             what = "rows"
         else:
-            written = _table(kind)(left_out.readable(episodes), out, per, tokens=not no_tokens)
+            written = load(TABLES[kind])(left_out.readable(episodes), out, per, tokens=not no_tokens)
             what = "rows"
         torn = episodes.torn
     print(f"wrote {written} {what} to {printable(str(out))}")
@@ -153,7 +162,7 @@ def import_(
     copied = duplicates = 0
     left_out = _Damaged()
     with EpisodeStore(store) as episodes:
-        for read in _reader(kind)(source):
+        for read in load(READERS[kind])(source):
             try:
                 episodes.append(read())
                 copied += 1
@@ -206,35 +215,3 @@ def _format(given: str | None, path: Path) -> str:
     if kind not in FORMATS:
         raise BadArgument(f"format is {kind!r}; accepted: {', '.join(FORMATS)}; for a model: {MODEL}.")
     return kind
-
-
-def _table(kind: str) -> Callable[..., int]:
-    if kind == "jsonl":
-        from gem.adapters.rows import write_jsonl
-
-        return write_jsonl
-    from gem.adapters.parquet import write_parquet
-
-    return write_parquet
-
-
-def _reader(kind: str) -> Callable[[Path], Iterator[Read]]:
-    if kind == "jsonl":
-        from gem.adapters.rows import read_jsonl
-
-        return read_jsonl
-    if kind == "parquet":
-        from gem.adapters.parquet import read_parquet
-
-        return read_parquet
-    if kind == "atif":
-        from gem.adapters.atif import read_atif
-
-        return read_atif
-    if kind == "openenv":
-        from gem.adapters.openenv_traces import read_traces
-
-        return read_traces
-    from gem.adapters.inspect_logs import read_logs
-
-    return read_logs

@@ -10,7 +10,7 @@ import gem
 from gem import models
 from gem.agent_names import AGENTS
 from gem.agents.named import NAMES, AgentSettings, named_agent, suggest_agent
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_least
 from gem.record import Agent
 
 PLAYERS = (
@@ -61,9 +61,7 @@ def find_run(name: str) -> tuple[Path, Literal["last", "best"]] | None:
     return (Path(folder), "best") if weights == "best" and os.path.isdir(folder) else None
 
 
-def limits_of(turns: int | None, tokens: int | None = None) -> gem.Limits:
-    """Return the episode limits for these flags."""
-    for name, value in (("turns", turns), ("tokens per episode", tokens)):
-        if value is not None and value < 1:
-            raise BadArgument(f"{name} is {value}; accepted: 1 or more.")
-    return gem.Limits(turns=turns, tokens=tokens)
+def limits_of(turns: int | None) -> gem.Limits:
+    """Return the episode limits for this flag."""
+    check_least("turns", turns)
+    return gem.Limits(turns=turns)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText
-from gem.errors import BadArgument, StoreError, reason
+from gem.errors import BadArgument, StoreError, check_least, reason
 from gem.graders.functions import GRADER_HELP
 from gem.record import Agent, Limits
 
@@ -74,8 +74,7 @@ def proxy(
 
     counts = {"calls": calls, "tokens": tokens, "max-tokens": max_tokens, "context": context}
     for flag, value in counts.items():
-        if value is not None and value < 1:
-            raise BadArgument(f"{flag} is {value}; accepted: 1 or more.")
+        check_least(flag, value)
     if temperature is not None and not temperature >= 0:
         raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
     limits = Limits(calls, tokens, max_tokens, context)

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.store import cat
+from gem.cli.store import cat, find_number
 from gem.cli.terms import FAILED
 from gem.content import printable
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, check_least
 from gem.naming import changed_files, name_in_file
 from gem.record import Verdict
 from gem.rollout.store import EpisodeStore
@@ -47,8 +47,7 @@ def tail(run: Run, lines: int = 10, once: bool = False) -> int:
         lines: how many stored episodes to show first.
         once: stop after the last stored episode; do not wait for more.
     """
-    if lines < 0:
-        raise BadArgument(f"lines is {lines}; accepted: 0 or more.")
+    check_least("lines", lines, 0)
     with EpisodeStore(store_of(run), read_only=True) as store:
         at = max(0, len(store) - lines)
         while True:
@@ -150,15 +149,7 @@ def numbers(store: EpisodeStore, episodes: tuple[str, ...]) -> list[int]:
                 raise BadArgument(f"{store.path} holds no episode.")
             places += range(count)
             continue
-        try:
-            number = int(name)
-        except ValueError:
-            store.get(name)  # which says what is near
-            places += [entry.number for entry in store.select(id=name)[:1]]
-            continue
-        if not -count <= number < count:
-            raise BadArgument(f"there is no episode {number}; {store.path} holds {count}.")
-        places.append(number % count)
+        places.append(find_number(store, name))
     return list(dict.fromkeys(places))
 
 

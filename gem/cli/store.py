@@ -14,7 +14,7 @@ from gem import codec
 from gem.cli.play import show
 from gem.cli.terms import FAILED, MaybeInt, MaybeText, table
 from gem.content import printable
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, check_least, did_you_mean
 from gem.record import Verdict
 from gem.rollout.store import EpisodeStore, merge
 
@@ -43,8 +43,7 @@ def ls(
     """
     if success + failed + no_verdict > 1:
         raise BadArgument("success, failed and no-verdict exclude one another; give one of them.")
-    if limit is not None and limit < 1:
-        raise BadArgument(f"limit is {limit}; accepted: 1 or more.")
+    check_least("limit", limit)
     wanted: dict[str, Any] = {"spec": spec}
     if success or failed:
         wanted["success"] = success
@@ -95,15 +94,8 @@ def cat(
         json: print the line as it is stored.
     """
     with EpisodeStore(path, read_only=True) as store:
-        try:
-            number = int(episode)
-        except ValueError:
-            record = store.get(episode)
-            (number,) = (entry.number for entry in store.select(id=episode)[:1])
-        else:
-            if not -len(store) <= number < len(store):
-                raise BadArgument(f"there is no episode {number}; {path} holds {len(store)}.")
-            record = store[number]
+        number = find_number(store, episode)
+        record = store[number]
         if json:
             line = store.line(number).decode(errors="backslashreplace")
             if sys.stdout.isatty():  # the same values, in characters that cannot steer a terminal
@@ -125,6 +117,22 @@ def cat(
             print(printable(f"{name}: {value}"))
     print()
     show(record, rewards=True)
+
+
+def find_number(store: EpisodeStore, name: str) -> int:
+    """Return the number of an episode, from its id or its number; -1 is the last one.
+
+    Raises:
+        BadArgument: when there is none; it says which id is near.
+    """
+    try:
+        number = int(name)
+    except ValueError:
+        store.get(name)  # which says what is near
+        return store.select(id=name)[0].number
+    if not -len(store) <= number < len(store):
+        raise BadArgument(f"there is no episode {number}; {store.path} holds {len(store)}.")
+    return number % len(store)
 
 
 def merge_stores(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gem.errors import BadArgument
 from gem.evals.fairness import unfair
 from gem.evals.outcomes import METRICS, Metric, Outcome
-from gem.evals.results import EnvResult
+from gem.evals.results import EnvResult, bounds
 from gem.statistics import (
     Interval,
     combined,
@@ -86,10 +86,7 @@ class Paired:
         """Return plain JSON values; numbers that are not finite become None."""
         plain: dict[str, Any] = {**asdict(self), "coverage": self.coverage}
         for name in ("a", "b", "difference", "bootstrap"):
-            interval: Interval | None = getattr(self, name)
-            plain[name] = interval and {
-                key: value if math.isfinite(value) else None for key, value in interval._asdict().items()
-            }
+            plain[name] = bounds(getattr(self, name))
         return plain
 
 

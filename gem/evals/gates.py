@@ -132,14 +132,10 @@ def _check_gate(gate: Gate, card: Scorecard) -> Checked:
     for each in figures:
         name = each.name if isinstance(each, Mean) else each.env
         value, why = _figure(gate, each, card)
-        if value is None:
-            parts.append(f"{name}: no figure, {why}")
-            passed = False
-        elif not _holds(gate, value):
-            parts.append(f"{name}: {_format_value(value)}")
-            passed = False
-        elif gate.where != "*":
-            parts.append(f"{name}: {_format_value(value)}")
+        holds = value is not None and _holds(gate, value)
+        passed = passed and holds
+        if not holds or gate.where != "*":
+            parts.append(f"{name}: {f'no figure, {why}' if value is None else _format_value(value)}")
     return Checked(gate, card.agent, passed, "; ".join(parts[:5]) or f"{len(figures)} environments")
 
 

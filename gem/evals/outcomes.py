@@ -172,8 +172,3 @@ def _file(path: Path) -> Path:
         folders = ", ".join(str(path / printable(name)) for name in agents[:8])
         raise BadArgument(f"{path} holds the runs of {len(agents)} agents; name one of them: {folders}.")
     raise BadArgument(f"{path} holds no episodes.jsonl; `gem-gym eval --out {path} ID` would write it.")
-
-
-def envs_of(runs: Sequence[RunOutcomes]) -> list[str]:
-    """Return the environments of runs, in the order in which they were played."""
-    return list(dict.fromkeys(outcome.env for run in runs for outcome in run.outcomes))

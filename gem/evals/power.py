@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_least
 from gem.evals.outcomes import Metric, Outcome
 from gem.statistics import Noise, noise, noise_of_rate, smallest_difference
 
@@ -193,8 +193,7 @@ def floors(
     if not 0 <= alike <= 1:
         raise BadArgument(f"alike is {alike}; accepted: between 0 and 1.")
     for name, value, least in (("tasks", tasks, 2), ("samples", samples, 1)):
-        if value is not None and value < least:
-            raise BadArgument(f"{name} is {value}; accepted: {least} or more.")
+        check_least(name, value, least)
     floors: list[Floor] = []
     for suite in known:
         for scale in scales:

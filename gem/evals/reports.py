@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from gem.content import printable
 from gem.evals.gates import Checked
 from gem.evals.results import EnvResult
-from gem.evals.scorecard import Mean, Scorecard, Scored
+from gem.evals.scorecard import Mean, Scorecard
 from gem.evals.usage import tokens_of
 from gem.statistics import Interval
 
@@ -65,17 +65,13 @@ def markdown(
         lines += ["", f"## {_cell(card.agent)}", ""]
         columns = ["environment", "success", "coverage", "return", "turns"]
         means = [*card.categories, card.overall] if len(card.rows) > 1 else []
-        passes = passes_of(card.overall)
-        columns += passes
-        scaled = any(row.normalised for row in card.rows)
-        columns += ["normalised"] * scaled
+        columns += passes_of(card.overall)
+        columns += ["normalised"] * any(row.normalised for row in card.rows)
         if tokens_of(card.overall.usage):
             columns += ["tokens", "cost"] if card.prices else ["tokens"]
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-        for row in card.rows:
-            lines.append(_row(row.entry.label, row.result, row, card, passes, scaled, len(columns)))
-        for mean in means:
-            lines.append(_row(f"**{mean.name}**", mean, None, card, passes, scaled, len(columns)))
+        lines += [_row(_cell(row.entry.label), row.result, card, columns) for row in card.rows]
+        lines += [_row(f"**{mean.name}**", mean, card, columns) for mean in means]
         lines += [f"\n{_cell(r.env)}: {_cell(lost)}" for r in card.results if (lost := _describe_lost(r))]
         lines += [
             f"\nNo headline for {_cell(r.env)}: {why}." for r in card.results if (why := card.withheld(r))
@@ -91,34 +87,31 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
-def _row(
-    name: str,
-    of: EnvResult | Mean | None,
-    row: Scored | None,
-    card: Scorecard,
-    passes: list[str],
-    scaled: bool,
-    width: int,
-) -> str:
+def _row(name: str, of: EnvResult | Mean | None, card: Scorecard, columns: Sequence[str]) -> str:
     if of is None:
-        cells = [_cell(name), "not here", *[""] * (width - 2)]
-        return f"| {' | '.join(cells)} |"
+        cells = ["not here", *[""] * (len(columns) - 2)]
+    else:
+        figures = format_figures(of, card)
+        cells = [figures[column] for column in columns[1:]]
+    return f"| {' | '.join([name, *cells])} |"
+
+
+def format_figures(of: EnvResult | Mean, card: Scorecard) -> dict[str, str]:
+    """Return figures as text, by the names of their columns; withheld where the coverage is too low."""
     why = of.withheld if isinstance(of, Mean) else card.withheld(of)
-    cells = [
-        name if row is None else _cell(name),
-        "withheld" if why else format_interval(of.success),
-        f"{of.scored}/{of.episodes}",
-        format_interval(of.reward, "{:.3f}") if not why else "withheld",
-        "-" if of.turns is None else f"{of.turns:.2f}",
-        *(format_interval(of.passes.get(each)) if not why else "withheld" for each in passes),
-    ]
-    if scaled:
-        cells.append("withheld" if why else format_interval(card.find_normalised(of), "{:.3f}"))
-    if len(cells) < width:
-        cells.append(f"{tokens_of(of.usage):,}")
-    if len(cells) < width:
-        cells.append(dollars(card.cost(of.usage)))
-    return f"| {' | '.join(cells)} |"
+    figures = {
+        "success": format_interval(of.success),
+        "return": format_interval(of.reward, "{:.3f}"),
+        "normalised": format_interval(card.find_normalised(of), "{:.3f}"),
+        **{name: format_interval(of.passes.get(name)) for name in passes_of(card.overall)},
+    }
+    return {
+        **(dict.fromkeys(figures, "withheld") if why else figures),
+        "coverage": f"{of.scored}/{of.episodes}",
+        "turns": "-" if of.turns is None else f"{of.turns:.2f}",
+        "tokens": f"{tokens_of(of.usage):,}",
+        "cost": dollars(card.cost(of.usage)),
+    }
 
 
 def _describe_lost(result: EnvResult) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_least
 from gem.record import Episode
 from gem.statistics import ConfidenceSequence, Interval
 
@@ -39,8 +39,7 @@ class Stopping:
         Raises:
             BadArgument: for neither width nor threshold, or values that are not accepted.
         """
-        if self.samples < 1:
-            raise BadArgument(f"samples is {self.samples}; accepted: 1 or more.")
+        check_least("samples", self.samples)
         for name, value in (("width", self.width), ("threshold", self.threshold)):
             if value is not None and not 0 < value < 1:
                 raise BadArgument(f"{name} is {value}; accepted: between 0 and 1, such as 0.1.")

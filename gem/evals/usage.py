@@ -50,13 +50,12 @@ def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
 
     A turn's tokens are the server's count, else the number of ids that the agent kept.
     """
-    usages: dict[str, Usage] = {}
-    for episode in episodes:
-        for turn in episode.turns:
-            model = _model(episode.run, turn)
-            if model is not None:
-                usages[model] = usages.get(model, Usage()) + _usage(turn)
-    return usages
+    return together(
+        {model: _usage(turn)}
+        for episode in episodes
+        for turn in episode.turns
+        if (model := _model(episode.run, turn)) is not None
+    )
 
 
 def together(parts: Iterable[Spent]) -> dict[str, Usage]:
@@ -176,8 +175,7 @@ def _price(path: Path, model: str, given: Any) -> Price:
     for name in ("input", "output"):
         if name not in given:
             raise BadArgument(f"{path}: the price of {model!r} lacks {name!r}.")
-    cached = given["cached"] if "cached" in given else given["input"]
-    return Price(given["input"], given["output"], cached)
+    return Price(**{"cached": given["input"], **given})
 
 
 class Budget:

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-from gem.errors import BadArgument, StoreError
+from gem.errors import BadArgument, StoreError, check_least
 from gem.graders.base import UNDECIDED, Grader, Score, check_score, grade_with, takes_question
 from gem.specs import Rebuildable, arguments_of, written_arguments
 
@@ -46,8 +46,7 @@ class CachedGrader(Rebuildable):
             StoreError: when the file cannot be used.
         """
         name = name or _name_grader(grader)
-        if capacity < 1:
-            raise BadArgument(f"capacity is {capacity}; accepted: 1 or more.")
+        check_least("capacity", capacity)
         self.grader, self.name, self.capacity = grader, name, capacity
         self.hits = self.misses = 0
         self._kept: OrderedDict[bytes, Score] = OrderedDict()

@@ -496,6 +496,6 @@ def feedback(public: Mapping[str, Any], kind: str) -> str:
     return "\n".join([*parts, *([str(public["why"])] if public.get("why") else [])])
 
 
-def _short(value: Any, most: int = 500) -> str:
+def _short(value: Any) -> str:
     text = value.rstrip("\n") if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= most else f"{text[:most]} ... ({len(text)} characters)"
+    return text if len(text) <= 500 else f"{text[:500]} ... ({len(text)} characters)"

@@ -52,6 +52,7 @@ LOADERS = {
     "gem/cli/eval.py": {"fix_name": GIVEN},
     "gem/cli/play.py": {"spec_named": GIVEN},
     "gem/cli/regrade.py": {"fix_name": GIVEN},
+    "gem/cli/export.py": {"load": OWN},
     "gem/codec.py": {"TaskRef": MARKED, "attrgetter": OWN},
     "gem/envs/bridges/remote.py": {"TaskRef": GIVEN},
     "gem/envs/bridges/textarena.py": {"import_module": OWN},
