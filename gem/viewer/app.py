@@ -17,7 +17,7 @@ from starlette.routing import Route
 from gem import registry
 from gem.content import text_of
 from gem.errors import BadArgument, GemError
-from gem.record import Episode, StopReason
+from gem.record import Episode, StopReason, Turn
 from gem.rollout.index import Entry, matches
 from gem.rollout.replay import first_difference
 from gem.viewer import charts
@@ -66,10 +66,9 @@ STATIC = {
 class Viewer:
     """The web application for some sources; a server runs its `app`."""
 
-    def __init__(self, sources: Sequence[Source], token: str, host: str = "process") -> None:
-        """Show `sources` to anyone who has the token; what-if episodes are played on `host`."""
+    def __init__(self, sources: Sequence[Source], token: str) -> None:
+        """Show `sources` to anyone who has the token."""
         self.sources = list(sources)
-        self.host = host
         self.base = f"/{token}"
         self.env = templates()
         self.app = Guard(
@@ -129,10 +128,10 @@ class Viewer:
         descending = asked.get("way", "down" if order == "number" else "up") == "down"
         at = min(_number(asked, "page", 0), LAST_PAGE)
         words = asked.get("q", "").strip()
-        page_of_hits = None
+        search_page = None
         if words:
-            page_of_hits = search(source.store, words, start=_number(asked, "from", 0), count=PAGE, **wanted)
-            entries: list[Entry] = [hit.entry for hit in page_of_hits.hits]
+            search_page = search(source.store, words, start=_number(asked, "from", 0), count=PAGE, **wanted)
+            entries: list[Entry] = [hit.entry for hit in search_page.hits]
             total = len(entries)
         elif asked.get("noted"):
             noted = [entry for id in source.notes.all() for entry in source.store.select(id=id)[:1]]
@@ -154,16 +153,16 @@ class Viewer:
             source=source,
             figures=source.figures(),
             costs=source.costs(),
-            held=len(source.store),
+            episode_count=len(source.store),
             specs=sorted({tally.spec for tally in tallies}),
             stops=[stop for stop in StopReason if any(tally.stop == stop for tally in tallies)],
             outcomes=OUTCOMES,
             entries=entries,
-            hits={hit.entry.number: hit for hit in page_of_hits.hits} if page_of_hits else {},
-            found=page_of_hits,
+            hits={hit.entry.number: hit for hit in search_page.hits} if search_page else {},
+            search=search_page,
             words=words,
             notes=source.notes.all(),
-            did={} if page_of_hits else {entry.number: answers(source, entry) for entry in entries},
+            actions={} if search_page else {entry.number: actions_of(source, entry) for entry in entries},
             total=total,
             order=order,
             descending=descending,
@@ -184,9 +183,7 @@ class Viewer:
 
     def episode(self, request: Request) -> Response:
         """Show an episode as a conversation."""
-        source = self._source(request)
-        number = self._episode_number(request, source)
-        episode = self._read(source, number)
+        source, number, episode = self._stored(request)
         colour = request.query_params.get("colour", "logprob")
         first = _number(request.query_params, "at", 1) - 1
         if not 0 <= first <= max(0, len(episode.turns) - 1):
@@ -206,16 +203,10 @@ class Viewer:
         """Show two episodes side by side, from where they differ."""
         places = [_place(request.query_params.get(name, "")) for name in ("one", "other")]
         sides, episodes = [], []
-        for run, number in places:
-            source = self._source_of(run)
-            if number >= len(source.store):
-                raise HTTPException(404, f"There is no episode {number} in {source.name}.")
-            episode = source.store[number]
-            link = f"{self.base}/run/{run}/episode/{number}"
+        for place in places:
+            source, number, episode = self._stored_at(*place)
             episodes.append(episode)
-            sides.append(
-                {"name": f"{source.name}, {number}", "link": link, **episode_page(source, episode, "")}
-            )
+            sides.append(self._side(source, number, episode))
         (run, number), _ = places
         return self._compare_page(
             self.sources[run], number, episodes, sides, heading="Side by side", title="side by side"
@@ -241,12 +232,12 @@ class Viewer:
         asked = request.query_params
         turn = max(1, _number(asked, "turn", 1)) - 1
         return self._page(
-            "through.html",
+            "first_to_last.html",
             source=source,
             spec=spec,
             specs=specs,
             turn=turn,
-            through=split_run(source, spec, turn),
+            split=split_run(source, spec, turn),
             watched=compare_checkpoints(
                 self.sources, source, _number(asked, "watched", 0) if "watched" in asked else None
             ),
@@ -255,18 +246,14 @@ class Viewer:
 
     def what_if_form(self, request: Request) -> Response:
         """Show the form that asks for an action to replace a stored one."""
-        source = self._source(request)
-        number = self._episode_number(request, source)
-        episode = self._read(source, number)
+        source, number, episode = self._stored(request)
         check_what_if(episode)
         turn = _number(request.query_params, "turn", 0)
-        if turn >= len(episode.turns):
-            raise HTTPException(404, f"There is no turn {turn}; the episode has {len(episode.turns)}.")
         return self._page(
             "whatif.html",
             source=source,
             number=number,
-            heard=parts_of(episode.turns[turn].observation),
+            observation=parts_of(_turn_of(episode, turn).observation),
             form=_what_if_form(episode, turn, [], True),
             title="what if",
         )
@@ -279,13 +266,10 @@ class Viewer:
         return await run_in_threadpool(self._what_if, request, turn, typed, agent)
 
     def _what_if(self, request: Request, turn: int, typed: list[str], agent: str) -> Response:
-        source = self._source(request)
-        number = self._episode_number(request, source)
-        episode = self._read(source, number)
-        forked = what_if(episode, turn, typed, agent, host=self.host)
-        link = f"{self.base}/run/{source.number}/episode/{number}"
+        source, number, episode = self._stored(request)
+        forked = what_if(episode, turn, typed, agent)
         sides = [
-            {"name": f"{source.name}, {number}", "link": link, **episode_page(source, episode, "")},
+            self._side(source, number, episode),
             {"name": "what if", "link": "", **episode_page(source, forked, "", advantages=False)},
         ]
         going = forked.stop is StopReason.TURN_LIMIT and not agent
@@ -334,44 +318,41 @@ class Viewer:
         return await run_in_threadpool(self._note, request, bool(asked.get("flag")), text)
 
     def _note(self, request: Request, flagged: bool, text: str) -> Response:
-        source = self._source(request)
-        number = self._episode_number(request, source)
-        source.notes.set(self._read(source, number).id, flagged, text)
+        source, number, episode = self._stored(request)
+        source.notes.set(episode.id, flagged, text)
         return RedirectResponse(f"{self.base}/run/{source.number}/episode/{number}", 303)
 
     def prompt(self, request: Request) -> Response:
         """Show the prompt of a turn as the model saw it."""
-        source = self._source(request)
-        number = self._episode_number(request, source)
-        episode = self._read(source, number)
-        turn = self._turn(request, episode)
+        source, number, episode = self._stored(request)
+        place = request.path_params["turn"]
+        turn = _turn_of(episode, place)
         vocabulary = vocabulary_of(episode.run)
         return self._page(
             "prompt.html",
             source=source,
             number=number,
-            turn=request.path_params["turn"],
+            turn=place,
             vocabulary=vocabulary,
             length=turn.prompt_length,
             prompt=raw_prompt(turn, vocabulary),
             messages=[
                 (message, parts_of(message.content))
-                for message in prompt_messages(episode, request.path_params["turn"])[-MOST_TURNS:]
+                for message in prompt_messages(episode, place)[-MOST_TURNS:]
             ],
-            title=f"prompt of turn {request.path_params['turn'] + 1}",
+            title=f"prompt of turn {place + 1}",
         )
 
     def text(self, request: Request) -> Response:
         """Return a long text unchanged, as plain text that no browser renders as a page."""
-        source = self._source(request)
-        episode = self._read(source, self._episode_number(request, source))
+        _, _, episode = self._stored(request)
         part, place = request.path_params["part"], request.path_params["turn"]
         if place == len(episode.turns) and part in episode.ends:
             text = text_of(episode.ends[part].observation)
         elif part == "observation":
-            text = text_of(self._turn(request, episode).observation)
+            text = text_of(_turn_of(episode, place).observation)
         elif part == "answer":
-            text = self._turn(request, episode).said.text
+            text = _turn_of(episode, place).said.text
         else:
             raise HTTPException(404, "There is no such text.")
         return PlainTextResponse(text.encode("utf-8", "backslashreplace").decode())
@@ -387,7 +368,7 @@ class Viewer:
         """Show the error page of a refused request."""
         code = error.status_code if isinstance(error, HTTPException) else 400
         message = error.detail if isinstance(error, HTTPException) else str(error)
-        return self._page("refused.html", said=message, code=code, title="Not shown", status=code)
+        return self._page("refused.html", message=message, code=code, title="Not shown", status=code)
 
     # -- parts of pages
 
@@ -396,29 +377,29 @@ class Viewer:
         return HTMLResponse(text, status)
 
     def _source(self, request: Request) -> Source:
-        return self._source_of(int(request.path_params["run"]))
+        return self._source_of(request.path_params["run"])
 
     def _source_of(self, number: int) -> Source:
         if number >= len(self.sources):
             raise HTTPException(404, f"There is no run {number}; {len(self.sources)} are open.")
         return self.sources[number]
 
-    def _episode_number(self, request: Request, source: Source) -> int:
-        number = int(request.path_params["number"])
+    def _stored(self, request: Request) -> tuple[Source, int, Episode]:
+        """Return the run, the number and the episode of an address."""
+        return self._stored_at(request.path_params["run"], request.path_params["number"])
+
+    def _stored_at(self, run: int, number: int) -> tuple[Source, int, Episode]:
+        source = self._source_of(run)
         if number >= len(source.store):
             raise HTTPException(
                 404, f"There is no episode {number}; {source.name} holds {len(source.store)}."
             )
-        return number
+        return source, number, source.store[number]
 
-    def _read(self, source: Source, number: int) -> Episode:
-        return source.store[number]
-
-    def _turn(self, request: Request, episode: Episode) -> Any:
-        place = request.path_params["turn"]
-        if place >= len(episode.turns):
-            raise HTTPException(404, f"There is no turn {place}; the episode has {len(episode.turns)}.")
-        return episode.turns[place]
+    def _side(self, source: Source, number: int, episode: Episode) -> dict[str, Any]:
+        """Return the template values of a stored episode on a page that compares two."""
+        link = f"{self.base}/run/{source.number}/episode/{number}"
+        return {"name": f"{source.name}, {number}", "link": link, **episode_page(source, episode, "")}
 
     def _read_filters(self, asked: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the filters of an address, as arguments for the store and as values for the form."""
@@ -438,6 +419,12 @@ class Viewer:
         if chosen["seed"]:
             wanted["seed"] = _number(asked, "seed", 0)
         return wanted, chosen
+
+
+def _turn_of(episode: Episode, place: int) -> Turn:
+    if place >= len(episode.turns):
+        raise HTTPException(404, f"There is no turn {place}; the episode has {len(episode.turns)}.")
+    return episode.turns[place]
 
 
 def _can_fork(episode: Episode) -> bool:
@@ -494,14 +481,10 @@ def _number(asked: Mapping[str, Any], name: str, default: int) -> int:
     return int(value)
 
 
-def answers(source: Source, entry: Entry) -> list[str]:
+def actions_of(source: Source, entry: Entry) -> list[str]:
     """Return the actions of an episode in short, for a list; empty if its stored line is long."""
-    if entry.end - entry.start > SHORT_LINE:
-        return []
-    try:
-        return short_actions(source.store[entry.number])
-    except GemError:  # a damaged line
-        return []
+    episode = source.read_episode(entry, SHORT_LINE)
+    return [] if episode is None else short_actions(episode)
 
 
 def episode_page(

@@ -101,7 +101,7 @@ def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
         values = [line.get(name) for line in lines]
         for place, line in enumerate(lines):
             window = [
-                float(value) for value in values[max(0, place - smooth + 1) : place + 1] if _is_figure(value)
+                float(value) for value in values[max(0, place - smooth + 1) : place + 1] if is_figure(value)
             ]
             if window:
                 by_iteration.setdefault(line["iteration"], []).append(fmean(window))
@@ -118,7 +118,7 @@ def _curve(members: Sequence[Source], name: str, smooth: int) -> dict[str, Any]:
     }
 
 
-def _is_figure(value: Any) -> TypeGuard[float]:
+def is_figure(value: Any) -> TypeGuard[float]:
     """Return whether a value can be drawn; it comes from a file with untrusted content."""
     return type(value) in (int, float) and abs(value) < LARGEST
 

@@ -6,7 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gem.content import Image, Message, Obs, Text, text_of
@@ -63,12 +63,12 @@ class Call(NamedTuple):
 
 
 @dataclass(slots=True)
-class Shown:
+class TurnView:
     """A turn as a page shows it; `number` counts from 0, `moment` is shared by simultaneous turns."""
 
     number: int
     seat: str
-    heard: list[Part]
+    observation: list[Part]
     results: list[tuple[str, list[Part]]]
     answer: list[Part]
     tokens: list[Token]
@@ -77,7 +77,7 @@ class Shown:
     action: str | None
     reward: float | None
     rewards: Mapping[str, float]
-    sofar: float
+    return_so_far: float
     advantage: float | None
     finish: str
     version: int | None
@@ -88,7 +88,6 @@ class Shown:
     sampled: int
     cut: int
     probability: float | None
-    tools_used: list[str] = field(default_factory=list)
 
 
 class Room:
@@ -142,7 +141,7 @@ def conversation(
     advantages: Mapping[int, float] | None = None,
     first: int = 0,
     count: int = MOST_TURNS,
-) -> list[Shown]:
+) -> list[TurnView]:
     """Return an episode's turns as pages show them.
 
     Args:
@@ -154,7 +153,7 @@ def conversation(
     """
     earned = {seat: end.unearned for seat, end in episode.ends.items()}
     before: dict[str, Turn] = {}
-    rows: list[Shown] = []
+    rows: list[TurnView] = []
     room = Room()
     for number, turn in enumerate(episode.turns):
         if number >= first + count:
@@ -168,10 +167,10 @@ def conversation(
         calls = turn.reply.tool_calls if turn.reply else ()
         known = [each for each in (turn.logprobs or ()) if math.isfinite(each)]
         rows.append(
-            Shown(
+            TurnView(
                 number=number,
                 seat=turn.seat,
-                heard=parts_of(turn.observation, room),
+                observation=parts_of(turn.observation, room),
                 results=_results(turn, last, room),
                 answer=parts_of(turn.said.content, room),
                 tokens=_tokens(turn, vocabulary, advantage),
@@ -180,7 +179,7 @@ def conversation(
                 action=turn.action,
                 reward=turn.reward,
                 rewards=turn.rewards or {},
-                sofar=earned[turn.seat],
+                return_so_far=earned[turn.seat],
                 advantage=advantage,
                 finish=turn.finish,
                 version=turn.policy_version,
@@ -191,7 +190,6 @@ def conversation(
                 sampled=len(turn.token_ids) or (turn.usage or {}).get("completion_tokens", 0),
                 cut=max(0, len(turn.token_ids) - MOST_TOKENS),
                 probability=math.exp(math.fsum(known) / len(known)) if known else None,
-                tools_used=tools_used(turn),
             )
         )
     return rows
@@ -369,12 +367,6 @@ def plain_json(values: Any) -> str:
         return json.dumps(values, indent=2, ensure_ascii=False, default=repr)
     except (TypeError, ValueError, RecursionError):
         return repr(values)
-
-
-def snippet(episode: Episode) -> str:
-    """Return the first action of an episode in one line."""
-    first = next((turn.action or "" for turn in episode.turns), "")
-    return " ".join(first[:400].split())[:120]
 
 
 def words_of(turn: Turn) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,19 +10,16 @@ from pathlib import Path
 from markupsafe import Markup
 
 import gem
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument
 from gem.files import replace_file
 from gem.rollout.index import Entry
 from gem.viewer import charts
-from gem.viewer.app import answers, episode_page
-from gem.viewer.formats import static, templates
+from gem.viewer.app import actions_of, episode_page
+from gem.viewer.formats import content_policy, static, templates
 from gem.viewer.sources import Source
 
 DRAWN = ("success", "reward", "turns", "unreadable", "entropy", "kl")
 """The curves of an exported training run, if it has them."""
-
-
-FOLDED = Markup('<template id="e-{}"><p class="back"><a href="#">all episodes</a></p>{}</template>\n')
 
 
 def export(source: Source, path: Path, episode: int | None = None, limit: int | None = None) -> int:
@@ -64,15 +60,15 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
             entries=entries,
             alone=episode is not None,
             left_out=len(entries) < count,
-            held=count,
+            episode_count=count,
             figures=source.figures(),
             notes=source.notes.all(),
-            did=lambda entry: answers(source, entry),
+            actions_of=functools.partial(actions_of, source),
             episodes=_episodes(source, entries, templated=episode is None),
             curves=Markup(curves),
             styles=list(map(Markup, styles)),
             scripts=list(map(Markup, scripts)),
-            policy=_policy(styles, scripts),
+            policy=content_policy(styles, scripts),
             version=gem.__version__,
         )
     )
@@ -88,9 +84,8 @@ def _episodes(source: Source, entries: list[Entry], templated: bool) -> Iterator
     """Yield each episode as HTML; `templated`: inside a template element, rendered when it is opened."""
     template = templates().get_template("reader.html")
     for entry in entries:
-        try:
-            stored = source.store[entry.number]
-        except GemError:  # a damaged line
+        stored = source.read_episode(entry)
+        if stored is None:
             continue
         page = episode_page(source, stored, "logprob")
         text = template.render(
@@ -116,16 +111,3 @@ def _curves(source: Source) -> str:
     there = [name for name in DRAWN if name in source.history[-1]]
     curves = charts.draw_curves([source], there, 1, True)
     return json.dumps(curves).replace("<", "\\u003c").replace("&", "\\u0026")
-
-
-def _policy(styles: list[str], scripts: list[str]) -> str:
-    """Return a content security policy that allows only these styles and scripts, and inline pictures."""
-
-    def hashes(texts: list[str]) -> str:
-        digests = (hashlib.sha256(text.encode()).digest() for text in texts)
-        return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-
-    return (
-        f"default-src 'none'; script-src {hashes(scripts)}; style-src {hashes(styles)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )

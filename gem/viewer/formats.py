@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -20,6 +23,15 @@ from gem.viewer.text import render_text, visible
 def static(name: str) -> str:
     """Return the text of a static file."""
     return files("gem.viewer").joinpath("static", *name.split("/")).read_text(encoding="utf-8")
+
+
+def content_policy(styles: Sequence[str], scripts: Sequence[str] = ()) -> str:
+    """Return a content security policy that allows only these styles and scripts, and inline pictures."""
+    rules = ["default-src 'none'"]
+    for kind, texts in (("script-src", scripts), ("style-src", styles)):
+        digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts)
+        rules += [" ".join([kind, *(f"'sha256-{digest}'" for digest in digests)])] if texts else []
+    return "; ".join([*rules, "img-src data:", "base-uri 'none'", "form-action 'none'"])
 
 
 def iteration_of(job: str) -> int | None:
@@ -40,7 +52,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {
-        "shown": render_text,
+        "html": render_text,
         "number": number,
         "short": short,
         "dollars": dollars,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
 from gem.errors import BadArgument, StoreError, reason
+from gem.viewer.json_files import JsonLines
 
 LONGEST = 4000
 """The most characters of a note."""
@@ -37,24 +37,14 @@ class Notes:
         """Set the file's path; the first note creates the file."""
         self.path = store.with_name(store.name + ".notes.jsonl")
         self._lock = Lock()
-        self._notes: dict[str, Note] = {}
-        self._position = 0
+        self._lines = JsonLines(self.path)
 
     def all(self) -> dict[str, Note]:
         """Return the notes by episode id."""
-        with self._lock, suppress(OSError), self.path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < self._position:
-                self._notes, self._position = {}, 0
-            file.seek(self._position)
-            data = file.read(size - self._position)
-            whole = data.rfind(b"\n") + 1
-            self._position += whole
-            for line in data[:whole].splitlines():
-                with suppress(ValueError, KeyError, TypeError, RecursionError):
-                    given = json.loads(line)
-                    self._notes[str(given["episode"])] = Note(bool(given["flagged"]), str(given["note"]))
-        return {id: note for id, note in self._notes.items() if note != NOTHING}
+        with self._lock:
+            lines = [line for line in self._lines.read() if {"episode", "flagged", "note"} <= line.keys()]
+        notes = {str(line["episode"]): Note(bool(line["flagged"]), str(line["note"])) for line in lines}
+        return {id: note for id, note in notes.items() if note != NOTHING}
 
     def of(self, episode: str) -> Note:
         """Return the note on an episode; an empty one if there is none."""

@@ -6,8 +6,6 @@ only the files in the runs' folders, and also works for a run that goes on or ha
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
 import os
@@ -17,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -29,10 +27,11 @@ from gem.files import lock_file, replace_file
 from gem.record import Episode
 from gem.rollout.index import Entry
 from gem.statistics import Interval, clustered_rate, mean_interval, wilson
-from gem.viewer.charts import labels, together
+from gem.viewer.charts import is_figure, labels, together
 from gem.viewer.conversation import conversation, parts_of
 from gem.viewer.drawing import Level, Line, Mark, Point, bar, chart, mean, smooth_curve, thin_curve
-from gem.viewer.formats import percent, static, templates
+from gem.viewer.formats import content_policy, number, percent, static, templates
+from gem.viewer.json_files import JsonLines, read_json
 from gem.viewer.sources import Source, open_sources
 from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.watched import Watched, compare_checkpoints
@@ -50,8 +49,6 @@ MOST_TURNS = 10
 """The most turns shown of a watched episode."""
 SMOOTH = 16
 """The number of iterations averaged by the thick line of the learning curve."""
-LARGEST = 1e100
-"""Values of this size or more are not drawn."""
 WIDE, NARROW = (1180.0, 300.0), (358.0, 230.0)
 """The two sizes of the learning curve: for a window, and for a phone."""
 SMALL = (300.0, 128.0)
@@ -100,7 +97,7 @@ class Setting(NamedTuple):
     known: bool
 
 
-class Told(NamedTuple):
+class HeldOutScore(NamedTuple):
     """An evaluation on held-out instances."""
 
     iteration: int
@@ -108,7 +105,7 @@ class Told(NamedTuple):
     score: Interval
 
 
-class Shown(NamedTuple):
+class WatchedColumn(NamedTuple):
     """A watched episode as a column shows it: its iteration, its turns, and the number of omitted turns."""
 
     at: int
@@ -143,7 +140,7 @@ class Run:
         for phase in self.phases:
             first = _first(phase)
             lines = [each for each in lines if _number(each.get("iteration")) <= first]
-            lines += _lines(phase / METRICS)
+            lines += JsonLines(phase / METRICS).read()
         return lines
 
     @cached_property
@@ -155,17 +152,19 @@ class Run:
     @property
     def newest(self) -> Path:
         """The folder of the newest phase that has figures."""
-        return next((each for each in reversed(self.phases) if _lines(each / METRICS)), self.source.folder)
+        return next(
+            (each for each in reversed(self.phases) if JsonLines(each / METRICS).read()), self.source.folder
+        )
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The final summary; empty if the run has not ended."""
-        return _json(self.newest / SUMMARY)
+        return read_json(self.newest / SUMMARY)
 
     @cached_property
     def machine(self) -> dict[str, Any]:
         """The machine on which the run started."""
-        return _json(self.source.folder / MACHINE)
+        return read_json(self.source.folder / MACHINE)
 
     @cached_property
     def tables(self) -> dict[str, dict[str, EnvResult]]:
@@ -193,16 +192,16 @@ class Run:
         return next(iter(self.tables.values())) if len(self.tables) == 1 else {}
 
     @cached_property
-    def heldout(self) -> list[Told]:
+    def heldout(self) -> list[HeldOutScore]:
         """The evaluations on held-out instances."""
         scores = []
         for at in (self.source.folder, *self.phases):
-            for values in _lines(at / EVALUATIONS):
+            for values in JsonLines(at / EVALUATIONS).read():
                 with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
                     result = EnvResult.from_json(values["result"])
                     score = result.success or result.reward
-                    if score is not None and _is_figure(score.mean):
-                        scores.append(Told(int(values["iteration"]), int(values["episodes"]), score))
+                    if score is not None and is_figure(score.mean):
+                        scores.append(HeldOutScore(int(values["iteration"]), int(values["episodes"]), score))
         return scores
 
     @cached_property
@@ -223,8 +222,8 @@ class Run:
             for name in path:
                 value = value.get(name) if isinstance(value, dict) else None
             episodes = line.get("episodes")
-            x.append(float(episodes) if _is_figure(episodes) else float(place + 1) * self.batch)
-            y.append(float(value) if _is_figure(value) else math.nan)
+            x.append(float(episodes) if is_figure(episodes) else float(place + 1) * self.batch)
+            y.append(float(value) if is_figure(value) else math.nan)
         return x, y
 
     def total(self, name: str) -> float:
@@ -240,7 +239,7 @@ class Run:
     @property
     def planned(self) -> int:
         """The planned number of episodes."""
-        episodes = (_json(self.newest / "config.json") or self.config).get("episodes")
+        episodes = (read_json(self.newest / "config.json") or self.config).get("episodes")
         return -(-episodes // self.batch) * self.batch if type(episodes) is int and episodes > 0 else 0
 
     @property
@@ -282,7 +281,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        """The command that repeats the run, without settings that have no flag; see `unsaid`."""
+        """The command that repeats the run, without settings that have no flag; see `settings_without_flag`."""
         words = ["gem-gym", "train"]
         for setting in self.settings[0]:
             value = self.config[setting.name]
@@ -290,13 +289,13 @@ class Run:
             if isinstance(value, bool):
                 words.append(flag if value else flag.replace("--", "--no-", 1))
             elif isinstance(value, list):
-                words += [flag, *map(str, value)] if setting.name not in self.unsaid else []
+                words += [flag, *map(str, value)] if setting.name not in self.settings_without_flag else []
             elif value is not None:
                 words += [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
         return " ".join(map(shlex.quote, [*words, "--out", str(self.config.get("out", "runs/train"))]))
 
     @property
-    def unsaid(self) -> list[str]:
+    def settings_without_flag(self) -> list[str]:
         """The settings that have no flag, and can be given only in a settings file."""
         tables = (name for name, value in self.config.items() if isinstance(value, list))
         return [name for name in tables if any(isinstance(each, dict) for each in self.config[name])]
@@ -307,7 +306,7 @@ class Run:
         parts = [("sampling", "s1", self.total("sample_s")), ("learning", "s2", self.total("update_s"))]
         parts.append(("checkpoints", "s3", self.total("save_s")))
         whole = self.summary.get("wall_s")
-        if _is_figure(whole):
+        if is_figure(whole):
             rest = float(whole) - math.fsum(seconds for _, _, seconds in parts)
             parts.append(("warm-up, measuring, the rest", "s4", max(0.0, rest)))
         return parts
@@ -317,7 +316,7 @@ class Run:
         """CPU seconds."""
         taken = self.summary.get("cpu_s")
         values = [value for value in self.series("cpu_s")[1] if math.isfinite(value)]
-        return float(taken) if _is_figure(taken) else max(values, default=math.nan)
+        return float(taken) if is_figure(taken) else max(values, default=math.nan)
 
     def speed(self, tokens: str, seconds: str) -> float:
         """Return tokens per second."""
@@ -325,7 +324,7 @@ class Run:
         return self.total(tokens) / taken if taken > 0 else math.nan
 
     @cached_property
-    def watched(self) -> list[Shown]:
+    def watched(self) -> list[WatchedColumn]:
         """The episodes of one watched seed: at the start, in the middle, and at the end."""
         with suppress(GemError, OSError):
             seeds = compare_checkpoints(self.others, self.source)
@@ -339,7 +338,7 @@ class Run:
         marks = self.marks
         charts = []
         for name, title in PANELS.items():
-            if (name == "reward" and self.goal == "reward") or not _is_told(self.series(name)[1]):
+            if (name == "reward" and self.goal == "reward") or not _is_worth_a_chart(self.series(name)[1]):
                 continue
             x, y = thin_curve(*self.series(name), 150)
             drawn = chart(
@@ -373,7 +372,7 @@ class Run:
             lines = []
             for hue, environment in enumerate(self.environments, 1):
                 x, y = self.series("environments", environment, name)
-                if _is_told(y):
+                if _is_worth_a_chart(y):
                     lines.append(
                         Line(*thin_curve(x, smooth_curve(y, SMOOTH // 2), 150), f"s{hue}", environment)
                     )
@@ -523,10 +522,10 @@ def page(runs: Sequence[Run], paths: Sequence[Path] = ()) -> str:
     styles = [static("app.css"), static("report.css")]
     given: dict[str, Any] = {
         "styles": list(map(Markup, styles)),
-        "policy": _policy(styles),
+        "policy": content_policy(styles),
         "version": gem.__version__,
         "policies": POLICIES,
-        "told": format_interval,
+        "format_interval": format_interval,
         "bar": bar,
         "duration": duration,
         "view": " ".join(map(shlex.quote, ["gem-gym", "view", *map(str, paths)])),
@@ -606,7 +605,7 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
         "curve": curve,
         "charts": drawn,
         "differ": differ,
-        "shown": policies,
+        "columns": policies,
     }
 
 
@@ -617,16 +616,12 @@ def format_interval(interval: Interval | None, what: str) -> str:
     """Return a figure with its interval, in words."""
     if interval is None or not math.isfinite(interval.mean):
         return "–"
-    form = percent if what == "success" else _decimal
+    form = percent if what == "success" else number
     if interval.exact:
         return f"{form(interval.mean)}, exact"
     if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
         return form(interval.mean)
     return f"{form(interval.mean)} ({form(interval.low)} to {form(interval.high)})"
-
-
-def _decimal(value: float) -> str:
-    return f"{value:.3f}".replace("-", "−")
 
 
 def duration(seconds: float) -> str:
@@ -663,14 +658,6 @@ def _words(value: Any) -> str:
 # -- files
 
 
-def _json(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, RecursionError):
-        values = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-        if isinstance(values, dict):
-            return values
-    return {}
-
-
 def _dict(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -683,28 +670,18 @@ def _results(values: Any) -> dict[str, EnvResult]:
     return results
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics file that can be read."""
-    lines = []
-    with suppress(OSError):
-        for line in path.read_bytes().splitlines():
-            with suppress(ValueError, RecursionError):
-                lines.append(dict(_dict(json.loads(line))))
-    return lines
-
-
 def _number(value: Any) -> int:
     return value if type(value) is int and value >= 0 else 0
 
 
 def _first(phase: Path) -> int:
     """Return the number of iterations before a phase."""
-    return _number(_json(phase / PHASE).get("after_iteration"))
+    return _number(read_json(phase / PHASE).get("after_iteration"))
 
 
 def _of_phase(phase: Path) -> str:
     """Return what a phase is, in words: its name, and its own step size and divergence."""
-    config = _json(phase / "config.json")
+    config = read_json(phase / "config.json")
     settings = [
         f"{name} {config[name]}" for name in ("lr", "lr_schedule", "kl", "kl_schedule") if name in config
     ]
@@ -713,14 +690,10 @@ def _of_phase(phase: Path) -> str:
 
 def _goal(result: EnvResult | None, what: str) -> Interval | None:
     interval = getattr(result, what, None)
-    return interval if isinstance(interval, Interval) and _is_figure(interval.mean) else None
+    return interval if isinstance(interval, Interval) and is_figure(interval.mean) else None
 
 
-def _is_figure(value: Any) -> TypeGuard[float]:
-    return type(value) in (int, float) and abs(value) < LARGEST
-
-
-def _is_told(values: Sequence[float]) -> bool:
+def _is_worth_a_chart(values: Sequence[float]) -> bool:
     """Return whether a metric is worth a chart: it was measured, and is not always 0."""
     return any(math.isfinite(value) and value != 0 for value in values)
 
@@ -750,22 +723,14 @@ def _is_running(folder: Path) -> bool:
         os.close(handle)
 
 
-def _read_columns(seeds: Watched) -> list[Shown]:
+def _read_columns(seeds: Watched) -> list[WatchedColumn]:
     entries = list(seeds.chosen.entries.items())
     places = sorted({0, len(entries) // 2, len(entries) - 1})
     columns = []
     for at, entry in (entries[place] for place in places):
-        with suppress(GemError):  # a damaged line
-            episode = seeds.source.store[entry.number]
+        if (episode := seeds.source.read_episode(entry)) is not None:
             turns = conversation(episode, vocabulary_of(episode.run), count=MOST_TURNS)
             more = len(episode.turns) - MOST_TURNS
             end = [] if more > 0 or episode.several else parts_of(episode.final_observation)
-            columns.append(Shown(at, entry, episode, turns, max(0, more), end))
+            columns.append(WatchedColumn(at, entry, episode, turns, max(0, more), end))
     return columns
-
-
-def _policy(styles: Sequence[str]) -> str:
-    """Return a content security policy that allows only these styles and inline pictures."""
-    digests = (hashlib.sha256(text.encode()).digest() for text in styles)
-    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
-    return f"default-src 'none'; style-src {hashes}; img-src data:; base-uri 'none'; form-action 'none'"

@@ -36,7 +36,7 @@ class Hit(NamedTuple):
     behind: str
 
 
-class Found(NamedTuple):
+class SearchPage(NamedTuple):
     """The result of a search; `next` is the byte to continue from, None after the whole store."""
 
     hits: list[Hit]
@@ -53,7 +53,7 @@ def search(
     count: int = 100,
     seconds: float = SEARCH_S,
     **wanted: Any,
-) -> Found:
+) -> SearchPage:
     """Return episodes with `text` in an observation, action or reasoning; letter case is ignored.
 
     Args:
@@ -70,12 +70,12 @@ def search(
     if not text or len(text) > LONGEST:
         raise BadArgument(f"the text to search for has {len(text)} characters; accepted: 1 to {LONGEST}.")
     if not len(store):
-        return Found([], None, 0, 0)
+        return SearchPage([], None, 0, 0)
     needle = text.lower()
     try:
         wire = msgspec.json.encode(text)[1:-1].lower()
     except UnicodeEncodeError:  # half a surrogate pair, which is not stored as text
-        return Found([], None, 0, 0)
+        return SearchPage([], None, 0, 0)
     # Outside ASCII, upper and lower case differ in more than one bit: scan for a long ASCII piece, if any.
     piece = max(bytes(c if c < 128 else 0 for c in wire).split(b"\0"), key=len)
     wire = piece if len(piece) > 2 else wire
@@ -87,7 +87,7 @@ def search(
         at = start
         while at < size:
             if monotonic() > until:
-                return Found(hits, at, at - start, size)
+                return SearchPage(hits, at, at - start, size)
             data = os.pread(fd, CHUNK + len(wire) - 1, at).lower()
             place = data.find(wire)
             while place >= 0:
@@ -98,16 +98,18 @@ def search(
                 if matches(entry, wanted) and (hit := _hit(store, entry, needle)) is not None:
                     hits.append(hit)
                     if len(hits) >= count:
-                        return Found(hits, entry.end if entry.end < size else None, entry.end - start, size)
+                        return SearchPage(
+                            hits, entry.end if entry.end < size else None, entry.end - start, size
+                        )
                 if monotonic() > until:
-                    return Found(hits, entry.end, entry.end - start, size)
+                    return SearchPage(hits, entry.end, entry.end - start, size)
                 if entry.end >= at + len(data):
                     at, data = entry.end, b""
                     break
                 place = data.find(wire, entry.end - at)
             if data:
                 at += CHUNK
-        return Found(hits, None, size - start, size)
+        return SearchPage(hits, None, size - start, size)
     finally:
         os.close(fd)
 

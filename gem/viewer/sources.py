@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import warnings
 from collections.abc import Iterable, Sequence
@@ -18,11 +17,12 @@ from typing import Any
 
 from gem.errors import BadArgument, GemError, SchemaMismatch, StoreError
 from gem.evals.reports import file_name
-from gem.record import Verdict
-from gem.rollout.index import Tally, TaskTally
+from gem.record import Episode, Verdict
+from gem.rollout.index import Entry, Tally, TaskTally
 from gem.rollout.store import EpisodeStore, by_end, by_task
 from gem.statistics import Interval, clustered_rate, wilson
 from gem.statistics.student_t import quantile
+from gem.viewer.json_files import JsonLines, read_json
 from gem.viewer.notes import Notes
 
 EPISODES, METRICS, CONFIG, RESULT = "episodes.jsonl", "metrics.jsonl", "config.json", "result.json"
@@ -126,8 +126,7 @@ class Source:
         self.notes = Notes(path)
         self.advantages: dict[tuple[str, str], tuple[int, dict[str, dict[int, float]]]] = {}
         self._lock = RLock()  # pages are made in several threads
-        self._history: list[dict[str, Any]] = []
-        self._read = 0
+        self._metrics = JsonLines(self.folder / METRICS)
         self._alarms: list[dict[str, Any]] = []
         self._alarmed = 0
         self._tally: tuple[int, list[Tally]] | None = None
@@ -147,11 +146,7 @@ class Source:
         """The settings of a training run; empty if this is not one."""
         if self.path.name != EPISODES:
             return {}
-        with suppress(OSError, ValueError, RecursionError):
-            values = json.loads((self.folder / CONFIG).read_text(encoding="utf-8", errors="replace"))
-            if isinstance(values, dict):
-                return values
-        return {}
+        return read_json(self.folder / CONFIG)
 
     def costs(self) -> dict[str, float]:
         """Return the cost of each environment's episodes in dollars, if an evaluation stored it."""
@@ -186,20 +181,8 @@ class Source:
         """The metrics of a training run's iterations written so far; new ones are read at each access."""
         if not self.training:
             return []
-        with self._lock, suppress(OSError), (self.folder / METRICS).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < self._read:  # begun anew
-                self._history, self._read = [], 0
-            file.seek(self._read)
-            data = file.read(size - self._read)
-            whole = data.rfind(b"\n") + 1
-            self._read += whole
-            for line in data[:whole].splitlines():
-                with suppress(ValueError, RecursionError):
-                    values = json.loads(line)
-                    if isinstance(values, dict) and _is_iteration(values.get("iteration")):
-                        self._history.append(values)
-        return list(self._history)
+        with self._lock:
+            return [values for values in self._metrics.read() if _is_iteration(values.get("iteration"))]
 
     def alarms(self) -> list[dict[str, Any]]:
         """Return the alarms of a training run, by iteration; empty if training is not installed."""
@@ -210,13 +193,10 @@ class Source:
             try:
                 from gem.train.config import TrainConfig
                 from gem.train.report.alarms import alarms
-                from gem.train.report.run_folder import Metrics
+                from gem.train.report.run_folder import metrics_from_json
 
                 config = TrainConfig.from_json(dict(self.config))
-                known = []
-                for line in history:
-                    values: dict[str, Any] = {n: math.nan if v is None else v for n, v in line.items()}
-                    known.append(Metrics(**values))
+                known = list(map(metrics_from_json, history))
                 for end in range(self._alarmed + 1, len(known) + 1):
                     self._alarms += [
                         {"name": alarm.name, "iteration": alarm.iteration, "text": alarm.text}
@@ -226,6 +206,15 @@ class Source:
             except (GemError, ImportError, TypeError, ValueError, ArithmeticError, AttributeError):
                 pass  # a run of another version
             return list(self._alarms)
+
+    def read_episode(self, entry: Entry, most_bytes: float = math.inf) -> Episode | None:
+        """Return an entry's episode; None if its stored line is damaged, or has more than `most_bytes`."""
+        if entry.end - entry.start > most_bytes:
+            return None
+        try:
+            return self.store[entry.number]
+        except GemError:
+            return None
 
     def tally(self) -> list[Tally]:
         """Return the sums over all episodes; they are cached until the store grows."""

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gem.errors import GemError
 from gem.record import Episode
 from gem.rollout.index import Entry
 from gem.viewer.conversation import tools_used
@@ -86,7 +84,9 @@ def split_run(source: Source, spec: str = "", turn: int = 0) -> Split:
                 stretch.solved += entry.success
         for entry in entries[:: -(-len(entries) // READ)]:
             _count_in(stretch, source, entry, turn)
-        _exemplify(stretch, source, min(entries, key=lambda each: (_order_key(each), each.number)))
+        example = min(entries, key=lambda each: (_order_key(each), each.number))
+        if (episode := source.read_episode(example, LONG_LINE)) is not None:
+            stretch.example = example, short_actions(episode)
         stretches.append(stretch)
     every: dict[str, float] = {}
     used = Counter[str]()
@@ -130,18 +130,9 @@ def job_numbers(job: str) -> tuple[int, ...]:
     return tuple(map(int, numbers)) if known else ()
 
 
-def _exemplify(stretch: Stretch, source: Source, entry: Entry) -> None:
-    if entry.end - entry.start <= LONG_LINE:
-        with suppress(GemError):  # a damaged line
-            stretch.example = entry, short_actions(source.store[entry.number])
-
-
 def _count_in(stretch: Stretch, source: Source, entry: Entry, turn: int) -> None:
-    if entry.end - entry.start > LONG_LINE:
-        return
-    try:
-        episode = source.store[entry.number]
-    except GemError:  # a damaged line
+    episode = source.read_episode(entry, LONG_LINE)
+    if episode is None:
         return
     stretch.read += 1
     actions = short_actions(episode, turn + 1)
@@ -175,9 +166,6 @@ def same_start(sources: Sequence[Source], spec: str, seed: int, most: int = 200)
     for source in sources:
         entries, _ = source.store.page(spec=spec, seed=seed, count=most)
         for entry in entries[: most - len(starts)]:
-            try:
-                episode = source.store[entry.number]
-            except GemError:  # a damaged line
-                continue
-            starts.append(Start(source, entry, episode.policy_version, short_actions(episode)))
+            if (episode := source.read_episode(entry)) is not None:
+                starts.append(Start(source, entry, episode.policy_version, short_actions(episode)))
     return sorted(starts, key=lambda start: (start.source.number, start.version or 0, start.entry.number))

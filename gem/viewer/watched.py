@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from gem.errors import GemError
 from gem.rollout.index import Entry
 from gem.viewer.sources import WATCHED, Source
 from gem.viewer.stretches import LONG_LINE, SHOWN, job_numbers, short_action
@@ -136,10 +135,7 @@ def _read_played(source: Source, seed: Seed) -> list[Played]:
     played: list[Played] = []
     before: tuple[Entry, list[str]] | None = None
     for at, entry in seed.entries.items():
-        try:
-            episode = source.store[entry.number] if entry.end - entry.start <= LONG_LINE else None
-        except GemError:  # a damaged line
-            episode = None
+        episode = source.read_episode(entry, LONG_LINE)
         if episode is None:
             played.append(Played(at, entry, [], False, None, None))
             continue

@@ -389,7 +389,7 @@ class RunFolder:
         Raises:
             StoreError: when there are no metrics.
         """
-        return _read(self.metrics, _metrics)
+        return _read(self.metrics, metrics_from_json)
 
     def evaluated(self) -> list[Evaluation]:
         """Return the evaluations on held-out instances; none where the run has none.
@@ -485,7 +485,8 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
     return entries
 
 
-def _metrics(values: dict[str, Any]) -> Metrics:
+def metrics_from_json(values: Mapping[str, Any]) -> Metrics:
+    """Return the metrics of a line of the metrics file, where null stands for NaN."""
     known: dict[str, Any] = {name: math.nan if value is None else value for name, value in values.items()}
     return Metrics(**known)
 
