@@ -281,7 +281,7 @@ class Run:
 
     @property
     def command(self) -> str:
-        """The command that repeats the run, without settings that have no flag; see `settings_without_flag`."""
+        """The command that repeats the run, without what `settings_without_flag` lists."""
         words = ["gem-gym", "train"]
         for setting in self.settings[0]:
             value = self.config[setting.name]
