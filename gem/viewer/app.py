@@ -183,7 +183,7 @@ class Viewer:
 
     def episode(self, request: Request) -> Response:
         """Show an episode as a conversation."""
-        source, number, episode = self._stored(request)
+        source, number, episode = self._find_episode(request)
         colour = request.query_params.get("colour", "logprob")
         first = _number(request.query_params, "at", 1) - 1
         if not 0 <= first <= max(0, len(episode.turns) - 1):
@@ -204,7 +204,7 @@ class Viewer:
         places = [_place(request.query_params.get(name, "")) for name in ("one", "other")]
         sides, episodes = [], []
         for place in places:
-            source, number, episode = self._stored_at(*place)
+            source, number, episode = self._read_episode(*place)
             episodes.append(episode)
             sides.append(self._side(source, number, episode))
         (run, number), _ = places
@@ -246,7 +246,7 @@ class Viewer:
 
     def what_if_form(self, request: Request) -> Response:
         """Show the form that asks for an action to replace a stored one."""
-        source, number, episode = self._stored(request)
+        source, number, episode = self._find_episode(request)
         check_what_if(episode)
         turn = _number(request.query_params, "turn", 0)
         return self._page(
@@ -266,7 +266,7 @@ class Viewer:
         return await run_in_threadpool(self._what_if, request, turn, typed, agent)
 
     def _what_if(self, request: Request, turn: int, typed: list[str], agent: str) -> Response:
-        source, number, episode = self._stored(request)
+        source, number, episode = self._find_episode(request)
         forked = what_if(episode, turn, typed, agent)
         sides = [
             self._side(source, number, episode),
@@ -318,13 +318,13 @@ class Viewer:
         return await run_in_threadpool(self._note, request, bool(asked.get("flag")), text)
 
     def _note(self, request: Request, flagged: bool, text: str) -> Response:
-        source, number, episode = self._stored(request)
+        source, number, episode = self._find_episode(request)
         source.notes.set(episode.id, flagged, text)
         return RedirectResponse(f"{self.base}/run/{source.number}/episode/{number}", 303)
 
     def prompt(self, request: Request) -> Response:
         """Show the prompt of a turn as the model saw it."""
-        source, number, episode = self._stored(request)
+        source, number, episode = self._find_episode(request)
         place = request.path_params["turn"]
         turn = _turn_of(episode, place)
         vocabulary = vocabulary_of(episode.run)
@@ -345,7 +345,7 @@ class Viewer:
 
     def text(self, request: Request) -> Response:
         """Return a long text unchanged, as plain text that no browser renders as a page."""
-        _, _, episode = self._stored(request)
+        _, _, episode = self._find_episode(request)
         part, place = request.path_params["part"], request.path_params["turn"]
         if place == len(episode.turns) and part in episode.ends:
             text = text_of(episode.ends[part].observation)
@@ -384,11 +384,11 @@ class Viewer:
             raise HTTPException(404, f"There is no run {number}; {len(self.sources)} are open.")
         return self.sources[number]
 
-    def _stored(self, request: Request) -> tuple[Source, int, Episode]:
+    def _find_episode(self, request: Request) -> tuple[Source, int, Episode]:
         """Return the run, the number and the episode of an address."""
-        return self._stored_at(request.path_params["run"], request.path_params["number"])
+        return self._read_episode(request.path_params["run"], request.path_params["number"])
 
-    def _stored_at(self, run: int, number: int) -> tuple[Source, int, Episode]:
+    def _read_episode(self, run: int, number: int) -> tuple[Source, int, Episode]:
         source = self._source_of(run)
         if number >= len(source.store):
             raise HTTPException(
