@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 
 # One thread per process: the tests run in parallel, and idle OpenMP threads that spin cost more than they give.
-test test-changed test-slow test-all test-sandbox: export OMP_NUM_THREADS := 1
+test test-changed test-system test-slow test-all test-sandbox: export OMP_NUM_THREADS := 1
 
 # Of make demo-llm.
 SEED := 0
@@ -23,11 +23,11 @@ SANDBOXED := tests/contract tests/docs tests/envs/code tests/envs/database/test_
 	tests/testing/test_audit_code.py tests/graders/test_code.py tests/tools \
 	-k "not (test_every_id or test_golden) or code: or db: or terminal:"
 
-# One more than there are processors, for many tests wait.
-WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
+# Each imports every test, about 12 s of CPU, so that more workers than processors cost more than they give.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheels demo demo-llm test test-changed test-slow test-all test-sandbox mutants lint check format docs bench clean
+.PHONY: help setup wheels demo demo-llm test test-changed test-system test-slow test-all test-sandbox mutants lint check format docs bench clean
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -47,23 +47,26 @@ demo-llm: ## train a pretrained language model (135 million parameters) on the s
 	$(PY) -m gem models --fetch smollm2
 	$(PY) -m gem train --config examples/configs/demo-llm.toml --seed $(SEED) --overwrite
 
-test: setup ## every test but the slow ones
+test: setup ## the fast tests
 	$(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal
 
 test-changed: setup ## the fast tests of what differs from SINCE (default HEAD), and of what stands on it
 	$(PY) scripts/changed_tests.py --since $(SINCE) --numprocesses $(WORKERS) --dist worksteal
 
+test-system: setup ## those that start processes, train a model or go through every id
+	$(PY) -m pytest -q -m "system and not slow" --numprocesses $(WORKERS) --dist worksteal
+
 test-slow: setup ## the slow tests: every foreign world, every hostile program, training
 	$(PY) -m pytest -q -m slow --numprocesses $(WORKERS) --dist worksteal
 
-test-all: setup ## the fast tests on every Python from 3.11 to 3.13 that is found
+test-all: setup ## the fast and the system tests on every Python from 3.11 to 3.13 that is found
 	$(PY) scripts/test_all.py
 
 test-sandbox: setup ## the tests of the sandbox, and those that run programs, on each backend of it that is here
-	$(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal tests/sandbox  # name backends themselves
+	$(PY) -m pytest -q -m "not slow" --numprocesses $(WORKERS) --dist worksteal tests/sandbox  # name backends themselves
 	@set -e; for backend in userns bwrap-slots landlock; do \
 		if ! $(PY) -m gem sandbox --backend $$backend; then continue; fi; \
-		GEM_SANDBOX=$$backend $(PY) -m pytest -q --numprocesses $(WORKERS) --dist worksteal $(SANDBOXED); done
+		GEM_SANDBOX=$$backend $(PY) -m pytest -q -m "not slow" --numprocesses $(WORKERS) --dist worksteal $(SANDBOXED); done
 
 mutants: setup ## change the code in 300 places, one at a time, and list what no test notices
 	nice $(PY) scripts/mutants.py

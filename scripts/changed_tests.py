@@ -7,7 +7,7 @@
 For a changed module of gem these are the tests of its package, of each package with a module that imports it,
 and those that import it themselves. A changed environment adds the suites that go through the registry; a
 changed test is run; a change of what every test stands on (`tests/conftest.py`, `pyproject.toml`) runs all.
-A test of the rest can still fail: `make test` runs them all.
+A test of the rest can still fail: `make test` runs all that are fast, `make test-system` the others.
 """
 
 from __future__ import annotations

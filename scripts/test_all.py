@@ -1,8 +1,9 @@
-"""Run the fast tests on every Python from 3.11 to 3.13 that is found, each in its own virtual environment.
+"""Run the fast and the system tests on every Python from 3.11 to 3.13 that is found.
 
-The environment is .venv-3.x; it is made once, and again when pyproject.toml or constraints.txt change. torch
-is installed if pip can find a CPU build of the pinned version for that Python. Otherwise the tests that need
-it are skipped, because the usual Linux build would install gigabytes of CUDA packages.
+Each has a virtual environment of its own, .venv-3.x; it is made once, and again when pyproject.toml or
+constraints.txt change. torch is installed if pip can find a CPU build of the pinned version for that Python.
+Otherwise the tests that need it are skipped, because the usual Linux build would install gigabytes of CUDA
+packages.
 """
 
 from __future__ import annotations
@@ -35,7 +36,18 @@ def main() -> int:
             print(error.stdout or error, file=sys.stderr)
             verdicts[version] = "set-up failed"
             continue
-        tests = [python, "-m", "pytest", "-q", "--numprocesses", "auto", "--maxprocesses", "4"]
+        tests = [
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-m",
+            "not slow",
+            "--numprocesses",
+            "auto",
+            "--maxprocesses",
+            "4",
+        ]
         verdicts[version] = "passed" if subprocess.run(tests, cwd=ROOT).returncode == 0 else "failed"
     print("\n" + "\n".join(f"Python {version}: {verdict}" for version, verdict in verdicts.items()))
     tried = [verdict for verdict in verdicts.values() if verdict != "not found"]

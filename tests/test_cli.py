@@ -80,6 +80,7 @@ def test_unknown_family_names_the_nearest(capsys):
     assert "no family 'gmae'. Did you mean 'game'?" in capsys.readouterr().err
 
 
+@pytest.mark.system
 def test_a_pipe_gets_plain_unwrapped_text_however_narrow_the_terminal():
     done = gem_gym("list", COLUMNS="20", FORCE_COLOR="1")
     assert done.returncode == 0
@@ -88,6 +89,7 @@ def test_a_pipe_gets_plain_unwrapped_text_however_narrow_the_terminal():
     assert len(done.stdout.splitlines()) == 1 + len(gem.ids())
 
 
+@pytest.mark.system
 def test_a_terminal_gets_a_table_of_80_columns_with_every_id_whole():
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "gem", "eval", "game:GuessTheNumber-v0-easy", "--episodes", "3"]
@@ -141,6 +143,7 @@ def test_play_stops_where_it_is_told(capsys):
     assert "turn_limit after 1 turn, return" in capsys.readouterr().out
 
 
+@pytest.mark.system
 def test_a_human_plays_in_the_terminal():
     done = gem_gym("play", "game:GuessTheNumber-v0-easy", "--seed", "0", stdin="5\nhalf\n")
     assert done.returncode == 0
@@ -148,12 +151,14 @@ def test_a_human_plays_in_the_terminal():
     assert "unreadable after 2 turns" in done.stdout
 
 
+@pytest.mark.system
 def test_a_human_who_leaves_ends_the_program():
     done = gem_gym("play", "game:GuessTheNumber-v0-easy", stdin="")
     assert done.returncode == 130
     assert done.stderr == ""
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("seed", ["-1", "half", "1.5"])
 def test_play_refuses_what_is_no_seed(seed):
     done = gem_gym("play", "game:GuessTheNumber-v0-easy", "--seed", seed)
@@ -221,6 +226,7 @@ class Noisy(gem.Env):
 """
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("target", ["own_envs.py:Noisy", "own_envs:Noisy"])
 def test_check_judges_a_class_in_a_file(target, tmp_path):
     (tmp_path / "own_envs.py").write_text(OWN)
@@ -270,6 +276,7 @@ def test_check_records_a_golden_transcript(tmp_path, monkeypatch, capsys):
     assert compare("game:GuessTheNumber-v0-easy", tmp_path / "tests/golden") == ""
 
 
+@pytest.mark.system
 def test_an_error_of_ours_has_no_traceback():
     done = gem_gym("list", "nothing-of-the-kind")
     assert done.returncode == 2
@@ -278,6 +285,7 @@ def test_an_error_of_ours_has_no_traceback():
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.system
 def test_unknown_flag_is_refused():
     done = gem_gym("list", "--famly")
     assert done.returncode == 2
@@ -313,6 +321,7 @@ runpy.run_module("gem", run_name="__main__")
     assert done.stdout == done.stderr == ""
 
 
+@pytest.mark.system
 def test_a_reader_that_leaves_early_is_no_error():
     process = subprocess.Popen(
         [sys.executable, "-m", "gem", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -323,6 +332,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert errors == ""
 
 
+@pytest.mark.system
 def test_text_that_the_terminal_cannot_show_is_escaped():
     done = gem_gym("list", "\N{SNOWMAN}", PYTHONIOENCODING="ascii")
     assert done.returncode == 2
@@ -377,6 +387,7 @@ def test_a_file_without_a_class_says_how_to_name_one(capsys, tmp_path, monkeypat
     assert "names a file; accepted: my_envs.py:NAME. It defines Nim." in capsys.readouterr().err
 
 
+@pytest.mark.system
 def test_doctor_says_what_works_and_what_to_type(capsys, monkeypatch):
     from gem import doctor
 

@@ -130,6 +130,7 @@ def figures(folder):
     return json.loads((folder / "result.json").read_text())["results"]
 
 
+@pytest.mark.system
 def test_what_was_stopped_goes_on_by_the_same_command(agent, tmp_path, capsys):
     whole, cut = tmp_path / "whole", tmp_path / "new" / "cut"
     command = ["eval", EASY, "game:GuessTheNumber-v0-hard", "--episodes", "150", "--out"]

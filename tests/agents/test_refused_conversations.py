@@ -206,6 +206,7 @@ def test_a_request_is_too_large_by_the_models_words_or_by_the_servers(size, scor
     assert (episode.stop is StopReason.CONTEXT_LIMIT) == scored
 
 
+@pytest.mark.system
 def test_a_long_answer_in_many_events_is_read():
     event = {"id": "i" * 900, "choices": [{"index": 0, "delta": {"content": "word "}}]}
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}

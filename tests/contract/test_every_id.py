@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 import pytest
+from representatives import first_of_each
 
 import gem
 from gem.errors import MissingData, MissingExtra
@@ -42,16 +43,7 @@ pytestmark = [  # of what other packages do in their own files
 ]
 
 
-def _first_of_each(ids):
-    """Mark every id slow but the first of each environment: the others are the same code, larger."""
-    seen = set()
-    for env_id in ids:
-        name = env_id.rpartition("-v0")[0] or env_id
-        yield pytest.param(env_id, marks=[pytest.mark.slow] * (name in seen))
-        seen.add(name)
-
-
-@pytest.mark.parametrize("env_id", [*_first_of_each(OWN_IDS + SAMPLE)])
+@pytest.mark.parametrize("env_id", first_of_each(OWN_IDS + SAMPLE, mark=pytest.mark.slow))
 def test_every_rule_holds(env_id, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # a data set is here, or the id is skipped
     try:
@@ -73,6 +65,7 @@ def test_every_rule_holds_at_a_terminal(env_id):
     check_env(env_id, seeds=[0]).raise_if_broken()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "env_id", [pytest.param(i, marks=[pytest.mark.slow] * ("Library" not in i)) for i in DATABASE_IDS]
 )
@@ -93,7 +86,9 @@ def test_every_rule_holds_at_an_mcp_server(env_id, postgres_dsn, monkeypatch):
     check_env(env_id, seeds=[0], turns=3).raise_if_broken()
 
 
-@pytest.mark.parametrize("env_id", FOREIGN_IDS)
+@pytest.mark.parametrize(
+    "env_id", [pytest.param(i, marks=[pytest.mark.system] * (i not in SAMPLE)) for i in FOREIGN_IDS]
+)
 def test_foreign_worlds_can_be_won_and_leave_the_global_generators_alone(env_id):
     check_env(env_id, seeds=[0], rules=["global-rng", "solver"]).raise_if_broken()
 
@@ -104,10 +99,12 @@ def test_every_rule_holds_in_foreign_worlds(env_id):
     check_env(env_id, seeds=[1, 2]).raise_if_broken()
 
 
+@pytest.mark.system
 def test_own_transcripts_depend_on_no_hash_seed():
     assert hash_seed_dependent([gem.spec(env_id) for env_id in EMBEDDED_IDS], [0]) == []
 
 
+@pytest.mark.system
 def test_own_transcripts_are_the_same_on_every_host():
     assert host_dependent([gem.spec(env_id) for env_id in EMBEDDED_IDS], [0]) == []
 

@@ -81,6 +81,7 @@ def test_pages_of_studies_stand_in_the_navigation_by_their_titles(script, tmp_pa
     assert pages.navigation() == [{"Studies": [{"A small study": "baselines/small.md"}]}]
 
 
+@pytest.mark.system
 def test_a_generated_page_says_where_its_text_is_written(script):
     text = "".join(script("reference_pages").files().values()) + script("error_pages").page()
     env_pages = script("env_pages")

@@ -58,6 +58,7 @@ def test_every_foreign_id_of_one_seat_that_can_be_played_has_a_card(prefix):
                 gem.make(f"{prefix}:{name}")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "env_id", ["game:GuessTheNumber-v0-hard", "game:Mastermind-v0-easy", "game:TowerofHanoi-v0-easy"]
 )

@@ -61,6 +61,7 @@ def test_a_notebook_has_all_of_its_page(notebooks, name):
     assert [link for link in links if not (notebooks.NOTEBOOKS / link).is_file()] == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", NAMES)
 def test_cells_print_what_is_stored_with_them(notebooks, name, tmp_path):
     if name == "train":

@@ -14,6 +14,7 @@ def test_the_page_shows_the_file_of_the_examples(tmp_path):
     assert (tmp_path / "relay.py").read_text() == (ROOT / "examples/relay.py").read_text()
 
 
+@pytest.mark.system
 def test_the_environment_is_checked_and_played(tmp_path):
     write_environment(tmp_path)
     ((*check,), (*play,)) = commands("check") + commands("play")

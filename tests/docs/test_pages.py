@@ -24,6 +24,8 @@ AWAY = "from openenv.core import"
 """A client of OpenEnv's own package, not installed here: tests/frameworks/test_openenv_server.py runs it."""
 CODE = re.compile(r"^[ \t]*(?:```|~~~)[ ]*(?:python|py|pycon|python3)\b", re.MULTILINE)
 RUN = [page for page in PAGES if CODE.search(page.read_text("utf-8")) and page.name not in ELSEWHERE]
+QUICK = {"README.md", "code.md", "endpoints.md", "evaluate.md", "index.md", "tools.md", "vectorised.md"}
+"""Pages whose blocks are fast: some of each folder."""
 BLOCK = re.compile(
     r"^```python(?: title=\S+)?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE
 )
@@ -34,7 +36,11 @@ def test_pages_with_code_are_found():
     assert {page.name for page in PAGES} >= ELSEWHERE
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.relative_to(ROOT).with_suffix("").as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.system] * (page.name not in QUICK)) for page in RUN],
+    ids=lambda page: page.relative_to(ROOT).with_suffix("").as_posix(),
+)
 def test_page_does_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())  # pages register ids of their own

@@ -6,6 +6,7 @@ pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[openai]'"
 from bench.evaluation import load
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("episodes", [64, pytest.param(1000, marks=pytest.mark.slow)])
 def test_all_episodes_in_flight_are_scored(episodes):
     found = load(("mixed",), episodes)["mixed"]

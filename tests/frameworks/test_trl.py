@@ -128,6 +128,7 @@ def test_the_tensors_of_two_steps_are_those_of_the_episodes(tmp_path):
     )
 
 
+@pytest.mark.system
 def test_groups_share_the_task_and_differ_by_noise(tmp_path):
     episodes = []
     with Rollouts(on_episode=episodes.append) as rollouts:
@@ -144,6 +145,7 @@ def test_groups_share_the_task_and_differ_by_noise(tmp_path):
     assert len({episode.salt for episode in episodes}) == 2  # another step is other noise
 
 
+@pytest.mark.system
 def test_the_same_seed_plays_the_same_episodes(tmp_path):
     played = []
     for seed in (3, 3, 4):
@@ -154,6 +156,7 @@ def test_the_same_seed_plays_the_same_episodes(tmp_path):
     assert played[0] == played[1] != played[2]
 
 
+@pytest.mark.system
 def test_an_episode_without_verdict_is_left_out_of_its_group(tmp_path):
     episodes = []
     with Rollouts(on_episode=episodes.append) as rollouts:
@@ -181,6 +184,7 @@ def test_an_episode_without_verdict_is_left_out_of_its_group(tmp_path):
                 assert advantages[place] == pytest.approx(wanted, abs=1e-6)
 
 
+@pytest.mark.system
 def test_a_batch_without_any_verdict_changes_nothing(tmp_path):
     with Rollouts() as rollouts:
         trained = trainer(rollouts, tmp_path, TaskRef(ENV, {"breaks": "always"}))
@@ -190,6 +194,7 @@ def test_a_batch_without_any_verdict_changes_nothing(tmp_path):
     assert all(torch.equal(one, other) for one, other in zip(before, trained.model.parameters(), strict=True))
 
 
+@pytest.mark.system
 def test_of_several_rows_one_is_trained_on(tmp_path):
     episodes = []
     history = HistoryPolicy("last")
@@ -210,6 +215,7 @@ def test_of_several_rows_one_is_trained_on(tmp_path):
     assert drawn == {0, 1}
 
 
+@pytest.mark.system
 def test_text_around_the_last_observation_gives_several_rows(tmp_path):
     with Rollouts() as rollouts:
         trained = trainer(rollouts, tmp_path, TaskRef(ENV, {"around": True}))
@@ -217,6 +223,7 @@ def test_text_around_the_last_observation_gives_several_rows(tmp_path):
     assert {given["rows"] for given in trained.inputs} == {2}
 
 
+@pytest.mark.system
 def test_an_agent_without_logprobs_leaves_them_to_trl(tmp_path):
     class Known(ScriptedAgent):
         """Returns the tokens of a text, and no log probabilities."""
@@ -239,6 +246,7 @@ def test_an_agent_without_logprobs_leaves_them_to_trl(tmp_path):
     assert trained.seen[-1]["advantages"].abs().sum() > 0
 
 
+@pytest.mark.system
 def test_an_agent_without_tokens_is_told(tmp_path):
     with (
         Rollouts(agent=ScriptedAgent(lambda ask: "e")) as rollouts,
@@ -255,6 +263,7 @@ def test_evaluation_plays_too(tmp_path):
     assert found["eval_gem/no_verdict"] == 0
 
 
+@pytest.mark.system
 def test_evaluation_leaves_the_noise_of_training_alone(tmp_path):
     salts = []
     for evaluates in (False, True):
@@ -270,6 +279,7 @@ def test_evaluation_leaves_the_noise_of_training_alone(tmp_path):
     assert not {salt for *_, salt in salts[0]} & {salt for *_, salt in salts[1][:8]}
 
 
+@pytest.mark.system
 def test_adapters_are_trained_too(tmp_path):
     peft = pytest.importorskip("peft", reason="needs peft: pip install 'gem-gym[llm]'")
     with Rollouts() as rollouts:
@@ -281,6 +291,7 @@ def test_adapters_are_trained_too(tmp_path):
     assert all("lora" in name for name in moved)
 
 
+@pytest.mark.system
 def test_one_object_plays_for_several_trainers(tmp_path):
     episodes = []
     with Rollouts(on_episode=episodes.append) as rollouts:
@@ -293,6 +304,7 @@ def test_one_object_plays_for_several_trainers(tmp_path):
     assert hashes[0] == hashes[1]
 
 
+@pytest.mark.system
 def test_limits_end_episodes_with_what_was_earned(tmp_path):
     with Rollouts(limits=Limits(turns=1)) as rollouts:
         trained = trainer(rollouts, tmp_path)
@@ -301,6 +313,7 @@ def test_limits_end_episodes_with_what_was_earned(tmp_path):
     assert all(given["reward"] is not None for given in trained.inputs)
 
 
+@pytest.mark.system
 def test_a_full_context_is_a_row_on_which_nothing_is_learned(tmp_path):
     with Rollouts(limits=Limits(context=3)) as rollouts:
         trained = trainer(rollouts, tmp_path)
@@ -310,6 +323,7 @@ def test_a_full_context_is_a_row_on_which_nothing_is_learned(tmp_path):
     }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("setting", "value"), [("top_p", 0.5), ("top_k", 5), ("min_p", 0.1), ("repetition_penalty", 1.2)]
 )
@@ -420,6 +434,7 @@ def tool_tokenizer():
     return tokenizer
 
 
+@pytest.mark.system
 def test_the_model_acts_by_calling_a_tool(tmp_path):
     trained = with_tools(tmp_path, lambda turn, place, ids: call("e" * place) if turn < 2 else "Done.")
     rewards = trained._logs["rewards"]["ToolEnvironment"]
@@ -436,17 +451,20 @@ def test_the_model_acts_by_calling_a_tool(tmp_path):
     assert "The episode is over." in whole
 
 
+@pytest.mark.system
 def test_a_model_that_calls_no_tool_earns_what_it_has_earned(tmp_path):
     said = {0: ["I do not know.", call("e"), call("ee"), '<tool_call>\n{"name": "act"}\n</tool_call>']}
     trained = with_tools(tmp_path, lambda turn, place, ids: said[0][place] if turn == 0 else "Done.")
     assert list(trained._logs["rewards"]["ToolEnvironment"]) == [0.0, 0.125, 0.25, 0.0]
 
 
+@pytest.mark.system
 def test_a_call_behind_the_end_changes_nothing(tmp_path):
     trained = with_tools(tmp_path, lambda turn, place, ids: call("e") if turn < 5 else "Done.")
     assert list(trained._logs["rewards"]["ToolEnvironment"]) == [0.25] * 4
 
 
+@pytest.mark.system
 def test_a_tool_whose_environment_breaks_gives_no_reward(tmp_path):
     trained = with_tools(
         tmp_path, lambda turn, place, ids: call("e" * place) if turn < 2 else "Done.", breaks=True
@@ -457,6 +475,7 @@ def test_a_tool_whose_environment_breaks_gives_no_reward(tmp_path):
     assert trained.seen["advantages"].tolist() == pytest.approx([-0.25, 0.0, 0.25, 0.0])
 
 
+@pytest.mark.system
 def test_limits_end_the_episode_of_a_tool(tmp_path):
     factory = partial(ToolEnvironment, Limits(turns=1))
     trained = with_tools(

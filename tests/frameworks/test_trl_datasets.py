@@ -65,6 +65,7 @@ def settings(tmp_path):
     }
 
 
+@pytest.mark.system
 def test_sft(tmp_path):
     episodes = [guesses(5, 9), guesses(1, 2, 3, 4)]
     write_sft(episodes, tmp_path / "sft.jsonl")
@@ -96,6 +97,7 @@ def test_native_calls_reach_the_template(tmp_path):
     assert "Look around." in text  # the tool that was offered
 
 
+@pytest.mark.system
 def test_preferences(tmp_path):
     write_preferences([guesses(5, 6, 7, 8), guesses(5, 9)], tmp_path / "pairs.jsonl")
     trained = DPOTrainer(

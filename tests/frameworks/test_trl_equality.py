@@ -122,6 +122,7 @@ def test_trl_learns_what_gem_learns(tmp_path):
         assert float((gradient[name] - mine).abs().max()) < 1e-5, name
 
 
+@pytest.mark.system
 def test_advantages_over_their_deviation_differ_by_what_trl_divides_by(tmp_path):
     """TRL divides by the sample's deviation and 1e-4, gem by the population's, as GRPO's paper has it."""
     trained, episodes = played(tmp_path)
@@ -143,6 +144,7 @@ def test_advantages_over_their_deviation_differ_by_what_trl_divides_by(tmp_path)
             assert found[episode.id].advantage == pytest.approx(scaled, abs=1e-5)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("kind", "gamma"), [("rebn", 0.5), ("turn_rebn", 1.0), ("reinforce", 0.0)])
 def test_advantages_of_turns_are_those_of_gem(tmp_path, kind, gamma):
     trained, episodes = played(tmp_path, SeenTurns, {"kind": kind, "gamma": gamma})

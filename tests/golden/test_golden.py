@@ -49,6 +49,7 @@ print(changed)
 """
 
 
+@pytest.mark.system
 def test_prompts_that_are_made_of_docstrings_survive_an_interpreter_that_drops_them(tmp_path):
     asked = [i for i in OWN_IDS if i.startswith(("code:Basics", "multi:ServiceDesk"))]
     program = tmp_path / "program.py"

@@ -66,6 +66,7 @@ def check_hostile(sandbox, programs):
     return told
 
 
+@pytest.mark.system
 def test_honest_submissions_have_the_verdict_of_plain_python(sandbox):
     check_honest(sandbox, HONEST[:: 7 if sandbox.backend in ("userns", "landlock") else 29])
 
@@ -119,6 +120,7 @@ def test_what_no_backend_can_hold_apart_has_no_verdict(monkeypatch):
 # -- budgets
 
 
+@pytest.mark.system
 def test_each_assert_of_a_list_has_a_budget_of_its_own(sandbox):
     spin = "import time\ndef f(x):\n    end = time.process_time() + 0.4\n"
     spin += "    while time.process_time() < end: pass\n    return x"
@@ -128,6 +130,7 @@ def test_each_assert_of_a_list_has_a_budget_of_its_own(sandbox):
     assert 0.3 < score.info["spent"]["cpu_s"] < 1.0
 
 
+@pytest.mark.system
 def test_each_assert_of_a_function_has_a_budget_of_its_own_and_together_they_have_ten(sandbox):
     spin = (
         "from time import process_time as now\ndef f(s):\n    end = now() + s\n    while now() < end: pass\n"
@@ -204,6 +207,7 @@ def busy():
 SPIN = "import time\nwhile time.process_time() < 0.3: pass\n"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("backend", ["userns", "bwrap-slots", "landlock", "none"])
 def test_a_right_program_on_a_busy_machine_is_not_too_slow(busy, backend):
     if opened(backend)[0] is None:

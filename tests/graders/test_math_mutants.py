@@ -96,6 +96,7 @@ def accepted(golds):
     return tried, paid
 
 
+@pytest.mark.system
 @needs_sympy
 def test_no_changed_reference_is_paid():
     tried, paid = accepted(OURS)

@@ -162,6 +162,7 @@ def _random_pairs(count):
         yield "".join(one), "".join(other)
 
 
+@pytest.mark.system
 def test_a_hundred_thousand_random_pairs_are_graded_as_the_official_script_does():
     differ, right = [], 0
     for answer, gold in _random_pairs(100_000):

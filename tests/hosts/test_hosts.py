@@ -197,6 +197,7 @@ def test_a_straggler_does_not_hold_up_the_others_on_threads() -> None:
         assert host.ready()[0].index == 0
 
 
+@pytest.mark.system
 def test_a_straggler_holds_up_only_its_own_worker() -> None:
     with filled(Processes(workers=2), [Scripted] * 4) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
@@ -280,6 +281,7 @@ def test_the_serial_host_reports_a_slow_call_when_it_returns() -> None:
 # -- workers that die
 
 
+@pytest.mark.system
 def test_a_killed_worker_is_replaced_and_all_its_episodes_are_reported() -> None:
     with filled(Processes(workers=2), [Scripted] * 4) as host:
         host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
@@ -383,6 +385,7 @@ def test_large_messages_both_ways_do_not_block_each_other() -> None:
         assert all(len(o.value.obs) > 1_000_000 for o in collect(host, 4).values())
 
 
+@pytest.mark.system
 def test_close_ends_every_worker_thread_and_pipe() -> None:
     with filled(Processes(workers=1), [Scripted]):
         pass  # whatever the interpreter opens once is open now
@@ -568,6 +571,7 @@ def test_a_new_environment_goes_to_the_worker_that_has_fewest() -> None:
         assert len(host.pids) == 2
 
 
+@pytest.mark.system
 def test_an_environment_that_is_alone_takes_nobody_along_and_its_worker_goes_with_it() -> None:
     with filled(Processes(workers=1), [Scripted]) as host:
         call(host, 0, "reset", (1,))
@@ -685,6 +689,7 @@ def test_what_waits_belongs_on_threads() -> None:
     assert not gem.spec("eval:AIME24").waits
 
 
+@pytest.mark.system
 def test_an_id_that_is_registered_here_alone_is_played_in_another_process() -> None:
     for entry_point in (Scripted, "host_envs:Scripted"):
         register(EnvSpec("test:Here", entry_point, {"length": 4}))

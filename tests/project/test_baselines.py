@@ -35,6 +35,7 @@ def test_every_row_belongs_to_its_study(path):
     assert [each.cell.name for each in summary.cells if each.stale] == []
 
 
+@pytest.mark.system
 def test_the_large_study_has_the_24_environments_of_the_suite():
     with (ROOT / "gem/evals/suites/baseline24.toml").open("rb") as file:
         suite = [

@@ -29,6 +29,7 @@ COMMAND = re.compile(
 )
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
 )
@@ -71,6 +72,7 @@ def test_commands_are_found():
     }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("command", [each for each in WRITTEN if each.startswith("python -m bench.")])
 def test_benchmark_takes_the_flags_that_are_written(command, monkeypatch):
     module, *args = shlex.split(command)[2:]

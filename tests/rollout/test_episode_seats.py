@@ -240,6 +240,7 @@ def test_held_tokens_belong_to_each_seat():
     assert all(set(turn.prompt_ids) <= {200, 201} for turn in episode.turns_of("player_1")[1:2])
 
 
+@pytest.mark.system
 def test_every_driver_and_host_gives_the_same_episodes():
     games = (KUHN, MATRIX, "multi:Negotiation-v0", "multi:ServiceDesk-v0")
     jobs = [Job(env_id, seed, sample=seed % 2) for env_id in games for seed in range(4)]

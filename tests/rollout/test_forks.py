@@ -46,6 +46,7 @@ class Drawing(ScriptedAgent):
 # -- branches
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("agent", [RandomAgent, Drawing])
 def test_forks_are_the_same_episodes_on_every_host_copied_or_replayed(agent):
     whole = played()
@@ -319,6 +320,7 @@ def solved_in(steps, seed, runner):
     return False
 
 
+@pytest.mark.system
 def test_a_search_solves_what_its_agent_does_not_in_as_many_steps():
     with Runner(RandomAgent()) as runner:
         found = [tree_search(HANOI, seed, runner, samples=8, keep=4, steps=1000) for seed in range(8)]

@@ -167,6 +167,7 @@ def test_an_endless_stream_is_taken_only_as_far_as_players_need_it(play_on):
         assert len(runner.play(games(3))) == 3
 
 
+@pytest.mark.system
 def test_what_a_dead_player_had_is_played_again(play_on):
     with play_on(concurrency=8, retries=2) as runner:
         played = []

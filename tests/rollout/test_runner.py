@@ -645,6 +645,7 @@ def test_an_environment_with_a_bug_is_not_played_again():
     assert (episode.error.type, episode.attempt) == ("RuntimeError", 0)
 
 
+@pytest.mark.system
 @both
 def test_the_neighbours_of_a_dead_worker_come_to_their_end(drive, tmp_path, monkeypatch):
     (tmp_path / "poisoned_env.py").write_text(

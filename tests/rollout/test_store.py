@@ -171,6 +171,7 @@ def run_writers(path, *names):
     return [int(writer.communicate(timeout=60)[0]) for writer in writers]
 
 
+@pytest.mark.system
 def test_writing_processes_do_not_mix(path):
     assert run_writers(path, "a", "b") == [0, 0]
     with EpisodeStore(path, read_only=True) as store:
@@ -183,6 +184,7 @@ def test_writing_processes_do_not_mix(path):
         assert [each for each in found if each[0] == name] == [f"{name}{i}" for i in range(300)]
 
 
+@pytest.mark.system
 def test_of_processes_that_write_the_same_ids_one_succeeds_with_each(path):
     refused = run_writers(path, "same", "same", "same")
     assert sum(refused) == 600
@@ -492,6 +494,7 @@ def test_an_index_that_cannot_be_written_is_read_and_what_is_new_kept_aside(path
     assert index_of(path).read_bytes() == held
 
 
+@pytest.mark.system
 def test_processes_that_open_a_store_without_index_agree(path):
     fill(path, 5000)
     code = """
@@ -505,6 +508,7 @@ print(len(EpisodeStore(sys.argv[1]).select(success=True)))
     assert [int(reader.communicate(timeout=60)[0]) for reader in readers] == [5000] * 3
 
 
+@pytest.mark.system
 def test_a_forked_process_goes_on_with_a_store_of_its_own(path):
     code = """
 import os, sys
@@ -740,6 +744,7 @@ def test_stores_are_merged_with_their_runs_and_without_duplicates(path, tmp_path
         assert merged.runs == [RUN, second]
 
 
+@pytest.mark.system
 def test_a_merge_that_was_killed_is_made_good_by_another(path, tmp_path):
     fill(path, 3000)
     out = tmp_path / "out.jsonl"

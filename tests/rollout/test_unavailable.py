@@ -94,6 +94,7 @@ both = pytest.mark.parametrize("drive", [batched, one_by_one])
 kinds = pytest.mark.parametrize("kind", [Batch, Told, Single])
 
 
+@pytest.mark.system
 @both
 @kinds
 @pytest.mark.parametrize("host", ["serial", "thread"])

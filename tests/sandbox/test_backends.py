@@ -88,6 +88,7 @@ def test_a_backend_must_hold_what_it_claims():
     assert "loopback" in Report("landlock", WHOLE | {"network": False}).why_not
 
 
+@pytest.mark.system
 def test_partial_isolation_is_told_once(found, monkeypatch):
     if not self_test_of_this_machine("landlock").passed:
         pytest.skip("this machine has no Landlock")
@@ -187,6 +188,7 @@ print(self_test("landlock").passed)
 """
 
 
+@pytest.mark.system
 def test_a_full_disk_is_told_and_no_answer_once_there_is_space_again(tmp_path):
     """In namespaces, with a small disk for temporary files."""
     if not (self_test_of_this_machine("userns").passed and self_test_of_this_machine("landlock").passed):
@@ -277,6 +279,7 @@ sandbox.close()
 """
 
 
+@pytest.mark.system
 def test_a_machine_that_forbids_user_namespaces():
     if not sys.platform.startswith("linux") or not self_test_of_this_machine("landlock").passed:
         pytest.skip("needs Linux with Landlock, the backend that is left then")

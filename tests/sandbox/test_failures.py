@@ -74,6 +74,7 @@ def test_killing_a_fork_server_from_outside_loses_nothing_later(own):
     assert own.run("print(1)").stdout == "1\n"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("settings", [Settings(), BWRAP], ids=lambda settings: settings.backend)
 def test_a_fork_server_that_is_killed_while_it_starts_leaves_nothing(sandbox, monkeypatch, settings):
     real = image.start_line
@@ -119,6 +120,7 @@ for use in (lambda: opened.run("pass"), lambda: session.execute("1")):
 """
 
 
+@pytest.mark.system
 def test_closing_ends_every_process_and_descriptor(sandbox):
     root = str(Path(__file__).resolve().parents[2])  # in a process without the other tests' sandboxes
     done = subprocess.run([sys.executable, "-c", CLOSING], capture_output=True, text=True, cwd=root)
@@ -238,6 +240,7 @@ def test_a_preloaded_fork_server_serves_the_science_stack(sandbox):
     assert first.stdout != second.stdout
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "settings",
     [
@@ -261,6 +264,7 @@ def test_the_same_fork_server_works_without_namespaces(sandbox, settings):
             assert session.execute("x = 1\nx").value == "1"
 
 
+@pytest.mark.system
 def test_there_is_a_slot_for_every_session(sandbox):
     settings = replace(BWRAP, cores=1)
     with ZygoteSandbox(settings, begin=("bare",)) as slots, contextlib.ExitStack() as stack:
@@ -271,6 +275,7 @@ def test_there_is_a_slot_for_every_session(sandbox):
         assert slots.run("print(1)").stdout == "1\n"
 
 
+@pytest.mark.system
 def test_a_sandbox_that_nobody_closes_ends_with_its_object(sandbox):
     opened = ZygoteSandbox(begin=("bare",))
     opened.run("pass")

@@ -91,6 +91,7 @@ sandbox.close()
 """
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("backend_", ["userns", "bwrap-slots"])
 def test_an_environment_made_by_way_of_a_link_keeps_its_interpreter(tmp_path, backend_):
     """Its python is a link to a link in a folder that programs do not see, and none of them can spoil it."""
@@ -281,6 +282,7 @@ def test_a_program_that_ends_what_it_can_see_loses_and_wins_nothing_by_it(backen
     sandbox.close()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("backend", ["bwrap-slots", "userns"])
 def test_the_fork_server_is_out_of_reach_without_landlock(backend):
 

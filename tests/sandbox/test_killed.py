@@ -116,6 +116,7 @@ def ended(backend, ends, tmp_path, seed):
 NOTHING = {"processes": [], "mounts": 0, "folders": [], "later": []}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("backend", ["userns", "bwrap-slots", "landlock"])
 def test_a_client_that_ends_suddenly_leaves_nothing(backend, tmp_path):
     assert ended(backend, ["SIGKILL", "abort", "exec", "fork"], tmp_path, 1) == NOTHING

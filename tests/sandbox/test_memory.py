@@ -64,6 +64,7 @@ HIDING = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.filterwarnings("ignore:programs run on the backend")
 @pytest.mark.parametrize("way", HIDING)
 def test_shared_memory_cannot_hide(watched, way):

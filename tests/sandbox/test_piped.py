@@ -32,6 +32,7 @@ def test_a_program(sandbox):
     assert done.info["backend"] == "none"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("code", "status"),
     [

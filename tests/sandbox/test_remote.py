@@ -84,12 +84,14 @@ def test_a_program(sandbox, service):
     assert done.info["backend"] == "remote"
 
 
+@pytest.mark.system
 def test_how_programs_end(sandbox):
     assert sandbox.run("1 / 0").status is Status.RE
     assert sandbox.run("while True: pass", budget=Budget(wall_s=0.5)).status is Status.TLE
     assert sandbox.run("print('x' * 5000)", budget=Budget(output_kb=1)).status is Status.OLE
 
 
+@pytest.mark.system
 def test_judging(sandbox):
     results = sandbox.judge(
         "def f(x): return x * 2", [Case(call="f", args=(4,)), Case(code="assert f(1) == 2")]

@@ -121,6 +121,7 @@ def kill_all(pids):
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.system
 def test_fork_servers_that_are_killed_lose_their_calls_and_say_so(sandbox, in_flight, tag):
     def killed():  # a lost call is tried a second time, so that is killed too
         if wearing(tag) or not in_flight:
@@ -174,6 +175,7 @@ def test_cancelling_many_ends_their_trees(sandbox, tag):
     assert sandbox.run("print(6 * 7)").stdout == "42\n"
 
 
+@pytest.mark.system
 def test_a_client_that_is_killed_takes_everything_along(sandbox, tag):
     code = f"""
 import warnings

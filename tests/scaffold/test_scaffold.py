@@ -35,6 +35,7 @@ def registered(tmp_path, monkeypatch):
     return write
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "kind", "ids"),
     [

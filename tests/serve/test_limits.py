@@ -292,6 +292,7 @@ def command():
         process.communicate()
 
 
+@pytest.mark.system
 def test_the_command_serves_and_ends_with_a_signal(command):
     process, url = command("game:GuessTheNumber-v0-easy,game:Sudoku-v0-easy", GEM_SERVE_TOKEN=TOKEN)
     with gem.make(f"remote:{url}/game:Sudoku-v0-easy", token=TOKEN) as env:

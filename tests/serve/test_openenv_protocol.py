@@ -138,6 +138,7 @@ def test_listed_keywords_make_another_environment(serving, connected):
     assert not client.step("x")["done"]
 
 
+@pytest.mark.system
 def test_http_has_sessions_and_answers_a_request_once(serving):
     server = serving()
     start = post(server, "/reset", seed=1, episode_id="mine")

@@ -629,6 +629,7 @@ def test_a_call_that_is_running_when_its_episode_ends_is_lost(serve):
     assert not episode.turns
 
 
+@pytest.mark.system
 def test_a_client_that_leaves_a_stream_has_not_heard_it(serve):
     long = "word " * 1_000_000
     server = serve(lambda ask: Reply(long, (1,), (2,), [-1.0]))

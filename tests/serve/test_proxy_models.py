@@ -68,6 +68,7 @@ def test_a_local_models_tokens_are_those_that_the_learner_sees():
     assert episode.run.vocabulary == RENDERER.vocab_hash
 
 
+@pytest.mark.system
 def test_many_programs_are_answered_in_batches_and_weights_change_between_them():
     agent = HuggingFaceAgent(make_model(), RENDERER, max_tokens=6)
     with Server(agent) as server, ThreadPoolExecutor(8) as pool:
@@ -80,6 +81,7 @@ def test_many_programs_are_answered_in_batches_and_weights_change_between_them()
         assert len(server.take()) == 9
 
 
+@pytest.mark.system
 def test_an_answer_stops_where_the_program_says():
     with Server(HuggingFaceAgent(make_model(), RENDERER, max_tokens=64)) as server:
         for number in range(20):
@@ -155,6 +157,7 @@ def test_the_proxys_own_temperature_holds():
     assert episode.turns[0].sampling == {"top_p": 0.5, "stop": ["x"]}
 
 
+@pytest.mark.system
 def test_training_on_recorded_episodes_makes_what_was_rewarded_likelier():
     model = make_model()
     policy = CausalPolicy(model, RENDERER, HuggingFaceAgent(model, RENDERER, max_tokens=3))

@@ -52,6 +52,7 @@ def made():
         env.close()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("env_id", [GUESS, "qa:Facts-v0-easy", "vision:Charts-v0-easy"])
 def test_the_contract_holds_for_an_environment_elsewhere(serving, env_id):
     if env_id.startswith("vision:"):

@@ -238,6 +238,7 @@ def test_an_oracle_may_find_its_answer_in_the_question_but_not_in_info():
         assert ("nothing leaks" in findings(spec)) is leaks
 
 
+@pytest.mark.system
 def test_the_same_audit_gives_the_same_card_and_cards_survive_a_file(tmp_path):
     card = audit_env("game:Mastermind-v0-easy", **QUICK)
     again = audit_env("game:Mastermind-v0-easy", **QUICK)
@@ -333,6 +334,7 @@ def test_several_seats_are_refused_and_what_has_a_card_is_named():
         audit_env("multi:MatrixGame-v0", **QUICK)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("env_id", ["multi:KuhnPoker-v0-vs-random", "multi:KuhnPoker-v0-vs-solver"])
 def test_poker_has_no_open_finding(env_id):
     assert audit_env(env_id).findings == ()

@@ -342,6 +342,7 @@ def test_a_broken_environment_is_caught_by_its_rules_and_no_others(target, rules
         report.raise_if_broken()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "rule", "opted", "seen"),
     [

@@ -171,6 +171,7 @@ def test_a_hang_that_is_cut_off_too_late_is_told(monkeypatch):
     assert [finding.rule for finding in report.findings] == ["hangs-are-cut-off"]
 
 
+@pytest.mark.system
 def test_a_lock_that_outlives_its_process_is_caught(tmp_path):
     spec = EnvSpec("test:Locks-v0", "fault_worlds:LocksAFile", {"path": str(tmp_path / "lock")})
     report = check_env(spec, rules=["dying-workers"], seeds=(0,))
@@ -178,6 +179,7 @@ def test_a_lock_that_outlives_its_process_is_caught(tmp_path):
     assert "somebody else has the lock" in report.findings[0].seen
 
 
+@pytest.mark.system
 def test_files_that_stay_open_are_caught():
     try:
         report = check_env(LeavesFiles, rules=["nothing-left-behind"], seeds=(0,))
@@ -193,6 +195,7 @@ def test_every_rule_has_an_environment_that_breaks_it():
     assert caught | {"dying-workers", "nothing-left-behind"} == set(FAULT_RULES)
 
 
+@pytest.mark.system
 def test_sound_environments_pass():
     report = check_env(SOUND, faults=True, seeds=(0, 1))
     assert report.ok, str(report)
@@ -202,6 +205,7 @@ def test_sound_environments_pass():
     assert check_env(tools, rules=FAULT_RULES, seeds=(0,)).ok
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("env_id", ["multi:KuhnPoker-v0", "multi:MatrixGame-v0"])
 def test_the_rules_hold_for_games_of_several_seats(env_id):
     report = check_env(env_id, rules=FAULT_RULES, seeds=(0, 1))
@@ -216,6 +220,7 @@ def test_faults_are_left_out_unless_they_are_asked_for():
         check_env(EchoEnv, rules=["broken-of"])
 
 
+@pytest.mark.system
 def test_the_command_line_runs_them(capsys):
     assert main(["check", "game:GuessTheNumber-v0-easy", "--faults", "--seeds", "1"]) == 0
     said = capsys.readouterr().out

@@ -73,8 +73,9 @@ def paces(jobs, agent, **options):
 
 
 both = pytest.mark.parametrize("drive", [rounds, paces])
-hosts = pytest.mark.parametrize("host", ["serial", "thread", "process"])
-few_hosts = pytest.mark.parametrize("host", ["serial", "process"])
+thread, process = (pytest.param(host, marks=pytest.mark.system) for host in ("thread", "process"))
+hosts = pytest.mark.parametrize("host", ["serial", thread, process])
+few_hosts = pytest.mark.parametrize("host", ["serial", process])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -221,7 +222,9 @@ ENV_ROWS = [
     ("drive", "host", "at"),
     [
         pytest.param(
-            drive, host, at, marks=[pytest.mark.slow] * (host == "process" and (drive, at) != (rounds, 2))
+            *(drive, host, at),
+            marks=[pytest.mark.slow] * (host == "process" and (drive, at) != (rounds, 2))
+            + [pytest.mark.system] * (host != "serial" or (drive, at) == (rounds, 0)),
         )
         for drive in (rounds, paces)
         for host in ("serial", "thread", "process")
@@ -275,6 +278,7 @@ TOOL_ROWS = [
 ]
 
 
+@pytest.mark.system
 @both
 @hosts
 @pytest.mark.parametrize(("kind", "times", "error"), TOOL_ROWS)
@@ -340,6 +344,7 @@ SANDBOX_ROWS = [
 ]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("drive", "host"),
     [(rounds, "serial"), (paces, "thread")]
@@ -355,6 +360,7 @@ def test_sandboxes(tmp_path, drive, host, workers, own_sandbox, world, kind, err
     play_cell(tmp_path, drive, host, workers, world, plan, agent, broken, seeds)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("drive", [rounds, paces])
 @pytest.mark.parametrize(
     ("world", "forms"), [("judge", garbage.JUDGEMENTS), ("python", garbage.RUNS)], ids=["judge", "python"]
@@ -499,6 +505,7 @@ def test_a_store_that_fails_stops_the_run_which_can_be_gone_on_with(
     assert after.within(before), (before, after)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("arrived", [1, 700])
 def test_a_run_that_is_killed_in_the_middle_of_a_line_goes_on(tmp_path, arrived):
     path = tmp_path / "episodes.jsonl"

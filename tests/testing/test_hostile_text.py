@@ -151,6 +151,7 @@ ROWS = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_of_ones_own_take_some_texts(name):
     let_loose(ROWS[name](), FORMS, sample(3, 20))
@@ -208,6 +209,7 @@ READERS = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", READERS)
 def test_a_grader_takes_some_texts(name):
     for text in sample(len(name), 20):

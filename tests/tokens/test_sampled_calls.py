@@ -92,6 +92,7 @@ PIECES = st.lists(
 ).map("".join)  # fmt: skip
 
 
+@pytest.mark.system
 @settings(max_examples=400)
 @given(text=PIECES | st.text(max_size=40))
 def test_what_is_asked_for_stays_the_same(text):

@@ -160,6 +160,7 @@ def test_results_of_any_kind_never_change_what_is_held_and_control_nothing(style
     assert [i for i in ids[len(held) :] if i in control] == [i for i in plain if i in control]
 
 
+@pytest.mark.system
 @each_style
 @settings(max_examples=15)
 @given(said=TEXTS)

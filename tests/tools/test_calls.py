@@ -259,6 +259,7 @@ values = st.recursive(
 arguments_ = st.dictionaries(hostile, values, max_size=3)
 
 
+@pytest.mark.system
 @given(hostile, st.lists(st.tuples(hostile, arguments_), min_size=1, max_size=4))
 def test_native_calls_are_read_back_from_the_action_whatever_stands_in_them(text, calls):
     native = [NativeCall(str(i), name, json.dumps(given)) for i, (name, given) in enumerate(calls)]

@@ -135,6 +135,7 @@ def test_an_environment_with_a_server(notes):
     env.close()
 
 
+@pytest.mark.system
 def test_sessions_side_by_side_on_one_thread(notes_url):
     """Sixteen environments at once, as threads of a vector run them."""
     tools = [MCPTool(notes_url) for _ in range(16)]
@@ -166,6 +167,7 @@ def test_one_tool_is_used_by_many_threads(notes):
     assert sorted(map(int, numbers)) == list(range(1, 41))
 
 
+@pytest.mark.system
 def test_over_stdio_a_program_of_its_own_that_ends_with_the_session():
     tool = MCPTool.from_local_command(NOTES[0], NOTES[1:])
     said(tool, call("write_note", text="kept"))
@@ -269,6 +271,7 @@ def test_a_server_that_dies_in_a_call_is_no_verdict_and_the_call_is_not_repeated
     tool.close()
 
 
+@pytest.mark.system
 def test_a_server_over_http_that_dies_is_no_verdict(tmp_path):
     process, url = listening(["env", f"GEM_TEST_CALLS={tmp_path / 'calls'}", *ODD])
     tool = MCPTool(url, timeout=20)

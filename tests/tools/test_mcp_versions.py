@@ -47,6 +47,7 @@ def listening():
         each.end()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("how", ["unsupported", "unknown", "bare"])
 def test_a_server_without_handshake_is_spoken_to(listening, how):
     tool = MCPTool(listening(SERVER, how), timeout=2.0)
@@ -86,6 +87,7 @@ DAYS = [("days_in_month", {"date": "2024-02-10"})]
 NOTE = [("write_note", {"text": "mine"}), ("read_notes", {})]
 
 
+@pytest.mark.system
 def test_our_servers_answer_over_http_in_both(listening):
     time, notes = (listening("-m", module, "--http", "0") for module in MODULES[::-1])
     assert asyncio.run(use(time, "legacy", DAYS))[1] == ["29"]
@@ -98,6 +100,7 @@ def test_our_servers_answer_over_http_in_both(listening):
     assert all("begin with the initialize handshake" in each for each in said)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("mode", ["legacy", "auto", MODERN])
 def test_our_servers_answer_over_stdio_in_both(mode):
     env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}

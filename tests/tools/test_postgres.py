@@ -57,6 +57,7 @@ def test_splitting_takes_linear_time(hostile):
     assert long < 40 * short + 0.05  # quadratic would be 64 times
 
 
+@pytest.mark.system
 def test_values_come_as_pythons(line):
     sql = (
         "SELECT 1, 2::bigint AS two, 1.5, 3::numeric, 0.5::float8, true, NULL, DATE '2025-06-30', 'ü', "

@@ -69,6 +69,7 @@ def test_keywords_of_games_mean_what_they_say():
         gem.make("game:WikiGame-v0-easy", wiki_backend="mediawiki")
 
 
+@pytest.mark.system
 def test_word_games_take_upstreams_keywords():
     pytest.importorskip("wordfreq")
     from gem.envs.games import words

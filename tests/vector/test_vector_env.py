@@ -263,6 +263,7 @@ def test_an_exception_ends_one_episode_and_gives_a_fresh_environment(
         assert [info["turn"] for info in infos] == [2, 1, 2]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_a_killed_worker_breaks_its_episodes_and_no_others(mode: AutoresetMode) -> None:
     count = 2 * (os.cpu_count() or 1)
@@ -444,6 +445,7 @@ def test_upstreams_names_stand() -> None:
             assert len(vec.reset(seed=0)[0]) == 2
 
 
+@pytest.mark.system
 @ANY
 def test_a_host_of_ones_own_serves_a_vector_and_stays_open(backend: str) -> None:
     wanted = VectorEnv([Scripted] * 3, seed=4)

@@ -198,6 +198,7 @@ def test_another_sites_page_cannot_post(pages, played):
     assert shown_pages.client.put(f"/{TOKEN}/run/0/episode/0/note", content=b"x").status_code == 405
 
 
+@pytest.mark.system
 def test_a_megabyte_in_one_line_of_one_word_stays_small_on_every_page(pages, tmp_path):
     long = "\u202e<" * 500_000
     said = Message("assistant", long, tool_calls=(ToolCall("1", "t", long),), reasoning=long)
@@ -276,6 +277,7 @@ def test_text_that_nearly_is_a_board_is_read_in_one_go(monkeypatch, text):
     assert len(looked) <= 6 * (text.count("\n") + 1)
 
 
+@pytest.mark.system
 def test_a_page_has_room_for_so_many_pictures(pages, tmp_path):
     picture = Image(b"\x89PNG\r\n\x1a\n" + b"\0" * (3 << 20), alt="large")
     turns = [turn(observation=(picture, Text(str(i))), action="x") for i in range(12)]

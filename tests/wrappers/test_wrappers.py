@@ -129,6 +129,7 @@ def test_forks_copies_and_twins_go_on_alike(wrap: Any) -> None:
     assert played(env.spawn(), 5) == played(wrap(Told()), 5)
 
 
+@pytest.mark.system
 def test_transcripts_are_the_same_on_every_host() -> None:
     makers = [Maker(GUESS, {}, (wrap,)) for wrap in WRAPPERS.values()]
     said = []

@@ -35,6 +35,7 @@ ACCEPTED: dict[Any, str] = {
 }
 """What a setting accepts, by its type."""
 
+SETTING_TYPES = get_type_hints(TrainConfig)
 
 PROSE = ("name", "answer_prefix", "stop")
 """Settings whose texts name nothing."""
@@ -59,10 +60,10 @@ def read_config(path: Path, trust: bool = False) -> dict[str, Any]:
         BadArgument: see read_configs.
     """
     values = read_toml(path, f"the config {path}")
-    hints = get_type_hints(TrainConfig)
     for name in values:
-        if name not in hints:
-            hint = did_you_mean(name.replace("-", "_"), hints) or " `gem-gym train --print-config` shows all."
+        if name not in SETTING_TYPES:
+            hint = did_you_mean(name.replace("-", "_"), SETTING_TYPES)
+            hint = hint or " `gem-gym train --print-config` shows all."
             raise BadArgument(f"the config {path} has {name!r}, which is not a setting.{hint}")
     if not trust:
         accept_settings(values, f"the config {path}", PROSE)
@@ -89,7 +90,7 @@ def setting(where: str, name: str, value: Any) -> Any:
     Raises:
         BadArgument: for a value of another type.
     """
-    hint = get_type_hints(TrainConfig)[name]
+    hint = SETTING_TYPES[name]
     optional = type(None) in get_args(hint)
     if optional and value == NONE:
         return None

@@ -185,6 +185,7 @@ def test_every_reference_scores_in_full(name):
             break
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", sorted(bridge.RESEEDABLE))
 def test_an_instance_given_a_seed_makes_what_a_new_one_makes(name):
     for seed in (3, 4):

@@ -48,6 +48,7 @@ def left(dsn):
     return {name for (name,) in found.rows} - set(server(dsn)._templates.values())
 
 
+@pytest.mark.system
 def test_an_episode_by_the_tools_of_the_server_and_nothing_is_left(make, postgres_dsn):
     env = make("ForeignKeys")
     before = left(postgres_dsn)

@@ -430,6 +430,7 @@ def test_an_episode_that_is_over_leaves_nothing(admin):
     assert names(admin) == before
 
 
+@pytest.mark.system
 def test_a_process_that_was_killed_is_swept_after_and_a_living_one_is_not(dsn, admin):
     code = (
         "import sys; from gem.envs.database.postgres import server\n"

@@ -36,6 +36,7 @@ def test_the_file_holds_hundreds_of_words_with_a_clue_each_all_different():
     assert all(re.fullmatch("[a-z]{3,10}", word) for word, _ in rows)
 
 
+@pytest.mark.system
 def test_words_and_clues_are_spelled_as_english_spells_them():
     wordfreq = pytest.importorskip("wordfreq")
     for word, clue in clues().items():

@@ -125,6 +125,7 @@ def test_the_estimate_never_exceeds_the_distance_and_the_farthest_board_is_known
         assert estimate(3, board) <= found[board]
 
 
+@pytest.mark.system
 def test_a_solution_is_a_chain_of_moves():
     board = scramble(4, 44, stream(3, "board"))
     env = FifteenPuzzle(num_rows=4)
@@ -137,6 +138,7 @@ def test_a_solution_is_a_chain_of_moves():
         board = env.tiles
 
 
+@pytest.mark.system
 def test_hard_boards_need_many_moves_and_fit_the_budget():
     env = gem.make("game:FifteenPuzzle-v0-hard")
     needed = []

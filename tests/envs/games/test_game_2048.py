@@ -157,6 +157,7 @@ def test_what_names_no_direction_is_unreadable(text):
     assert move(dealt([2, 2, *[0] * 14]), text).info["stop"] == "unreadable"
 
 
+@pytest.mark.system
 def test_the_expert_reaches_512_in_most_games():
     env = gem.make("game:Game2048-v0-hard")
     won = 0

@@ -136,6 +136,7 @@ def test_flags_and_the_mine_that_was_hit_are_drawn():
     assert len({picture.data for picture in pictures}) == 3
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("env_id", ["game:Sudoku-v0-easy", "game:Wordle-v0-easy"])
 def test_the_contract_holds_with_pictures(env_id):
     rules = ["reset-returns", "step-returns", "same-seed", "save-restore", "pickles", "hostile-actions"]

@@ -107,6 +107,7 @@ def test_what_names_no_direction_is_unreadable(text):
     assert move(drawn(CORRIDOR), text).info["stop"] == "unreadable"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("env_id", IDS)
 def test_levels_fit_the_budget_and_none_begins_with_a_box_on_a_goal(env_id):
     env = gem.make(env_id)
@@ -127,6 +128,7 @@ def test_levels_fit_the_budget_and_none_begins_with_a_box_on_a_goal(env_id):
         assert len(solve(level, level.boxes, level.player, env.max_turns)) <= env.max_turns
 
 
+@pytest.mark.system
 def test_sizes_and_boxes_are_those_of_the_id():
     for variant, sides, boxes in (("easy", {6}, {2}), ("hard", {8}, {4}), ("random", {6, 7, 8}, {2, 3})):
         env = gem.make(f"game:Sokoban-v0-{variant}")

@@ -35,6 +35,7 @@ def spelled(grid, side, start, way, length):
     return "".join(grid[row * side + column] for row, column in cells).lower()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_word_is_listed_and_stands_in_the_grid_in_an_allowed_direction(variant):
     env = gem.make(f"game:WordSearch-v0-{variant}")

@@ -28,6 +28,7 @@ def test_common_words_come_from_the_most_frequent_down():
     assert {"house", "about", "water"} <= set(words.common(5))
 
 
+@pytest.mark.system
 def test_the_packages_data_is_read_as_the_package_reads_it():
     wordfreq = pytest.importorskip("wordfreq")
     for size in ("small", "large"):

@@ -255,6 +255,7 @@ def check_messages(asked, replies, tools):
         ]
 
 
+@pytest.mark.system
 @each_family
 def test_the_same_by_native_calls_and_by_text(make, family):
     env = make(family)
@@ -312,6 +313,7 @@ def test_the_same_by_tags(make, family):
     check()
 
 
+@pytest.mark.system
 @each_family
 def test_the_results_of_a_turn_are_a_message_each_in_order(make, family):
     env = make(family)
@@ -401,6 +403,7 @@ class TextClerk(Clerk):
     native = False
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("host", ["serial", "thread", "process"])
 @pytest.mark.parametrize("agent", [Clerk, AsyncClerk, TextClerk])
 def test_the_same_on_every_host_and_by_every_driver(host, agent):
@@ -432,6 +435,7 @@ def test_only_the_seat_that_has_tools_is_offered_them():
     assert 'The clerk says: "That is not possible. Goodbye."' in step.obs
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("backend", ["serial", "thread", "process"])
 def test_a_vector_of_environments_hands_tools_on(backend):
     with gem.make_vec("db:Library-v0-questions", num_envs=2, backend=backend) as vector:

@@ -6,6 +6,7 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from representatives import first_of_each
 
 import gem
 from gem.envs.kit.text_game import UNREADABLE_REWARD, TextGame, integer, numerals
@@ -15,7 +16,7 @@ from gem.tasks.procedural import interval
 GAMES = gem.ids("game")
 SOLVED = [i for i in GAMES if gem.spec(i).solver == "exact"]
 SEEDS = range(200)
-every_game = pytest.mark.parametrize("env_id", GAMES)
+every_game = pytest.mark.parametrize("env_id", first_of_each(GAMES))
 
 
 def play(env, seed, choose):
@@ -61,7 +62,7 @@ def test_a_game_that_lacks_a_method_or_a_result_says_which():
             game.step(r"\boxed{1}")
 
 
-@pytest.mark.parametrize("env_id", SOLVED)
+@pytest.mark.parametrize("env_id", first_of_each(SOLVED))
 def test_expert_wins_every_game_with_return_one(env_id):
     env = gem.make(env_id)
     for seed in SEEDS[:50] if env_id == "game:FifteenPuzzle-v0-hard" else SEEDS:  # whose search takes long
@@ -120,7 +121,9 @@ def test_an_unreadable_answer_ends_the_game_and_says_what_an_answer_is(env_id):
         assert "\\boxed{}" in step.obs
 
 
-@pytest.mark.parametrize("env_id", [i for i in GAMES if i.endswith("-hard")])
+@pytest.mark.parametrize(
+    "env_id", first_of_each((i for i in GAMES if i.endswith("-hard")), of=lambda _: "game")
+)
 @settings(max_examples=150, deadline=None)
 @given(st.text() | st.text(alphabet="0123456789 ,ABCabc->to+_\t\n"), st.integers(0, 3))
 def test_any_text_in_a_box_is_handled(env_id, text, warm_up):
@@ -165,6 +168,7 @@ def test_a_game_pickled_in_the_middle_goes_on_as_it_would_have(env_id):
             break
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("env_id", "least"),
     [

@@ -72,6 +72,7 @@ def leave(task, run):
 # -- one run, really carried out
 
 
+@pytest.mark.system
 def test_a_study_is_carried_out_once(study, monkeypatch):
     found = study(head=ONE)
     plan = a_plan(found)
@@ -105,6 +106,7 @@ def test_a_study_is_carried_out_once(study, monkeypatch):
     assert path.read_text() == before
 
 
+@pytest.mark.system
 def test_a_run_that_fails_is_written_down_and_stops_nobody(study):
     found = study(
         head=ONE,

@@ -133,6 +133,7 @@ def test_the_clip_of_values_follows_the_spread_of_returns(tmp_path):
     assert errors[1] == pytest.approx(1e4 * errors[0], rel=1e-4)
 
 
+@pytest.mark.system
 def test_a_run_with_all_of_them_resumes_exactly(tmp_path):
     config = replace(
         QUICK, algorithm="ppo", critic_lr=5e-3, kl_schedule="constant", lr_schedule="cosine",

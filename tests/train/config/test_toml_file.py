@@ -185,6 +185,7 @@ def test_the_folder_may_be_a_files(write, tmp_path):
 # -- a run
 
 
+@pytest.mark.system
 def test_a_run_goes_on_with_the_config_it_began_with_and_no_other(write, tmp_path, capsys):
     out = tmp_path / "run"
     config = replace(QUICK, episodes=16, eval_episodes=1, out=out)
@@ -220,6 +221,7 @@ def test_an_example_parses_and_its_own_command_gives_its_settings(file, write, c
     make_maker(TrainConfig(**found))
 
 
+@pytest.mark.system
 def test_from_a_shell(write):
     file = write("gama = 1")
     done = subprocess.run(

@@ -58,6 +58,7 @@ def alone(item):
     return LEARNER.forward(collate([item], PAD, None))
 
 
+@pytest.mark.system
 @given(batches(), capacities)
 @settings(max_examples=80, deadline=None)
 def test_a_tree_says_what_each_row_says_by_itself(weighted, capacity):
@@ -110,6 +111,7 @@ def _of(target):
     return target.advantage, target.returns, target.value
 
 
+@pytest.mark.system
 @given(batches())
 def test_each_distinct_token_behind_its_history_is_computed_once(weighted):
     batch = collate(weighted, PAD, 1000)  # one pack holds all
@@ -118,6 +120,7 @@ def test_each_distinct_token_behind_its_history_is_computed_once(weighted):
     assert len(batch.prefix) + batch.ids.shape[1] == len(histories)
 
 
+@pytest.mark.system
 @given(batches())
 def test_a_chain_is_one_row_and_its_beginnings(weighted):
     batch = collate(weighted, PAD, None)
@@ -180,6 +183,7 @@ def test_minibatches_follow_from_the_generator():
     assert one == again != other
 
 
+@pytest.mark.system
 @given(batches(), st.integers(1, 30))
 def test_a_step_may_take_several_passes_of_a_bounded_size(weighted, limit):
     parts = microbatches(weighted, limit)

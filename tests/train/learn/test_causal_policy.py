@@ -77,6 +77,7 @@ def small(folder, out, **how):
     )
 
 
+@pytest.mark.system
 def test_the_whole_loop(folder, tmp_path):
     config = small(folder, tmp_path)
     summary = train(config)
@@ -100,6 +101,7 @@ def test_training_goes_on_from_the_warm_up(folder, tmp_path, dtype):
     assert all(torch.equal(a, b) for a, b in zip(warmed, trainer.learner.parameters, strict=True))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("staleness", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("protocol", ["vllm", pytest.param("sglang", marks=pytest.mark.slow)])
 def test_a_server_that_samples_follows_the_training(folder, tmp_path, protocol, staleness):
@@ -125,6 +127,7 @@ def test_a_server_that_samples_follows_the_training(folder, tmp_path, protocol, 
     again.close()
 
 
+@pytest.mark.system
 @pytest.mark.filterwarnings("default:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
 def test_a_server_samples_for_an_adapter_with_prefix_and_stop(folder, tmp_path, monkeypatch):
     """The server gets the merged weights, and answers are as the trained model's own agent gives them."""
@@ -172,6 +175,7 @@ def test_the_sampler_and_the_trainer_see_the_same_distribution(folder, temperatu
     assert batch.old_logprob.std() > 0.05
 
 
+@pytest.mark.system
 @pytest.mark.filterwarnings("default:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
 @pytest.mark.parametrize(
     "given",
@@ -225,6 +229,7 @@ class Stop(Watcher):
         raise KeyboardInterrupt
 
 
+@pytest.mark.system
 def test_an_interrupted_run_goes_on_as_the_same_run(folder, tmp_path):
     train(small(folder, tmp_path / "whole"))
     config = small(folder, tmp_path / "cut")
@@ -235,6 +240,7 @@ def test_an_interrupted_run_goes_on_as_the_same_run(folder, tmp_path):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.system
 def test_a_run_does_not_know_of_the_seeds_that_are_watched(folder, tmp_path):
     given = {"answer_prefix": "\\boxed{", "stop": ("}",)}
     train(small(folder, tmp_path / "with", **given, watch=2))

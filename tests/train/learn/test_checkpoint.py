@@ -79,6 +79,7 @@ def test_another_schema_is_refused(tmp_path, stored, told):
         checkpoint.load(path)
 
 
+@pytest.mark.system
 def test_a_full_disk_leaves_the_old_checkpoint_and_no_rubbish(tmp_path):
     path = tmp_path / "checkpoint.pt"
     checkpoint.save(path, STATE)

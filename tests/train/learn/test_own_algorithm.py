@@ -75,6 +75,7 @@ def quick(**given):
 # -- in a run
 
 
+@pytest.mark.system
 def test_an_algorithm_of_a_file_trains_and_a_resumed_run_finds_it_and_tells_that_it_changed(own, tmp_path):
     config = quick(algorithm="own.py:BEST", warmup_steps=30, out=tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
@@ -387,12 +388,14 @@ def test_an_error_of_a_callback_ends_the_run_and_the_run_can_go_on(tmp_path):
     assert [m.iteration for m in RunFolder(tmp_path).history()] == [1, 2, 3]
 
 
+@pytest.mark.system
 def test_callbacks_do_not_change_what_is_learnt(tmp_path):
     train(quick(out=tmp_path / "a"))
     train(quick(callback=(Seen(),), out=tmp_path / "b"))
     runs.assert_same_run(tmp_path / "a", tmp_path / "b")
 
 
+@pytest.mark.system
 def test_the_command_takes_all_three(own, tmp_path, capsys):
     args = ["--algorithm", "own.py:BEST", "--reward", "own.py:shorter", "--callback", "own.py:Two"]
     small = ["--episodes", "64", "--batch", "16", "--group", "4", "--width", "16", "--layers", "1"]

@@ -49,6 +49,7 @@ def go_on(run, watcher=None, **changed):
     return train(config, phase_of=before.path, watcher=watcher)
 
 
+@pytest.mark.system
 def test_a_phase_leaves_the_files_of_the_first_as_they_are(first, tmp_path):
     run = copy(first, tmp_path / "run")
     before = contents(run)
@@ -76,6 +77,7 @@ def test_a_phase_leaves_the_files_of_the_first_as_they_are(first, tmp_path):
     assert same_weights(dict(policy.model.named_parameters()), weights(phase.path))
 
 
+@pytest.mark.system
 def test_a_phase_that_changes_nothing_plays_what_a_longer_run_would_have_played(first, tmp_path):
     """With constant schedules and no divergence a phase is the rest of one longer run."""
     same = {"kl": 0.0, "lr_schedule": "constant", "watch": 0}
@@ -91,6 +93,7 @@ def test_a_phase_that_changes_nothing_plays_what_a_longer_run_would_have_played(
     assert renamed == whole[2:]
 
 
+@pytest.mark.system
 def test_a_phase_is_resumed_exactly(first, tmp_path):
     whole, cut = (copy(first, tmp_path / name) for name in ("whole", "cut"))
     go_on(whole, episodes=80, kl=0.2)
@@ -103,6 +106,7 @@ def test_a_phase_is_resumed_exactly(first, tmp_path):
     assert same_weights(weights(one), weights(other))
 
 
+@pytest.mark.system
 def test_the_command_adds_phases(first, tmp_path, capsys):
     run = copy(first, tmp_path / "run")
     before = contents(run)
@@ -155,6 +159,7 @@ class StopAt(Callback):
         return "enough" if metrics.iteration == self.iteration else None
 
 
+@pytest.mark.system
 def test_a_phase_goes_on_where_a_callback_ended_the_run(tmp_path):
     run = RunFolder(tmp_path / "run")
     summary = train(replace(SHORT, out=run.path, callback=(StopAt(1),)))
@@ -168,6 +173,7 @@ def test_a_phase_goes_on_where_a_callback_ended_the_run(tmp_path):
     assert (summary["episodes"], summary["stopped_early"][:6]) == (64, "enough")
 
 
+@pytest.mark.system
 def test_a_run_that_ended_early_goes_on_to_its_planned_end(tmp_path):
     """The episodes are those that were planned, so only the phase's name says that there is one."""
     run = RunFolder(tmp_path / "run")

@@ -135,6 +135,7 @@ def test_a_wrapper_that_assembles_the_conversation_is_known():
     assert (plain.assembles_history, joined.assembles_history) == (False, True)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("critic", ["head", "model"])
 def test_the_critic_learns_what_turns_are_worth(tmp_path, critic):
     config = replace(QUICK, critic=critic, warmup_steps=30, episodes=16 * 12, lr=5e-3, kl=0.0, out=tmp_path)
@@ -231,6 +232,7 @@ def test_stale_samples_come_from_the_weights_before(tmp_path):
     assert history[2].logprob_gap > 1e-3
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("at", [1, 3])
 def test_a_run_of_stale_samples_that_was_cut_goes_on_as_the_same_run(tmp_path, at):
     base = {**vars(QUICK), "algorithm": "rebn", "staleness": 1, "importance_cap": 2.0}

@@ -27,6 +27,7 @@ def first(tmp_path_factory):
     return out
 
 
+@pytest.mark.system
 def test_a_run_starts_from_the_last_or_the_best_weights(first, tmp_path):
     for name, file in (("last", first), ("best", f"{first}@best")):
         train(replace(QUICK, **NOTHING, start_from=str(file), episodes=16, out=tmp_path / name))
@@ -45,6 +46,7 @@ def test_a_run_that_started_from_another_goes_on_without_it(first, tmp_path):
     assert train(config, resume=True)["episodes"] == 64
 
 
+@pytest.mark.system
 def test_the_command_takes_the_model_from_the_run(first, tmp_path, capsys):
     assert command(["--from", str(first), "--print-config"], "gem-gym train") == 0
     shown = capsys.readouterr().out
@@ -96,6 +98,7 @@ def small(out, **given):
     return TrainConfig.fit(**{**words, "lr_ramp": 0, "out": out, **given})
 
 
+@pytest.mark.system
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
 @pytest.mark.parametrize("given", [{}, {"lora_rank": 2, "lora_targets": ("q_proj",), "lr": 0.05}])
 def test_language_models(folder, tmp_path, given):

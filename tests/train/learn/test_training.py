@@ -147,6 +147,7 @@ def test_it_learns(tmp_path):
 # -- interruption
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stop", [1, 3, 4])
 def test_an_interrupted_run_goes_on_as_the_same_run(whole, tmp_path, stop):
     config = replace(QUICK, out=tmp_path)
@@ -158,6 +159,7 @@ def test_an_interrupted_run_goes_on_as_the_same_run(whole, tmp_path, stop):
     assert_same_run(whole[0], tmp_path)
 
 
+@pytest.mark.system
 def test_a_crash_between_metrics_and_checkpoint(whole, tmp_path):
     config = replace(QUICK, out=tmp_path)
     with interrupt_before_checkpoint(3), pytest.raises(KeyboardInterrupt):
@@ -167,6 +169,7 @@ def test_a_crash_between_metrics_and_checkpoint(whole, tmp_path):
     assert_same_run(whole[0], tmp_path)
 
 
+@pytest.mark.system
 def test_a_finished_run_that_is_resumed_measures_again(whole, tmp_path):
     config = replace(QUICK, out=tmp_path)
     train(config)
@@ -195,6 +198,7 @@ def test_what_was_played_in_training_is_kept(whole):
     assert (run.agent, run.model, run.limits.turn_tokens) == ("TinyAgent", "tiny", QUICK.max_tokens)
 
 
+@pytest.mark.system
 def test_episodes_may_be_kept_with_their_tokens_or_not_at_all(whole, tmp_path):
     config = replace(QUICK, episodes=32, eval_episodes=1)
     train(replace(config, store="tokens", out=tmp_path / "tokens"))
@@ -213,6 +217,7 @@ def test_samples_of_a_group_share_a_job(tmp_path):
     assert [(e.job, e.sample) for e in trainer.sample()] == [(f"0-{i // 4}", i % 4) for i in range(16)]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("crash", [False, True])
 def test_after_an_interrupt_the_latest_attempt_of_each_job_is_the_run(whole, tmp_path, crash):
     config = replace(QUICK, out=tmp_path)
@@ -393,6 +398,7 @@ def test_broken_episodes_leave_no_trace_in_the_update(tmp_path, registry):
     assert "the server is gone" in log.warnings[0]
 
 
+@pytest.mark.system
 def test_a_run_over_an_environment_that_breaks_now_and_then(tmp_path, registry):
     register(EnvSpec("test:Fragile", Fragile, QUICK.env_kwargs, max_turns=3))
     log = Log()
@@ -462,6 +468,7 @@ def test_divergence_and_entropy_are_weighed_where_no_return_differs(tmp_path, re
 # -- warm-up
 
 
+@pytest.mark.system
 def test_warm_up_learns_the_format(tmp_path):
     trainer = make_trainer(replace(QUICK, out=tmp_path))
     losses = []
@@ -486,6 +493,7 @@ def test_a_demonstration_is_learnt_as_far_as_the_context_goes():
         warm_up(policy, Maker(QUICK.env), **how)
 
 
+@pytest.mark.system
 def test_a_run_warms_up_on_the_demonstrations_of_its_config(tmp_path):
     store = tmp_path / "demos.jsonl"
     write_demos(QUICK.env, store, episodes=32, kwargs=QUICK.env_kwargs)
@@ -503,6 +511,7 @@ def test_a_run_warms_up_on_the_demonstrations_of_its_config(tmp_path):
     assert first.count("\\boxed{2}") > len(first) / 2  # as the solver begins; random play does in a quarter
 
 
+@pytest.mark.system
 def test_a_run_clones_the_play_of_the_solver(tmp_path):
     """Without RL, as with a store; the policy before and after is measured."""
     config = replace(QUICK, out=tmp_path, warmup_by="solver", warmup_steps=40, warmup_batch=16, episodes=0)
@@ -556,6 +565,7 @@ def run_without_torch(*words):
     return subprocess.run([sys.executable, "-c", ABSENT, *map(str, words)], capture_output=True, text=True)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("words", "what"), [(["train"], "training"), (["oracle", "--env", "early"], "measuring a learn step")]
 )
@@ -565,6 +575,7 @@ def test_without_torch_the_command_says_what_to_install(words, what, tmp_path):
     assert f"{what} needs the torch package: {install_command('train')}" in done.stderr
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["train", "oracle", "baseline", "report", "eval", "view"])
 def test_no_help_needs_torch(name):
     done = run_without_torch(name, "--help")
@@ -577,6 +588,7 @@ def test_what_is_no_run_is_refused_before_torch_is_asked_for(tmp_path):
     assert "holds no run" in done.stderr
 
 
+@pytest.mark.system
 def test_an_agent_that_is_gone_ends_the_run_which_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     """The sampler hands the same error on; the iterations that were finished stand."""
     config = replace(QUICK, out=tmp_path / "run")

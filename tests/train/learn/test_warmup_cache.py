@@ -53,6 +53,7 @@ def run(config, folder, warm_ups):
     return steps.warm, summary, checkpoint.load(RunFolder(folder).checkpoint)["model"]
 
 
+@pytest.mark.system
 def test_a_run_that_takes_a_warm_up_is_the_run_that_makes_it(tmp_path):
     kept = WarmUps(tmp_path / "kept")
     alone, wanted, weights = run(QUICK, tmp_path / "alone", None)
@@ -66,6 +67,7 @@ def test_a_run_that_takes_a_warm_up_is_the_run_that_makes_it(tmp_path):
         assert all(torch.equal(found[name], weights[name]) for name in weights)
 
 
+@pytest.mark.system
 def test_another_algorithm_takes_it_and_another_start_does_not(tmp_path):
     kept = WarmUps(tmp_path / "kept")
     counts = [

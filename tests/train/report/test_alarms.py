@@ -63,6 +63,7 @@ def named(found):
     return [(alarm.name, alarm.iteration) for alarm in found]
 
 
+@pytest.mark.system
 def test_healthy_runs_are_told_nothing():
     wrong = [named(told(healthy(seed))) for seed in range(40)]
     assert sum(map(bool, wrong)) == 0, wrong
@@ -138,12 +139,14 @@ def flat(seed, rate=0.4, slope=0.0):
     return healthy(seed, success=lambda i: success[i], reward=lambda i: success[i])
 
 
+@pytest.mark.system
 def test_runs_that_learn_nothing_are_told_at_half_of_them():
     found = [named(told(flat(seed))) for seed in range(40)]
     assert {alarm for run in found for alarm in run} == {("not_learning", ITERATIONS // 2)}
     assert sum(map(bool, found)) >= 36  # 97.5% of them are expected
 
 
+@pytest.mark.system
 def test_runs_that_learn_slowly_are_not_told_that_they_do_not():
     found = [named(told(flat(seed, slope=0.004))) for seed in range(40)]  # 0.4 to 0.6 at half of the run
     assert sum(map(bool, found)) <= 2

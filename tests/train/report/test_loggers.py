@@ -88,6 +88,7 @@ def test_all_are_told_everything():
     assert sorted(told) == sorted((name, hook, (1, 2)) for name in ("first", "other") for hook in HOOKS)
 
 
+@pytest.mark.system
 def test_one_that_fails_is_told_nothing_more_and_the_run_is_the_same(tmp_path):
     Full.told.clear()
     plain, watcher = replace(QUICK, out=tmp_path / "plain"), Warned()
@@ -202,6 +203,7 @@ def events(out):
     return [each for each in found if "cost/" not in each[1]]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 5])
 def test_a_run_that_goes_on_is_logged_once(whole, tmp_path, stop):
     config = replace(whole, out=tmp_path / "run")
@@ -218,6 +220,7 @@ def test_a_run_that_goes_on_is_logged_once(whole, tmp_path, stop):
     assert strip(mine) == strip(theirs)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("left", [1, 700, 0.5, 0.9])
 def test_a_torn_event_file_is_mended(whole, tmp_path, left):
     config = replace(whole, out=tmp_path / "run")
@@ -230,6 +233,7 @@ def test_a_torn_event_file_is_mended(whole, tmp_path, left):
     assert events(config.out) == events(whole.out)
 
 
+@pytest.mark.system
 def test_who_is_told_first_when_a_run_goes_on_is_told_all(whole, tmp_path):
     config = replace(whole, out=tmp_path / "run", log=())
     with pytest.raises(KeyboardInterrupt):

@@ -93,6 +93,7 @@ def test_the_table_has_the_last_and_the_best(whole):
     assert titles == ["random play", "trained, sampled", "best, sampled", "best, greedy", "solver"]
 
 
+@pytest.mark.system
 def test_an_interrupted_run_keeps_the_same_best(whole, tmp_path):
     out, _ = whole
     config = replace(CONFIG, lr=0.3, kl=0.0, save_every=4, out=tmp_path)
@@ -105,6 +106,7 @@ def test_an_interrupted_run_keeps_the_same_best(whole, tmp_path):
     assert_same_run(out, tmp_path)
 
 
+@pytest.mark.system
 def test_the_best_weights_are_those_of_an_evaluation_that_is_kept(tmp_path, monkeypatch):
     """Weights that an interruption lost, and that the run does not find again, replace no others."""
     won = iter([1, 5, 1, 9, 0, 0])
@@ -138,6 +140,7 @@ def test_a_run_without_evaluations_keeps_no_best(tmp_path):
         trained_agent(tmp_path, weights="best")
 
 
+@pytest.mark.system
 def test_where_the_last_are_the_best_they_are_measured_once(tmp_path, monkeypatch):
     monkeypatch.setattr("gem.train.learn.training.best", lambda evaluations: evaluations[-1])
     summary = train(replace(CONFIG, episodes=16, out=tmp_path))
@@ -225,6 +228,7 @@ def test_samples_of_an_instance_are_one_cluster():
     assert is_better(replace(earlier, instances=4, held_out="all"), few)
 
 
+@pytest.mark.system
 def test_how_often_noise_alone_looks_like_an_improvement():
     """A policy that stays as it is: at 95% one comparison in twenty may say otherwise, and not many more."""
     draw = random.Random(0)
@@ -247,6 +251,7 @@ def test_a_target_is_reached_by_the_lower_bound(won, target, stops):
         assert found == "the target of 0.8 is reached: held-out success is 0.975 (0.871 to 0.996)"
 
 
+@pytest.mark.system
 def test_a_stopped_run_is_finished(tmp_path):
     """Nothing is learnt with a step size of 0, so that two evaluations are enough."""
     config = replace(PATIENT, lr=0.0, episodes=160, save_every=7, watch=1, out=tmp_path)
@@ -267,6 +272,7 @@ def test_a_stopped_run_is_finished(tmp_path):
     assert "training" not in again.stages
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_an_interrupted_run_stops_where_it_would_have(tmp_path, staleness):
     config = replace(PATIENT, episodes=160, lr=1e-5, save_every=2, out=tmp_path / "whole")
@@ -282,6 +288,7 @@ def test_an_interrupted_run_stops_where_it_would_have(tmp_path, staleness):
     assert_same_run(config.out, other.out)
 
 
+@pytest.mark.system
 def test_a_target_that_is_reached_before_training_leaves_nothing_to_train(tmp_path):
     log = Log()
     summary = train(replace(CONFIG, target=-5.0, out=tmp_path), watcher=log)
@@ -289,6 +296,7 @@ def test_a_target_that_is_reached_before_training_leaves_nothing_to_train(tmp_pa
     assert (summary["episodes"], log.iterations) == (0, [])
 
 
+@pytest.mark.system
 def test_at_the_planned_end_a_run_is_not_stopped_early(tmp_path):
     assert train(replace(PATIENT, lr=0.0, episodes=32, out=tmp_path))["stopped_early"] is None
 

@@ -120,6 +120,7 @@ def whole(tmp_path_factory):
     return out, train(replace(CLIMB, out=out), watcher=log), log
 
 
+@pytest.mark.system
 def test_a_run_climbs_and_tells(whole):
     out, summary, log = whole
     history = RunFolder(out).history()
@@ -136,6 +137,7 @@ def test_a_run_climbs_and_tells(whole):
     assert history[0].environments.keys() == {"to 2"}
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stop", [1, 3, 6])
 def test_an_interrupted_curriculum_goes_on_as_the_same_run(whole, tmp_path, stop):
     with pytest.raises(KeyboardInterrupt):

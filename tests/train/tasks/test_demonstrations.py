@@ -75,6 +75,7 @@ def test_cloning_alone_trains_and_measures(config):
     assert not folder.reference.exists()
 
 
+@pytest.mark.system
 def test_the_model_that_was_cloned_can_be_played_and_measured_again(config):
     train(config)
     fresh = dict(make_policy(config).model.named_parameters())
@@ -87,6 +88,7 @@ def test_the_model_that_was_cloned_can_be_played_and_measured_again(config):
     assert_same_run(config.out, again.out)
 
 
+@pytest.mark.system
 def test_held_out_evaluation_goes_with_cloning(config):
     summary = train(replace(config, eval_every=1, held_out=8))
     assert summary["held_out"]["last_iteration"] == 0
@@ -131,6 +133,7 @@ def test_a_store_of_one_task_cannot_be_split(tmp_path):
         cloning.split(store, 0.5, 0)
 
 
+@pytest.mark.system
 def test_the_loss_on_those_kept_apart_is_measured_now_and_then(config):
     log = Told()
     train(replace(config, demos_held_out=0.25), watcher=log)
@@ -142,6 +145,7 @@ def test_the_loss_on_those_kept_apart_is_measured_now_and_then(config):
     assert all(0 < loss < 20 for loss in measured.values())
 
 
+@pytest.mark.system
 def test_measuring_it_changes_nothing(config, monkeypatch):
     apart = replace(config, demos_held_out=0.25)
     train(apart)

@@ -98,6 +98,7 @@ def test_each_look_has_seeds_of_its_own(tmp_path, monkeypatch):
     assert not set(mine) & set(later)
 
 
+@pytest.mark.system
 def test_looking_changes_no_step(tmp_path, monkeypatch):
     check = FormatCheck.check
     monkeypatch.setattr(FormatCheck, "check", lambda one, step: replace(check(one, step), learnt=False))
@@ -115,6 +116,7 @@ def test_steps_that_are_too_few_are_told(tmp_path):
     assert "take more --warmup-steps" in log.warnings[0]
 
 
+@pytest.mark.system
 def test_one_that_is_looked_at_is_shared(tmp_path):
     shared = WarmUps(tmp_path / "shared")
     config = replace(CONFIG, warmup_steps=2, out=tmp_path / "made")
@@ -124,6 +126,7 @@ def test_one_that_is_looked_at_is_shared(tmp_path):
     assert (taken["before"], taken["after"]) == (made["before"], made["after"])
 
 
+@pytest.mark.system
 def test_it_takes_all_its_steps_and_more_until_the_format_is_learnt(tmp_path):
     log = Log()
     config = replace(CONFIG, warmup_steps=3, warmup_check=2, warmup_most=8, out=tmp_path)
@@ -168,6 +171,7 @@ def test_where_success_is_unknown_returns_are_compared():
     assert not is_below(summarise("test:X", [BROKEN]), summarise("test:X", paid_out))
 
 
+@pytest.mark.system
 def test_a_run_that_begins_below_random_play_says_so(tmp_path):
     log = Log()
     train(replace(CONFIG, warmup_steps=1, warmup_check=0, out=tmp_path), watcher=log)

@@ -144,6 +144,7 @@ def test_no_seed_of_theirs_is_trained_on_or_of_the_final_table(whole):
     assert not held_out & final
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("more", [{}, {"staleness": 1, "importance_cap": 2.0}, {"algorithm": "turn_grpo"}])
 def test_training_does_not_know_of_them(tmp_path, more):
     without = replace(QUICK, **more, out=tmp_path / "without")
@@ -159,6 +160,7 @@ def test_training_does_not_know_of_them(tmp_path, more):
     assert [each.iteration for each in evaluations(tmp_path / "with")] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stop", [1, 2, 3])
 def test_an_interrupted_run_has_the_same_evaluations(whole, tmp_path, stop):
     config = replace(CONFIG, out=tmp_path)
@@ -171,6 +173,7 @@ def test_an_interrupted_run_has_the_same_evaluations(whole, tmp_path, stop):
     assert evaluations(tmp_path) == evaluations(whole)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("torn", [b"", b'{"iteration": 2, "score"', b"[1]\n", b"null\n"])
 def test_a_crash_between_evaluation_and_checkpoint(whole, tmp_path, torn):
     """The line of iteration 4 stands, the checkpoint is that of 3; or the line is torn."""
@@ -186,6 +189,7 @@ def test_a_crash_between_evaluation_and_checkpoint(whole, tmp_path, torn):
     assert evaluations(tmp_path)[::2] == evaluations(whole)
 
 
+@pytest.mark.system
 def test_evaluations_need_not_be_at_checkpoints(whole, tmp_path):
     config = replace(CONFIG, save_every=3, out=tmp_path)
     with pytest.raises(KeyboardInterrupt):
@@ -197,6 +201,7 @@ def test_evaluations_need_not_be_at_checkpoints(whole, tmp_path):
     assert evaluations(tmp_path) == evaluations(whole)
 
 
+@pytest.mark.system
 def test_the_temperature_may_be_another(whole, tmp_path):
     train(replace(CONFIG, eval_every=4, eval_temperature=0.0, out=tmp_path))
     assert same_weights(weights(whole), weights(tmp_path))
@@ -234,6 +239,7 @@ def fragile(monkeypatch):
     return "test:Fragile"
 
 
+@pytest.mark.system
 def test_one_that_breaks_is_told_and_ends_nothing(tmp_path, fragile):
     log = Told()
     train(replace(CONFIG, env=fragile, env_kwargs={}, out=tmp_path), watcher=log)
@@ -273,6 +279,7 @@ def mixed(tmp_path_factory):
     return out, train(replace(MIXED, out=out))
 
 
+@pytest.mark.system
 def test_several_environments_are_evaluated_apart_and_weigh_the_same(mixed):
     out, summary = mixed
     found = evaluations(out)
@@ -291,6 +298,7 @@ def test_several_environments_are_evaluated_apart_and_weigh_the_same(mixed):
     assert {name: one["mean"] for name, one in summary["held_out"]["best_of"].items()} == best
 
 
+@pytest.mark.system
 def test_an_interrupted_run_of_several_has_the_same_evaluations(mixed, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(replace(MIXED, out=tmp_path), watcher=Told(3))
@@ -307,6 +315,7 @@ LONG = EnvPart("game:Mastermind-v0-hard", kwargs={"max_turns": 4}, name="long")
 STAGES = (Stage(TWO.id, kwargs=TWO.kwargs, name="two"), Stage(LONG.id, kwargs=LONG.kwargs, name="long"))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "given",
     [
@@ -324,6 +333,7 @@ def test_training_on_several_does_not_know_of_them(tmp_path, given):
         assert len({metrics.stage for metrics in RunFolder(without.out).history()}) == 2
 
 
+@pytest.mark.system
 def test_one_of_several_without_verdict_leaves_no_score(tmp_path, fragile):
     log = Told()
     parts = (FOUR, EnvPart(fragile, name="fragile"))

@@ -52,6 +52,7 @@ def registry(monkeypatch):
 SMALL = replace(QUICK, env="my:Relay", env_kwargs={}, episodes=32, warmup_steps=80, eval_every=1, held_out=8)
 
 
+@pytest.mark.system
 def test_a_run_has_no_figure_of_random_play_and_of_the_solver(tmp_path):
     out = tmp_path / "run"
     log = Log()
@@ -93,6 +94,7 @@ def test_a_warm_up_on_random_play_that_was_asked_for_is_refused(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.system
 def test_a_solver_that_no_spec_states_is_measured_and_cloned(tmp_path):
     log = Log()
     config = replace(SMALL, env="my:Solved", warmup_by="solver", warmup_steps=2, out=tmp_path)
@@ -102,6 +104,7 @@ def test_a_solver_that_no_spec_states_is_measured_and_cloned(tmp_path):
     assert len(log.losses) == 2
 
 
+@pytest.mark.system
 def test_a_warm_up_plays_the_environments_that_can_play_at_random(tmp_path):
     log = Log()
     parts = ({"id": "my:Relay"}, {"id": "game:GuessTheNumber-v0-easy"})
@@ -116,6 +119,7 @@ def test_a_warm_up_plays_the_environments_that_can_play_at_random(tmp_path):
     assert "random play of my:Relay:" in said
 
 
+@pytest.mark.system
 def test_a_random_opponent_that_a_game_lacks_is_refused(tmp_path):
     pytest.importorskip("textarena")
     config = replace(SMALL, env="ta:Nim-v0", eval_every=0, held_out=200)
@@ -125,6 +129,7 @@ def test_a_random_opponent_that_a_game_lacks_is_refused(tmp_path):
     assert list(summary["environments"]) == ["ta:Nim-v0 against the pool"]
 
 
+@pytest.mark.system
 def test_values_of_an_absent_actor_are_refused(tmp_path):
     out = tmp_path / "run"
     train(replace(SMALL, eval_every=0, held_out=200, out=out))
