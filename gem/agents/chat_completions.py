@@ -7,6 +7,7 @@ from typing import Any
 
 from gem.agents.outcomes import Said
 from gem.agents.wire import (
+    Chunks,
     Collector,
     NoResponse,
     Pieces,
@@ -15,7 +16,6 @@ from gem.agents.wire import (
     as_object,
     choice_of,
     data_url,
-    error_of,
     log_probabilities,
     made_id,
     read_usage,
@@ -166,42 +166,24 @@ def _end(choice: Mapping[str, Any]) -> str | None:
     return word_in(end)
 
 
-class _Chunks:
+class _Chunks(Chunks):
     """Puts together the chunks of a stream."""
 
     def __init__(self) -> None:
-        self.ended = self.closed = False
-        self._body: dict[str, Any] = {}
-        self._choice: dict[str, Any] = {}
+        super().__init__()
         self._text: dict[str, list[str]] = {}
         self._parts: list[Any] = []
         self._calls: list[_Call] = []
         self._lists: dict[str, list[Any]] = {}
 
-    def take(self, event: Any) -> None:
-        chunk = as_object(event)
-        if error_of(chunk):
-            self._body, self._choice, self.ended, self.closed = chunk, {}, True, True
-            return
-        for key in ("id", "model", "system_fingerprint", "usage"):
-            if chunk.get(key):
-                self._body[key] = chunk[key]
+    def take_whole(self, chunk: Mapping[str, Any]) -> None:
         self._extend("prompt_token_ids", chunk.get("prompt_token_ids"))
-        choices = chunk.get("choices") or []
-        if not isinstance(choices, list):
-            raise NoResponse("choices of another type")
-        for choice in map(as_object, choices):
-            if choice.get("index") in (0, None):
-                self._take(choice)
 
-    def _take(self, choice: Mapping[str, Any]) -> None:
+    def take_choice(self, choice: Mapping[str, Any]) -> None:
         self._choice.setdefault("message", {})
         self._extend("token_ids", choice.get("token_ids"))
         if isinstance(logprobs := choice.get("logprobs"), dict):
             self._extend("logprobs", logprobs.get("content"))
-        if choice.get("finish_reason") is not None:
-            self._choice["finish_reason"] = choice["finish_reason"]
-            self.ended = True
         delta = as_object(choice.get("delta") or choice.get("message") or {})
         for key in ("content", "reasoning_content", "reasoning", "refusal"):
             value = delta.get(key)

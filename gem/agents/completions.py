@@ -7,13 +7,11 @@ from typing import Any
 
 from gem.agents.outcomes import Said
 from gem.agents.wire import (
+    Chunks,
     Collector,
-    NoResponse,
     Settings,
     adapt_messages,
-    as_object,
     choice_of,
-    error_of,
     log_probabilities,
     read_usage,
     small_strings,
@@ -109,35 +107,17 @@ def _logprobs(values: Any, count: int) -> tuple[float, ...] | None:
     return log_probabilities([{"logprob": each} for each in numbers], count)
 
 
-class _Chunks:
+class _Chunks(Chunks):
     """Puts together the chunks of a stream."""
 
     def __init__(self) -> None:
-        self.ended = self.closed = False
-        self._body: dict[str, Any] = {}
-        self._choice: dict[str, Any] = {}
+        super().__init__()
         self._text: list[str] = []
 
-    def take(self, event: Any) -> None:
-        chunk = as_object(event)
-        if error_of(chunk):
-            self._body, self._choice, self.ended, self.closed = chunk, {}, True, True
-            return
-        for key in ("id", "model", "system_fingerprint", "usage"):
-            if chunk.get(key):
-                self._body[key] = chunk[key]
-        choices = chunk.get("choices") or []
-        if not isinstance(choices, list):
-            raise NoResponse("choices of another type")
-        for choice in map(as_object, choices):
-            if choice.get("index") not in (0, None):
-                continue
-            if (text := text_in(choice.get("text"))) is not None:
-                self._text.append(text)
-            self._choice.setdefault("finish_reason", None)
-            if choice.get("finish_reason") is not None:
-                self._choice["finish_reason"] = choice["finish_reason"]
-                self.ended = True
+    def take_choice(self, choice: Mapping[str, Any]) -> None:
+        if (text := text_in(choice.get("text"))) is not None:
+            self._text.append(text)
+        self._choice.setdefault("finish_reason", None)
 
     def body(self) -> dict[str, Any]:
         if not self._choice:

@@ -58,6 +58,7 @@ MOST_SPARED = 20  # tries of an ask that do not count, because the server was bu
 LONGEST_KNOCK_S = 2.0  # longest wait between two tries of a server that is not there
 LINGER_S = 5.0  # wait for data after the end of a streamed answer
 TAIL_S = 0.05  # wait for a stream to close after it sent its end
+NO_END = "none"  # the finish reason in `Reply.extra` of a stream that was closed without one
 LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
 Api = Literal["chat", "responses", "completions"]
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
@@ -129,7 +130,8 @@ class OpenAIAgent(BaseAgent):
             renderer: makes the prompt from a conversation for ``completions``, such as ChatTemplateRenderer;
                 without it the prompt is a transcript (`gem.agents.completions`).
             tools: ``native`` sends an environment's tools as schemas; with ``text``, calls are text.
-            stream: read the answer as a stream. If the stream has no end, the ask is sent again.
+            stream: read the answer as a stream. If the stream has no end, the ask is sent again: a
+                stream closed without a finish reason, too, once any answer of the server has named one.
             send_reasoning: send the model its reasoning of earlier turns, as ``reasoning_content`` or in the
                 named field.
             max_tokens_field: the name of the limit in chat completions; ``auto`` starts with ``max_tokens``
@@ -165,6 +167,7 @@ class OpenAIAgent(BaseAgent):
             token_ids,
             self.extra,
         )
+        self._names_ends = False  # whether an answer of the server had a finish reason
         self._taken: set[str] = set()  # fields of requests that were answered
         self._clients: Clients | None = None
         self._places: AbstractAsyncContextManager[None] | None = None
@@ -357,6 +360,7 @@ class OpenAIAgent(BaseAgent):
             self._away_since = self._away_since or perf_counter()
         elif response.fault is None:
             self._away_since = None
+        self._names_ends = self._names_ends or response.end is not None
         if is_overloaded(response):
             self._pace.busy(asking.began, min(response.retry_after_s, LONGEST_WAIT_S))
         verdict = judge(response).verdict
@@ -526,9 +530,12 @@ class OpenAIAgent(BaseAgent):
         except ValueError:
             if not collector.ended:
                 raise
-        if not collector.ended:
+        if collector.ended:
+            return self._format.read(collector.body(), ask)
+        if not collector.closed or self._names_ends:
             return Said(why, Fault.CUT)
-        return self._format.read(collector.body(), ask)
+        answer = self._format.read(collector.body(), ask)
+        return replace(answer, extra={**answer.extra, "finish_reason": NO_END})
 
 
 @dataclass(slots=True, eq=False)
@@ -642,7 +649,7 @@ def _read_call(body: bytes) -> str | None:
 
 def _take(collector: Any, data: bytes) -> None:
     if data.strip() == b"[DONE]":
-        collector.ended = collector.closed = True
+        collector.closed = True
     elif data.strip():
         collector.take(json.loads(data))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -77,6 +78,52 @@ class Collector(Protocol):
 
     def body(self) -> Any:
         """Return the response in the form that it has without streaming."""
+
+
+class Chunks:
+    """A collector of chunks with choices, of which it keeps the first choice's.
+
+    A chunk of another answer is an error: two ids, of which one came more than once. Some servers give every
+    chunk an id of its own.
+    """
+
+    def __init__(self) -> None:
+        """Begin without chunks."""
+        self.ended = self.closed = False
+        self._body: dict[str, Any] = {}
+        self._choice: dict[str, Any] = {}
+        self._ids: Counter[str] = Counter()
+
+    def take(self, event: Any) -> None:
+        """See Collector.take."""
+        chunk = as_object(event)
+        if error_of(chunk):
+            self._body, self._choice, self.ended, self.closed = chunk, {}, True, True
+            return
+        for key in ("id", "model", "system_fingerprint", "usage"):
+            if chunk.get(key):
+                self._body[key] = chunk[key]
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list):
+            raise NoResponse("choices of another type")
+        if choices and isinstance(own := chunk.get("id"), str):
+            self._ids[own] += 1
+            if 1 < len(self._ids) < self._ids.total():
+                raise NoResponse("chunks of several answers in one stream")
+        self.take_whole(chunk)
+        for choice in map(as_object, choices):
+            if choice.get("index") in (0, None):
+                self.take_choice(choice)
+                if choice.get("finish_reason") is not None:
+                    self._choice["finish_reason"] = choice["finish_reason"]
+                    self.ended = True
+
+    def take_whole(self, chunk: Mapping[str, Any]) -> None:
+        """Take what stands in the chunk beside its choices; by default nothing."""
+
+    def take_choice(self, choice: Mapping[str, Any]) -> None:
+        """Take a piece of the first choice, and make `_choice` not empty."""
+        raise NotImplementedError
 
 
 class WireFormat(Protocol):
