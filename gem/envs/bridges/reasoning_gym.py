@@ -10,30 +10,25 @@ import contextlib
 import dataclasses
 import functools
 import math
-import random
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
-import numpy as np
-
 from gem import seeding
 from gem.core import Env, Start, Step
+from gem.envs.bridges.generators import GlobalGenerators
 from gem.envs.bridges.reasoning_gym_screens import EVALUATORS, SCREENS, explain_refusal
 from gem.envs.bridges.specs import RG_NAMES
 from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownArgument, UnknownEnv, did_you_mean
 from gem.parsing import boxed, tagged
 from gem.record import StopReason
 
-_state = random.getstate()  # what the package imports draws from the caller's generator (rich, for its links)
-from reasoning_gym.composite import CompositeDataset  # noqa: E402
-from reasoning_gym.dataset import ProceduralDataset  # noqa: E402
-from reasoning_gym.factory import DATASETS  # noqa: E402
-
-random.setstate(_state)
+with GlobalGenerators().active():  # what the package imports draws from them (rich, for its links)
+    from reasoning_gym.composite import CompositeDataset
+    from reasoning_gym.dataset import ProceduralDataset
+    from reasoning_gym.factory import DATASETS
 
 ANSWER_FORM = "Give your final answer inside \\boxed{}."
 
@@ -64,7 +59,6 @@ EVALUATES_OWN = {"bitwise_arithmetic": frozenset({"eval"})}
 """What a scorer calls with its own question and never with an answer, by data set."""
 
 _ITEM_SEEDS = 2**31  # numpy's legacy generator, which one data set seeds, takes 32 bits
-_LOCK = threading.RLock()
 _SHADOWS: dict[tuple[str, str], Any] = {}
 _GENERATORS: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
 
@@ -395,10 +389,7 @@ def _foreign(seed: int) -> Iterator[None]:
     Some data sets seed the global generators (`pool_matrix`) and some draw from them unseeded (`codeio`,
     `list_functions`), so they are seeded for the call, and put back.
     """
-    with _LOCK:
-        kept, kept_np = random.getstate(), np.random.get_state()  # noqa: NPY002  the guard itself
-        random.seed(seed)  # noqa: TID251  the guard itself
-        np.random.seed(seed)  # noqa: NPY002, TID251  the guard itself
+    with GlobalGenerators().active(seed):
         for (module, name), replacement in _SHADOWS.items():
             vars(sys.modules[module])[name] = replacement
         try:
@@ -406,8 +397,6 @@ def _foreign(seed: int) -> Iterator[None]:
         finally:
             for module, name in _SHADOWS:  # other users of the package find it unchanged
                 vars(sys.modules[module]).pop(name, None)
-            random.setstate(kept)
-            np.random.set_state(kept_np)  # noqa: NPY002  the guard itself
 
 
 def _generator(name: str, config: dict[str, Any]) -> Any:

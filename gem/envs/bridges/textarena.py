@@ -11,26 +11,21 @@ import contextlib
 import functools
 import importlib
 import inspect
-import random
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from gem import seeding
 from gem.content import Obs
 from gem.core import Env, Start, Step
+from gem.envs.bridges.generators import NUMPY_SEEDS, GlobalGenerators
 from gem.envs.bridges.specs import TEXTARENA_GAMES
 from gem.envs.games import words as english
 from gem.envs.seats.seated_env import MultiStart, MultiStep, SeatedEnv
 from gem.errors import BadArgument, MissingData, UnknownArgument, UnknownEnv, did_you_mean, missing_extra
 from gem.record import StopReason
 
-_LOCK = threading.RLock()
-_NUMPY_SEEDS = 2**32
 _TOP_WORDS = 1000
 """How many of the most frequent words replace nltk's list of basic English."""
 
@@ -51,8 +46,7 @@ class Game:
         """
         self.name = name
         self.config = config
-        self._python: Any = None
-        self._numpy: Any = None
+        self._generators = GlobalGenerators()
         self.env = self._build()
         spec = _registry()[name]
         self.bracket = any(w.__name__ == "ActionFormattingWrapper" for w in spec.default_wrappers or ())
@@ -64,7 +58,7 @@ class Game:
         if name not in registry:
             raise UnknownEnv(f"TextArena has no game {name!r}.{did_you_mean(name, registry)}")
         spec = registry[name]
-        with self._inside():
+        with self._generators.active():
             make = _entry(name, spec.entry_point)
             accepted = inspect.signature(make).parameters
             for keyword in self.config:
@@ -86,19 +80,18 @@ class Game:
         Raises:
             BadArgument: for a number of players that the game does not take.
         """
-        with _LOCK:
-            if not self._fresh:  # several games keep a shuffled deck or a score from the last episode
-                self.env = self._build()
-            self._fresh = False
-            self._python = self._numpy = None
-            with self._inside(seed):
-                try:
-                    self.env.reset(num_players=players, seed=seeding.derive(seed, "textarena") % _NUMPY_SEEDS)
-                except AssertionError as error:
-                    raise BadArgument(f"num_players is {players}; the game refuses that: {error}") from error
-                state = self.env.state
-                if hasattr(state, "elimination_order"):
-                    state.step = functools.partial(_step_while_somebody_is_left, state)
+        if not self._fresh:  # several games keep a shuffled deck or a score from the last episode
+            self.env = self._build()
+        self._fresh = False
+        self._generators = GlobalGenerators()
+        with self._generators.active(seed):
+            try:
+                self.env.reset(num_players=players, seed=seeding.derive(seed, "textarena") % NUMPY_SEEDS)
+            except AssertionError as error:
+                raise BadArgument(f"num_players is {players}; the game refuses that: {error}") from error
+            state = self.env.state
+            if hasattr(state, "elimination_order"):
+                state.step = functools.partial(_step_while_somebody_is_left, state)
 
     def act(self, action: str) -> str:
         """Pass the current player's action to the game; return the error that the game raised, or ''.
@@ -107,7 +100,7 @@ class Game:
         """
         if self.bracket and "[" not in action and "]" not in action:
             action = f"[{action}]"
-        with self._inside():
+        with self._generators.active():
             try:
                 self.env.step(action=action)
             except Exception as error:  # the package's parser may raise anything
@@ -133,7 +126,7 @@ class Game:
     def take_messages(self, player: int) -> str:
         """Return the messages that a player received since the last call for it."""
         state = self.env.state
-        with self._inside():
+        with self._generators.active():
             if player == state.current_player_id and not self.over:
                 _, messages = self.env.get_observation()
             else:
@@ -148,7 +141,7 @@ class Game:
 
     def result(self) -> tuple[dict[int, float], str]:
         """Return each player's reward, and why the game ended."""
-        with self._inside():
+        with self._generators.active():
             rewards, info = self.env.close()
         reasons = [str(about["reason"]) for about in info.values() if about.get("reason")]
         paid: dict[int, float] = {}
@@ -157,24 +150,6 @@ class Game:
                 reasons, reward = [reward], INVALID_REWARD
             paid[int(player)] = float(reward)
         return paid, next(iter(reasons), "")
-
-    @contextlib.contextmanager
-    def _inside(self, seed: int | None = None) -> Iterator[None]:
-        """Replace the global generators with this game's own during one call; one call runs at a time."""
-        with _LOCK:
-            kept, kept_np = random.getstate(), np.random.get_state()  # noqa: NPY002  the guard itself
-            if self._python is None:
-                random.seed(seed or 0)  # noqa: TID251  the guard itself
-                np.random.seed((seed or 0) % _NUMPY_SEEDS)  # noqa: NPY002, TID251  the guard itself
-            else:
-                random.setstate(self._python)
-                np.random.set_state(self._numpy)  # noqa: NPY002  the guard itself
-            try:
-                yield
-            finally:
-                self._python, self._numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-                random.setstate(kept)
-                np.random.set_state(kept_np)  # noqa: NPY002  the guard itself
 
 
 class TextArenaEnv(Env):
@@ -327,15 +302,11 @@ def _registry() -> dict[str, Any]:
     Raises:
         MissingExtra: without the package.
     """
-    with _LOCK:
-        kept = random.getstate()
-        try:
-            with _no_downloads():
-                from textarena.envs.registration import ENV_REGISTRY
-        except ModuleNotFoundError as error:
-            raise missing_extra("a ta: game", error.name or "textarena", "textarena") from error
-        finally:
-            random.setstate(kept)
+    try:
+        with GlobalGenerators().active(), _no_downloads():
+            from textarena.envs.registration import ENV_REGISTRY
+    except ModuleNotFoundError as error:
+        raise missing_extra("a ta: game", error.name or "textarena", "textarena") from error
     registry: dict[str, Any] = ENV_REGISTRY
     return registry
 

@@ -212,9 +212,6 @@ KINDS: dict[str, Callable[[Random], Problem]] = {
 }
 """The kinds of figure, by name."""
 
-EASY = ("count", "angle", "rectangle", "circle")
-HARD = ("parallels", "right_triangle", "polygon", "notched")
-
 
 # -- strokes
 
