@@ -276,6 +276,16 @@ def check_least(name: str, value: float | None, least: int = 1) -> None:
         raise BadArgument(f"{name} is {value}; accepted: {least} or more.")
 
 
+def check_argument(name: str, value: object, right: bool, accepted: str) -> None:
+    """Check an argument: `right` says whether `value` is one of those that the text `accepted` describes.
+
+    Raises:
+        BadArgument: if it is not, with the name, the value and what is accepted.
+    """
+    if not right:
+        raise BadArgument(f"{name} is {value!r}; accepted: {accepted}.")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x' or 'y'?"`` for the known names nearest to `name`, or ``""``."""
     import difflib  # here, because `import gem` is to be light and few names are misspelt

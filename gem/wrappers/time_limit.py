@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gem.core import Env, EnvWrapper, Start, Step
-from gem.errors import BadArgument, EpisodeOver
+from gem.errors import EpisodeOver, check_argument
 from gem.record import StopReason
 
 
@@ -21,8 +21,7 @@ class TimeLimit(EnvWrapper):
             BadArgument: when it is less than 1.
         """
         super().__init__(env)
-        if max_steps < 1:
-            raise BadArgument(f"max_steps is {max_steps}; accepted: 1 or more.")
+        check_argument("max_steps", max_steps, max_steps >= 1, "1 or more")
         self.max_steps = max_steps
         self._left: int | None = None
 

@@ -12,7 +12,7 @@ from gem import codec
 from gem.content import Image, Obs, Text
 from gem.core import Env, Start, Step
 from gem.envs.bridges.addresses import is_server
-from gem.errors import BadArgument, NoVerdict, ToolError, WorkerDied, missing_extra
+from gem.errors import BadArgument, NoVerdict, ToolError, WorkerDied, check_argument, missing_extra
 from gem.record import StopReason
 
 try:
@@ -88,8 +88,7 @@ class OpenEnvEnv(Env):
         """
         if not is_server(name):
             raise BadArgument(f"{name!r:.120} is no address of a server; accepted: http://host:port.")
-        if not call_s > 0:
-            raise BadArgument(f"call_s is {call_s}; accepted: more than 0.")
+        check_argument("call_s", call_s, call_s > 0, "more than 0")
         self.url, self.field, self.shown = name.rstrip("/"), field, shown
         self.headers, self.call_s = dict(headers or {}), call_s
         self._resources = ExitStack()

@@ -21,7 +21,15 @@ from gem.core import Env, Start, Step
 from gem.envs.bridges.generators import GlobalGenerators
 from gem.envs.bridges.reasoning_gym_screens import EVALUATORS, SCREENS, explain_refusal
 from gem.envs.bridges.specs import RG_NAMES
-from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownArgument, UnknownEnv, did_you_mean
+from gem.errors import (
+    BadArgument,
+    NoSolver,
+    NoVerdict,
+    UnknownArgument,
+    UnknownEnv,
+    check_argument,
+    did_you_mean,
+)
 from gem.parsing import boxed, tagged
 from gem.record import StopReason
 
@@ -108,8 +116,7 @@ class ReasoningGymEnv(Env):
         """
         if name not in DATASETS:
             raise UnknownEnv(f"reasoning-gym has no data set {name!r}.{did_you_mean(name, DATASETS)}")
-        if not isinstance(size, int) or size < 1:
-            raise BadArgument(f"size is {size!r}; accepted: 1 or more questions.")
+        check_argument("size", size, isinstance(size, int) and size >= 1, "1 or more questions")
         accepted = [f.name for f in dataclasses.fields(DATASETS[name][1]) if f.name not in ("seed", "size")]
         for keyword in config:
             if keyword not in accepted:

@@ -23,7 +23,15 @@ from gem.envs.bridges.generators import NUMPY_SEEDS, GlobalGenerators
 from gem.envs.bridges.specs import TEXTARENA_GAMES
 from gem.envs.games import words as english
 from gem.envs.seats.seated_env import MultiStart, MultiStep, SeatedEnv
-from gem.errors import BadArgument, MissingData, UnknownArgument, UnknownEnv, did_you_mean, missing_extra
+from gem.errors import (
+    BadArgument,
+    MissingData,
+    UnknownArgument,
+    UnknownEnv,
+    check_argument,
+    did_you_mean,
+    missing_extra,
+)
 from gem.record import StopReason
 
 _TOP_WORDS = 1000
@@ -226,8 +234,7 @@ class TextArenaGame(SeatedEnv):
         Raises:
             UnknownEnv, BadArgument, MissingData: see `Game`.
         """
-        if num_players < 2:
-            raise BadArgument(f"num_players is {num_players}; accepted: 2 or more. For one: TextArenaEnv.")
+        check_argument("num_players", num_players, num_players >= 2, "2 or more. For one: TextArenaEnv")
         self.name = name
         self.seats = tuple(f"player_{i}" for i in range(num_players))
         self._game = Game(name, config)

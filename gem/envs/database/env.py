@@ -25,7 +25,7 @@ from gem.envs.kit.workspace import (
     read,
     submit_spec,
 )
-from gem.errors import BadArgument, NoSolver, ToolError, did_you_mean
+from gem.errors import BadArgument, NoSolver, ToolError, check_argument, did_you_mean
 from gem.graders.sql import Row, same_rows, same_state
 from gem.record import StopReason
 from gem.sandbox.base import Sandbox
@@ -157,12 +157,10 @@ class DatabaseEnv(WorkspaceEnv):
                 hint = did_you_mean(domain, DOMAINS)
                 raise BadArgument(f"domain is {domain!r}.{hint} Accepted: {', '.join(DOMAINS)}.")
             domain = DOMAINS[domain]
-        if kind not in ("questions", "operations"):
-            raise BadArgument(f"kind is {kind!r}; accepted: 'questions', 'operations'.")
+        check_argument("kind", kind, kind in ("questions", "operations"), "'questions', 'operations'")
         if max_turns < 1 or not turn_s > 0:
             raise BadArgument(f"max_turns is {max_turns}, turn_s {turn_s}; accepted: 1 or more, above 0.")
-        if backend not in _DIALECTS:
-            raise BadArgument(f"backend is {backend!r}; accepted: 'sqlite', 'postgres'.")
+        check_argument("backend", backend, backend in _DIALECTS, "'sqlite', 'postgres'")
         if backend == "postgres":
             postgres.server(dsn)
         elif dsn is not None:

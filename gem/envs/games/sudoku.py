@@ -8,7 +8,7 @@ from random import Random
 
 from gem.envs.kit.drawing import BLUE, INK, SHADE, WHITE, CellCanvas
 from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose, numerals
-from gem.errors import BadArgument, IllegalMove
+from gem.errors import IllegalMove, check_argument
 from gem.tasks.procedural import Range, interval
 
 FEWEST_CLUES = {4: 4, 9: 24}
@@ -52,8 +52,7 @@ class Sudoku(TextGame):
         render_mode: RenderMode = "text",
     ) -> None:
         """Set the grid and the budget."""
-        if scale not in FEWEST_CLUES:
-            raise BadArgument(f"scale is {scale!r}; accepted: 4, 9.")
+        check_argument("scale", scale, scale in FEWEST_CLUES, "4, 9")
         self.clues = interval("clues", clues, FEWEST_CLUES[scale], scale**2 - 1)
         empty = scale**2 - self.clues[0]
         self.warn_of_few_turns(

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from gem.envs.kit.drawing import COLOURS, GREEN, INK, RULE, WHITE, Canvas
 from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
-from gem.errors import BadArgument, IllegalMove
+from gem.errors import IllegalMove, check_argument
 from gem.tasks.procedural import Range, interval
 
 PEGS = "ABC"
@@ -57,8 +57,7 @@ class TowerOfHanoi(TextGame):
     ) -> None:
         """Set the disks and the budget."""
         self.num_disks = interval("num_disks", num_disks, 1, len(DISKS))
-        if start not in ("tower", "scattered"):
-            raise BadArgument(f"start is {start!r}; accepted: 'tower', 'scattered'.")
+        check_argument("start", start, start in ("tower", "scattered"), "'tower', 'scattered'")
         needed = 2 ** self.num_disks[1] - 1
         self.warn_of_few_turns(
             max_turns,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 from gem.content import Image, Obs, Text
 from gem.core import _NEW, Env, Start, Step
 from gem.envs.kit.drawing import Canvas, pillow
-from gem.errors import BadArgument, IllegalMove, NoSolver
+from gem.errors import IllegalMove, NoSolver, check_argument
 from gem.parsing import boxed
 from gem.record import StopReason
 
@@ -93,12 +93,9 @@ class TextGame(Env):
         Raises:
             BadArgument: for another value. MissingExtra: for pictures without Pillow.
         """
-        if max_turns < 1:
-            raise BadArgument(f"max_turns is {max_turns}; accepted: 1 or more.")
-        if reward not in ("dense", "sparse"):
-            raise BadArgument(f"reward is {reward!r}; accepted: 'dense', 'sparse'.")
-        if render_mode not in ("text", "image"):
-            raise BadArgument(f"render_mode is {render_mode!r}; accepted: 'text', 'image'.")
+        check_argument("max_turns", max_turns, max_turns >= 1, "1 or more")
+        check_argument("reward", reward, reward in ("dense", "sparse"), "'dense', 'sparse'")
+        check_argument("render_mode", render_mode, render_mode in ("text", "image"), "'text', 'image'")
         if render_mode == "image":
             pillow()  # if it is absent, fail now and not at the first board
         self.max_turns = max_turns

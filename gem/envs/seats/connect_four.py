@@ -6,7 +6,7 @@ from gem.content import Image
 from gem.envs.kit.drawing import AMBER, BLUE, GREY, PAPER, RED, CellCanvas
 from gem.envs.kit.text_game import integer
 from gem.envs.seats.seated_game import SeatedGame
-from gem.errors import BadArgument
+from gem.errors import check_argument
 from gem.parsing import boxed
 from gem.record import StopReason
 
@@ -50,10 +50,8 @@ class ConnectFour(SeatedGame):
 
     def __init__(self, opening: int = 4, depth: int = 5) -> None:
         """Choose the number of stones on the board at the start, and the search depth of the expert."""
-        if opening not in (0, 2, 4):
-            raise BadArgument(f"opening is {opening!r}; accepted: 0, 2 or 4 stones.")
-        if not 0 <= depth <= 20:
-            raise BadArgument(f"depth is {depth!r}; accepted: 0 to 20 moves.")
+        check_argument("opening", opening, opening in (0, 2, 4), "0, 2 or 4 stones")
+        check_argument("depth", depth, 0 <= depth <= 20, "0 to 20 moves")
         super().__init__(max_turns=WIDTH * HEIGHT - opening)
         self.opening, self.depth = opening, depth
         self.own = self.taken = 0  # the stones of the player to move, and all stones

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Literal
 
 from gem.envs.seats.seated_game import SeatedGame
-from gem.errors import BadArgument
+from gem.errors import check_argument
 from gem.parsing import boxed
 from gem.record import StopReason
 
@@ -61,8 +61,7 @@ class KuhnPoker(SeatedGame):
 
     def __init__(self, expert: Expert = "equilibrium") -> None:
         """Choose the strategy `expert` that `expert_action` plays."""
-        if expert not in ("equilibrium", "exploiter"):
-            raise BadArgument(f"expert is {expert!r}; accepted: equilibrium, exploiter.")
+        check_argument("expert", expert, expert in ("equilibrium", "exploiter"), "equilibrium, exploiter")
         super().__init__(max_turns=3)
         self.expert = expert
         self.cards: dict[str, int] = {}

@@ -6,7 +6,7 @@ from typing import Literal
 
 from gem.envs.seats.seated_env import Mode
 from gem.envs.seats.seated_game import SeatedGame
-from gem.errors import BadArgument
+from gem.errors import check_argument
 from gem.parsing import boxed
 from gem.record import StopReason
 
@@ -55,8 +55,7 @@ class MatrixGame(SeatedGame):
 
     def __init__(self, game: Game = "prisoners_dilemma", rounds: int = 5) -> None:
         """Choose the game and the number of rounds."""
-        if game not in PAYOFFS:
-            raise BadArgument(f"game is {game!r}; accepted: {', '.join(PAYOFFS)}.")
+        check_argument("game", game, game in PAYOFFS, ", ".join(PAYOFFS))
         super().__init__(max_turns=rounds)
         self.actions, self.payoffs = PAYOFFS[game]
         self.points = dict.fromkeys(self.seats, 0)

@@ -10,7 +10,7 @@ from gem.content import Obs, ToolSpec, check_obs, tools_in
 from gem.core import Env, EnvWrapper, Start, Step, not_running
 from gem.dialogue import Dialogue
 from gem.envs.seats.seated_env import SeatedEnv
-from gem.errors import BadAction, BadArgument, EpisodeOver, NoVerdict
+from gem.errors import BadAction, BadArgument, EpisodeOver, NoVerdict, check_argument
 from gem.record import Agent
 from gem.tools import calls
 
@@ -57,8 +57,7 @@ class SeatEnv(EnvWrapper):
         if not isinstance(env, SeatedEnv):
             raise BadArgument(f"env is {env}; accepted: a SeatedEnv. An Env has one seat already.")
         seats = env.seats
-        if seat not in seats:
-            raise BadArgument(f"seat is {seat!r}; accepted: {', '.join(seats)}.")
+        check_argument("seat", seat, seat in seats, ", ".join(seats))
         rest = tuple(other for other in seats if other != seat)
         if not isinstance(others, Mapping):
             others = dict.fromkeys(rest, others)

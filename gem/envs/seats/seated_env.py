@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 from gem import core, seeding
 from gem.content import Obs, ToolSpec, written_tools
 from gem.core import Env
-from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver
+from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver, check_argument
 
 
 class MultiStart(NamedTuple):
@@ -267,8 +267,7 @@ class SeatSelector:
             BadArgument: for no seats, a repeated seat, or another mode.
         """
         self.mode: Mode = mode
-        if mode not in ("sequential", "parallel"):
-            raise BadArgument(f"mode is {mode!r}; accepted: 'sequential', 'parallel'.")
+        check_argument("mode", mode, mode in ("sequential", "parallel"), "'sequential', 'parallel'")
         self.reinit(seats)
 
     def reinit(self, seats: Iterable[str]) -> None:

@@ -19,6 +19,7 @@ from gem.errors import (
     NoSolver,
     NoVerdict,
     ToolError,
+    check_argument,
     did_you_mean,
     install_command,
 )
@@ -120,8 +121,7 @@ class TerminalEnv(WorkspaceEnv):
                 f"no family {name!r} of terminal tasks.{did_you_mean(name, FAMILIES)} There are: "
                 f"{', '.join(FAMILIES)}."
             )
-        if level not in LEVELS:
-            raise BadArgument(f"level is {level!r}; accepted: {', '.join(LEVELS)}.")
+        check_argument("level", level, level in LEVELS, ", ".join(LEVELS))
         for key, value in (("max_turns", max_turns), ("command_s", command_s), ("time_s", time_s)):
             if not value > 0:
                 raise BadArgument(f"{key} is {value}; accepted: more than 0.")
