@@ -30,19 +30,15 @@ def _python_tool(env: Env, **kwargs: Any) -> Env:
     return ToolEnvWrapper(env, [PythonCodeTool(keep_error_last_line=last_line)], **kwargs)
 
 
-def _search_tool(env: Env, **kwargs: Any) -> Env:
-    """Give `env` a search over the corpus that the environment variable SEARCH_URL names."""
+def _search_tool(env: Env, corpus: str | None = None, **kwargs: Any) -> Env:
+    """Give `env` a search over a corpus, by default the one that the environment variable SEARCH_URL names.
+
+    The corpus ``world`` is the built-in one, which the questions of `qa:Facts` are about.
+    """
     from gem.tools.search_tool import URL
     from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
-    return ToolEnvWrapper(env, [_search_over(os.environ.get(URL))], **kwargs)
-
-
-def _world_search_tool(env: Env, **kwargs: Any) -> Env:
-    """Give `env` a search over the built-in world, which the questions of `qa:Facts` are about."""
-    from gem.tools.tool_env_wrapper import ToolEnvWrapper
-
-    return ToolEnvWrapper(env, [_search_over("world")], **kwargs)
+    return ToolEnvWrapper(env, [_search_over(corpus or os.environ.get(URL))], **kwargs)
 
 
 @cache
@@ -84,7 +80,7 @@ _FNS: Mapping[str, WrapperFn] = {
     "python_tool_no_int_reward_last_line_error": partial(_python_tool, keep_error_last_line=True),
     "search_tool": partial(_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
     "search_tool_no_int_reward": _search_tool,
-    "world_search_tool": partial(_world_search_tool, tool_success_reward=INTERMEDIATE_REWARD),
+    "world_search_tool": partial(_search_tool, corpus="world", tool_success_reward=INTERMEDIATE_REWARD),
 }
 
 WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(

@@ -2,7 +2,6 @@ r"""McpPostgresEnv: tasks on a PostgreSQL database, solved with the tools of an 
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,15 @@ from gem.content import ToolSpec
 from gem.core import Start, Step
 from gem.envs.database.mcp_tasks import FAMILIES, GROUPS, Judge, PostgresTask, Refused, Wrong
 from gem.envs.database.postgres import Database, server
-from gem.envs.kit.workspace import MAX_CALLS, Burst, TurnReport, WorkCall, WorkspaceEnv, submit_spec
+from gem.envs.kit.workspace import (
+    MAX_CALLS,
+    Burst,
+    TurnReport,
+    WorkCall,
+    WorkspaceEnv,
+    submit_spec,
+    write_call,
+)
 from gem.errors import BadArgument, NoVerdict, ToolError, did_you_mean, missing_extra
 from gem.graders.sql import Row
 from gem.record import StopReason
@@ -145,11 +152,11 @@ class McpPostgresEnv(WorkspaceEnv):
             ("list_objects", {"schema": schema}),
             ("execute_sql", {"sql": "SELECT 1"}),
         ]
-        return "<submit/>" if self.actor_rng.random() < 0.3 else _write_call(*self.actor_rng.choice(looks))
+        return "<submit/>" if self.actor_rng.random() < 0.3 else write_call(*self.actor_rng.choice(looks))
 
     def solve(self) -> str:
         """Return the family's solution and the submission; see Env.solve."""
-        calls = [_write_call("execute_sql", {"sql": sql}) for sql in self._need_task().solution]
+        calls = [write_call("execute_sql", {"sql": sql}) for sql in self._need_task().solution]
         return "\n".join([*calls, "<submit/>"])
 
     # -- the database
@@ -267,7 +274,3 @@ _OWN = (
     "current_database()); END $$"
 )
 """SQL that grants privileges to the agent's role, which has the same name as its database."""
-
-
-def _write_call(name: str, arguments: Mapping[str, str]) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"

@@ -6,6 +6,7 @@ with the results in the order of the calls; info holds the length of each result
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,11 @@ def submit_spec(description: str) -> ToolSpec:
         description,
         {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
     )
+
+
+def write_call(name: str, arguments: Mapping[str, object]) -> str:
+    """Return a call of a tool as an action writes it."""
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 
 class Written(BaseTool):

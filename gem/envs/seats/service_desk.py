@@ -10,9 +10,9 @@ from contextlib import suppress
 from types import MappingProxyType
 
 from gem.content import printable
-from gem.envs.kit.workspace import MAX_CALLS
+from gem.envs.kit.workspace import MAX_CALLS, write_call
 from gem.envs.seats.seated_game import SeatedGame
-from gem.envs.seats.service_desk_world import SCENARIOS, TOOLS, Desk, DeskCase, as_json, deal, policy
+from gem.envs.seats.service_desk_world import SCENARIOS, TOOLS, Desk, DeskCase, deal, policy
 from gem.errors import BadArgument, ToolError, did_you_mean
 from gem.record import StopReason
 from gem.tools.calls import Found, find
@@ -143,7 +143,7 @@ class ServiceDesk(SeatedGame):
         """Run the calls of one answer in order, and send the clerk their results."""
         if len(calls) > MAX_CALLS:
             many = f"That is {len(calls)} calls, none was run; at most {MAX_CALLS} are in an answer."
-            self.tell("agent", f"The tool gave: {as_json({'error': many})}")
+            self.tell("agent", f"The tool gave: {json.dumps({'error': many})}")
             return
         results = []
         for each in calls:
@@ -161,9 +161,9 @@ class ServiceDesk(SeatedGame):
                 raise ToolError(f"A call has at most {LONGEST_CALL} characters.")
             if match.call is None:
                 raise ToolError(match.error)
-            return as_json(self.desk.call(match.call.name, match.call.arguments)), False
+            return json.dumps(self.desk.call(match.call.name, match.call.arguments)), False
         except ToolError as error:
-            return as_json({"error": str(error)}), True
+            return json.dumps({"error": str(error)}), True
 
     def _judge(self, stop: StopReason) -> None:
         spoken = [text for who, text in self.messages if who == "agent"]
@@ -193,7 +193,7 @@ class ServiceDesk(SeatedGame):
             key: rng.randint(0, 120) if kind is int else values.get(key, self.case.me["postcode"])
             for key, kind in TOOLS[name].parameters.items()
         }
-        return _tool_call(name, arguments)
+        return write_call(name, arguments)
 
     def expert_action(self, seat: str) -> str:
         """Return the oracle's next action for the clerk, or the script's next message for the customer."""
@@ -204,7 +204,7 @@ class ServiceDesk(SeatedGame):
         if not any(who == "agent" for who, _ in self.messages):
             return "Good day. Please tell me your e-mail address and your postcode."
         if (done := self._count_calls_made()) < len(case.calls):
-            return _tool_call(*case.calls[done])
+            return write_call(*case.calls[done])
         if case.rule is not None:
             return f"I am sorry, that is not possible: it is against rule {case.rule}. Goodbye."
         figures = ", ".join(case.figures)
@@ -239,7 +239,3 @@ class ServiceDesk(SeatedGame):
         if "?" in last:
             return "Yes, please." if customer_lines[-1] != "Yes, please." else case.request
         return "All right." if customer_lines.count("All right.") < 3 else f"I have to go, goodbye. {HANG_UP}"
-
-
-def _tool_call(name: str, arguments: dict[str, object]) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"

@@ -7,7 +7,6 @@ that a clerk who follows the policy would make. The goal is the database after t
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -546,8 +545,3 @@ SCENARIOS: dict[str, Callable[[DeskCase], Values | None]] = {
     "cancel_and_book": _cancel_and_book,
 }
 """Every generator of cases by the name of its text in ``service_desk.toml``."""
-
-
-def as_json(value: Any) -> str:
-    """Return the result of a tool as one line of JSON."""
-    return json.dumps(value, ensure_ascii=True)

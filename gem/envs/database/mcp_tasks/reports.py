@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import Any
 
-from gem.envs.database.mcp_tasks.base import Judge, PostgresTask, load_tables, task, texts
+from gem.envs.database.mcp_tasks.base import Judge, PostgresTask, Table, load_tables, task, texts
 from gem.envs.database.mcp_tasks.worlds import CATEGORIES, STATUSES, fleet, shop, staff
 
 _SHOP_CHANGES = (
@@ -18,21 +18,30 @@ _SHOP_CHANGES = (
 )
 
 
-def revenue_view(rng: Random) -> PostgresTask:
-    """Write a view that sums over several tables and keeps those without sales."""
-    world = shop(rng)
-    name = rng.choice(["customer_revenue", "customer_totals", "customer_sales"])
-    since = f"2025-{rng.randint(2, 6):02d}-01"
-    status = rng.choice(["cancelled", "new"])
-    query = texts("revenue_view")["query"].format(status=status, since=since)
+def _view_task(
+    text: str, world: dict[str, Table], name: str, columns: str, *changes: str, **values: Any
+) -> PostgresTask:
+    """Return the task to write the view `name`, which is to give what the text's query gives.
+
+    `values` are those of the fields of the text and the query; `changes` are tried as in `Judge.follows`.
+    """
+    query = texts(text)["query"].format(**values)
 
     def check(judge: Judge) -> None:
         judge.needs_untouched(world)
         judge.need(judge.kind(name) == "v", f"{name} is no view")
-        judge.follows(name, "customer_id, name, orders, revenue", query, *_SHOP_CHANGES)
+        judge.follows(name, columns, query, *changes)
 
-    return task(
-        "revenue_view", world, check, name=name, since=since, status=status, query=query.replace("@", "")
+    return task(text, world, check, name=name, query=query.replace("@", ""), **values)
+
+
+def revenue_view(rng: Random) -> PostgresTask:
+    """Write a view that sums over several tables and keeps those without sales."""
+    world = shop(rng)
+    name = rng.choice(["customer_revenue", "customer_totals", "customer_sales"])
+    values = {"since": f"2025-{rng.randint(2, 6):02d}-01", "status": rng.choice(["cancelled", "new"])}
+    return _view_task(
+        "revenue_view", world, name, "customer_id, name, orders, revenue", *_SHOP_CHANGES, **values
     )
 
 
@@ -40,24 +49,18 @@ def hierarchy(rng: Random) -> PostgresTask:
     """Report on a hierarchy of people with a recursive query."""
     world = staff(rng)
     name = rng.choice(["org_chart", "org_report", "reporting_lines"])
-    arrow = rng.choice([" > ", " / ", " -> "])
-    query = texts("hierarchy")["query"].format(arrow=arrow)
-
-    def check(judge: Judge) -> None:
-        judge.needs_untouched(world)
-        judge.need(judge.kind(name) == "v", f"{name} is no view")
-        judge.follows(
-            name,
-            "id, depth, path, staff, payroll",
-            query,
-            "UPDATE @employees SET salary = salary + id",
-            "UPDATE @employees SET manager_id = 2 WHERE id > 30",
-            "UPDATE @employees SET manager_id = NULL WHERE id = 2",
-            "INSERT INTO @employees SELECT id + 100, 'N' || id, 1, CASE id WHEN 1 THEN 40 ELSE id + 99 "
-            "END, 10, hired_on FROM @employees WHERE id < 8",
-        )
-
-    return task("hierarchy", world, check, name=name, arrow=arrow, query=query.replace("@", ""))
+    return _view_task(
+        "hierarchy",
+        world,
+        name,
+        "id, depth, path, staff, payroll",
+        "UPDATE @employees SET salary = salary + id",
+        "UPDATE @employees SET manager_id = 2 WHERE id > 30",
+        "UPDATE @employees SET manager_id = NULL WHERE id = 2",
+        "INSERT INTO @employees SELECT id + 100, 'N' || id, 1, CASE id WHEN 1 THEN 40 ELSE id + 99 "
+        "END, 10, hired_on FROM @employees WHERE id < 8",
+        arrow=rng.choice([" > ", " / ", " -> "]),
+    )
 
 
 def materialized_view(rng: Random) -> PostgresTask:
@@ -81,22 +84,16 @@ def gaps(rng: Random) -> PostgresTask:
     """Find the gaps of time series."""
     world = fleet(rng, 0.8)
     name = rng.choice(["gaps", "outages", "silences"])
-    hours = rng.randint(1, 2)
-    query = texts("gaps")["query"].format(hours=hours)
-
-    def check(judge: Judge) -> None:
-        judge.needs_untouched(world)
-        judge.need(judge.kind(name) == "v", f"{name} is no view")
-        judge.follows(
-            name,
-            "device, last_seen, seen_again, missing",
-            query,
-            "DELETE FROM @readings WHERE extract(hour FROM at) IN (1, 2, 20)",
-            "INSERT INTO @readings SELECT id, timestamp '2025-09-09 09:00', 1 FROM @devices",
-            "UPDATE @devices SET name = name || 'x'",
-        )
-
-    return task("gaps", world, check, name=name, hours=hours, query=query.replace("@", ""))
+    return _view_task(
+        "gaps",
+        world,
+        name,
+        "device, last_seen, seen_again, missing",
+        "DELETE FROM @readings WHERE extract(hour FROM at) IN (1, 2, 20)",
+        "INSERT INTO @readings SELECT id, timestamp '2025-09-09 09:00', 1 FROM @devices",
+        "UPDATE @devices SET name = name || 'x'",
+        hours=rng.randint(1, 2),
+    )
 
 
 def carry_forward(rng: Random) -> PostgresTask:
@@ -104,23 +101,16 @@ def carry_forward(rng: Random) -> PostgresTask:
     world = fleet(rng, 0.7)
     name = rng.choice(["hourly", "every_hour", "filled"])
     first = f"2025-{rng.choice(['01', '03', '04'])}-28 20:00"
-    last = f"{first[:8]}29 {rng.randint(6, 12):02d}:00"
-    query = texts("carry_forward")["query"].format(first=first, last=last)
-
-    def check(judge: Judge) -> None:
-        judge.needs_untouched(world)
-        judge.need(judge.kind(name) == "v", f"{name} is no view")
-        judge.follows(
-            name,
-            "device_id, hour, value, measured",
-            query,
-            "DELETE FROM @readings WHERE extract(hour FROM at) IN (21, 3, 4)",
-            "DELETE FROM @readings WHERE device_id = 3",
-            "UPDATE @readings SET value = value + 1",
-        )
-
-    return task(
-        "carry_forward", world, check, name=name, first=first, last=last, query=query.replace("@", "")
+    return _view_task(
+        "carry_forward",
+        world,
+        name,
+        "device_id, hour, value, measured",
+        "DELETE FROM @readings WHERE extract(hour FROM at) IN (21, 3, 4)",
+        "DELETE FROM @readings WHERE device_id = 3",
+        "UPDATE @readings SET value = value + 1",
+        first=first,
+        last=f"{first[:8]}29 {rng.randint(6, 12):02d}:00",
     )
 
 
