@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from operator import index
 from typing import overload
 
@@ -12,6 +12,14 @@ from gem.tasks.base import Task, TaskSet
 
 _ROUNDS = 6
 _MASK = (1 << 64) - 1
+
+
+class Ordered:
+    """Base class of task sets with a random order for each seed and epoch."""
+
+    def order(self: Sized, seed: int, epoch: int = 0) -> Order:
+        """Return a permutation of the indices: a pure function of its arguments."""
+        return Order(len(self), seed, epoch)
 
 
 class Order(Sequence[int]):

@@ -13,7 +13,7 @@ from gem import seeding
 from gem.content import Image, Obs, Text
 from gem.errors import BadArgument
 from gem.tasks.base import Task
-from gem.tasks.order import Order
+from gem.tasks.order import Ordered
 
 Split = Literal["train", "test"]
 Range: TypeAlias = "int | tuple[int, int]"
@@ -46,7 +46,7 @@ class Generator(Protocol):
 
 
 @dataclass(frozen=True)
-class ProceduralTasks:
+class ProceduralTasks(Ordered):
     """The task set of `size` tasks that a generator makes with a seed.
 
     With a split, only questions of that split are included. A hash of the question decides its split, so for
@@ -90,10 +90,6 @@ class ProceduralTasks:
             if self.split is None or split_of(problem) == self.split:
                 return problem
         raise BadArgument(f"{self.name}: with these keywords there is no question of {self.split!r}.")
-
-    def order(self, seed: int, epoch: int = 0) -> Order:
-        """Return a permutation of the indices: a pure function of its arguments."""
-        return Order(self.size, seed, epoch)
 
 
 def check_split(split: str | None) -> None:

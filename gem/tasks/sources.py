@@ -32,7 +32,7 @@ from gem.tasks.files import (
     place_of,
     scan,
 )
-from gem.tasks.order import Order
+from gem.tasks.order import Ordered
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 """Anything with a length whose items, by index, are mappings from column names."""
@@ -114,7 +114,7 @@ def _has(rows: Rows, column: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class RowTasks:
+class RowTasks(Ordered):
     """A TaskSet over rows: two columns are question and reference, the others go into the task's info.
 
     A column may be named with dots where a cell is a mapping: ``reward_model.ground_truth``. `context_key` is
@@ -248,10 +248,6 @@ class RowTasks:
 
     def _file(self, index: int) -> str:
         return place_of(self.rows, index).rpartition(" ")[0]
-
-    def order(self, seed: int, epoch: int = 0) -> Order:
-        """Return a permutation of the indices: a pure function of its arguments."""
-        return Order(len(self), seed, epoch)
 
 
 def _range(first: str, last: str) -> str:

@@ -18,7 +18,7 @@ from gem.graders.base import BOXED, Grader, Score, check_score, grade_with
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
-from gem.tasks.order import Order, index_at
+from gem.tasks.order import Ordered, index_at
 from gem.tasks.sources import Read, RowTasks, Source, load
 
 UNREADABLE_REWARD = -0.1
@@ -298,7 +298,7 @@ class RowsView(Sequence[dict[str, Any]]):
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class Selection(Ordered):
     """Some tasks of a set, in a given order."""
 
     tasks: TaskSet
@@ -316,10 +316,6 @@ class Selection:
     def __getitem__(self, index: int) -> Task:
         """Return one task."""
         return self.tasks[self.indices[index]]
-
-    def order(self, seed: int, epoch: int = 0) -> Order:
-        """Return a permutation of the indices: a pure function of its arguments."""
-        return Order(len(self), seed, epoch)
 
 
 def verdict(right: Any, answer: str) -> Score:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from string import Formatter
 from typing import Any, TypeAlias
@@ -24,6 +25,13 @@ def read(package: str, name: str) -> str:
 def read_toml(package: str, name: str) -> dict[str, Any]:
     """Return the content of a TOML file of a package."""
     return tomllib.loads(read(package, name))
+
+
+@cache
+def full_names(package: str) -> list[str]:
+    """Return every first name with every last name of the file ``names.txt`` of a package."""
+    first, last = read(package, "names.txt").split("\n\n")
+    return [f"{one} {other}" for one in first.split() for other in last.split()]
 
 
 def unwrap_lines(template: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gem.tasks.base import Task
-from gem.tasks.order import Order
+from gem.tasks.order import Ordered
 from gem.tasks.procedural import Problem, Split, check_split, split_of
 
 
@@ -62,7 +62,7 @@ def facts() -> tuple[Fact, ...]:
 
 
 @dataclass(frozen=True)
-class FactTasks:
+class FactTasks(Ordered):
     """The questions with one or two hops, as a TaskSet; a question's text decides its split."""
 
     hops: tuple[int, int] = (1, 1)
@@ -84,10 +84,6 @@ class FactTasks:
     def __getitem__(self, index: int) -> Task:
         """Return one task; its info names the pages with the answer."""
         return _tasks(self.hops, self.split)[index]
-
-    def order(self, seed: int, epoch: int = 0) -> Order:
-        """Return a permutation of the indices: a pure function of its arguments."""
-        return Order(len(self), seed, epoch)
 
 
 @cache

@@ -13,13 +13,13 @@ from gem.envs.code.basics import easy, hard, medium  # noqa: F401  importing the
 from gem.envs.code.basics.problem import PROBLEMS, CodeProblem, Level
 from gem.errors import BadArgument
 from gem.tasks.base import Task
-from gem.tasks.order import Order
+from gem.tasks.order import Ordered
 
 __all__ = ["PROBLEMS", "Basics", "CodeProblem", "Level"]
 
 
 @dataclass(frozen=True)
-class Basics:
+class Basics(Ordered):
     """The problems of one level, or all, as a TaskSet; a task's info holds solution and level."""
 
     level: Level | None = None
@@ -49,7 +49,3 @@ class Basics:
         """Return one problem as a task."""
         each = self.problems[index]
         return Task(each.name, each.statement, each.tests, {"solution": each.source, "level": each.level})
-
-    def order(self, seed: int, epoch: int = 0) -> Order:
-        """Return a permutation of the indices: a pure function of its arguments."""
-        return Order(len(self), seed, epoch)

@@ -23,9 +23,6 @@ class _Domains(Mapping[str, Domain]):
     def __len__(self) -> int:
         return len(DATABASES)
 
-    def __contains__(self, name: object) -> bool:
-        return name in DATABASES
-
 
 _load = cache(load)
 DOMAINS: Mapping[str, Domain] = _Domains()

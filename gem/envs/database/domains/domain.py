@@ -8,14 +8,16 @@ from datetime import date
 from functools import cache
 from importlib import import_module
 from random import Random
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from gem.envs.kit.templates import Values, fill_templates, literal, read, read_toml, unwrap_lines
+from gem.envs.kit.templates import Values, fill_templates, full_names, literal, read, read_toml, unwrap_lines
 
 _PACKAGE = "gem.envs.database.domains"
 
 Tables: TypeAlias = Mapping[str, Sequence[Sequence[Any]]]
 """The rows of each table, in the order of its columns."""
+
+Made = TypeVar("Made")
 
 TODAY = "2025-06-30"
 """The current day in every task: `date('now')` inside the database."""
@@ -62,38 +64,20 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind of question or operation: its templates, and the function that draws their values."""
+class TaskKind(Generic[Made]):
+    """A kind of question or operation, as written in a domain's file: `draw` draws its templates' values."""
 
+    make: Callable[..., Made]
     draw: Callable[[Random, Tables], Values]
     text: str
     sql: str
+    ordered: bool | None = None
 
-    def texts(self, rng: Random, tables: Tables) -> list[str]:
-        """Draw the values, and return the text and the SQL filled with them."""
+    def __call__(self, rng: Random, tables: Tables) -> Made:
+        """Draw one."""
         templates = [unwrap_lines(self.text), unwrap_lines(self.sql)]
-        return fill_templates(self.draw.__name__, templates, self.draw(rng, tables), {"today": TODAY})
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionKind(_Kind):
-    """A kind of question, as written in a domain's file."""
-
-    ordered: bool = False
-
-    def __call__(self, rng: Random, tables: Tables) -> Question:
-        """Draw one."""
-        text, sql = self.texts(rng, tables)
-        return Question(text, sql, self.ordered)
-
-
-@dataclass(frozen=True, slots=True)
-class OperationKind(_Kind):
-    """A kind of operation, as written in a domain's file."""
-
-    def __call__(self, rng: Random, tables: Tables) -> Operation:
-        """Draw one."""
-        return Operation(*self.texts(rng, tables))
+        filled = fill_templates(self.draw.__name__, templates, self.draw(rng, tables), {"today": TODAY})
+        return self.make(*filled) if self.ordered is None else self.make(*filled, self.ordered)
 
 
 def load(name: str) -> Domain:
@@ -115,11 +99,12 @@ def load(name: str) -> Domain:
             f"{stem}: the texts are {sorted(data['questions'] | data['operations'])}, "
             f"the functions {sorted(draws)}."
         )
-    questions = tuple(QuestionKind(draws[key], **texts) for key, texts in data["questions"].items())
-    operations = tuple(OperationKind(draws[key], **texts) for key, texts in data["operations"].items())
+    questions = tuple(TaskKind(Question, draws[key], **texts) for key, texts in data["questions"].items())
+    operations = tuple(TaskKind(Operation, draws[key], **texts) for key, texts in data["operations"].items())
     tables = fill(Random(0))
-    for kind in (*questions, *operations):
-        kind.texts(Random(0), tables)  # raises an error for values that do not fit
+    kinds: tuple[Callable[[Random, Tables], object], ...] = (*questions, *operations)
+    for kind in kinds:
+        kind(Random(0), tables)  # raises an error for values that do not fit
     return Domain(name, data["about"], read(_PACKAGE, f"{stem}.sql"), fill, questions, operations)
 
 
@@ -145,10 +130,4 @@ def _ordinal(day: str) -> int:
 
 def people(rng: Random, count: int) -> list[str]:
     """Draw different full names."""
-    return rng.sample(_names(), count)
-
-
-@cache
-def _names() -> list[str]:
-    first, last = read(_PACKAGE, "names.txt").split("\n\n")
-    return [f"{one} {other}" for one in first.split() for other in last.split()]
+    return rng.sample(full_names(_PACKAGE), count)

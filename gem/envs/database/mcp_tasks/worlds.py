@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from functools import cache
 from random import Random
 
 from gem.envs.database.mcp_tasks.base import Table, load_tables
-from gem.envs.kit.templates import read
+from gem.envs.kit.templates import full_names
 
 CITIES = ("Bergen", "Cork", "Graz", "Lyon", "Porto", "Turin")
 CATEGORIES = ("books", "garden", "kitchen", "music", "sports")
@@ -16,13 +15,7 @@ STATUSES = ("cancelled", "new", "paid", "shipped")
 
 def people(rng: Random, count: int) -> list[str]:
     """Draw different names."""
-    return rng.sample(_names(), count)
-
-
-@cache
-def _names() -> list[str]:
-    first, last = read("gem.envs.database.mcp_tasks", "names.txt").split("\n\n")
-    return [f"{one} {other}" for one in first.split() for other in last.split()]
+    return rng.sample(full_names(__package__), count)
 
 
 def day(rng: Random, year: int = 2025, months: int = 12) -> str:
