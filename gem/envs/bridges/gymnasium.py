@@ -16,7 +16,7 @@ import numpy as np
 
 from gem import seeding
 from gem.core import Env, Start, Step
-from gem.errors import UnknownEnv, check_argument, did_you_mean
+from gem.errors import UnknownEnv, check_least, did_you_mean
 from gem.parsing import boxed
 from gem.record import StopReason
 
@@ -179,7 +179,7 @@ class GymnasiumEnv(Env):
             raise UnknownEnv(
                 f"no toy-text environment {name!r}.{did_you_mean(name, WORLDS)} Known: {', '.join(WORLDS)}."
             )
-        check_argument("max_turns", max_turns, max_turns is None or max_turns >= 1, "1 or more")
+        check_least("max_turns", max_turns)
         self.name = name
         self.max_turns = max_turns or WORLDS[name].max_turns
         self.turn = 0
