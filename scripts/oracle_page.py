@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gem.train.oracle import HEADS, judge
 from gem.train.oracle.cases import CASES
@@ -17,8 +17,7 @@ from gem.train.oracle.cases import CASES
 PAGE = Path(__file__).parents[1] / "docs/guides/estimators.md"
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table of the page: its rows are of every algorithm at every size of a batch and every discount."""
 
     env: str

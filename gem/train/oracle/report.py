@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from gem.errors import BadArgument, did_you_mean
-from gem.history import LAST
 from gem.naming import FORMS
 from gem.train.oracle.cases import (
     CASES,
@@ -45,7 +44,6 @@ LISTED = 500
 SIZES = (4, 3, 2)
 """Default numbers of episodes in a batch: the first whose batches can be listed, else the last."""
 UNEXPECTED = "UNEXPECTED"
-ALIKE = "turns that look alike have one value, the mean of theirs"
 
 HEADS = (
     *("algorithm", "gamma", "batch", "batches", "cosine", "length", "bias", "variance", "undiscounted"),
@@ -125,8 +123,6 @@ class Judge:
     ) -> Row:
         """Judge a case: compare its learn step with its aims; `step` replaces the real one."""
         case = CASES.get(name) or case_of(name)
-        if case.critic == "exact" and self.listing.setting.history == LAST:
-            case = replace(case, reason=ALIKE)
         older = sampler(self.listing, self.policy, case, self.seed)
         outcomes = self.listing.outcomes(older)
         sizes = SIZES if batch is None else (batch,)
