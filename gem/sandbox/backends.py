@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gem.sandbox.base import SandboxFailed
@@ -35,6 +35,16 @@ PROPERTIES: dict[str, str] = {
 }
 """The properties that the self-test checks, in words."""
 
+_HOMES = {
+    "remote": "remote:RemoteSandbox",
+    "container": "container:ContainerSandbox",
+    "none": "piped:UnsafeSandbox",
+}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "userns": {},
+    "bwrap-slots": {"isolation": "bwrap", "namespaces": False, "slots": True},
+    "landlock": {"isolation": "none", "namespaces": False, "fork": False},
+}
 NAMED_ONLY = ("remote", "container")
 _UNKNOWABLE = frozenset(
     {"environment", "alone", "privileges", "filter", "memory", "processes", "disk", "server", "judges"}
@@ -60,18 +70,9 @@ def make(name: str, **options: Any) -> Any:
     Raises:
         SandboxFailed: when it cannot be started here.
     """
-    if name == "remote":
-        from gem.sandbox.remote import RemoteSandbox
-
-        return RemoteSandbox(**options)
-    if name in ("container", "none"):
-        from gem.sandbox import container, piped
-
-        kinds: dict[str, Callable[..., Any]] = {
-            "container": container.ContainerSandbox,
-            "none": piped.UnsafeSandbox,
-        }
-        return kinds[name](**options)
+    if name in _HOMES:
+        module, _, kind = _HOMES[name].partition(":")
+        return getattr(importlib.import_module(f"gem.sandbox.{module}"), kind)(**options)
     if not sys.platform.startswith("linux"):
         raise SandboxFailed(f"the backend {name!r} is for Linux, and this is {sys.platform}.")
     from gem.sandbox import landlock, seccomp
@@ -79,15 +80,12 @@ def make(name: str, **options: Any) -> Any:
     from gem.sandbox.packages import list_allowed
     from gem.sandbox.pool import Settings
 
+    if name == "landlock" and landlock.abi() == 0:
+        raise SandboxFailed("the kernel offers no Landlock (Linux 5.13 or newer, with it enabled).")
     settings = Settings(
         backend=name,
         packages=list_allowed(options.pop("packages", "science")),
         filter=seccomp.choose_list(options.pop("filter", None)),
+        **_SETTINGS[name],
     )
-    if name == "bwrap-slots":
-        settings.isolation, settings.namespaces, settings.slots = "bwrap", False, True
-    if name == "landlock":
-        if landlock.abi() == 0:
-            raise SandboxFailed("the kernel offers no Landlock (Linux 5.13 or newer, with it enabled).")
-        settings.isolation, settings.namespaces, settings.fork = "none", False, False
     return ZygoteSandbox(settings, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from gem.errors import install_command
 from gem.sandbox.base import SandboxFailed
+from gem.sandbox.files import open_in_memory
 from gem.sandbox.image import ETC, Image
 from gem.sandbox.lockdown import COVERED, HOME, SHARED
 
@@ -73,65 +75,37 @@ def command(image: Image, about: int, data: dict[str, int], *, root: bool, disk_
         root: whether the machine's root starts it; then no user namespace is needed.
         disk_mb: the size of the home, of /tmp and of /dev/shm.
     """
-    line = [
-        find(),
-        "--unshare-pid",
-        "--unshare-net",
-        "--unshare-ipc",
-        "--unshare-uts",
-        "--unshare-cgroup-try",
-    ]
-    # As the first process ends, so does all that it started; a process of bwrap's would wait for that. And
-    # nothing inside can signal it: the fork server is the one process that its children cannot end.
-    line += ["--as-pid-1", "--hostname", "sandbox", "--new-session", "--info-fd", str(about)]
-    line += ["--cap-add", "ALL"] if root else ["--unshare-user", "--uid", "1000", "--gid", "1000"]
-    line += [
-        "--dev",
-        "/dev",
-        "--dev-bind",
-        "/dev/full",
-        "/dev/zero",
-        "--proc",
-        "/proc",
-        "--dir",
-        "/run",
-        "--dir",
-        "/etc",
-    ]
-    for path in filter(os.path.exists, COVERED):
-        line += ["--ro-bind", "/dev/null", path]
-    for folder in (HOME, "/tmp", SHARED):
-        line += ["--perms", "1777", "--size", str(disk_mb << 20), "--tmpfs", folder]
     visible = (*image.links, *image.folders)
     # What lies in a folder that programs write to is a mount of its own, or they could put another there.
     own = [path for path in image.kept if path not in visible]
-    for path in own:
-        line += ["--perms", "0755", "--tmpfs", path]
-    ways = {str(parent) for path in visible for parent in Path(path).parents}
-    ways -= {"/", "/tmp", "/usr", "/etc", *own}
-    for path in sorted(ways):
-        line += ["--dir", path]  # else bwrap makes it readable for the user alone who starts it
-    for path, target in image.links.items():
-        line += ["--symlink", target, path]
-    for path in image.folders:
-        line += ["--ro-bind", path, path]
-    for path in image.covered:
-        line += ["--perms", "0755", "--tmpfs", path]
-    for path in image.packages:
-        line += ["--ro-bind", path, path]
-    for path in (*image.covered, *own):
-        line += ["--remount-ro", path]
-    for name, fd in data.items():
-        line += ["--perms", "0644", "--ro-bind-data", str(fd), f"/etc/{name}"]
-    return [*line, "--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/", "--"]
+    ways = {str(parent) for path in visible for parent in Path(path).parents} - {"/", "/tmp", "/usr", "/etc"}
+    options: list[tuple[str, ...]] = [
+        ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+        # As the first process ends, so does all that it started; a process of bwrap's would wait for that.
+        # And nothing inside can signal it: the fork server is the one process that its children cannot end.
+        ("--as-pid-1", "--hostname", "sandbox", "--new-session", "--info-fd", str(about)),
+        ("--cap-add", "ALL") if root else ("--unshare-user", "--uid", "1000", "--gid", "1000"),
+        ("--dev", "/dev", "--dev-bind", "/dev/full", "/dev/zero", "--proc", "/proc"),
+        ("--dir", "/run", "--dir", "/etc"),
+        *(("--ro-bind", "/dev/null", path) for path in COVERED if os.path.exists(path)),
+        *(
+            ("--perms", "1777", "--size", str(disk_mb << 20), "--tmpfs", folder)
+            for folder in (HOME, "/tmp", SHARED)
+        ),
+        *(("--perms", "0755", "--tmpfs", path) for path in own),
+        # Else bwrap makes it readable for the user alone who starts it.
+        *(("--dir", path) for path in sorted(ways.difference(own))),
+        *(("--symlink", target, path) for path, target in image.links.items()),
+        *(("--ro-bind", path, path) for path in image.folders),
+        *(("--perms", "0755", "--tmpfs", path) for path in image.covered),
+        *(("--ro-bind", path, path) for path in image.packages),
+        *(("--remount-ro", path) for path in (*image.covered, *own)),
+        *(("--perms", "0644", "--ro-bind-data", str(fd), f"/etc/{name}") for name, fd in data.items()),
+        ("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/", "--"),
+    ]
+    return [find(), *itertools.chain.from_iterable(options)]
 
 
 def etc_files() -> dict[str, int]:
     """Return descriptors of the few files of /etc; the caller closes them."""
-    opened = {}
-    for name, text in ETC.items():
-        fd = os.memfd_create(f"gem-{name}", os.MFD_CLOEXEC)
-        os.write(fd, text.encode())
-        os.lseek(fd, 0, os.SEEK_SET)
-        opened[name] = fd
-    return opened
+    return {name: open_in_memory(f"gem-{name}", text.encode()) for name, text in ETC.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import re
 import secrets
@@ -126,10 +127,10 @@ class Group:
 
 
 class Groups:
-    """The control groups of a sandbox: made when needed, kept for reuse, removed at the end."""
+    """The control groups of a sandbox, if it uses any: made when needed, kept, removed at the end."""
 
-    def __init__(self) -> None:
-        self.place = find()
+    def __init__(self, *, use: bool = True) -> None:
+        self.place = find() if use else None
         self._lock = threading.Lock()
         self._idle: list[Group] = []
         self._late: list[Group] = []  # in which processes were still ending
@@ -186,24 +187,14 @@ class Groups:
         self._idle, self._late = [], []
 
 
-_place_of_process: dict[int, Place | None] = {}
-_lock = threading.Lock()
-
-
 def find() -> Place | None:
     """Return the place where memory groups can be made, tested once per process; None if there is none."""
-    with _lock:
-        if os.getpid() not in _place_of_process:
-            _place_of_process[os.getpid()] = next((place for place in _places() if _works(place)), None)
-        return _place_of_process[os.getpid()]
+    return _find_for(os.getpid())
 
 
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+@functools.cache
+def _find_for(process: int) -> Place | None:
+    return next((place for place in _places() if _works(place)), None)
 
 
 def _places(proc: str = "/proc/self") -> list[Place]:

@@ -60,7 +60,10 @@ def open_sandbox(
         if reports[name].passed:
             return _open(name, reports, options)
     if not allow_unsafe:
-        raise SandboxFailed(_refusal(reports))
+        why = "".join(f"\n  {name}: {report.why_not}" for name, report in reports.items())
+        raise SandboxFailed(
+            f"no sandbox works here, and a model's code is not run without one:{why}\n{list_ways()}"
+        )
     return _open("none", reports, options)
 
 
@@ -87,17 +90,6 @@ def _open_named(name: str, allow_unsafe: bool, options: dict[str, Any]) -> Sandb
     if not report.passed:
         raise SandboxFailed(f"the backend {name!r} does not work here: {report.why_not}")
     return _open(name, {name: report}, options)
-
-
-def _refusal(reports: Mapping[str, Report]) -> str:
-    lines = [f"  {name}: {report.why_not}" for name, report in reports.items()]
-    return "\n".join(
-        [
-            "no sandbox works here, and a model's code is not run without one:",
-            *lines,
-            list_ways(),
-        ]
-    )
 
 
 def _open(name: str, reports: Mapping[str, Report], options: dict[str, Any]) -> Sandbox:

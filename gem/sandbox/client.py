@@ -146,8 +146,8 @@ class ZygoteSandbox(Caller):
 
     def memory_held_by(self) -> str:
         """Return, in words, what limits the memory of all processes of a call together."""
-        groups = self.pool.control_groups()
-        by_kernel = f"a control group (version {groups.version}) and " if groups and groups.version else ""
+        version = self.pool.control_groups().version
+        by_kernel = f"a control group (version {version}) and " if version else ""
         return f"{by_kernel}a watch every 0.1 s"
 
     def close(self) -> None:

@@ -220,9 +220,13 @@ def _killed_for_memory() -> int:
 
 
 def _frame(kind: bytes, data: bytes) -> None:
-    view = memoryview(kind + len(data).to_bytes(4, "big") + data)
+    _write_all(1, kind + len(data).to_bytes(4, "big") + data)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
     while view:
-        view = view[os.write(1, view) :]
+        view = view[os.write(fd, view) :]
 
 
 def _load(sources: dict[str, str]) -> Any:
@@ -293,6 +297,4 @@ class _End:
             text = os.pread(file, min(size, self.longest + 1), 0)
             os.ftruncate(file, 0)
             data += len(text).to_bytes(4, "big") + text
-        view = memoryview(data + _killed_for_memory().to_bytes(4, "big"))
-        while view:
-            view = view[os.write(self.sink, view) :]
+        _write_all(self.sink, data + _killed_for_memory().to_bytes(4, "big"))

@@ -30,9 +30,7 @@ def write_file(path: str, data: bytes, mode: int) -> None:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
         os.ftruncate(fd, 0)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        write_all(fd, data)
         os.fchmod(fd, mode & 0o777)
     finally:
         os.close(fd)
@@ -121,18 +119,23 @@ def own_entries(folder: str) -> list[os.DirEntry[str]]:
 
 def empty(folder: str, keep: str = "") -> None:
     """Remove all that a program has put into a folder, except `keep` and what cannot be removed."""
-    import shutil
-
     for entry in own_entries(folder):
         if entry.path == keep:
             continue
-        if not entry.is_dir(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False):
+            remove_folder(entry.path)
+        else:
             os.unlink(entry.path)
-            continue
-        try:
-            shutil.rmtree(entry.path)
-        except (OSError, RecursionError):
-            os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", 'chmod -R u+rwx "$0"; rm -rf "$0"', entry.path])
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder with all that is in it, except what cannot be removed."""
+    import shutil
+
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):
+        os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", 'chmod -R u+rwx "$0"; rm -rf "$0"', folder])
 
 
 def clear_up(folders: Sequence[str], keep: str = "") -> None:
@@ -161,6 +164,14 @@ def open_nameless(data: bytes) -> int:
 
         fd, path = tempfile.mkstemp(dir=folder)
         os.unlink(path)
+    write_all(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def open_in_memory(name: str, data: bytes) -> int:
+    """Return a descriptor, at offset 0, of a file in memory that holds `data`."""
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
     write_all(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

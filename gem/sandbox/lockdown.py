@@ -64,7 +64,7 @@ class Limits(TypedDict):
 
 def unshare(flags: int) -> None:
     """Leave the namespaces that `flags` name. Raises OSError."""
-    _check(_libc.unshare(flags), "unshare")
+    check(_libc.unshare(flags), "unshare")
 
 
 def step_down(user: int) -> None:
@@ -183,7 +183,7 @@ def confine(
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
     _prctl(_NO_NEW_PRIVS, 1)
-    _drop_capabilities()
+    check(_libc.capset(_CAPABILITIES, bytes(24)), "capset")  # none are left
     files.finish(write, tcp=tcp)
     program.install()
 
@@ -267,12 +267,12 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
     done = _libc.mount(
         source.encode(), target.encode(), kind and kind.encode(), flags, data.encode() if data else None
     )
-    _check(done, f"mount {target}")
+    check(done, f"mount {target}")
 
 
 def unmount(place: str) -> None:
     """Unmount `place`, even if it is in use. Raises OSError."""
-    _check(_libc.umount2(place.encode(), _MNT_DETACH), f"umount {place}")
+    check(_libc.umount2(place.encode(), _MNT_DETACH), f"umount {place}")
 
 
 def map_user(inside: int, user: int, group: int) -> None:
@@ -296,15 +296,12 @@ def _raise_loopback() -> None:
         fcntl.ioctl(end, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", flags | _IFF_UP))
 
 
-def _drop_capabilities() -> None:
-    _check(_libc.capset(_CAPABILITIES, bytes(24)), "capset")
-
-
 def _prctl(option: int, value: int, second: int = 0) -> None:
-    _check(_libc.prctl(option, value, second, 0, 0), f"prctl {option}")
+    check(_libc.prctl(option, value, second, 0, 0), f"prctl {option}")
 
 
-def _check(result: int, what: str) -> None:
+def check(result: int, what: str) -> None:
+    """Raise the OSError of a C library call that failed."""
     if result < 0:
         number = ctypes.get_errno() or errno.EPERM
         raise OSError(number, f"{what}: {os.strerror(number)}")

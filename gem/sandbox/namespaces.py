@@ -128,9 +128,7 @@ def _leave_old_root() -> None:
 
 
 def _call(what: str, number: int, *arguments: Any) -> None:
-    if _libc.syscall(number, *arguments) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+    lockdown.check(_libc.syscall(number, *arguments), what)
 
 
 _FORBIDDEN = (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EUSERS, errno.EINVAL)

@@ -60,6 +60,19 @@ class OneShotSandbox(Caller, ABC):
         self.info: dict[str, Any] = {"backend": self.backend}
         self._closed = False
 
+    def _run(self, request: Request) -> Result:
+        """Run a program, and once more if the sandbox failed."""
+        self._check_open()
+        try:
+            return self._run_once(request)
+        except SandboxFailed:
+            if request.cancel is not None and request.cancel.asked:
+                raise
+            return self._run_once(request)
+
+    def _run_once(self, request: Request) -> Result:
+        raise NotImplementedError
+
     def _judge(self, request: Request) -> list[Result]:
         """Compile the code in its own process, then run every case in another."""
         for case in request.cases:
@@ -160,23 +173,15 @@ class PipedSandbox(OneShotSandbox):
         super().__init__()
         self.starting = threading.BoundedSemaphore(STARTING)
 
-    def _run(self, request: Request) -> Result:
-        """Run a program in a fresh process, and once more if the command could not be started or was lost."""
-        self._check_open()
-        message, cancel = {**request.run_message(), "stdin": request.stdin}, request.cancel or Cancel()
-        try:
-            return self._run_once(message, request.budget, cancel)
-        except SandboxFailed:
-            if cancel.asked:
-                raise
-            return self._run_once(message, request.budget, cancel)
-
-    def _run_once(self, request: Message, budget: Budget, cancel: Cancel) -> Result:
+    def _run_once(self, request: Request) -> Result:
+        """Run a program in a fresh process. Raises SandboxFailed if that could not be started or was lost."""
+        message, budget = {**request.run_message(), "stdin": request.stdin}, request.budget
+        cancel = request.cancel or Cancel()
         frames: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         written = {b"1": bytearray(), b"2": bytearray()}
         ended: Message | None = None
         why = ""
-        with contextlib.closing(_Process(self, "run", request, budget, frames, _frames, cancel)) as process:
+        with contextlib.closing(_Process(self, "run", message, budget, frames, _frames, cancel)) as process:
             begun = time.monotonic()
             while ended is None and not why:
                 if cancel.asked:

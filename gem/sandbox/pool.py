@@ -30,6 +30,7 @@ from typing import Any, Literal, TypeVar
 from gem.errors import EnvClosed
 from gem.sandbox import bwrap, cgroups, image, lockdown, packages, seccomp
 from gem.sandbox.base import Budget, SandboxFailed
+from gem.sandbox.files import open_in_memory
 from gem.sandbox.scratch import Scratch
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -128,7 +129,7 @@ class Settings:
 class Zygote:
     """A fork server: its process, its control socket, and how many calls it serves."""
 
-    def __init__(self, settings: Settings, kind: str, groups: cgroups.Groups | None = None) -> None:
+    def __init__(self, settings: Settings, kind: str, groups: cgroups.Groups) -> None:
         self.settings, self.kind, self.groups = settings, kind, groups
         self._lock = threading.Lock()
         self.load = 0
@@ -158,16 +159,15 @@ class Zygote:
         settings, python = self.settings, image.Interpreter.this()
         files: dict[str, int] = {}
         scratch = [self.scratch.lock] if self.scratch else []
-        code = os.memfd_create("gem-zygote-code", os.MFD_CLOEXEC)
+        code = open_in_memory("gem-zygote-code", image.code_inside())
         try:
-            write_all(code, image.code_inside())
             command = image.start_line(python, code, theirs.fileno())
             if settings.isolation == "bwrap":
                 files = bwrap.etc_files()
                 visible = image.image(python, settings.packages)
                 root, disk_mb = image.is_root(), settings.disk_mb
                 command = bwrap.command(visible, self._about, files, root=root, disk_mb=disk_mb) + command
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -182,7 +182,6 @@ class Zygote:
         finally:
             for fd in (code, *files.values()):
                 os.close(fd)
-        return process
 
     def prepare(self) -> None:
         """Configure the server and wait until it can fork. Raises SandboxFailed with its message."""
@@ -236,9 +235,8 @@ class Zygote:
     def spawn(self, request: Message, message: Message, fds: Sequence[int]) -> int:
         """Ask for a child and return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Lost."""
         number = next(self._numbers)
-        asked = os.memfd_create("gem-request", os.MFD_CLOEXEC)
+        asked = open_in_memory("gem-request", marshal.dumps(request))
         try:
-            write_all(asked, marshal.dumps(request))
             packet = marshal.dumps({"op": "spawn", "id": number, **message})
             socket.send_fds(self.control, [packet], [asked, *fds])
         except OSError as error:
@@ -378,11 +376,11 @@ class Pool:
             self._begin_next()
             self.changed.notify_all()
 
-    def control_groups(self) -> cgroups.Groups | None:
-        """Return the control groups of its calls, tested now; None if they are switched off."""
+    def control_groups(self) -> cgroups.Groups:
+        """Return the control groups of its calls, tested now."""
         with self.changed:
-            if self.groups is None and self.settings.control_groups:
-                self.groups = cgroups.Groups()
+            if self.groups is None:
+                self.groups = cgroups.Groups(use=self.settings.control_groups)
             return self.groups
 
     @contextlib.contextmanager
@@ -563,16 +561,13 @@ class Child:
     def begin(self, request: Message, message: Message, stdin: bytes | None) -> None:
         """Have the child forked. Raises Lost."""
         if stdin:
-            source = os.memfd_create("gem-stdin", os.MFD_CLOEXEC)
-            write_all(source, stdin)
-            os.lseek(source, 0, os.SEEK_SET)
+            source = open_in_memory("gem-stdin", stdin)
         else:
             source = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         try:
             more = [self._far.fileno()] if self._far is not None else []
-            if self.zygote.groups is not None:
-                limits = message["limits"]
-                self.group = self.zygote.groups.take(limits["memory"] + limits["disk"])
+            limits = message["limits"]
+            self.group = self.zygote.groups.take(limits["memory"] + limits["disk"])
             message = {**message, "group": self.group is not None}
             if self.group is not None:
                 more.append(self.group.procs)
@@ -604,7 +599,7 @@ class Child:
         self.over = True
         report: Message = json.loads(self.reports.partition(b"\n")[0])
         if "setup" in report:
-            if report.get("group") and self.zygote.groups is not None:
+            if report.get("group"):
                 self.zygote.groups.give_up()
             raise Lost(f"a child could not be confined: {report['setup']}")
         if self.burst():
@@ -649,7 +644,7 @@ class Child:
         for fd in self.fds:
             os.close(fd)
         self.fds = []
-        if self.group is not None and self.zygote.groups is not None:
+        if self.group is not None:
             self.zygote.groups.give(self.group)
             self.group = None
         if self.wire is not None:
@@ -671,10 +666,3 @@ def make_child(zygote: Zygote, *, wire: bool, output: int) -> Child:
             raise SandboxFailed(f"no descriptors for another child: {error}; see `ulimit -n`") from error
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return make_child(zygote, wire=wire, output=output)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -33,15 +33,12 @@ def run(request: Request) -> NoReturn:
     put_files(request.get("files") or {})
     sys.argv = ["main.py", *request.get("args", ())]
     reseed(request.get("seed"))
-    end(_main(request["code"].decode("utf-8", "surrogatepass"), "main.py"))
-
-
-def _main(code: str, name: str, after: CodeType | None = None) -> int:
+    code = request["code"].decode("utf-8", "surrogatepass")
     try:
-        compiled = compile(code, name, "exec", dont_inherit=True)
+        compiled = compile(code, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
-        return refuse(error)
-    return execute([compiled] if after is None else [compiled, after], new_main(code, name))
+        end(refuse(error))
+    end(execute([compiled], new_main(code, "main.py")))
 
 
 def refuse(error: BaseException) -> int:

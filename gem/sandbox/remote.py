@@ -52,9 +52,8 @@ class RemoteSandbox(OneShotSandbox):
         self._broken: type[Exception] = httpx.HTTPError
         self.info |= {"url": url}
 
-    def _run(self, request: Request) -> Result:
+    def _run_once(self, request: Request) -> Result:
         """Run a program on the service; `Budget.wall_s` and `memory_mb` are passed on."""
-        self._check_open()
         code, budget = request.code, request.budget
         if request.args:
             code = f"import sys; sys.argv[1:] = {list(request.args)!r}\n{code}"
@@ -67,10 +66,7 @@ class RemoteSandbox(OneShotSandbox):
             "files": {path: base64.b64encode(data).decode() for path, data in request.files.items()},
         }
         begun = time.monotonic()
-        try:
-            return self._result(self._ask(asked, budget), budget, begun)
-        except SandboxFailed:
-            return self._result(self._ask(asked, budget), budget, begun)
+        return self._result(self._ask(asked, budget), budget, begun)
 
     def _session(self, request: Request) -> NoReturn:
         """Refuse to open a session: the protocol runs whole programs and keeps no state."""

@@ -71,6 +71,15 @@ MACHINES = {
     "arm64": Machine(0xC00000B7, 1),
 }
 
+
+def _find_machine(name: str | None) -> Machine:
+    """Return the machine of a name as `platform.machine` returns it; this one by default."""
+    name = platform.machine() if name is None else name
+    if name not in MACHINES:
+        raise BadArgument(f"no system-call filter for machine {name!r}; there is: {', '.join(MACHINES)}.")
+    return MACHINES[name]
+
+
 ALLOWED = (
     # memory
     *("brk", "mmap", "munmap", "mremap", "mprotect", "madvise", "msync", "mincore", "munlock", "munlockall"),
@@ -243,10 +252,7 @@ def program(
     Raises:
         BadArgument: for an unsupported machine.
     """
-    name = platform.machine() if machine is None else machine
-    if name not in MACHINES:
-        raise BadArgument(f"no system-call filter for machine {name!r}; there is: {', '.join(MACHINES)}.")
-    audit, column = MACHINES[name]
+    audit, column = _find_machine(machine)
     shares_host = not allow_fork if shares_host is None else shares_host
     rules = _rules(kind, allow_fork, allow_sockets, shares_host)
     otherwise = [_ret(_ERRNO | ENOSYS)] if kind == "allow" else _allow()
@@ -418,10 +424,7 @@ def memory_program(*, attributes: bool = True, threads: bool = True, machine: st
     Raises:
         BadArgument: for an unsupported machine.
     """
-    name = platform.machine() if machine is None else machine
-    if name not in MACHINES:
-        raise BadArgument(f"no system-call filter for machine {name!r}; there is: {', '.join(MACHINES)}.")
-    audit, column = MACHINES[name]
+    audit, column = _find_machine(machine)
     mapping = [
         (_LOAD, 0, 0, _arg(3)),
         (_SET, 0, 1, _MAP_HUGETLB),

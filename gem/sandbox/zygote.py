@@ -45,6 +45,7 @@ from typing import Any, NoReturn
 
 from gem.sandbox import cells, files, lockdown, memory, namespaces, program
 from gem.sandbox.judge import Judge
+from gem.sandbox.program import read_fields
 from gem.sandbox.template import Template
 
 TICK_S, SHORTEST_TICK_S = 0.1, 0.02
@@ -56,6 +57,7 @@ _HERTZ = os.sysconf("SC_CLK_TCK")
 _STDIO, _REQUEST, _STATUS, _WIRE, _FIRST_FREE = 3, 3, 4, 5, 6
 TURNS = 4096  # sessions of a fork server whose requests are counted apart
 _TURN = struct.Struct("=Q")
+FEW = 200  # entries of a folder, which are removed at once
 IDLE_SHARE = 0.05  # of a core, that what a session left running may use for ever
 
 Message = dict[str, Any]
@@ -162,7 +164,7 @@ class Zygote:
             return  # that end with this process, or with the first one here
         self._make_way()
         if not self.shared_folders:
-            _remove(self.config["scratch"])
+            files.remove_folder(self.config["scratch"])
 
     def _patience(self) -> float | None:
         """Return the milliseconds until the next check; None without children."""
@@ -218,13 +220,13 @@ class Zygote:
             return
         pid = process = memory.process_of(asked.thread)
         while pid > 1 and pid not in self.children:
-            fields = _stat(pid)
+            fields = read_fields(pid)
             pid = int(fields[1]) if fields else 0
         if pid not in self.children:
             asked.refuse()
         elif not asked.another:
             self.children[pid].memory.grant(asked, partial(_tree, pid))
-        elif (fields := _stat(process)) and int(fields[17]) < self.children[pid].threads:
+        elif (fields := read_fields(process)) and int(fields[17]) < self.children[pid].threads:
             asked.let()
         else:
             asked.refuse()
@@ -290,8 +292,8 @@ class Zygote:
                 self._oversee(scratch)
             else:
                 self._confine(message, scratch, self.pid)
-            asked = marshal.loads(_read_all(_REQUEST))
-            os.close(_REQUEST)
+            with open(_REQUEST, "rb") as file:
+                asked = marshal.loads(file.read())
             wire = None
             if message["kind"] == "run":
                 lockdown.show()
@@ -414,7 +416,7 @@ class Zygote:
         (turn,) = _TURN.unpack(os.pread(self.turns, _TURN.size, child.number % TURNS * _TURN.size))
         if turn % 2 == 0 and turn == child.turn:
             # What was born and ends between two looks is seen running at some of them, or never costs much.
-            fresh = sum(_stat(p)[:1] == ["R"] for p in processes if p not in child.processes)
+            fresh = sum(read_fields(p)[:1] == ["R"] for p in processes if p not in child.processes)
             spent = max(cpu - child.cpu_before, fresh * span)
             child.idle_left = min(child.idle_left + IDLE_SHARE * span, child.idle_cpu_s) - spent
         else:
@@ -499,7 +501,7 @@ class Zygote:
     def _clear(self, folder: str) -> None:
         """Remove what a child left; if that takes long, in another process: other children have deadlines."""
         if _few(folder):
-            _remove(folder)
+            files.remove_folder(folder)
             return
         zygote = os.getpid()
         if (pid := os.fork()) != 0:
@@ -509,7 +511,7 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             os.closerange(_STDIO, 1 << 16)
             lockdown.die_with_parent(zygote)
-            _remove(folder)
+            files.remove_folder(folder)
         finally:
             os._exit(0)
 
@@ -599,19 +601,12 @@ def _open_site() -> None:
     sys.path_importer_cache.clear()
 
 
+_STANDARD = ("bisect", "collections", "datetime", "heapq", "itertools", "math", "random", "string", "typing")
+
+
 def _warm(packages: list[str], namespaces: bool) -> None:
     """Import what programs import and use it once, so that caches are full before the first fork."""
-    import bisect  # noqa: F401
-    import collections  # noqa: F401
-    import datetime  # noqa: F401
-    import heapq  # noqa: F401
-    import itertools  # noqa: F401
-    import math  # noqa: F401
-    import random  # noqa: F401
-    import string  # noqa: F401
-    import typing  # noqa: F401
-
-    for package in packages:
+    for package in (*_STANDARD, *packages):
         if package == "matplotlib" and namespaces:  # or it would be the host's mount, and /tmp will do
             _give_folder()
         try:
@@ -664,22 +659,14 @@ def _tell(fd: int, what: Message) -> None:
         os.write(fd, json.dumps(what).encode()[:4000] + b"\n")
 
 
-def _read_all(fd: int) -> bytes:
-    length = os.fstat(fd).st_size
-    data = bytearray()
-    while len(data) < length and (piece := os.pread(fd, length - len(data), len(data))):
-        data += piece
-    return bytes(data)
-
-
-def _few(folder: str, most: int = 200) -> bool:
+def _few(folder: str) -> bool:
     """Return whether there are few entries below a folder, without listing all of many."""
     left, count = [folder], 0
     with contextlib.suppress(OSError):
         while left:
             with os.scandir(left.pop()) as entries:
                 for entry in entries:
-                    if (count := count + 1) > most:
+                    if (count := count + 1) > FEW:
                         return False
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
@@ -687,27 +674,9 @@ def _few(folder: str, most: int = 200) -> bool:
     return False
 
 
-def _remove(folder: str) -> None:
-    import shutil
-
-    try:
-        shutil.rmtree(folder)
-    except (OSError, RecursionError):
-        os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", 'chmod -R u+rwx "$0"; rm -rf "$0"', folder])
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; empty if the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].decode().split()
-    except OSError:
-        return []
-
-
 def _lives(pid: int) -> bool:
     """Return whether a process runs; its first thread may have ended, and other threads not."""
-    fields = _stat(pid)
+    fields = read_fields(pid)
     return bool(fields) and (fields[0] != "Z" or int(fields[17]) > 1)
 
 
@@ -715,7 +684,7 @@ def _families() -> dict[int, list[int]]:
     """Return the children of every visible process."""
     families: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
-        if name.isdecimal() and (fields := _stat(int(name))):
+        if name.isdecimal() and (fields := read_fields(int(name))):
             families.setdefault(int(fields[1]), []).append(int(name))
     return families
 
@@ -742,7 +711,7 @@ def _end(processes: Iterable[int]) -> None:
 
 def _cpu(processes: list[int]) -> float:
     """Return the CPU seconds of processes and of the children that they reaped."""
-    return sum(sum(map(int, fields[11:15])) for pid in processes if (fields := _stat(pid))) / _HERTZ
+    return sum(sum(map(int, fields[11:15])) for pid in processes if (fields := read_fields(pid))) / _HERTZ
 
 
 def _read_mapped() -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gem.sandbox import bwrap, image, pool
+from gem.sandbox import bwrap, cgroups, image, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.client import ZygoteSandbox
 from gem.sandbox.pool import KINDS, Settings, kind_for
@@ -81,7 +81,7 @@ def test_a_fork_server_that_is_killed_while_it_starts_leaves_nothing(sandbox, mo
     mark = f"started by {os.getpid()}"
     monkeypatch.setattr(image, "start_line", lambda *args: [*real(*args), mark])
     for moment in range(120):
-        zygote = pool.Zygote(settings, "bare")
+        zygote = pool.Zygote(settings, "bare", cgroups.Groups(use=False))
         time.sleep(moment % 24 / 2000)  # at every moment of its start
         zygote.kill()
         zygote.close()

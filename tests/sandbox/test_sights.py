@@ -59,7 +59,7 @@ def test_a_kernel_without_a_proc_of_processes_alone_hides_the_same(sandbox, monk
             raise OSError(22, "mount")
 
     monkeypatch.setattr(lockdown, "mount", mount)
-    for name in ("unshare", "_check"):
+    for name in ("unshare", "check"):
         monkeypatch.setattr(lockdown, name, lambda *_: None)
     monkeypatch.setattr(lockdown, "HOLD", str(tmp_path))
     monkeypatch.setattr(lockdown._libc, "umount2", lambda *_: 0)
