@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 from gem.content import Image
-from gem.errors import BadArgument, CannotFork
-from gem.sandbox.base import Budget, Result, Sandbox, Session, Status, check_result
-from gem.tools.base_tool import BaseTool, ToolResult
-from gem.tools.shell_tool import MAX_CHARS, cut_middle
+from gem.errors import CannotFork
+from gem.sandbox.base import Budget, Result, Sandbox, Status, check_result
+from gem.tools.base_tool import ToolResult
+from gem.tools.shell_tool import MAX_CHARS, SessionTool, cut_middle
 
 _FRAME = re.compile(r'  File "(.*?)", line \d+')
 _OWN = re.compile(r"<.*cell.*>|<string>|<stdin>|<code>|.*main\.py")
@@ -28,7 +29,7 @@ UPSTREAM_TYPES: dict[str, str | None] = {"none": None, "bwrap": "userns"}
 """The backends for upstream's sandbox types; even 'none', upstream's default, isolates here."""
 
 
-class PythonCodeTool(BaseTool):
+class PythonCodeTool(SessionTool):
     """Python in the sandbox; the agent sees the program's output and the value of its last expression.
 
     Every call is a separate program and may run in parallel with others. With `stateful`, all calls of an
@@ -65,16 +66,10 @@ class PythonCodeTool(BaseTool):
         Raises:
             BadArgument: for a timeout that is not positive.
         """
-        super().__init__(num_workers)
-        if not timeout > 0:
-            raise BadArgument(f"timeout is {timeout}; accepted: a positive number of seconds.")
-        self.timeout = timeout
-        self.sandbox_type = sandbox_type
+        super().__init__(timeout, sandbox_type, max_chars, num_workers)
         self.keep_error_last_line = keep_error_last_line
         self.stateful = self.live = stateful
         self.parallel_safe = not stateful
-        self.max_chars = max_chars
-        self._session: Session | None = None
 
     def call(self, code: str) -> ToolResult:
         """Run Python in a sandbox without internet; you see its output and the value of its last expression.
@@ -82,16 +77,13 @@ class PythonCodeTool(BaseTool):
         Args:
             code: a whole program.
         """
-        budget = Budget(wall_s=self.timeout, cpu_s=self.timeout)
-        if self.stateful:
-            if self._session is None:
-                self._session = backend(self.sandbox_type).session(budget=budget, preload=("numpy", "sympy"))
-            return self._make_result(self._session.execute(code))
-        session = backend(self.sandbox_type).session(budget=budget)
-        try:
-            return self._make_result(session.execute(code))
-        finally:
-            session.close()
+        sandbox = backend(self.sandbox_type)
+        if not self.stateful:
+            with closing(sandbox.session(budget=self.budget)) as session:
+                return self._make_result(session.execute(code))
+        if self._session is None:
+            self._session = sandbox.session(budget=self.budget, preload=("numpy", "sympy"))
+        return self._make_result(self._session.execute(code))
 
     def instruction_string(self) -> str:
         """Return the text that tells the agent how to use the tool."""
@@ -117,25 +109,6 @@ class PythonCodeTool(BaseTool):
         first = question.strip().split("\n\n", 1)[0]
         longest = max(filter(_computes, _expressions(first)), key=len, default="")
         return longest and f"<python>{longest}</python>"
-
-    def reset(self, seed: int) -> None:
-        """End the last episode's session; the next call starts a new one."""
-        self.close()
-
-    def fork(self) -> Self:
-        """Return a copy with a fork of the session; see BaseTool.fork."""
-        if not self.live:
-            return self
-        twin = self.spawn()
-        if self._session is not None:
-            twin._session = self._session.fork()
-        return twin
-
-    def close(self) -> None:
-        """End the session."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Refuse to be copied or pickled while a session is open."""

@@ -12,7 +12,45 @@ MAX_CHARS = 10_000
 """The most characters of an output that the agent reads."""
 
 
-class ShellTool(BaseTool):
+class SessionTool(BaseTool):
+    """The base of tools that run code in a sandbox, in one session for an episode if they are live."""
+
+    def __init__(
+        self, timeout: float, sandbox_type: str | Sandbox | None, max_chars: int, num_workers: int
+    ) -> None:
+        """Set the limits of a call. Raises BadArgument for a timeout that is not positive."""
+        super().__init__(num_workers)
+        if not timeout > 0:
+            raise BadArgument(f"timeout is {timeout}; accepted: a positive number of seconds.")
+        self.timeout = timeout
+        self.sandbox_type = sandbox_type
+        self.max_chars = max_chars
+        self._session: Session | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of a call."""
+        return Budget(wall_s=self.timeout, cpu_s=self.timeout)
+
+    def reset(self, seed: int) -> None:
+        """End the last episode's session; the next call starts a new one."""
+        self.close()
+
+    def fork(self) -> Self:
+        """Return a copy with a fork of the session; see BaseTool.fork."""
+        twin = self.spawn()
+        if self._session is not None:
+            twin._session = self._session.fork()
+        return twin
+
+    def close(self) -> None:
+        """End the session and all processes in it."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+class ShellTool(SessionTool):
     """Bash in a sandbox session that lasts for the episode.
 
     The working folder and exported variables are kept between calls, standard input is empty, and background
@@ -42,14 +80,8 @@ class ShellTool(BaseTool):
             loopback: give the sandbox a private network with only 127.0.0.1.
             num_workers: upstream's; has no effect here.
         """
-        super().__init__(num_workers)
-        if not timeout > 0:
-            raise BadArgument(f"timeout is {timeout}; accepted: a positive number of seconds.")
-        self.timeout = timeout
-        self.sandbox_type = sandbox_type
-        self.max_chars = max_chars
+        super().__init__(timeout, sandbox_type, max_chars, num_workers)
         self.loopback = loopback
-        self._session: Session | None = None
 
     def call(self, command: str) -> ToolResult:
         """Run a bash command in a sandbox without internet. Folder and variables are kept; stdin is empty.
@@ -61,7 +93,7 @@ class ShellTool(BaseTool):
             from gem.sandbox import default_sandbox
 
             self._session = default_sandbox(self.sandbox_type).session(loopback=self.loopback)
-        result = check_result(self._session.shell(command, Budget(wall_s=self.timeout, cpu_s=self.timeout)))
+        result = check_result(self._session.shell(command, self.budget))
         return ToolResult(
             report(result, self.timeout, self.max_chars),
             error=not result.ok,
@@ -75,23 +107,6 @@ class ShellTool(BaseTool):
             "in a ```bash block. The working folder and exported variables are kept from call to call. "
             f"A call may take {self.timeout:g} s."
         )
-
-    def reset(self, seed: int) -> None:
-        """End the last episode's session; the next call starts a new one."""
-        self.close()
-
-    def fork(self) -> Self:
-        """Return a copy with a fork of the session; see BaseTool.fork."""
-        twin = self.spawn()
-        if self._session is not None:
-            twin._session = self._session.fork()
-        return twin
-
-    def close(self) -> None:
-        """End the session and all processes in it."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
 
 
 def report(result: Result, timeout: float, max_chars: int = MAX_CHARS) -> str:

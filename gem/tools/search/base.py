@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gem.errors import BadArgument, NoVerdict
 
@@ -57,6 +58,33 @@ class SearchEngine:
 
     def close(self) -> None:
         """Release the engine's resources; calling it twice is harmless."""
+
+
+class OpenedEngine(SearchEngine):
+    """The base of engines that open something once per process; it is left out when they are pickled."""
+
+    def __init__(self) -> None:
+        self._opening = threading.RLock()
+        self._opened: Any = None
+
+    def _open(self) -> Any:
+        """Return what `_make` made the first time."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._make()
+            return self._opened
+
+    def _make(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define _make().")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without what was opened."""
+        return {key: value for key, value in vars(self).items() if key not in ("_opening", "_opened")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore the state; it is opened again when first needed."""
+        OpenedEngine.__init__(self)
+        vars(self).update(state)
 
 
 def check_topk(topk: int) -> int:

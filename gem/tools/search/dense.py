@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gem.errors import BadArgument, MissingData
-from gem.tools.search.base import MAX_TOPK, Hit, SearchEngine, check_topk, plain
+from gem.tools.search.base import MAX_TOPK, Hit, OpenedEngine, SearchEngine, check_topk, plain
 from gem.tools.search.corpus import Source, documents
 
 Encode: TypeAlias = Callable[[Sequence[str]], Any]
@@ -16,7 +15,7 @@ Encode: TypeAlias = Callable[[Sequence[str]], Any]
 _BATCH = 256
 
 
-class DenseIndex(SearchEngine):
+class DenseIndex(OpenedEngine):
     """An index that ranks all documents by the cosine between their vectors and the query's vector.
 
     Vectors are kept in memory as float32. Ties, to four decimals, come in the order of the corpus.
@@ -32,11 +31,10 @@ class DenseIndex(SearchEngine):
     """
 
     def __init__(self, source: Source, encode: Encode, *, encode_query: Encode | None = None) -> None:
+        super().__init__()
         self.source = source
         self.encode = encode
         self.encode_query = encode_query or encode
-        self._opening = threading.Lock()
-        self._index: Any = None
         self._open()
 
     def search(self, query: str, topk: int = 3) -> list[Hit]:
@@ -54,26 +52,15 @@ class DenseIndex(SearchEngine):
         nearest = ((texts[row], float(scores[row])) for row in best)
         return [Hit(each.id, each.title, each.text, score) for each, score in nearest]
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the constructor arguments, without the vectors."""
-        return {"source": self.source, "encode": self.encode, "encode_query": self.encode_query}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the arguments; the vectors are made when first needed."""
-        vars(self).update(state, _opening=threading.Lock(), _index=None)
-
-    def _open(self) -> Any:
+    def _make(self) -> Any:
         import numpy as np
 
-        with self._opening:
-            if self._index is None:
-                corpus = list(documents(self.source))
-                if not corpus:
-                    raise MissingData(f"there is no document in {self.source!r:.100} to index.")
-                texts = [f"{each.title}\n{each.text}" if each.title else each.text for each in corpus]
-                batches = (texts[at : at + _BATCH] for at in range(0, len(texts), _BATCH))
-                self._index = corpus, np.concatenate([_unit(self.encode, batch) for batch in batches])
-            return self._index
+        corpus = list(documents(self.source))
+        if not corpus:
+            raise MissingData(f"there is no document in {self.source!r:.100} to index.")
+        texts = [f"{each.title}\n{each.text}" if each.title else each.text for each in corpus]
+        batches = (texts[at : at + _BATCH] for at in range(0, len(texts), _BATCH))
+        return corpus, np.concatenate([_unit(self.encode, batch) for batch in batches])
 
 
 class HybridIndex(SearchEngine):

@@ -6,13 +6,12 @@ import contextlib
 import json
 import math
 import tempfile
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument, MissingData, missing_extra
-from gem.tools.search.base import Hit, SearchEngine, SearchFailed, check_topk, words
+from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, check_topk, words
 from gem.tools.search.corpus import Source, documents, fingerprint
 
 TITLE_COUNTS = 2
@@ -25,7 +24,7 @@ _FREQUENT = 0.1  # a word in a larger part of the documents is frequent
 _BM25_MOST = 2.2  # k1 + 1 for tantivy's k1: no word adds more than that times its inverse document frequency
 
 
-class FullTextIndex(SearchEngine):
+class FullTextIndex(OpenedEngine):
     """A full-text index of documents; see `gem.tools.search.corpus.documents` for the accepted sources.
 
     Words are compared by their English stems. Documents are ranked by BM25 over title and text. Ties come in
@@ -43,10 +42,9 @@ class FullTextIndex(SearchEngine):
     """
 
     def __init__(self, source: Source, *, index_dir: str | Path | None = None) -> None:
+        super().__init__()
         self.source = source
         self.index_dir = None if index_dir is None else Path(index_dir)
-        self._opening = threading.Lock()
-        self._index: Any = None
         self._open()
 
     def __len__(self) -> int:
@@ -71,25 +69,12 @@ class FullTextIndex(SearchEngine):
         except (ValueError, OSError) as error:
             raise SearchFailed(f"the index of {self.source!r:.100} cannot be read: {error}") from error
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the constructor arguments, without the index."""
-        return {"source": self.source, "index_dir": self.index_dir}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the arguments; the index is opened at the first search."""
-        vars(self).update(state, _opening=threading.Lock(), _index=None)
-
-    def _open(self) -> Any:
-        with self._opening:
-            if self._index is None:
-                try:
-                    import tantivy  # noqa: F401
-                except ImportError:
-                    raise missing_extra("full-text search", "tantivy", "search") from None
-                self._index = (
-                    _build(self.source) if self.index_dir is None else self._open_folder(self.index_dir)
-                )
-            return self._index
+    def _make(self) -> Any:
+        try:
+            import tantivy  # noqa: F401
+        except ImportError:
+            raise missing_extra("full-text search", "tantivy", "search") from None
+        return _build(self.source) if self.index_dir is None else self._open_folder(self.index_dir)
 
     def _open_folder(self, home: Path) -> Any:
         """Return the index in `home`; build it there if it does not exist."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
 import time
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from gem.errors import BadArgument, missing_extra
-from gem.tools.search.base import Hit, SearchEngine, SearchFailed, check_topk, plain
+from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, check_topk, plain
 from gem.tools.search.corpus import document_of
 
 RETRIED = frozenset((408, 425, 429, 500, 502, 503, 504, 529))
@@ -25,7 +24,7 @@ MAX_ANSWER = 16 << 20
 LONGEST_WAIT_S = 10.0
 
 
-class RemoteEngine(SearchEngine):
+class RemoteEngine(OpenedEngine):
     """The base class of services over HTTP, with time limits and retries; subclasses define `_search`.
 
     Args:
@@ -41,6 +40,7 @@ class RemoteEngine(SearchEngine):
     """The environment variables that hold the service's keys; they are read at every search."""
 
     def __init__(self, *, timeout_s: float = 5.0, retries: int = 2, backoff_s: float = 0.5) -> None:
+        super().__init__()
         if not (timeout_s > 0 and retries >= 0 and backoff_s >= 0):
             raise BadArgument(
                 f"got {timeout_s=}, {retries=}, {backoff_s=}; accepted: a positive time, at least 0 retries, "
@@ -56,8 +56,6 @@ class RemoteEngine(SearchEngine):
                     f"{type(self).__name__} needs the environment variable {name}, and it is not set."
                 )
         self.timeout_s, self.retries, self.backoff_s = timeout_s, retries, backoff_s
-        self._opening = threading.Lock()
-        self._client: tuple[int, Any] | None = None
 
     def search(self, query: str, topk: int = 3) -> list[Hit]:
         """Return the results of the service, in its order; see SearchEngine.search."""
@@ -71,17 +69,9 @@ class RemoteEngine(SearchEngine):
     def close(self) -> None:
         """Close the connections; the next search opens new ones."""
         with self._opening:
-            client, self._client = self._client, None
-        if client is not None and client[0] == os.getpid():
-            client[1].close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the connections; it never contains keys."""
-        return {key: value for key, value in vars(self).items() if key not in ("_opening", "_client")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state; connections are made when needed."""
-        vars(self).update(state, _opening=threading.Lock(), _client=None)
+            opened, self._opened = self._opened, None
+        if opened is not None and opened[0] == os.getpid():
+            opened[1].close()
 
     def _ask(self, method: str, url: str, *, retried: frozenset[int] = RETRIED, **request: Any) -> bytes:
         """Return the body of a successful answer.
@@ -129,9 +119,9 @@ class RemoteEngine(SearchEngine):
         import httpx
 
         with self._opening:
-            if self._client is None or self._client[0] != os.getpid():  # a forked child makes its own
-                self._client = os.getpid(), httpx.Client(timeout=self.timeout_s)
-            return self._client[1]
+            if self._opened is None or self._opened[0] != os.getpid():  # a forked child makes its own
+                self._opened = os.getpid(), httpx.Client(timeout=self.timeout_s)
+            return self._opened[1]
 
 
 class RetrieveEngine(RemoteEngine):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument, MissingData, missing_extra
-from gem.tools.search.base import Hit, SearchEngine, SearchFailed, best_passage, check_topk, words
+from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, best_passage, check_topk, words
 from gem.tools.search.corpus import passages
 
 MAX_HTML = 4 << 20
@@ -19,7 +18,7 @@ _SILENT = frozenset({"script", "style", "head", "noscript", "template", "svg", "
 _BLOCKS = frozenset({"p", "div", "li", "tr", "br", "h1", "h2", "h3", "h4", "h5", "h6", "section", "table"})
 
 
-class ZimIndex(SearchEngine):
+class ZimIndex(OpenedEngine):
     """An offline search of a ZIM file; a result's text is the article's passage that fits the query best.
 
     Args:
@@ -31,9 +30,8 @@ class ZimIndex(SearchEngine):
     """
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self.path = Path(path)
-        self._opening = threading.Lock()
-        self._archive: Any = None
         self._open()
 
     def search(self, query: str, topk: int = 3) -> list[Hit]:
@@ -59,32 +57,22 @@ class ZimIndex(SearchEngine):
             for rank, (path, title, html) in enumerate(articles, 1)
         ]
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return only the path."""
-        return {"path": self.path}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the path; the file is opened at the first search."""
-        vars(self).update(state, _opening=threading.Lock(), _archive=None)
-
-    def _open(self) -> Any:
-        if self._archive is None:
-            try:
-                from libzim.reader import Archive
-            except ImportError:
-                raise missing_extra("searching a ZIM file", "libzim", "search") from None
-            if not self.path.is_file():
-                raise MissingData(f"there is no file {self.path}; download ZIM files from library.kiwix.org.")
-            try:
-                archive = Archive(self.path)
-            except RuntimeError as error:
-                raise BadArgument(f"{self.path} is not a ZIM file: {error}") from error
-            if not archive.has_fulltext_index:
-                raise BadArgument(
-                    f"{self.path} has no full-text index; accepted: a ZIM file that was made with one."
-                )
-            self._archive = archive
-        return self._archive
+    def _make(self) -> Any:
+        try:
+            from libzim.reader import Archive
+        except ImportError:
+            raise missing_extra("searching a ZIM file", "libzim", "search") from None
+        if not self.path.is_file():
+            raise MissingData(f"there is no file {self.path}; download ZIM files from library.kiwix.org.")
+        try:
+            archive = Archive(self.path)
+        except RuntimeError as error:
+            raise BadArgument(f"{self.path} is not a ZIM file: {error}") from error
+        if not archive.has_fulltext_index:
+            raise BadArgument(
+                f"{self.path} has no full-text index; accepted: a ZIM file that was made with one."
+            )
+        return archive
 
 
 def text_of(html: str) -> str:
