@@ -321,18 +321,15 @@ class _Shell:
             os.setsid()
             seconds = math.ceil(cpu_s)
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
             script, left = (duplicate_above(fd, 20) for fd in (script, left))
             nothing = os.open("/dev/null", os.O_RDONLY)
             os.dup2(nothing, 0)
             os.dup2(script, 8)
             os.dup2(left, 9)
-            for fd in (script, left, nothing):
-                os.close(fd)
             os.closerange(3, 8)
-            os.closerange(10, 64)
+            os.closerange(10, 1 << 16)
             os.chdir(os.environ["HOME"])
             os.execv("/bin/bash", ["bash", "--noprofile", "--norc", "-c", _WRAPPER, "bash", *lengths])
         except BaseException as error:

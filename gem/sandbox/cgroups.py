@@ -67,7 +67,8 @@ class Group:
 
     def hold(self, limit: int) -> None:
         """Limit the group to `limit` bytes more than it still holds from earlier calls. Raises OSError."""
-        used = int(self._read("memory.usage_in_bytes" if self.place.version == 1 else "memory.current"))
+        file = "memory.usage_in_bytes" if self.place.version == 1 else "memory.current"
+        used = int(Path(self.path, file).read_text())
         limit += SLACK + (used if used > SLACK else 0)
         if limit != self.limit:
             both = "memory.memsw.limit_in_bytes"  # may not be less than the other; absent without swap
@@ -117,13 +118,8 @@ class Group:
         match = re.search(rb"^oom_kill (\d+)", os.pread(self.events, 4096, 0), re.MULTILINE)
         return int(match[1]) if match else 0
 
-    def _read(self, name: str) -> str:
-        with open(f"{self.path}/{name}") as file:
-            return file.read()
-
     def _write(self, name: str, value: int) -> None:
-        with open(f"{self.path}/{name}", "w") as file:
-            file.write(str(value))
+        Path(self.path, name).write_text(str(value))
 
 
 class Groups:

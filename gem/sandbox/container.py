@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -142,8 +143,8 @@ class ContainerSandbox(PipedSandbox):
         self.runtime, self.python = runtime, python
         self._numbers = itertools.count(1)
         self._label = f"gem-sandbox-{os.getpid()}-{secrets.token_hex(6)}"
-        self.info |= {"engine": self.engine.command, "image": self.image}
-        self.info |= {"runtime": runtime} if runtime else {}
+        engine_info = {"engine": self.engine.command, "image": self.image}
+        self.info |= engine_info | ({"runtime": runtime} if runtime else {})
 
     def command(self, home: str, budget: Budget) -> tuple[list[str], str, str]:
         """Return the ``docker run`` command without network, capabilities or a writable root."""
@@ -177,7 +178,5 @@ class ContainerSandbox(PipedSandbox):
         """Remove the container."""
         assert isinstance(process.args, list)
         name: Any = process.args[process.args.index("--name") + 1]
-        try:
+        with contextlib.suppress(SandboxFailed):  # it is gone, or the engine is
             self.engine.ask("rm", "--force", str(name))
-        except SandboxFailed:
-            return  # it is gone, or the engine is

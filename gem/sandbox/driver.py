@@ -154,14 +154,14 @@ def _attend(pid: int, streams: dict[int, bytes], bundle: dict[str, Any], inside:
             break
         for fd, event in poll.poll(min(left, 0.01) * 1000):
             if fd == 0:
-                _end_all(inside)
+                inside.program.kill_everything_else()
                 os._exit(1)  # nobody is there any more
             if event & select.POLLIN:
                 read(fd)
             else:
                 poll.unregister(fd)
     wall_s = time.monotonic() - begun
-    _end_all(inside)
+    inside.program.kill_everything_else()
     for fd in streams:
         while read(fd):
             pass
@@ -190,10 +190,10 @@ def _session(bundle: dict[str, Any], inside: Any, temporary: str) -> NoReturn:
     poll.register(0, 0)
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         if poll.poll(20):
-            _end_all(inside)
+            inside.program.kill_everything_else()
             os._exit(0)
     killed = _killed_for_memory() > killed_before
-    _end_all(inside)
+    inside.program.kill_everything_else()
     os.write(2, f"\nended {os.waitstatus_to_exitcode(ended[1])} {int(killed)}\n".encode())
     os._exit(0)
 
@@ -204,11 +204,6 @@ def _be_child(limits: dict[str, int]) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # before its parent, whose word on it is wanted
     _limit(limits)
-
-
-def _end_all(inside: Any) -> None:
-    """End every process but this one, which is all of the container's, or else all below it."""
-    inside.program.kill_everything_else()
 
 
 def _killed_for_memory() -> int:

@@ -26,14 +26,12 @@ def write_file(path: str, data: bytes, mode: int) -> None:
         fd = os.open(name, flags, 0o600, dir_fd=folder)
     finally:
         os.close(folder)
-    try:
+    with open(fd, "wb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        os.ftruncate(fd, 0)
-        write_all(fd, data)
+        file.truncate(0)
+        file.write(data)
         os.fchmod(fd, mode & 0o777)
-    finally:
-        os.close(fd)
 
 
 def read_file(path: str, longest: int) -> bytes:

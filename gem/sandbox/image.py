@@ -65,7 +65,8 @@ class Interpreter:
             wanted += [os.path.join(prefix, part) for part in ("bin", "lib", "lib64", "share")]
         if sys.prefix != sys.base_prefix:
             wanted += [os.path.join(sys.prefix, part) for part in ("bin", "pyvenv.cfg")]
-        return cls(base, sys.executable, sys.prefix, tuple(sites), tuple(_outermost(wanted)))
+        visible = [path for path in _outermost(map(os.path.abspath, wanted)) if not _below(path, "/usr")]
+        return cls(base, sys.executable, sys.prefix, tuple(sites), tuple(visible))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def list_hidden(python: Interpreter, folders: Iterable[str]) -> tuple[str, ...]:
         for below in ("*-packages", "python3*/*-packages"):
             paths |= set(glob.glob(os.path.join(glob.escape(folder), below)))
     paths.add(str(Path(__file__).resolve().parents[2]))
-    return tuple(_outermost_of(path for path in paths if any(_below(path, folder) for folder in folders)))
+    return tuple(_outermost(path for path in paths if any(_below(path, folder) for folder in folders)))
 
 
 def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[str, list[str]]:
@@ -143,7 +144,7 @@ def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[st
     os.mkdir(links)
     for path in packages.entries(names):
         os.symlink(path, os.path.join(links, os.path.basename(path)))
-    roots = _outermost_of(
+    roots = _outermost(
         {os.path.realpath(path) for path in ("/usr", *(f"/{name}" for name in _LINKS), *python.visible)}
     )
     away = {os.path.realpath(path) for path in list_hidden(python, roots)}
@@ -170,12 +171,6 @@ def readable(python: Interpreter, names: tuple[str, ...], links: str) -> dict[st
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
-    """Return those that exist and lie neither in /usr nor in one another."""
-    kept = _outermost_of({os.path.abspath(path) for path in paths})
-    return [path for path in kept if not _below(path, "/usr")]
-
-
-def _outermost_of(paths: Iterable[str]) -> list[str]:
     """Return those that exist and lie in none of the others."""
     kept: list[str] = []
     for path in sorted(filter(os.path.exists, paths), key=lambda path: path.split("/")):

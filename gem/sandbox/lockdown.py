@@ -282,11 +282,8 @@ def map_user(inside: int, user: int, group: int) -> None:
         ("uid_map", f"{inside} {user} 1"),
         ("gid_map", f"{inside} {group} 1"),
     ):
-        fd = os.open(f"/proc/self/{name}", os.O_WRONLY)
-        try:
-            os.write(fd, text.encode())
-        finally:
-            os.close(fd)
+        with open(f"/proc/self/{name}", "wb", buffering=0) as file:
+            file.write(text.encode())
 
 
 def _raise_loopback() -> None:

@@ -369,16 +369,9 @@ def _shared_line() -> re.Pattern[bytes]:
 
 
 def _read(path: str) -> bytes:
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, 8192)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
+    with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
+        return file.read(8192)
+    return b""
 
 
 def _sum(text: bytes, names: tuple[bytes, ...]) -> int:

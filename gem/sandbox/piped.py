@@ -345,7 +345,7 @@ class _Process:
                     start_new_session=True,
                 )
             except OSError as error:
-                self._folder.remove()
+                self._folder.close()
                 raise SandboxFailed(f"{command[0]} cannot be started: {error}") from error
             self._words = bytearray()
             self._writing = threading.Lock()
@@ -414,7 +414,7 @@ class _Process:
             code = self.popen.wait()
             self.code = code if code >= 0 else 128 - code
             self._close_input(ENDING_S)
-            self._folder.remove()
+            self._folder.close()
         return self.code
 
     def _ends_by_itself(self) -> bool:

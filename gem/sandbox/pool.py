@@ -311,7 +311,7 @@ class Zygote:
         for fd in fds:
             os.close(fd)
         if self.scratch is not None:
-            self.scratch.remove()
+            self.scratch.close()
 
 
 class Pool:
@@ -541,11 +541,11 @@ class Child:
         self.fds: list[int] = []
         self.wire: socket.socket | None = None
         self._theirs: list[int] = []
-        self._far: socket.socket | None = None
         try:
             out, err, self.status = self._pipe(), self._pipe(), self._pipe()
             if wire:
-                self.wire, self._far = socket.socketpair()
+                self.wire, far = socket.socketpair()
+                self._theirs.append(far.detach())
         except OSError:
             self.close()
             raise
@@ -560,18 +560,14 @@ class Child:
 
     def begin(self, request: Message, message: Message, stdin: bytes | None) -> None:
         """Have the child forked. Raises Lost."""
-        if stdin:
-            source = open_in_memory("gem-stdin", stdin)
-        else:
-            source = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        source = open_in_memory("gem-stdin", stdin) if stdin else os.open("/dev/null", flags)
         try:
-            more = [self._far.fileno()] if self._far is not None else []
             limits = message["limits"]
             self.group = self.zygote.groups.take(limits["memory"] + limits["disk"])
-            message = {**message, "group": self.group is not None}
-            if self.group is not None:
-                more.append(self.group.procs)
-            self.number = self.zygote.spawn(request, message, [source, *self._theirs, *more])
+            group = [] if self.group is None else [self.group.procs]
+            message = {**message, "group": bool(group)}
+            self.number = self.zygote.spawn(request, message, [source, *self._theirs, *group])
         finally:
             os.close(source)
             self._close_theirs()
@@ -631,9 +627,6 @@ class Child:
         for fd in self._theirs:
             os.close(fd)
         self._theirs = []
-        if self._far is not None:
-            self._far.close()
-            self._far = None
 
     def close(self) -> None:
         """Close the host side, and end the child if it is not known to have ended."""
@@ -649,7 +642,6 @@ class Child:
             self.group = None
         if self.wire is not None:
             self.wire.close()
-            self.wire = None
 
 
 def make_child(zygote: Zygote, *, wire: bool, output: int) -> Child:

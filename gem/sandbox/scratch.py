@@ -15,7 +15,7 @@ PREFIX = "gem-scratch-"
 
 
 class Scratch:
-    """A new temporary folder, kept until `remove`, or while a process holds the inherited descriptor `lock`.
+    """A new temporary folder, kept until `close`, or while a process holds the inherited descriptor `lock`.
 
     Raises:
         OSError: when it cannot be made.
@@ -31,7 +31,7 @@ class Scratch:
                     return
                 os.close(self.lock)
 
-    def remove(self) -> None:
+    def close(self) -> None:
         """Remove the folder and its content, as far as permissions allow."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.release()

@@ -276,29 +276,34 @@ def program(
 def _rules(kind: str, allow_fork: bool, allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
     refuse, succeed = [_ret(_ERRNO | EPERM)], [_ret(_ERRNO)]
     own = _allow_only(0, (0,))  # by process id, where 0 means oneself
+    # Priorities stay, or a thread could keep others waiting for what it holds and has no time to let go of.
+    own_stay, others_stay = [*_require(0, (0,)), *succeed], [*_require(1, (0,)), *succeed]
     rules = _narrow(allow_sockets, shares_host) if kind == "allow" else _wide(shares_host)
     rules |= dict.fromkeys(ALWAYS, refuse)
-    rules["sync"] = rules["syncfs"] = succeed  # the whole machine's disks are not the child's to flush
-    rules["clone3"] = [_ret(_ERRNO | ENOSYS)]  # its flags are in memory; the C library falls back to clone
-    # A thread with descriptors of its own could hide sockets from who counts those of its process.
-    rules["clone"] = [
-        *[(_LOAD, 0, 0, _arg(0)), (_SET, 0, 2, _CLONE_THREAD), (_SET, 1, 0, _CLONE_FILES), *refuse],
-        *_refuse_bits(0, _NEW_NAMESPACE | _CLONE_PARENT | _CLONE_PTRACE),
-    ]
-    rules["personality"] = _allow_only(0, (0, 0xFFFFFFFF))
-    rules["prlimit64"] = rules["sched_setaffinity"] = own
-    # Priorities stay, or a thread could keep others waiting for what it holds and has no time to let go of.
-    own_stay = [*_require(0, (0,)), *succeed]
-    rules |= dict.fromkeys(PRIORITIES, own_stay)
-    rules["setpriority"] = rules["ioprio_set"] = [*_require(1, (0,)), *succeed]
+    rules |= {
+        # The whole machine's disks are not the child's to flush.
+        **dict.fromkeys(("sync", "syncfs"), succeed),
+        "clone3": [_ret(_ERRNO | ENOSYS)],  # its flags are in memory; the C library falls back to clone
+        # A thread with descriptors of its own could hide sockets from who counts those of its process.
+        "clone": [
+            *[(_LOAD, 0, 0, _arg(0)), (_SET, 0, 2, _CLONE_THREAD), (_SET, 1, 0, _CLONE_FILES), *refuse],
+            *_refuse_bits(0, _NEW_NAMESPACE | _CLONE_PARENT | _CLONE_PTRACE),
+        ],
+        "personality": _allow_only(0, (0, 0xFFFFFFFF)),
+        **dict.fromkeys(("prlimit64", "sched_setaffinity"), own),
+        **dict.fromkeys(PRIORITIES, own_stay),
+        **dict.fromkeys(("setpriority", "ioprio_set"), others_stay),
+    }
     if allow_sockets:
-        rules |= dict.fromkeys(NETWORK, _allow())
-        rules["socket"] = [
-            *_require(0, (_AF_UNIX, _AF_INET, _AF_INET6)),
-            *_require(1, (_SOCK_STREAM, _SOCK_DGRAM, _SOCK_SEQPACKET), mask=_SOCK_TYPE),
-            *_allow_only(2, (0, 6, 17)),  # TCP, UDP
-        ]
-        rules["socketpair"] = _allow_only(0, (_AF_UNIX,))
+        rules |= {
+            **dict.fromkeys(NETWORK, _allow()),
+            "socket": [
+                *_require(0, (_AF_UNIX, _AF_INET, _AF_INET6)),
+                *_require(1, (_SOCK_STREAM, _SOCK_DGRAM, _SOCK_SEQPACKET), mask=_SOCK_TYPE),
+                *_allow_only(2, (0, 6, 17)),  # TCP, UDP
+            ],
+            "socketpair": _allow_only(0, (_AF_UNIX,)),
+        }
     else:
         rules |= dict.fromkeys((*NETWORK, *MESSAGES), refuse)
         # Event loops wake themselves by one. A datagram pair can also send to a socket in the file system.
@@ -310,14 +315,17 @@ def _rules(kind: str, allow_fork: bool, allow_sockets: bool, shares_host: bool) 
         rules["fork"] = rules["vfork"] = refuse
         rules["clone"] = [(_LOAD, 0, 0, _arg(0)), (_SET, 1, 0, _CLONE_THREAD), *refuse, *rules["clone"]]
     if shares_host:
-        rules |= dict.fromkeys(NEIGHBOURS, refuse) | dict.fromkeys(PRETENDED, succeed)
-        # Space beyond a file's end counts neither as its size nor, without a tmpfs, at all.
-        rules["fallocate"] = _allow_only(1, (0, _PUNCH_HOLE))
-        rules |= dict.fromkeys(INQUIRIES, own)
-        rules["sched_getaffinity"] = _allow_only(0, (0,), otherwise=ENOSYS)  # or the C library's threads fail
-        # PRIO_USER would mean every process of the user.
-        rules["getpriority"] = rules["ioprio_get"] = [*_require(0, (0, 1)), *_allow_only(1, (0,))]
-        rules["timer_create"] = [_ret(_ERRNO | ENOSYS)]  # one limit for all timers of the user
+        one = [*_require(0, (0, 1)), *_allow_only(1, (0,))]  # PRIO_USER would mean every process of the user
+        rules |= {
+            **dict.fromkeys(NEIGHBOURS, refuse),
+            **dict.fromkeys(PRETENDED, succeed),
+            # Space beyond a file's end counts neither as its size nor, without a tmpfs, at all.
+            "fallocate": _allow_only(1, (0, _PUNCH_HOLE)),
+            **dict.fromkeys(INQUIRIES, own),
+            "sched_getaffinity": _allow_only(0, (0,), otherwise=ENOSYS),  # or the C library's threads fail
+            **dict.fromkeys(("getpriority", "ioprio_get"), one),
+            "timer_create": [_ret(_ERRNO | ENOSYS)],  # one limit for all timers of the user
+        }
     return rules
 
 
@@ -330,23 +338,26 @@ def _wide(shares_host: bool) -> dict[str, _Block]:
 
 def _narrow(allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
     """Return the rules of the allow list only. Refused arguments get the errno of a kernel without them."""
-    allow, refuse = _allow(), [_ret(_ERRNO | EPERM)]
-    rules = dict.fromkeys(ALLOWED, allow) | dict.fromkeys(UNPRIVILEGED, refuse)
+    refuse = [_ret(_ERRNO | EPERM)]
     requests = (*_IOCTL, *(() if shares_host else _SIGIO), *(_INTERFACES if allow_sockets else ()))
-    rules["ioctl"] = _allow_only(1, requests, otherwise=ENOTTY)
     commands = (*_FCNTL_ALLOWED, *(() if shares_host else _FCNTL_SIGIO))
     fcntl = _allow_only(1, commands, otherwise=EINVAL)
-    rules["fcntl"] = [(_LOAD, 0, 0, _arg(1)), (_EQ, 0, 1, _SET_PIPE_SIZE), *refuse, *fcntl]
-    rules["prctl"] = _allow_only(0, _PRCTL, otherwise=EINVAL)
-    rules["arch_prctl"] = _allow_only(0, _ARCH_PRCTL, otherwise=EINVAL)
-    rules["madvise"] = _allow_only(2, _MADVISE, otherwise=EINVAL)
-    rules["mmap"] = _refuse_bits(3, _MAP_HUGETLB, ENOMEM)  # the machine's store of them is counted nowhere
-    rules["futex"] = _allow_only(1, _FUTEX, mask=_FUTEX_OPERATION, otherwise=ENOSYS)
-    rules["setsockopt"] = _allow_pairs(1, _SOCKET_OPTIONS, otherwise=ENOPROTOOPT)
-    # Urgent bytes: nobody sends them, and they have let programs out of browsers' sandboxes.
-    rules |= dict.fromkeys(("sendmsg", "recvmsg"), _refuse_bits(2, _MSG_OOB, EOPNOTSUPP))
     many = ("sendto", "recvfrom", "sendmmsg", "recvmmsg")
-    return rules | dict.fromkeys(many, _refuse_bits(3, _MSG_OOB, EOPNOTSUPP))
+    return {
+        **dict.fromkeys(ALLOWED, _allow()),
+        **dict.fromkeys(UNPRIVILEGED, refuse),
+        "ioctl": _allow_only(1, requests, otherwise=ENOTTY),
+        "fcntl": [(_LOAD, 0, 0, _arg(1)), (_EQ, 0, 1, _SET_PIPE_SIZE), *refuse, *fcntl],
+        "prctl": _allow_only(0, _PRCTL, otherwise=EINVAL),
+        "arch_prctl": _allow_only(0, _ARCH_PRCTL, otherwise=EINVAL),
+        "madvise": _allow_only(2, _MADVISE, otherwise=EINVAL),
+        "mmap": _refuse_bits(3, _MAP_HUGETLB, ENOMEM),  # the machine's store of them is counted nowhere
+        "futex": _allow_only(1, _FUTEX, mask=_FUTEX_OPERATION, otherwise=ENOSYS),
+        "setsockopt": _allow_pairs(1, _SOCKET_OPTIONS, otherwise=ENOPROTOOPT),
+        # Urgent bytes: nobody sends them, and they have let programs out of browsers' sandboxes.
+        **dict.fromkeys(("sendmsg", "recvmsg"), _refuse_bits(2, _MSG_OOB, EOPNOTSUPP)),
+        **dict.fromkeys(many, _refuse_bits(3, _MSG_OOB, EOPNOTSUPP)),
+    }
 
 
 def _search(spans: list[tuple[int, _Block]]) -> _Block:

@@ -160,12 +160,13 @@ def _probe(name: str, sandbox: Any, patience: float) -> Report:
 def _look(sandbox: Any, tag: str, budget: Budget) -> tuple[dict[str, bool | None], set[str]]:
     """Test what can be seen and reached; also return the properties that it had no time to report."""
     with (
-        _folder() as folder,
+        contextlib.closing(Scratch()) as scratch,
         socket.create_server(("127.0.0.1", 0)) as server,
         _bystander(tag),
     ):
-        os.chmod(folder, 0o777)
-        canary = Path(folder, "canary")
+        folder = Path(scratch.path)
+        folder.chmod(0o777)
+        canary = folder / "canary"
         canary.write_text(tag)
         canary.chmod(0o644)
         server.setblocking(False)
@@ -206,27 +207,14 @@ def _judges() -> list[str]:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[str]:
-    scratch = Scratch()
-    try:
-        yield scratch.path
-    finally:
-        scratch.remove()
-
-
-@contextlib.contextmanager
 def _bystander(secret: str) -> Iterator[None]:
     """Keep a process that was started with a secret in its environment, for /proc to show."""
-    try:
-        process = subprocess.Popen(["sleep", "60"], env={**os.environ, "GEM_PROBE_CANARY": secret})
-    except OSError:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            process = subprocess.Popen(["sleep", "60"], env={**os.environ, "GEM_PROBE_CANARY": secret})
+            stack.enter_context(process)  # waits for its end
+            stack.callback(process.kill)
         yield
-        return
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _none_left(tag: str, patience_s: float) -> bool | None:

@@ -177,18 +177,12 @@ def checked_budget(budget: Budget | None) -> Budget:
 def checked_files(files: Mapping[str, bytes] | None) -> dict[str, bytes]:
     """Return files whose paths stay below the working folder. Raises BadArgument."""
     for path, data in (files or {}).items():
-        checked_path(path)
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if path.startswith("/") or not parts or ".." in parts or "\0" in path:
+            raise BadArgument(f"files: a path must stay below the working folder, not be {path!r}.")
         if not isinstance(data, bytes):
             raise BadArgument(f"files: {path!r} must hold bytes, not {type(data).__name__}.")
     return dict(files or {})
-
-
-def checked_path(path: str) -> str:
-    """Return a path that stays below the working folder. Raises BadArgument."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if path.startswith("/") or not parts or ".." in parts or "\0" in path:
-        raise BadArgument(f"files: a path must stay below the working folder, not be {path!r}.")
-    return path
 
 
 @functools.cache

@@ -143,6 +143,6 @@ def test_folders_that_a_killed_client_left_go_with_the_next_start(tmp_path, monk
     assert len(list(tmp_path.iterdir())) == 1
     kept, other = Scratch(), Scratch()
     assert sorted(map(str, tmp_path.iterdir())) == sorted([kept.path, other.path])
-    other.remove()
-    kept.remove()
+    other.close()
+    kept.close()
     assert not list(tmp_path.iterdir())
