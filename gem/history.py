@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from gem.content import Message, Obs, join
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 
 Kind = Literal["last", "concat", "concat_with_action", "chat"]
 KINDS: tuple[Kind, ...] = ("last", "concat", "concat_with_action", "chat")
@@ -60,10 +60,10 @@ class HistoryPolicy:
 
     def __post_init__(self) -> None:
         """Refuse an unknown kind, and a window below 1."""
-        if self.kind not in KINDS:
-            raise BadArgument(f"history kind is {self.kind!r}; accepted: {', '.join(KINDS)}.")
-        if self.window is not None and self.window < 1:
-            raise BadArgument(f"history window is {self.window}; accepted: 1 or more turns, or None.")
+        check_argument("history kind", self.kind, self.kind in KINDS, ", ".join(KINDS))
+        check_argument(
+            "history window", self.window, self.window is None or self.window >= 1, "1 or more turns, or None"
+        )
 
     @property
     def append_only(self) -> bool:

@@ -20,7 +20,7 @@ from operator import attrgetter
 from os import PathLike, fspath
 from typing import Any, ClassVar, Literal, Self, SupportsIndex
 
-from gem.errors import BadArgument, GemError, UnknownArgument, did_you_mean
+from gem.errors import BadArgument, GemError, UnknownArgument, check_argument, did_you_mean
 from gem.plugins import load
 from gem.source_files import reduced_with_source
 
@@ -86,8 +86,7 @@ class EnvSpec:
         """Refuse a malformed id and an invalid claim."""
         if not self.id or any(c.isspace() for c in self.id):
             raise BadArgument(f"env id is {self.id!r}; accepted: family:Name[-vN][-variant], no spaces.")
-        if self.solver not in SOLVERS:
-            raise BadArgument(f"solver is {self.solver!r}; accepted: {', '.join(SOLVERS)}.")
+        check_argument("solver", self.solver, self.solver in SOLVERS, ", ".join(SOLVERS))
         if (self.solver == "measured") != (self.solver_rate is not None):
             raise BadArgument(f"{self.id}: solver_rate is for a measured solver, which needs it.")
 

@@ -9,7 +9,7 @@ from math import fsum
 from typing import Any
 
 from gem.agents.base import BaseAgent
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import NoVerdict, check_argument
 from gem.estimators import turn_rewards
 from gem.record import AgentInfo, Ask, Episode, Reply
 from gem.tokens.renderer import Renderer, render
@@ -49,8 +49,7 @@ class EngineAgent(BaseAgent):
             BadArgument: for limits below 1.
         """
         for name, limit in (("prompt_tokens", prompt_tokens), ("response_tokens", response_tokens)):
-            if limit is not None and limit < 1:
-                raise BadArgument(f"{name} is {limit}; accepted: 1 or more, or None.")
+            check_argument(name, limit, limit is None or limit >= 1, "1 or more, or None")
         self.renderer = renderer
         self.prompt_tokens, self.response_tokens, self.logprobs = prompt_tokens, response_tokens, logprobs
         self._model, self._sampling = model, dict(sampling or {})

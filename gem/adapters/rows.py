@@ -14,7 +14,7 @@ from typing import Any, Literal
 from gem import codec
 from gem.adapters.records import each_line, episode_of, escape_text, long_or_none, next_messages, write_lines
 from gem.content import Message, text_of
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.history import CHAT, messages
 from gem.record import Episode
 
@@ -107,8 +107,7 @@ def rows(
     Raises:
         BadArgument: for another `per`.
     """
-    if per not in PER:
-        raise BadArgument(f"per is {per!r}; accepted: {', '.join(PER)}.")
+    check_argument("per", per, per in PER, ", ".join(PER))
     for episode in episodes:
         if per == "turn":
             yield from turn_rows(episode, tokens=tokens)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, check_argument, missing_extra
 from gem.estimators import ALGORITHMS, View, discounted_returns
 from gem.record import SEAT
 
@@ -53,8 +53,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         Raises:
             BadArgument: for another kind, or a discount outside [0, 1].
         """
-        if kind not in KINDS:
-            raise BadArgument(f"kind is {kind!r}; accepted: {', '.join(KINDS)}.")
+        check_argument("kind", kind, kind in KINDS, ", ".join(KINDS))
         discounted_returns((), gamma)  # raises for an invalid discount
         super().__init__(*args, **kwargs)
         self._kind, self._gamma = kind, gamma

@@ -45,7 +45,7 @@ from uuid import uuid4
 from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.adapters.records import whole_file
-from gem.errors import BadArgument, NoVerdict, missing_extra
+from gem.errors import BadArgument, NoVerdict, check_argument, missing_extra
 from gem.estimators import discounted_returns, rebn, turn_rewards
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
@@ -157,8 +157,7 @@ class GemAgentLoop(AgentLoopBase):
             BadArgument: for a setting that is not accepted.
         """
         super().__init__(*args, **kwargs)
-        if rewards not in get_args(Rewards):
-            raise BadArgument(f"rewards is {rewards!r}; accepted: {', '.join(get_args(Rewards))}.")
+        check_argument("rewards", rewards, rewards in get_args(Rewards), ", ".join(get_args(Rewards)))
         try:
             self.limits = Limits(**(limits or {}))
             self.history = None if history is None else HistoryPolicy(**history)

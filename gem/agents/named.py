@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 from gem import models
 from gem.agent_names import AGENTS, AgentName
 from gem.agents.endpoint import Endpoint
-from gem.errors import BadArgument, did_you_mean, text_of_error
+from gem.errors import BadArgument, check_least, did_you_mean, text_of_error
 from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.plugins import load
 from gem.record import Agent, AgentInfo
@@ -58,10 +58,8 @@ class AgentSettings:
             raise BadArgument(f"temperature is {self.temperature}; accepted: 0 (greedy) or more.")
         if self.tool_calls not in ("native", "text", ""):
             raise BadArgument(f"tool_calls is {self.tool_calls!r}; accepted: 'native', 'text'.")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise BadArgument(f"max_tokens is {self.max_tokens}; accepted: 1 or more.")
-        if self.concurrency is not None and self.concurrency < 1:
-            raise BadArgument(f"concurrency is {self.concurrency}; accepted: 1 or more.")
+        check_least("max_tokens", self.max_tokens)
+        check_least("concurrency", self.concurrency)
         if not 0 < self.timeout_s < math.inf:
             raise BadArgument(f"timeout is {self.timeout_s}; accepted: seconds above 0.")
         if self.template is not None and self.api != "completions":

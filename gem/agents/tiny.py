@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from gem.agents.base import BaseAgent
 from gem.agents.sampling import sample, sample_with_entropy, uniforms
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_least
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import render
 from gem.tokens.tiny import PAD, TinyRenderer
@@ -257,8 +257,7 @@ class TinyAgent(BaseAgent):
         Raises:
             BadArgument: for `max_tokens` below 1.
         """
-        if max_tokens < 1:
-            raise BadArgument(f"max_tokens is {max_tokens}; accepted: 1 or more.")
+        check_least("max_tokens", max_tokens)
         self.model = model
         self.renderer = renderer or TinyRenderer()
         self.temperature = temperature

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.evals.fairness import unfair
 from gem.evals.outcomes import METRICS, Metric, Outcome
 from gem.evals.results import EnvResult, bounds
@@ -148,8 +148,7 @@ def compare(
     Raises:
         BadArgument: when there are no pairs, or for arguments that are not accepted.
     """
-    if metric not in METRICS:
-        raise BadArgument(f"metric is {metric!r}; accepted: {', '.join(METRICS)}.")
+    check_argument("metric", metric, metric in METRICS, ", ".join(METRICS))
     if not 0 <= min_coverage <= 1:
         raise BadArgument(f"min_coverage is {min_coverage}; accepted: between 0 and 1, such as 0.95.")
     named = dict.fromkeys(outcome.env for outcome in (*a, *b))

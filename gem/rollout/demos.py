@@ -12,7 +12,7 @@ from typing import Any
 
 from gem import registry, seeding
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument, NoSolver, NoVerdict
+from gem.errors import NoSolver, NoVerdict, check_least
 from gem.hosts import Host
 from gem.record import Episode
 from gem.rollout.jobs import Job
@@ -81,8 +81,7 @@ def write_demos(
         BadArgument: for `episodes` below 1. NoSolver: where there is no solver. StoreError: for a store that
             cannot be written. NoVerdict: when at most one in a hundred episodes can be kept.
     """
-    if episodes < 1:
-        raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
+    check_least("episodes", episodes)
     maker, key = _make_solvable(env_id, kwargs, wrappers)
     env_id = maker.spec.id
     counts, numbers = DemoCounts(), count()

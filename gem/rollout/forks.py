@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from gem import seeding
 from gem.content import text_of
 from gem.core import Env
-from gem.errors import BadArgument, CannotFork, ContractBroken
+from gem.errors import BadArgument, CannotFork, ContractBroken, check_argument, check_least
 from gem.record import Call, Episode, Turn
 from gem.rollout.conversation import Conversation, carry_out
 from gem.rollout.episode import Branch
@@ -66,8 +66,7 @@ def branches(
                 f"a branch begins after turn {turn!r:.40}; accepted: 0 to {last}, the turns of episode "
                 f"{episode.id!r} that were played."
             )
-    if samples < 1:
-        raise BadArgument(f"samples is {samples}; accepted: 1 or more.")
+    check_least("samples", samples)
     if episode.task.seed is None:
         raise BadArgument(f"the seed of episode {episode.id!r} was not stored.")
     if env is None and episode.task.opaque:
@@ -215,8 +214,7 @@ def turn_values(
     """
     if episode.several:
         raise BadArgument(f"episode {episode.id!r} has several seats; accepted: episodes of one.")
-    if samples < 2:
-        raise BadArgument(f"samples is {samples}; accepted: 2 or more, for an interval.")
+    check_argument("samples", samples, samples >= 2, "2 or more, for an interval")
     count = count_answered(episode)
     over = episode.terminated and count == len(episode.turns)
     jobs = branches(episode, range(count + (not over)), samples, env=env, fork=fork, salt=salt)
@@ -310,8 +308,7 @@ def tree_search(
         ContractBroken: when the environment is not determined by its seed.
     """
     for name, number in (("samples", samples), ("keep", keep), ("steps", steps)):
-        if number < 1:
-            raise BadArgument(f"{name} is {number}; accepted: 1 or more.")
+        check_least(name, number)
     best: Episode | None = None
     total = turn = 0
     jobs = [Job(env, seed, sample=sample, salt=salt) for sample in range(samples)]

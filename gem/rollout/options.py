@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
-from gem.errors import BadArgument, UnknownArgument, did_you_mean
+from gem.errors import BadArgument, UnknownArgument, check_argument, check_least, did_you_mean
 from gem.history import HistoryPolicy
 from gem.hosts import Host
 from gem.record import Episode, Limits
@@ -67,10 +67,8 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Refuse settings with which nothing can be played."""
-        if self.concurrency < 1:
-            raise BadArgument(f"concurrency is {self.concurrency}; accepted: 1 or more episodes in flight.")
-        if self.retries < 0:
-            raise BadArgument(f"retries is {self.retries}; accepted: 0 or more.")
+        check_argument("concurrency", self.concurrency, self.concurrency >= 1, "1 or more episodes in flight")
+        check_least("retries", self.retries, 0)
         if self.resume and not isinstance(self.store, EpisodeStore):
             raise BadArgument(f"resume needs an EpisodeStore; store is {self.store!r:.80}.")
         if self.retry_failed and not self.resume:

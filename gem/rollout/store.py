@@ -31,6 +31,7 @@ from gem.errors import (
     GemError,
     SchemaMismatch,
     StoreError,
+    check_argument,
     did_you_mean,
     reason,
 )
@@ -259,8 +260,7 @@ class EpisodeStore(Sequence[Episode]):
         Raises:
             BadArgument: for an order that is not a field of Entry, or a start or count below 0.
         """
-        if order not in Entry._fields:
-            raise BadArgument(f"order is {order!r}; accepted: {', '.join(Entry._fields)}.")
+        check_argument("order", order, order in Entry._fields, ", ".join(Entry._fields))
         if start < 0 or count < 0:
             raise BadArgument(f"start is {start} and count is {count}; accepted: 0 or more.")
         _check_wanted(wanted)

@@ -15,7 +15,7 @@ from string import Template
 from typing import Literal, NamedTuple
 
 from gem import registry
-from gem.errors import BadArgument, StoreError, reason
+from gem.errors import BadArgument, StoreError, check_argument, reason
 
 Kind = Literal["class", "dataset"]
 
@@ -46,8 +46,7 @@ def write_package(name: str, into: str | Path = ".", kind: Kind = "class") -> Pa
     Raises:
         BadArgument: for an invalid or taken name, or a folder that exists.
     """
-    if kind not in SUMMARIES:
-        raise BadArgument(f"kind is {kind!r}; accepted: {', '.join(SUMMARIES)}.")
+    check_argument("kind", kind, kind in SUMMARIES, ", ".join(SUMMARIES))
     module = _module(name)
     folder = Path(into) / name
     if folder.exists():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_least
 from gem.statistics.intervals import Interval, check_level, spread, wilson
 
 
@@ -51,8 +51,7 @@ def pass_hat_k(samples: Sequence[Sequence[bool]], k: int, level: float = 0.95) -
 def _counts(samples: Sequence[Sequence[bool]], k: int, level: float) -> list[tuple[int, int]]:
     """Return the successes and the samples of each task."""
     check_level(level)
-    if k < 1:
-        raise BadArgument(f"k is {k}; accepted: 1 or more.")
+    check_least("k", k)
     if not samples:
         raise BadArgument("no tasks; a rate needs at least one.")
     for own in samples:

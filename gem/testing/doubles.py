@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gem.core import Env, Start, Step
-from gem.errors import BadArgument
+from gem.errors import check_least
 from gem.record import StopReason
 
 
@@ -26,8 +26,7 @@ class EchoEnv(Env):
 
     def __init__(self, turns: int = 3) -> None:
         """Set the number of turns."""
-        if turns < 1:
-            raise BadArgument(f"turns is {turns}; accepted: 1 or more.")
+        check_least("turns", turns)
         self.turns = turns
         self.turn = self.right = self.number = 0
 

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 from gem import seeding
 from gem.agents.base import BaseAgent, settle
 from gem.core import Env, EnvWrapper, Start, Step
-from gem.errors import BadArgument, NoVerdict, StoreError
+from gem.errors import BadArgument, NoVerdict, StoreError, check_argument
 from gem.graders.base import Grader, Score, grade_with
 from gem.record import Agent, AgentInfo, Ask, Episode, Reply
 from gem.sandbox.base import Budget, Case, Result, Sandbox, SandboxFailed, Session
@@ -93,8 +93,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         """Refuse a fault that can never happen."""
-        if self.boundary not in KINDS:
-            raise BadArgument(f"boundary is {self.boundary!r}; accepted: {', '.join(KINDS)}.")
+        check_argument("boundary", self.boundary, self.boundary in KINDS, ", ".join(KINDS))
         if self.kind not in KINDS[self.boundary]:
             accepted = ", ".join(KINDS[self.boundary])
             raise BadArgument(f"kind is {self.kind!r} at {self.boundary!r}; accepted: {accepted}.")

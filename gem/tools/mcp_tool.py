@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
 
 from gem.content import Image, ToolSpec
-from gem.errors import BadArgument, NoVerdict, ToolError, UnknownArgument, did_you_mean
+from gem.errors import BadArgument, NoVerdict, ToolError, UnknownArgument, check_least, did_you_mean
 from gem.tools import calls
 from gem.tools._mcp_sessions import McpSession, Server
 from gem.tools.base_tool import BaseTool, ToolResult
@@ -131,8 +131,7 @@ class MCPTool(BaseTool):
         """
         super().__init__(num_workers)
         timeout = timeout if execution_timeout is None else execution_timeout
-        if max_retries < 0:
-            raise BadArgument(f"max_retries is {max_retries}; accepted: 0 or more.")
+        check_least("max_retries", max_retries, 0)
         for name in handlers or ():
             if name not in HANDLERS:
                 raise BadArgument(f"handlers has {name!r}; accepted: {', '.join(HANDLERS)}.")

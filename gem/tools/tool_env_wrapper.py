@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from gem import seeding
 from gem.content import Obs, Text, ToolSpec, join, text_of, written_tools
 from gem.core import Env, EnvWrapper, Start, Step, shared_names
-from gem.errors import BadArgument, EpisodeOver, NoVerdict, did_you_mean
+from gem.errors import BadArgument, EpisodeOver, NoVerdict, check_least, did_you_mean
 from gem.record import StopReason
 from gem.tools.base_tool import BaseTool, ToolResult
 from gem.tools.calls import Found, find
@@ -78,8 +78,7 @@ class ToolEnvWrapper(EnvWrapper):
         if not tools or len(set(marks)) < len(marks):
             names = [f"{tool.name or type(tool).__name__} <{tool.tag}>" for tool in tools]
             raise BadArgument(f"tools are {names}; accepted: one or more, with names and tags of their own.")
-        if max_tool_uses < 0:
-            raise BadArgument(f"max_tool_uses is {max_tool_uses}; accepted: 0 or more.")
+        check_least("max_tool_uses", max_tool_uses, 0)
         self.tools = [tool.spawn() for tool in tools]
         self._owned = [own for own, given in zip(self.tools, tools, strict=True) if own is not given]
         self.tool_reward = tool_reward

@@ -10,7 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 import gem
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_least
 from gem.files import replace_file
 from gem.rollout.index import Entry
 from gem.viewer import charts
@@ -40,8 +40,7 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
         raise BadArgument(f"there is no episode {episode}; {source.name} holds {count}.")
     if path.exists() and not path.is_file():  # replacing it would take a device or a pipe away
         raise BadArgument(f"{path} is not a regular file; name one that may be replaced.")
-    if limit is not None and limit < 1:
-        raise BadArgument(f"limit is {limit}; accepted: 1 or more.")
+    check_least("limit", limit)
     if episode is None:
         most = min(count, limit or count)
         entries, _ = source.store.page(order="number", descending=True, count=most)
