@@ -15,7 +15,7 @@ from gem.evals.scorecard import Mean, Scorecard
 from gem.evals.usage import count_uncounted, tokens_of
 from gem.statistics import Interval
 
-METRICS = ("success", "return", "reward", "turns", "coverage", "tokens", "cost")
+METRICS = ("success", "return", "reward", "turns", "coverage", "tokens", "cost", "doubtful")
 """The metrics of a gate, besides ``pass@K`` and ``pass^K``; return and reward are the same."""
 
 INTERVALS = ("success", "return", "reward", "pass")
@@ -160,6 +160,8 @@ def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | 
         return None, f"the tokens of {turns} turns were not counted"
     if gate.metric == "coverage":
         figure: Any = None if math.isnan(of.coverage) else of.coverage
+    elif gate.metric == "doubtful":
+        figure = of.doubtful / of.scored if of.scored else None
     elif gate.metric == "tokens":
         figure = float(tokens_of(of.usage))
     elif gate.metric == "cost":

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from gem.errors import NoVerdict
+from gem.evals.doubts import count_doubts
 from gem.evals.usage import Usage, spent_on
 from gem.record import AgentInfo, Episode, RunInfo
 from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
@@ -42,6 +43,9 @@ class EnvResult:
     coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
     samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed), over the tasks with a verdict for all
     samples. `usage` is the token usage of the episodes, by model.
+
+    `doubtful` episodes have a sign that the server made their outcome, and not the model; `doubts` counts
+    them by sign (`gem.evals.doubts`).
     """
 
     env: str
@@ -63,6 +67,8 @@ class EnvResult:
     samples: int = 1
     passes: dict[str, Interval] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
+    doubts: dict[str, int] = field(default_factory=dict)
+    doubtful: int = 0
 
     @property
     def coverage(self) -> float:
@@ -203,6 +209,7 @@ def summarise(
         )
 
     unscored = len(episodes) - len(scored)
+    doubts, doubtful = count_doubts(episodes)
     return EnvResult(
         env=name,
         episodes=len(episodes) + unplayed,
@@ -225,6 +232,8 @@ def summarise(
         samples=samples,
         passes=_passes(with_success, samples),
         usage=spent_on(episodes),
+        doubts=doubts,
+        doubtful=doubtful,
     )
 
 

@@ -47,6 +47,7 @@ class Mean:
     usage: dict[str, Usage]
     withheld: str = ""
     normalised: Interval | None = None
+    doubtful: int = 0
 
     @property
     def coverage(self) -> float:
@@ -150,6 +151,7 @@ class Scorecard:
             together(result.usage for result in results),
             self._why_none(results),
             over([row.normalised for row in rows if row.result is not None]),
+            sum(result.doubtful for result in results),
         )
 
     def _why_none(self, results: Sequence[EnvResult]) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.errors import StoreError
+from gem.evals.doubts import describe_doubts
 from gem.evals.fairness import unfair
 from gem.evals.gates import Checked, Gate, check
 from gem.evals.reports import junit, markdown
@@ -114,6 +115,11 @@ class SuiteResult:
                 f"{result.env}{of}: no headline: {why}"
                 for result in card.results
                 if (why := card.withheld(result))
+            ]
+            notes += [
+                f"warning: {name}, {result.env}: {doubt}"
+                for result in card.results
+                for doubt in describe_doubts(result.doubts, result.scored)
             ]
             notes += [f"{row.entry.label}{of}: {row.note}" for row in card.rows if row.note]
             if left_out := sum(row.result is None for row in card.rows):

@@ -54,7 +54,7 @@ def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
         {model: _usage(turn)}
         for episode in episodes
         for turn in episode.turns
-        if (model := _model(episode.run, turn)) is not None
+        if (model := model_of(episode.run, turn)) is not None
     )
 
 
@@ -77,7 +77,8 @@ def count_uncounted(spent: Spent) -> int:
     return sum(usage.uncounted for usage in spent.values())
 
 
-def _model(run: RunInfo, turn: Turn) -> str | None:
+def model_of(run: RunInfo, turn: Turn) -> str | None:
+    """Return the model that gave a turn's answer; None for an agent without one."""
     return run.seats[turn.seat].model if turn.seat in run.seats else run.model
 
 

@@ -1,0 +1,74 @@
+"""Doubts: signs in the answers of a run that its figures are the server's doing, and not the model's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from gem.evals.usage import model_of
+from gem.record import Episode, Turn
+
+WORDLESS = "ended before the model wrote a word"
+ENDLESS = "have a streamed answer without a finish reason"
+MODELS = "have an answer of another model"
+SAME_IDS = "have answers that all bear one id"
+
+CONSEQUENCES = {
+    WORDLESS: "they count as lost; look at the server's context, template and token limit",
+    ENDLESS: "answers may be cut, and were scored as they came",
+    MODELS: "the figures are of several models",
+    SAME_IDS: "they may be one answer from a cache, and no independent samples",
+}
+"""What each doubt means for the figures."""
+
+
+def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
+    """Return the places of doubtful episodes among the scored ones, by doubt.
+
+    That an episode ended before the model wrote a word is a doubt if most of them did. Agents without a model
+    give no doubts.
+    """
+    doubts: dict[str, set[int]] = defaultdict(set)
+    models: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    ids: dict[str, set[int]] = defaultdict(set)
+    scored = 0
+    for place, episode in enumerate(episodes):
+        turns = [turn for turn in episode.turns if model_of(episode.run, turn) is not None]
+        models_play = episode.run.model is not None or any(seat.model for seat in episode.run.seats.values())
+        if not episode.scored or not (turns if episode.turns else models_play):
+            continue
+        scored += 1
+        if not turns or _is_wordless(turns[0]):
+            doubts[WORDLESS].add(place)
+        for turn in turns:
+            extra = turn.extra or {}
+            if extra.get("finish_reason") == "none":
+                doubts[ENDLESS].add(place)
+            if isinstance(model := extra.get("model"), str):
+                models[str(model_of(episode.run, turn))][model].add(place)
+            if isinstance(own := extra.get("id"), str):
+                ids[own].add(place)
+    if 2 * len(doubts[WORDLESS]) <= scored:
+        del doubts[WORDLESS]
+    for places in models.values():
+        usual = max(places, key=lambda model: len(places[model]))
+        doubts[MODELS].update(*(places[model] for model in places if model != usual))
+    if len(ids) == 1 and len(*ids.values()) > 1:
+        doubts[SAME_IDS].update(*ids.values())
+    return {doubt: places for doubt, places in doubts.items() if places}
+
+
+def count_doubts(episodes: Sequence[Episode]) -> tuple[dict[str, int], int]:
+    """Return the number of doubtful episodes by doubt, and in all."""
+    doubts = find_doubts(episodes)
+    return {doubt: len(places) for doubt, places in doubts.items()}, len(set().union(*doubts.values()))
+
+
+def describe_doubts(doubts: Mapping[str, int], played: int) -> list[str]:
+    """Return a sentence for each doubt, with its count and what it means for the figures."""
+    return [f"{count} of {played} episodes {doubt}: {CONSEQUENCES[doubt]}" for doubt, count in doubts.items()]
+
+
+def _is_wordless(turn: Turn) -> bool:
+    said = turn.said
+    return not (said.text.strip() or said.tool_calls or said.reasoning)

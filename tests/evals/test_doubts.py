@@ -1,0 +1,83 @@
+"""What a server did shows in the result of an evaluation: a warning, a count, and a gate that fails."""
+
+import itertools
+import json
+
+import pytest
+
+from gem import cli
+from gem.testing.stub_server import RawAnswer, StubServer, completion
+
+pytest.importorskip("httpx")
+EASY = "game:GuessTheNumber-v0-easy"
+
+
+@pytest.fixture(autouse=True)
+def nothing_from_outside(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def guess(number, text=r"\boxed{3}", end="stop", tokens=5, **body):
+    usage = {"prompt_tokens": 9, "completion_tokens": tokens}
+    return {"id": f"a{number}", "model": "m", **completion(text, end), "usage": usage, **body}
+
+
+def too_long(_):
+    complaint = "This model's maximum context length is 8 tokens. However, your messages resulted in 90."
+    return RawAnswer(400, body=json.dumps({"error": {"message": complaint}}).encode())
+
+
+def half(_):
+    return RawAnswer.stream({"id": "h", "choices": [{"index": 0, "delta": {"content": r"\boxed{3"}}]})
+
+
+def play(answer, folder, *words):
+    """Play four episodes against a server that answers its n-th request with ``answer(n)``."""
+    numbers = itertools.count()
+    with StubServer(lambda body: answer(next(numbers))) as server:
+        command = ["eval", EASY, "--agent", f"openai:m@{server.base_url}", "-n", "4", "--out", str(folder)]
+        code = cli.main([*command, "--seed", "3", "--gate", "doubtful<=0", *words])
+    return code, json.loads((folder / "result.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("answer", "doubt"),
+    [
+        (too_long, "ended before the model wrote a word"),
+        (lambda n: guess(n, "", "length", 0), "ended before the model wrote a word"),
+        (lambda n: guess(n, None, "stop", 7), "ended before the model wrote a word"),
+        (lambda n: guess(n, model="m" if n else "other"), "have an answer of another model"),
+        (lambda n: guess(0), "have answers that all bear one id"),
+    ],
+    ids=["context", "no room", "null", "model", "cache"],
+)
+def test_a_doubt_is_a_warning_and_fails_the_gate(answer, doubt, tmp_path, capsys):
+    code, result = play(answer, tmp_path / "run")
+    streams = capsys.readouterr()
+    (row,) = result["results"]
+    assert code == 1
+    assert row["scored"] == 4
+    assert set(row["doubts"]) == {doubt}
+    assert row["doubtful"] == row["doubts"][doubt] > 0
+    said = " ".join((streams.out + streams.err).split())
+    assert "warning: openai:m@" in said
+    assert f"{row['doubtful']} of 4 episodes {doubt}:" in said
+    assert doubt in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_streams_without_any_finish_reason_are_scored_and_counted(tmp_path):
+    with StubServer("", faults=[half(0)] * 400) as server:
+        command = ["eval", EASY, "--agent", f"openai:m@{server.base_url}", "-n", "4", "--stream"]
+        code = cli.main([*command, "--out", str(tmp_path / "run"), "--gate", "doubtful<=0"])
+    (row,) = json.loads((tmp_path / "run" / "result.json").read_text())["results"]
+    assert (code, row["scored"], row["doubtful"]) == (1, 4, 4)
+
+
+def test_an_ordinary_run_has_no_doubts(tmp_path):
+    code, result = play(lambda n: guess(n, "" if n == 2 else r"\boxed{3}"), tmp_path / "run")
+    assert code == 0
+    assert result["results"][0]["doubts"] == {}
+
+
+def test_agents_without_a_model_give_no_doubts(tmp_path):
+    assert cli.main(["eval", EASY, "--agent", "random", "-n", "4", "--gate", "doubtful<=0"]) == 0
