@@ -70,5 +70,5 @@ def describe_doubts(doubts: Mapping[str, int], played: int) -> list[str]:
 
 
 def _is_wordless(turn: Turn) -> bool:
-    said = turn.said
-    return not (said.text.strip() or said.tool_calls or said.reasoning)
+    answer = turn.said
+    return not (answer.text.strip() or answer.tool_calls or answer.reasoning)
