@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from gem.errors import BadArgument
 from gem.tokens.renderer import Renderer, knows_tools
@@ -38,6 +38,7 @@ class AnswerShape:
             )
         if isinstance(stop, str) or not all(stop):
             raise BadArgument(f"{stop=}; accepted: a sequence of texts, none of them empty.")
+        self.prefix = prefix
         self.tools: Literal["native", "text"] = tools or ("native" if known and not prefix else "text")
         self.stop = tuple(stop)
         self.prefix_ids = renderer.answer(prefix)[:-1] if prefix else ()
@@ -45,3 +46,10 @@ class AnswerShape:
             raise BadArgument(
                 f"{prefix=} changes when it is tokenized and decoded; accepted: text that does not."
             )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What differs from plain answers, for the record of a run."""
+        native = self.tools if self.tools == "native" else ""
+        settings: dict[str, Any] = {"tools": native, "prefix": self.prefix, "stop": list(self.stop)}
+        return {name: value for name, value in settings.items() if value}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal
 
 import torch
@@ -77,7 +79,7 @@ class HuggingFaceAgent(BaseAgent):
             BadArgument: for limits below 1; for native tools where the chat template has none, or with a
                 prefix; for a prefix that tokenizing and decoding changes; for an empty text in `stop`.
         """
-        shaped = AnswerShape(renderer, tools, prefix, stop)
+        self._shape = shape = AnswerShape(renderer, tools, prefix, stop)
         if min(max_tokens, batch_size) < 1:
             raise BadArgument(f"got {max_tokens=}, {batch_size=}; accepted: 1 or more.")
         if cache_bytes < 0:
@@ -87,8 +89,8 @@ class HuggingFaceAgent(BaseAgent):
         self.temperature = temperature
         self.max_tokens = max_tokens
         self.batch_size = batch_size
-        self.tools, self.stop, self.prefix_ids = shaped.tools, shaped.stop, shaped.prefix_ids
-        self.prefix = prefix
+        self.tools, self.prefix, self.stop = shape.tools, prefix, shape.stop
+        self.prefix_ids = shape.prefix_ids
         self.cache_bytes = cache_bytes
         self.entropy = entropy
         self.tokens_sampled = 0
@@ -102,13 +104,7 @@ class HuggingFaceAgent(BaseAgent):
     def info(self) -> AgentInfo:
         """See BaseAgent.info."""
         name = name_of(getattr(self.model.config, "name_or_path", "")) or type(self.model).__name__
-        settings: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        if self.tools == "native":
-            settings["tools"] = self.tools
-        if self.prefix:
-            settings["prefix"] = self.prefix
-        if self.stop:
-            settings["stop"] = list(self.stop)
+        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self._shape.settings}
         return AgentInfo(type(self).__name__, name, settings, self.renderer.vocab_hash)
 
     def temper(self, temperature: float) -> None:
@@ -208,15 +204,17 @@ class HuggingFaceAgent(BaseAgent):
             return None  # keys change when the conversation grows beyond a length
         if not hasattr(text, "vocab_size"):
             return None
-        try:
-            from gem.agents.kv_cache import add_cache
-        except ImportError:  # caches of transformers before 4.56 are others
-            return None
+        from gem.agents.kv_cache import add_cache
+
         return add_cache(self._forward, text.vocab_size, self.cache_bytes)
 
     def _generate_cached(self, batch: list[_Writing]) -> None:
-        """Sample until every answer has ended. Answers with the same ids so far share a row."""
-        cached, groups = self._cached, self._groups(batch)
+        """Sample until every answer has ended. Answers with the same ids so far share a row.
+
+        Answers to equal prompts are next to each other in the batch.
+        """
+        cached = self._cached
+        groups = [list(group) for _, group in groupby(batch, key=attrgetter("prompt"))]
         cached.share([group[0].prompt for group in groups])
         room = min(32, max(writing.limit for writing in batch))
         rows, logits_BV, order = cached.start([group[0].prompt for group in groups], room)
@@ -240,13 +238,6 @@ class HuggingFaceAgent(BaseAgent):
             logits_BV = cached.step(rows, [group[0].tokens[-1] for group in groups])
             step += 1
 
-    def _groups(self, batch: list[_Writing]) -> list[list[_Writing]]:
-        """Group the answers by prompt."""
-        groups: dict[tuple[int, ...], list[_Writing]] = {}
-        for writing in batch:
-            groups.setdefault(writing.prompt, []).append(writing)
-        return list(groups.values())
-
     def _sample(
         self, logits_BV: Tensor, groups: list[list[_Writing]], step: int
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
@@ -258,11 +249,11 @@ class HuggingFaceAgent(BaseAgent):
         most = max(map(len, groups))
         u_BM = [[next(chance) for _ in group] + [0.0] * (most - len(group)) for group in groups]
         u = torch.tensor(u_BM, dtype=torch.float64)
-        if self.entropy:
-            drawn = sample_with_entropy(logits_BV, self.temperature, u)
-        else:
-            ids_BM, logp_BM = sample(logits_BV, self.temperature, u)
-            drawn = ids_BM, logp_BM, torch.full(u.shape, torch.nan)
+        drawn = (
+            sample_with_entropy(logits_BV, self.temperature, u)
+            if self.entropy
+            else (*sample(logits_BV, self.temperature, u), torch.full(u.shape, torch.nan))
+        )
         ids, logprobs, entropies = (each.tolist() for each in drawn)
         return ids, logprobs, entropies
 

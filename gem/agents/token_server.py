@@ -106,7 +106,7 @@ class TokenServerAgent(OpenAIAgent):
         """
         if protocol not in FORMATS:
             raise BadArgument(f"protocol is {protocol!r}; accepted: {', '.join(map(repr, FORMATS))}.")
-        shaped = AnswerShape(renderer, tools, prefix, stop)
+        self._shape = shape = AnswerShape(renderer, tools, prefix, stop)
         if not temperature >= 0 or max_tokens < 1:
             raise BadArgument(f"got {temperature=}, {max_tokens=}; accepted: 0 or more, 1 or more.")
         self._root = url.rstrip("/").removesuffix("/v1")
@@ -119,8 +119,8 @@ class TokenServerAgent(OpenAIAgent):
             **{**connection, "base_url": self._root},
         )
         self.renderer, self.protocol, self.context = renderer, protocol, context
-        self.tools, self.prefix, self.stop = shaped.tools, prefix, shaped.stop
-        self.prefix_ids = shaped.prefix_ids
+        self.tools, self.prefix, self.stop = shape.tools, prefix, shape.stop
+        self.prefix_ids = shape.prefix_ids
         self._tokens: TokenFormat = FORMATS[protocol](
             renderer, _size(renderer) if vocabulary is None else vocabulary, temperature == 0, self.stop
         )
@@ -136,17 +136,12 @@ class TokenServerAgent(OpenAIAgent):
     @property
     def info(self) -> AgentInfo:
         """See BaseAgent.info."""
-        settings: dict[str, Any] = {
+        settings = {
             "protocol": self.protocol,
             "temperature": self.temperature,
             "max_tokens": self.max_tokens,
+            **self._shape.settings,
         }
-        if self.tools == "native":
-            settings["tools"] = self.tools
-        if self.prefix:
-            settings["prefix"] = self.prefix
-        if self.stop:
-            settings["stop"] = list(self.stop)
         return AgentInfo(type(self).__name__, self.model, settings, self.renderer.vocab_hash)
 
     async def ask(self, ask: Ask) -> Reply:

@@ -10,42 +10,22 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from gem.errors import BadArgument, EnvClosed
 from gem.record import Episode
 from gem.rollout.jobs import Job, Trial
 from gem.rollout.options import RunOptions
+from gem.rollout.trials import Trials
 
 Numbered: TypeAlias = tuple[int, Episode]
 """An episode, and the number of its job among those of the runner."""
 
 
-class Source(Protocol):
-    """What a schedule has to know about jobs: `gem.rollout.trials.Trials`."""
-
-    @property
-    def remembers(self) -> bool:
-        """Whether there are stored episodes whose jobs have not come yet."""
-        ...
-
-    def check(self, job: Job) -> object:
-        """Raise a GemError for a job that cannot be played."""
-        ...
-
-    def make(self, job: Job, number: int) -> Trial:
-        """Return the first trial of a job."""
-        ...
-
-    def recall(self, trial: Trial) -> tuple[Episode | None, int]:
-        """Return a job's stored episode, None if there is none, and the number of its next attempt."""
-        ...
-
-
 class Schedule:
     """The jobs of a runner. Each has one result: the episode of its last attempt, or its stored one."""
 
-    def __init__(self, source: Source, options: RunOptions, most: int | None = None) -> None:
+    def __init__(self, source: Trials, options: RunOptions, most: int | None = None) -> None:
         """Start without jobs.
 
         Args:

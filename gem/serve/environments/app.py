@@ -239,14 +239,12 @@ class Application:
             if "session_id" not in body:
                 raise BadArgument('"session_id" is missing; POST /reset gives one, in its metadata.')
             session = self._session(offer, body["session_id"])
+
+            async def step() -> bytes:
+                return openenv.encode(await openenv.step(self.sessions, session, action))
+
             async with session.lock:
-                known = session.find_answer(request_id)
-                if known is not None:
-                    self.metrics.count("answers_repeated_total")
-                    return known
-                sent = openenv.encode(await openenv.step(self.sessions, session, action))
-                session.remember(request_id, sent)
-                return sent
+                return await self.sessions.answer_once(session, request_id, step)
 
         return await self._respond(request, answer)
 
@@ -287,10 +285,7 @@ class Application:
     def _session(self, offer: Offer, session_id: Any) -> Session:
         if session_id is None:
             return openenv.open_session(self.sessions, offer)
-        session = self.sessions.get(session_id)
-        if session.offer is not offer:
-            raise BadArgument(f"that session is of {session.offer.id}, not of {offer.id}.")
-        return session
+        return self.sessions.of(offer, session_id)
 
     async def _respond(self, request: Request, answer: Callable[[bytes], Awaitable[bytes]]) -> Response:
         """Return the answer to a request, or an error response."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from gem.errors import NoVerdict
 from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out
@@ -21,29 +21,11 @@ LISTEN_S = 0.002
 """Seconds to wait for the host before checking for new calls."""
 
 
-class Carrier(Protocol):
-    """The interface of classes that hold environments and run their calls."""
-
-    inline: bool
-    """Whether calls run at once in the server's own thread."""
-
-    def add(self, recipe: Recipe) -> Any:
-        """Add an environment and return its handle."""
-
-    async def call(self, place: Any, verb: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Outcome:
-        """Run one call; a handle has one call at a time."""
-
-    def renew(self, place: Any, recipe: Recipe) -> None:
-        """Replace an environment that has no call in flight."""
-
-    def remove(self, place: Any) -> None:
-        """Close an environment that has no call in flight."""
-
-
 class Inline:
     """Runs environments in the server's own thread."""
 
     inline = True
+    """Whether calls run at once in the server's own thread."""
 
     def add(self, recipe: Recipe) -> Slot:
         """Take in an environment."""
@@ -185,6 +167,10 @@ class OnHost:
         if outcome.index in self._leaving:
             self._leaving.discard(outcome.index)
             host.remove(outcome.index)
+
+
+Carrier: TypeAlias = Inline | OnHost
+"""What holds environments and runs their calls; a handle has one call at a time."""
 
 
 def _resolve(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Outcome], outcome: Outcome) -> None:

@@ -95,7 +95,7 @@ class Tools:
                     session = openenv.open_session(self.sessions, self.offer)
                 return {"session_id": session.id}
             case "openenv/session/close":
-                named = self._find_session(params.get("session_id"))
+                named = self.sessions.of(self.offer, params.get("session_id"))
                 if named is session:
                     raise _Wrong(INVALID_REQUEST, "this session ends with its web socket.")
                 if named.owner is not None:
@@ -105,12 +105,6 @@ class Tools:
                 return {"session_id": named.id, "closed": True}
         raise _Wrong(NO_METHOD, f"Method not found: {openenv.plain(request.method):.80}")
 
-    def _find_session(self, session_id: Any) -> Session:
-        session = self.sessions.get(session_id)
-        if session.offer is not self.offer:
-            raise BadArgument(f"that session is of {session.offer.id}, not of {self.offer.id}.")
-        return session
-
     async def _call(self, params: dict[str, Any], session: Session | None) -> dict[str, Any]:
         action = {
             "type": "call_tool",
@@ -119,7 +113,7 @@ class Tools:
         }
         openenv.action_of(action, self.offer.tools)  # before a session is opened for it
         if session is None and "session_id" in params:
-            session = self._find_session(params["session_id"])
+            session = self.sessions.of(self.offer, params["session_id"])
         if session is not None:
             return await self._step(action, session)
         session = openenv.open_session(self.sessions, self.offer, asyncio.current_task())

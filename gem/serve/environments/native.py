@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -118,13 +119,8 @@ class _Connection:
             session = self._session(request)
             session.owner = self
             async with session.lock:
-                known = session.find_answer(request.id)
-                if known is None:
-                    known = await self._carried_out(session, request)
-                    session.remember(request.id, known)
-                else:
-                    self._sessions.metrics.count("answers_repeated_total")
-                return known
+                carry_out = partial(self._carry_out, session, request)
+                return await self._sessions.answer_once(session, request.id, carry_out)
         except Exception as error:  # of the session: nothing was carried out, and nothing is remembered
             return wire.ENCODER.encode(wire.Answer(request.id, error=_error(error)))
 
@@ -158,7 +154,7 @@ class _Connection:
         recipe = offer.recipe(changed, task.wrappers)
         return self._sessions.open(offer, recipe, self, request.session)
 
-    async def _carried_out(self, session: Session, request: wire.Request) -> bytes:
+    async def _carry_out(self, session: Session, request: wire.Request) -> bytes:
         try:
             value = wire.pack(request.verb, await self._call(session, request))
             return wire.ENCODER.encode(wire.Answer(request.id, value))

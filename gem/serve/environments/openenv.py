@@ -13,6 +13,7 @@ import json
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -334,23 +335,18 @@ async def answer(sessions: Sessions, session: Session, text: str | bytes) -> byt
         if message.type == "close":
             return None
         async with session.lock:
-            return await _answer(sessions, session, message)
+            return await sessions.answer_once(
+                session, message.request_id, partial(_answer, sessions, session, message)
+            )
     except Exception as error:
         return error_message(error)
 
 
 async def _answer(sessions: Sessions, session: Session, message: Message) -> bytes:
-    known = session.find_answer(message.request_id)
-    if known is not None:
-        sessions.metrics.count("answers_repeated_total")
-        return known
     if message.type == "step":
-        sent = encode({"type": "observation", "data": await step(sessions, session, message.data)})
-    elif message.type == "reset":
-        sent = encode({"type": "observation", "data": await reset(sessions, session, message.data)})
-    elif message.type == "state":
-        sent = encode({"type": "state", "data": state(session)})
-    else:
-        raise Unreadable("UNKNOWN_TYPE", f"unknown message type: {plain(message.type)!r:.80}")
-    session.remember(message.request_id, sent)
-    return sent
+        return encode({"type": "observation", "data": await step(sessions, session, message.data)})
+    if message.type == "reset":
+        return encode({"type": "observation", "data": await reset(sessions, session, message.data)})
+    if message.type == "state":
+        return encode({"type": "state", "data": state(session)})
+    raise Unreadable("UNKNOWN_TYPE", f"unknown message type: {plain(message.type)!r:.80}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import asdict, astuple, dataclass
 from time import monotonic
 from typing import Any
@@ -123,7 +123,7 @@ class Session:
     def __init__(self, name: str, offer: Offer, recipe: Maker, owner: object) -> None:
         """Start without an episode; `owner`: the connection that holds the session, None over HTTP."""
         self.id, self.offer, self.recipe, self.owner = name, offer, recipe, owner
-        self.place = offer.carrier.add(recipe)
+        self.place: Any = offer.carrier.add(recipe)
         self.ends_with_its_owner = owner is not None
         self.lock = asyncio.Lock()
         self.free_at = 0.0
@@ -220,9 +220,32 @@ class Sessions:
             raise missing_session()
         return session
 
+    def of(self, offer: Offer, session_id: Any) -> Session:
+        """Return a session of an environment.
+
+        Raises:
+            BadArgument: when there is no session of that id, or it is of another environment.
+        """
+        session = self.get(session_id)
+        if session.offer is not offer:
+            raise BadArgument(f"that session is of {session.offer.id}, not of {offer.id}.")
+        return session
+
     def find(self, session_id: Any) -> Session | None:
         """Return a session; None if there is none of that id."""
         return self._sessions.get(session_id) if isinstance(session_id, str) else None
+
+    async def answer_once(
+        self, session: Session, request: str | int | None, answer: Callable[[], Awaitable[bytes]]
+    ) -> bytes:
+        """Return the stored answer to a repeated request; else make the answer and store it."""
+        known = session.find_answer(request)
+        if known is not None:
+            self.metrics.count("answers_repeated_total")
+            return known
+        sent = await answer()
+        session.remember(request, sent)
+        return sent
 
     async def leave(self, session: Session) -> None:
         """Handle a lost connection: close its session, unless it was opened before the connection."""
