@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from operator import attrgetter
 from typing import Any, Literal
 
 import torch
@@ -214,7 +213,7 @@ class HuggingFaceAgent(BaseAgent):
         Answers to equal prompts are next to each other in the batch.
         """
         cached = self._cached
-        groups = [list(group) for _, group in groupby(batch, key=attrgetter("prompt"))]
+        groups = [list(group) for _, group in groupby(batch, key=lambda writing: writing.prompt)]
         cached.share([group[0].prompt for group in groups])
         room = min(32, max(writing.limit for writing in batch))
         rows, logits_BV, order = cached.start([group[0].prompt for group in groups], room)
