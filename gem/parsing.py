@@ -53,6 +53,12 @@ def tagged(text: str, tag: str) -> str | None:
     return text[start + len(tag) + 2 : end].strip() if start >= 0 else None
 
 
+def boxed_or_tagged(text: str) -> str | None:
+    r"""Return the content of the last ``\boxed{}``, or else of the last ``<answer>``; None without either."""
+    inside = boxed(text)
+    return tagged(text, "answer") if inside is None else inside
+
+
 def code(text: str, language: str | None = None) -> str | None:
     """Return the last closed fenced code block, or None.
 

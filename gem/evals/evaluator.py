@@ -337,7 +337,11 @@ class _SuiteRun:
         )
         events.on_begin(self.result)
         self.stores = {name: self._open_store(name) for name in self.agents}
-        self.references = {name: self._open_reference(name) for name in REFERENCES if options.normalise}
+        self.references = {  # apart from the stores of measured agents of these names
+            name: None if out is None else open_store(last, out / "references" / name, name, alone=True)
+            for name in REFERENCES
+            if options.normalise
+        }
         stored = sum(len(store) for store in self.stores.values() if isinstance(store, CountedStore))
         if options.ray is None and (options.retry_failed or stored < self.result.total):
             for entry in suite.entries:
@@ -408,12 +412,6 @@ class _SuiteRun:
             lines = f"{damaged} damaged line{'s' * (damaged != 1)}"
             self.events.on_message(f"{store.path}: the budget does not count {lines}")
         return store
-
-    def _open_reference(self, name: str) -> CountedStore | None:
-        """Return the store of a reference agent, apart from that of a measured agent of this name."""
-        if self.out is None:
-            return None
-        return open_store(self.last, self.out / "references" / name, name, alone=True)
 
     # -- playing
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -88,22 +89,20 @@ class EnvResult:
     @property
     def boundaries(self) -> dict[str, int]:
         """The numbers of episodes without verdict by cause: env, host, agent, driver, or cancelled."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for what, count in self.errors.items():
-            boundary = what.partition(":")[0]
-            counts[boundary] = counts.get(boundary, 0) + count
-        return {**counts, "cancelled": self.cancelled} if self.cancelled else counts
+            counts[what.partition(":")[0]] += count
+        return {**counts, "cancelled": self.cancelled} if self.cancelled else dict(counts)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; an infinite or NaN bound becomes None."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in INTERVALS:
             plain[name] = bounds(plain[name])
-        seats = {}
-        for name, seat in self.seats.items():
-            seats[name] = asdict(seat)
-            seats[name]["success"] = bounds(seat.success)
-            seats[name]["reward"] = bounds(seat.reward)
+        seats = {
+            name: {"success": bounds(seat.success), "reward": bounds(seat.reward), "turns": seat.turns}
+            for name, seat in self.seats.items()
+        }
         plain["passes"] = {name: bounds(each) for name, each in self.passes.items()}
         plain["usage"] = {model: asdict(usage) for model, usage in self.usage.items()}
         coverage = self.coverage if self.episodes else None
@@ -176,14 +175,7 @@ def summarise(
     if len(with_success) < len(scored) and any(episode.several for episode in scored):
         with_success = []  # if seats have different results, success is defined only by seat
     won = [float(bool(episode.success)) for episode in with_success]
-    cancelled = 0
-    errors: dict[str, int] = {}
-    for episode in episodes:
-        if episode.error is not None:
-            broke = f"{episode.error.boundary}: {episode.error.type}"
-            errors[broke] = errors.get(broke, 0) + 1
-        elif not episode.scored:
-            cancelled += 1
+    broken = [episode.error for episode in episodes if episode.error is not None]
     needed = [
         float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget))
         for e in with_success
@@ -219,9 +211,9 @@ def summarise(
         reward=mean([episode.reward() for episode in scored], scored) if scored else None,
         turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
         turns_to_success=mean(needed, with_success) if with_success else None,
-        cancelled=cancelled,
-        errors=errors,
-        first_error=next((episode.error.message for episode in episodes if episode.error is not None), None),
+        cancelled=sum(episode.error is None and not episode.scored for episode in episodes),
+        errors=dict(Counter(f"{error.boundary}: {error.type}" for error in broken)),
+        first_error=broken[0].message if broken else None,
         seats={seat: summarise_seat(seat) for seat in _seats(scored)},
         at_most=(sum(won) + unscored) / (len(won) + unscored) if with_success else None,
         no_verdict=rate_interval([float(not each.scored) for each in episodes], groups(episodes))

@@ -827,12 +827,6 @@ class Far:
         """Call it in the tests' process."""
         return _far_ask(self, "call", list(args), names)
 
-    def __repr__(self) -> Any:
-        return _far_ask(self, "repr")
-
-    def __hash__(self) -> Any:
-        return _far_ask(self, "hash")
-
 
 class FarFunction:
     """A function of the tests, as seen in the submission's process; it can only be called."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument
 from gem.graders.base import DataGrader, Score
 from gem.graders.text import exact_match
-from gem.parsing import boxed, tagged
+from gem.parsing import boxed_or_tagged
 from gem.tasks.columns import Columns
 from gem.tasks.files import scan
 from gem.tasks.sources import cell, has_cell
@@ -118,9 +118,7 @@ def _find_first_number(rows: Any, columns: Columns) -> int | None:
 def read_letter(reply: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the option that a reply chooses, None if it chooses none."""
     reply = reply[-LONGEST:]
-    inside = boxed(reply)
-    if inside is None:
-        inside = tagged(reply, "answer")
+    inside = boxed_or_tagged(reply)
     if inside is not None:
         return _choose(inside, choices)
     lines = [line for line in reply.splitlines() if line.strip()]

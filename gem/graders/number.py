@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument
 from gem.graders.base import DataGrader, Score
 from gem.graders.mathematics import number_words
-from gem.parsing import boxed, tagged
+from gem.parsing import boxed, boxed_or_tagged
 
 LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
 DIGITS = 400  # of one number; a longer one is not read
@@ -72,9 +72,7 @@ class NumberGrader(DataGrader):
 def answered_number(reply: str) -> tuple[Fraction | None, str | None]:
     """Return the number of a reply and the text that it was read from; None where there is none."""
     reply = reply[-LONGEST:]
-    inside = boxed(reply)
-    if inside is None:
-        inside = tagged(reply, "answer")
+    inside = boxed_or_tagged(reply)
     if inside is not None:
         numbers = find_numbers(inside)
         return (numbers[0] if len(numbers) == 1 else None), inside

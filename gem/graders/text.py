@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument
 from gem.graders.base import BOXED, DataGrader, Grader, Score
 from gem.graders.mathematics import number_words
-from gem.parsing import boxed, tagged
+from gem.parsing import boxed, boxed_or_tagged
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -90,9 +90,7 @@ class TextGrader(DataGrader):
 def extract_answer(reply: str) -> str:
     """Return the answer in a reply: the boxed part, the tagged part, or all of it."""
     reply = reply[-LONGEST:]
-    inside = boxed(reply)
-    if inside is None:
-        inside = tagged(reply, "answer")
+    inside = boxed_or_tagged(reply)
     return _LABEL.sub("", reply, count=1).strip() if inside is None else inside
 
 

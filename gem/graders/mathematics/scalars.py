@@ -55,36 +55,24 @@ def facts(node: Node) -> tuple[frozenset[str], bool, bool, bool]:
         return frozenset([node[1]]), False, False, False
     if tag in ("num", "const"):
         return frozenset(), False, False, False
-    if tag == "fn":
-        if node[1] not in FLOAT and node[1] not in EXACT and node[1].rstrip("'") not in USERS:
-            raise Opaque
-        below = node[2]
-    elif tag in ("+", "*"):
-        below = node[1]
-    elif tag in ("-", "%"):
-        below = (node[1],)
-    elif tag in ("/", "^"):
-        below = (node[1], node[2])
-    elif tag == "unit" and node[2] in ("degree", "degrees"):
-        below = (node[1],)
-    else:
+    degrees = tag == "unit" and node[2] in ("degree", "degrees")
+    if not degrees and tag not in ("+", "*", "/", "^", "-", "%", "fn"):
         raise Opaque
-    parts = [facts(part) for part in below]
+    if tag == "fn" and not (node[1] in FLOAT or node[1] in EXACT or node[1].rstrip("'") in USERS):
+        raise Opaque
+    parts = [facts(part) for part in ([node[1]] if degrees else _parts(node))]
     names = frozenset().union(*(part[0] for part in parts))
     exponent, floor, bend = (any(part[i] for part in parts) for i in (1, 2, 3))
     if tag == "^" and parts[1][0] and not parts[0][0] and exactly(node[1]) == 0:
         raise Opaque
-    if (tag == "^" and parts[1][0]) or (
-        tag == "fn" and node[1] in ("factorial", "factorials", "binom", "mod", "gcd", "lcm") and names
-    ):
-        exponent = True
-    if tag == "fn" and node[1] in ("floor", "ceil") and names:
-        floor = True
-    if (tag == "fn" and node[1] in _BENT and names) or (tag == "^" and node[2][0] == "/" and names):
-        bend = True
+    called = node[1] if tag == "fn" and names else ""
+    exponent |= called in _OF_INTEGERS or (tag == "^" and bool(parts[1][0]))
+    floor |= called in ("floor", "ceil")
+    bend |= called in _BENT or (tag == "^" and node[2][0] == "/" and bool(names))
     return names, exponent, floor, bend
 
 
+_OF_INTEGERS = frozenset(("factorial", "factorials", "binom", "mod", "gcd", "lcm"))
 _BENT = frozenset(("abs", "max", "min", "sqrt", "cbrt", "root"))
 
 
