@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from gem import seeding
+from gem.closing import Closing
 from gem.content import Obs, ToolSpec, written_tools
 from gem.errors import (
     BadAction,
@@ -61,7 +62,7 @@ class Step(NamedTuple):
         return self.terminated or self.truncated
 
 
-class Env(Rebuildable):
+class Env(Rebuildable, Closing):
     """An environment for one agent that reads and writes text.
 
     Subclasses define ``reset(self, seed=None)``, which begins with ``super().reset(seed=seed)``, and
@@ -319,14 +320,6 @@ class Env(Rebuildable):
     def entry_point(self) -> Any:
         """The entry point this environment was made from, or None."""
         return self.spec.entry_point if self.spec else None
-
-    def __enter__(self) -> Self:
-        """Return self; the environment is closed at the end of the block."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     def __str__(self) -> str:
         """The id, or the class's name."""

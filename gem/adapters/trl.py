@@ -39,10 +39,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from math import isnan
-from typing import Any, Self
+from typing import Any
 
 from gem import seeding
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.closing import Closing
 from gem.content import Obs, Text, join
 from gem.errors import BadArgument, ToolError, missing_extra
 from gem.estimators import turn_rewards
@@ -117,7 +118,7 @@ def episode_reward(*, reward: Sequence[float | None], log_metric: Any = None, **
     return list(reward)
 
 
-class Rollouts:
+class Rollouts(Closing):
     """A `rollout_func` that plays the episodes of a TRL trainer.
 
     Answers are sampled from the trainer's own model, at its temperature and with at most
@@ -216,14 +217,6 @@ class Rollouts:
         runner, self._runner, self._trainer = self._runner, None, None
         if runner is not None:
             runner.close()
-
-    def __enter__(self) -> Self:
-        """Return self; leaving the block closes."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     def _runner_of(self, trainer: Any) -> Runner:
         """Return the runner of a trainer's episodes; it is kept while the same trainer calls."""

@@ -11,9 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Lock, Thread
 from time import perf_counter
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
+from gem.closing import Closing
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime
 from gem.record import Agent, AgentInfo, Ask, Reply
 
@@ -41,7 +42,7 @@ class BatchBroken(NoVerdict):
         return f"{len(errors)} of {len(self.answers)} asks failed{first}"
 
 
-class BaseAgent:
+class BaseAgent(Closing):
     """An agent. Subclasses define ``__call__(asks)`` or ``async ask(ask)``.
 
     The derived ``ask`` collects the asks that arrive in one turn of the event loop and answers them as one
@@ -119,14 +120,6 @@ class BaseAgent:
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
-
-    def __enter__(self) -> Self:
-        """Return self; the agent is closed at the end of the block."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     @property
     def loop(self) -> LoopThread:

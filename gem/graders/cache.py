@@ -8,14 +8,15 @@ from collections import OrderedDict
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 
+from gem.closing import Closing
 from gem.errors import BadArgument, StoreError, check_least
 from gem.graders.base import UNDECIDED, Grader, Score, check_score, grade_with, takes_question
 from gem.specs import Rebuildable, arguments_of, written_arguments
 
 
-class CachedGrader(Rebuildable):
+class CachedGrader(Rebuildable, Closing):
     """A grader that caches scores in memory and, optionally, in a file.
 
     The key is a hash of the grader's name and settings, the reference, the answer, and the question where the
@@ -77,14 +78,6 @@ class CachedGrader(Rebuildable):
             if self._file is not None:
                 self._file.close()
                 self._file = None
-
-    def __enter__(self) -> Self:
-        """Return self; leaving the block closes the file."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close the file."""
-        self.close()
 
     def _key(self, answer: str, reference: Any, question: str | None) -> bytes:
         digest = blake2b(digest_size=16)

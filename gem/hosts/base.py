@@ -14,9 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gem import plugins
+from gem.closing import Closing
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, text_of_error
 from gem.hosts.verbs import VERBS, failure_of
@@ -97,7 +98,7 @@ def carry_out(slot: Slot, command: Command) -> Outcome:
         return Outcome(index, None, wrap_exception(error))
 
 
-class Host(ABC):
+class Host(Closing, ABC):
     """A set of running environments: `add` and `remove` them, `submit` calls, and get results from `ready`.
 
     A call that raises returns an outcome with the error and keeps its environment; `renew` replaces it. A
@@ -267,14 +268,6 @@ class Host(ABC):
             self._closed = True
             self.busy.clear()
             self._close()
-
-    def __enter__(self) -> Self:
-        """Return self; the host is closed at the end of the block."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     # -- methods that a host defines
 

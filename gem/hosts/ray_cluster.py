@@ -14,8 +14,9 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from time import monotonic
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
+from gem.closing import Closing
 from gem.errors import BadArgument, missing_extra
 from gem.specs import Needs
 
@@ -51,7 +52,7 @@ class Node(NamedTuple):
     resources: Mapping[str, float]
 
 
-class Cluster:
+class Cluster(Closing):
     """The connection of this process to a Ray cluster; an existing connection is reused."""
 
     def __init__(self, address: str | None = None) -> None:
@@ -141,14 +142,6 @@ class Cluster:
         """Kill an actor, even if it is busy."""
         with suppress(Exception):  # it may be gone, and so may its node
             self.ray.kill(actor, no_restart=True)
-
-    def __enter__(self) -> Self:
-        """Return self; the connection is closed at the end of the block."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     def close(self) -> None:
         """Disconnect, and end a cluster that was started here; keep a connection that existed before."""

@@ -10,10 +10,11 @@ import asyncio
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 from gem import seeding
 from gem.agents.base import make_raisable
+from gem.closing import Closing
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, OutOfTime
 from gem.history import HistoryPolicy
@@ -93,7 +94,7 @@ async def drive_async(
         playing.close()
 
 
-class Conversation:
+class Conversation(Closing):
     """One episode for your own loop: it stops whenever it needs an answer.
 
     ::
@@ -206,14 +207,6 @@ class Conversation:
         own, self._own_env = self._own_env, None
         if own is not None:
             own.close()
-
-    def __enter__(self) -> Self:
-        """Return self; the conversation is closed at the end of the block."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     def _advance(self, resume: Callable[[Any], Any], value: Any) -> tuple[Ask, ...]:
         """Run the episode until it needs an answer, or is over."""

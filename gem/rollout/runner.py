@@ -11,9 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, Self
+from typing import Any
 
 from gem.agents.seats import SeatAgents
+from gem.closing import Closing
 from gem.errors import BadArgument, NoSolver
 from gem.hosts import Host, auto_kind, make_host
 from gem.record import Agent, Episode
@@ -26,7 +27,7 @@ from gem.rollout.schedule import Numbered, Schedule, in_order
 from gem.rollout.trials import Trials
 
 
-class BaseRunner(ABC):
+class BaseRunner(Closing, ABC):
     """The calls that Runner and RayRunner share. One stream is open at a time."""
 
     version: int | None = None
@@ -104,14 +105,6 @@ class BaseRunner(ABC):
     def play(self, jobs: Iterable[Job]) -> list[Episode]:
         """Play jobs in rounds and return the episodes in the order of the jobs; otherwise like `stream`."""
         return in_order(self.stream_numbered(jobs))
-
-    def __enter__(self) -> Self:
-        """Return self; the runner is closed at the end of the block."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
 
 class Runner(BaseRunner):

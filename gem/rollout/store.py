@@ -22,9 +22,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from operator import add
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from gem import codec
+from gem.closing import Closing
 from gem.errors import (
     BadArgument,
     DuplicateEpisode,
@@ -47,7 +48,7 @@ OPENING = b'{"schema":'
 Answer = TypeVar("Answer")
 
 
-class EpisodeStore(Sequence[Episode]):
+class EpisodeStore(Sequence[Episode], Closing):
     """A sequence of episodes in a file; a reader sees episodes that other processes append.
 
     Integers of numpy and similar types are read back as plain numbers, tuples in `info` as lists, and objects
@@ -343,14 +344,6 @@ class EpisodeStore(Sequence[Episode]):
                 self._lock_path.unlink(missing_ok=True)
             os.close(self._claim)
             self._claim = -1
-
-    def __enter__(self) -> Self:
-        """Return self; the store is closed at the end of the block."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     def _read(self, number: int) -> Episode:
         episode = self._read_at_place(number)

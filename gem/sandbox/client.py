@@ -18,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
+from gem.closing import Closing
 from gem.errors import BadArgument
 from gem.sandbox import bwrap
 from gem.sandbox.base import Budget, Result
@@ -32,7 +33,7 @@ from gem.sandbox.verdicts import verdict
 BACKSTOP_S = 10.0  # a fork server that has not kept a deadline for so long hangs
 
 
-class ZygoteSandbox(Caller):
+class ZygoteSandbox(Caller, Closing):
     """A sandbox that runs programs in children of fork servers.
 
     Args:
@@ -158,12 +159,6 @@ class ZygoteSandbox(Caller):
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
         _open.discard(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _after_fork(self) -> None:
         """Start afresh in a forked process: fork servers, locks and threads belong to the parent."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from gem.closing import Closing
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, Pool, call_twice, kind_for, make_child
@@ -38,7 +39,7 @@ class _Answer:
     stopped: str = ""  # "wall" or "output": why the host stopped it
 
 
-class ZygoteSession(SessionCaller):
+class ZygoteSession(SessionCaller, Closing):
     """A session; see `gem.sandbox.base.Session`. The child is forked at the first use.
 
     Threads may share a session: it serves one request after the other. In a forked process that inherits it,
@@ -181,12 +182,6 @@ class ZygoteSession(SessionCaller):
         if self._child is not None:
             self._child.over = True
             self._lose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # --------------------------------------------------------------------------------------- the child
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+
+from gem.closing import Closing
 
 Body: TypeAlias = dict[str, Any]
 Answer: TypeAlias = "str | Mapping[str, Any] | RawAnswer"
@@ -48,7 +50,7 @@ class RawAnswer:
         return cls(headers={"Content-Type": "text/event-stream"}, chunks=chunks, cut=cut)
 
 
-class StubServer:
+class StubServer(Closing):
     """A real HTTP server for ``/v1/chat/completions``, ``/v1/responses`` and ``/v1/completions``.
 
     `answer` is the answer to every request, or a function of its body. `faults` come first, one per request.
@@ -86,14 +88,6 @@ class StubServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-    def __enter__(self) -> Self:
-        """Return self; leaving the block stops the server."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Stop serving."""
-        self.close()
 
     def record_request(self, body: Body, path: str, headers: Mapping[str, str]) -> RawAnswer | None:
         """Record a request and return its fault, or None if no fault is left."""

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gem import registry, seeding
+from gem.closing import Closing
 from gem.content import Obs
 from gem.core import Env
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded
@@ -83,7 +84,7 @@ class _Member:
     failure: dict[str, str] | None = None
 
 
-class VectorEnv:
+class VectorEnv(Closing):
     """Several environments that are stepped through one interface.
 
     Seeds: environment `i` starts with ``derive(seed, "env", i)`` and continues as it would alone, from each
@@ -286,14 +287,6 @@ class VectorEnv:
     def __len__(self) -> int:
         """The number of environments."""
         return self.num_envs
-
-    def __enter__(self) -> Self:
-        """Return self; the environments are closed at the end of the block."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     # -- sending
 

@@ -16,7 +16,7 @@ KERNEL = {
     *("gem.envs.bridges", "gem.envs.bridges.specs", "gem.envs.data", "gem.envs.data.specs"),
     "gem.graders",
     *("gem.plugins", "gem.record", "gem.registry", "gem.seeding", "gem.specs", "gem.trust"),
-    "gem._upstream",
+    *("gem._upstream", "gem.closing"),
     "gem.agent_names",
     "gem.naming",
     "gem.source_files",
