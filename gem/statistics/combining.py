@@ -31,15 +31,17 @@ def combined(parts: Sequence[Interval], weights: Sequence[float] | None = None) 
             f"got {len(parts)} figures and weights {list(weights)!r:.80}; accepted: one above 0 for each."
         )
     total = math.fsum(weights)
-    shares = [weight / total for weight in weights]
-    mean = math.fsum(w * part.mean for w, part in zip(shares, parts, strict=True))
-    below = math.hypot(*(w * (part.mean - part.low) for w, part in zip(shares, parts, strict=True)))
-    above = math.hypot(*(w * (part.high - part.mean) for w, part in zip(shares, parts, strict=True)))
     return Interval(
-        mean,
-        mean - below,
-        mean + above,
+        *sum_of(*((weight / total, part) for weight, part in zip(weights, parts, strict=True))),
         sum(part.n for part in parts),
         sum(part.clusters for part in parts),
         exact=all(part.exact for part in parts),
     )
+
+
+def sum_of(*terms: tuple[float, Interval]) -> tuple[float, float, float]:
+    """Return a sum of independent estimates, each times a factor, and its bounds; see combined()."""
+    mean = math.fsum(factor * each.mean for factor, each in terms)
+    down = math.hypot(*(f * (e.mean - (e.low if f > 0 else e.high)) if f else 0.0 for f, e in terms))
+    up = math.hypot(*(f * ((e.high if f > 0 else e.low) - e.mean) if f else 0.0 for f, e in terms))
+    return mean, mean - down, mean + up

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gem.errors import BadArgument
-from gem.statistics.intervals import Interval, check_level
+from gem.statistics.intervals import Interval, check_level, check_resamples
 
 RESAMPLES = 10_000
 """Number of bootstrap resamples."""
@@ -49,8 +49,7 @@ def stratified_interval(
     """
     check_level(level)
     _check(strata)
-    if resamples < 2 / (1 - level):
-        raise BadArgument(f"resamples is {resamples}; accepted: {math.ceil(2 / (1 - level))} or more.")
+    check_resamples(resamples, level)
     rng = np.random.default_rng(seed)
     own = [np.array(scores, dtype=float) for scores in strata]
     drawn = [scores[rng.integers(0, len(scores), (resamples, len(scores)))] for scores in own]

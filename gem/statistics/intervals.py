@@ -50,7 +50,7 @@ def mean_interval(
     """
     check_level(level)
     mean = _mean(values)
-    members = _members(values, clusters)
+    members = members_of(values, clusters)
     n, g = len(values), len(members)
     if g == 1:
         return Interval(mean, -math.inf, math.inf, n, g)
@@ -79,7 +79,7 @@ def rate_interval(
         if value not in (0, 1):
             raise BadArgument(f"a value is {value}; a rate takes 0 and 1, mean_interval() takes any number.")
     _mean(values)
-    members = _members(values, clusters)
+    members = members_of(values, clusters)
     return clustered_rate([int(sum(own)) for own in members], [len(own) for own in members], level)
 
 
@@ -205,7 +205,7 @@ def exact(values: Sequence[float]) -> Interval:
     return Interval(mean, mean, mean, len(values), len(values), exact=True)
 
 
-def _members(values: Sequence[float], clusters: Sequence[Hashable] | None) -> list[list[float]]:
+def members_of(values: Sequence[float], clusters: Sequence[Hashable] | None) -> list[list[float]]:
     """Return the values of each cluster."""
     if clusters is None:
         return [[value] for value in values]
@@ -244,6 +244,16 @@ def check_level(level: float) -> None:
     """
     if not 0 < level < 1:
         raise BadArgument(f"level is {level}; accepted: between 0 and 1, such as 0.95.")
+
+
+def check_resamples(resamples: int, level: float) -> None:
+    """Check that a bootstrap has as many resamples as the bounds at `level` need.
+
+    Raises:
+        BadArgument: for fewer.
+    """
+    if resamples < 2 / (1 - level):
+        raise BadArgument(f"resamples is {resamples}; accepted: {math.ceil(2 / (1 - level))} or more.")
 
 
 def surely_below(one: Interval, other: Interval) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gem.statistics.combining import sum_of
 from gem.statistics.intervals import Interval
 
 FARTHEST = 1e6
@@ -27,12 +28,13 @@ def normalised(score: Interval, random: Interval, solver: Interval) -> Interval 
         random: the score of random play.
         solver: the score of a solver; all three have intervals of the same level.
     """
-    if not _apart(random, solver):
+    _, low, high = sum_of((1.0, solver), (-1.0, random))
+    if not (low > 0 or high < 0):
         return None
     ratio = (score.mean - random.mean) / (solver.mean - random.mean)
 
     def may_be(r: float) -> bool:
-        low, high = _sum((1.0, score), (-r, solver), (r - 1, random))
+        _, low, high = sum_of((1.0, score), (-r, solver), (r - 1, random))
         return low <= 0 <= high
 
     def bound(direction: int) -> float:
@@ -51,16 +53,3 @@ def normalised(score: Interval, random: Interval, solver: Interval) -> Interval 
     return Interval(
         ratio, bound(-1), bound(1), score.n, score.clusters, exact=all(each.exact for each in every)
     )
-
-
-def _apart(random: Interval, solver: Interval) -> bool:
-    low, high = _sum((1.0, solver), (-1.0, random))
-    return low > 0 or high < 0
-
-
-def _sum(*terms: tuple[float, Interval]) -> tuple[float, float]:
-    """Return the bounds of a sum of independent estimates, each times a factor."""
-    mean = math.fsum(factor * each.mean for factor, each in terms)
-    down = math.hypot(*(f * (e.mean - (e.low if f > 0 else e.high)) if f else 0.0 for f, e in terms))
-    up = math.hypot(*(f * ((e.high if f > 0 else e.low) - e.mean) if f else 0.0 for f, e in terms))
-    return mean - down, mean + up

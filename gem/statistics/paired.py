@@ -9,7 +9,15 @@ import numpy as np
 
 from gem.errors import BadArgument
 from gem.statistics import student_t
-from gem.statistics.intervals import Interval, check_level, design, mean_interval, normal_quantile
+from gem.statistics.intervals import (
+    Interval,
+    check_level,
+    check_resamples,
+    design,
+    mean_interval,
+    members_of,
+    normal_quantile,
+)
 
 RESAMPLES = 2000
 """Number of bootstrap resamples; bounds at 95% then vary by about 2% of the width."""
@@ -206,18 +214,16 @@ def paired_bootstrap(
         BadArgument: without values, for values that are not finite, unequal lengths, an invalid level, or
             fewer resamples than the bounds need.
     """
-    classical = mean_interval(_differences(first, second), clusters, level)
-    if resamples < 2 / (1 - level):
-        raise BadArgument(f"resamples is {resamples}; accepted: {math.ceil(2 / (1 - level))} or more.")
+    differences = _differences(first, second)
+    classical = mean_interval(differences, clusters, level)
+    check_resamples(resamples, level)
     mean, g, n = classical.mean, classical.clusters, classical.n
-    sums: dict[Hashable, list[float]] = {}
-    for i, difference in enumerate(_differences(first, second)):
-        sums.setdefault(i if clusters is None else clusters[i], []).append(difference)
+    members = members_of(differences, clusters)
     # For each task: the sum of its pairs' deviations from the mean, and the number of its pairs.
     if not math.isfinite(classical.high):  # one task, or squares that overflow
         return classical._replace(low=-math.inf, high=math.inf)
-    off = np.array([math.fsum(own) - len(own) * mean for own in sums.values()])
-    sizes = np.array([float(len(own)) for own in sums.values()])
+    off = np.array([math.fsum(own) - len(own) * mean for own in members])
+    sizes = np.array([float(len(own)) for own in members])
     error = math.sqrt(g / (g - 1) * float(off @ off)) / n
     if error <= 1e-12 * max(1.0, abs(mean)):
         return classical._replace(low=-math.inf, high=math.inf)

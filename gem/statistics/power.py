@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gem.errors import BadArgument
 from gem.statistics import student_t
-from gem.statistics.intervals import check_level
+from gem.statistics.intervals import check_level, members_of
 
 POWER = 0.8
 """Default probability with which an existing difference is shown."""
@@ -67,20 +67,18 @@ def noise(values: Sequence[float], tasks: Sequence[Hashable]) -> Noise:
         raise BadArgument(f"got {len(values)} values and {len(tasks)} tasks; pass one task per value.")
     if not all(math.isfinite(value) and abs(value) < LARGEST for value in values):
         raise BadArgument(f"a value is not between -{LARGEST:.0e} and {LARGEST:.0e}; leave it out.")
-    members: dict[Hashable, list[float]] = {}
-    for value, task in zip(values, tasks, strict=True):
-        members.setdefault(task, []).append(value)
+    members = members_of(values, tasks)
     n, g = len(values), len(members)
     if g < 2:
         raise BadArgument(f"got {g} tasks; variance between tasks needs two or more.")
     mean = math.fsum(values) / n
-    means = [math.fsum(own) / len(own) for own in members.values()]
-    sizes = [len(own) for own in members.values()]
+    means = [math.fsum(own) / len(own) for own in members]
+    sizes = list(map(len, members))
     squares = math.fsum(m * (own - mean) ** 2 for m, own in zip(sizes, means, strict=True)) / (g - 1)
     if n == g:
         return Noise(mean, squares, None)
     within = math.fsum(
-        (value - own) ** 2 for values_, own in zip(members.values(), means, strict=True) for value in values_
+        (value - own) ** 2 for values_, own in zip(members, means, strict=True) for value in values_
     ) / (n - g)
     size = (n - sum(m * m for m in sizes) / n) / (g - 1)
     return Noise(mean, max(0.0, (squares - within) / size), within)

@@ -79,8 +79,11 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     stored = replace(folder.read_config(trust), out=folder.path) if resume else None
     if stored is None:
         decisive = {**read, **_decisive(args)}
-        source = decisive.get("start_from")
-        given = TrainConfig.fitting(**{**(_settings_of(source) if source else {}), **decisive})
+        if source := decisive.get("start_from"):
+            from gem.train.learn.start_weights import settings_of_source  # here: it needs torch
+
+            decisive = {**settings_of_source(source), **decisive}
+        given = TrainConfig.fitting(**decisive)
     else:
         given = {**{f.name: getattr(stored, f.name) for f in fields(stored)}, **read}
     # Not checked here: a flag may complete what a file leaves open. The combination is checked.
@@ -103,14 +106,12 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
 
         config, phase_of = plan_phase(run, folder, config, parsed.phase), folder.path
         stored, folder = None, RunFolder(config.out)
-    elif stored is not None and folder is not run and not folder.checkpoint.exists():
-        # A phase that was killed before its first checkpoint begins again.
-        phase_of = next((each.path for each in reversed(run.later_phases[:-1])), run.path)
-        config = replace(config, out=folder.path)
-    elif stored is not None:
-        config = replace(config, out=folder.path)
     if stored is not None:
-        config = replace(config, dtype=stored.dtype if config.dtype == "auto" else config.dtype)
+        if folder is not run and not folder.checkpoint.exists():
+            # A phase that was killed before its first checkpoint begins again.
+            phase_of = next((each.path for each in reversed(run.later_phases[:-1])), run.path)
+        dtype = stored.dtype if config.dtype == "auto" else config.dtype
+        config = replace(config, out=folder.path, dtype=dtype)
         if changed := config.differences(stored):
             from gem.train.learn.phases import MAY_CHANGE
 
@@ -139,12 +140,6 @@ def _decisive(args: list[str]) -> dict[str, Any]:
     if source := _flag(args, "from") or _flag(args, "start-from"):
         given["start_from"] = source
     return given
-
-
-def _settings_of(source: str) -> dict[str, Any]:
-    from gem.train.learn.start_weights import settings_of_source  # here: it needs torch
-
-    return settings_of_source(source)
 
 
 def _first() -> bool:

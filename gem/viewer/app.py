@@ -54,6 +54,8 @@ OUTCOMES: dict[str, dict[str, Any]] = {
     "no verdict": {"verdict": "none"},
 }
 """Outcomes to filter episodes by."""
+LIMITS = ("turns", "tokens", "turn_tokens", "context", "policy_s")
+"""Limits of an episode that its page shows."""
 STATIC = {
     "app.css": "text/css",
     "app.js": "text/javascript",
@@ -314,12 +316,11 @@ class Viewer:
     async def note(self, request: Request) -> Response:
         """Store a flag and a note on an episode, and show the episode again."""
         asked = _firsts(await _form(request))
-        text = asked.get("note", "").strip()
-        return await run_in_threadpool(self._note, request, bool(asked.get("flag")), text)
+        return await run_in_threadpool(self._note, request, asked)
 
-    def _note(self, request: Request, flagged: bool, text: str) -> Response:
+    def _note(self, request: Request, asked: Mapping[str, str]) -> Response:
         source, number, episode = self._find_episode(request)
-        source.notes.set(episode.id, flagged, text)
+        source.notes.set(episode.id, bool(asked.get("flag")), asked.get("note", "").strip())
         return RedirectResponse(f"{self.base}/run/{source.number}/episode/{number}", 303)
 
     def prompt(self, request: Request) -> Response:
@@ -504,7 +505,7 @@ def episode_page(
         "none": True,
     }
     colour = colour if known.get(colour) else "none"
-    run = episode.run
+    limits = {f"limit of {name}": getattr(episode.run.limits, name) for name in LIMITS}
     return {
         "episode": episode,
         "turns": turns,
@@ -518,14 +519,8 @@ def episode_page(
         "vocabulary": vocabulary,
         "colours": {name: known[name] for name in COLOURS},
         "colour": colour,
-        "settings": {**run.sampling, **_limits(episode)},
+        "settings": {**episode.run.sampling, **{k: v for k, v in limits.items() if v is not None}},
         "sampled": sum(len(turn.token_ids) for turn in episode.turns) or sum(turn.sampled for turn in turns),
         "scale": max(map(abs, rewards), default=1.0),
         "earned": [(seat, episode.reward(seat)) for seat in episode.seats] if episode.several else [],
     }
-
-
-def _limits(episode: Episode) -> dict[str, Any]:
-    limits = episode.run.limits
-    names = ("turns", "tokens", "turn_tokens", "context", "policy_s")
-    return {f"limit of {name}": value for name in names if (value := getattr(limits, name)) is not None}

@@ -90,12 +90,11 @@ class TurnView:
     probability: float | None
 
 
+@dataclass
 class Room:
     """The picture bytes that a page can still take."""
 
-    def __init__(self) -> None:
-        """Start with an empty page."""
-        self.left = PICTURES_AT_MOST
+    left: int = PICTURES_AT_MOST
 
     def has(self, size: int) -> bool:
         """Reserve `size` bytes for a picture; return False if it does not fit."""
@@ -225,8 +224,7 @@ def _tokens(turn: Turn, vocabulary: Vocabulary, advantage: float | None) -> list
         classes, title = [], []
         if turn.logprobs is not None:
             logprob = math.fsum(turn.logprobs[at : at + count])
-            level = surprise(logprob)
-            classes.append(f"p{level}")
+            classes.append(f"p{surprise(logprob)}")
             title.append(f"probability {math.exp(min(0.0, logprob)):.1%}, logprob {logprob:.3f}")
         if entropy is not None:
             classes.append(f"h{_level(entropy[at], (0.05, 0.3, 1.0, 2.0, 3.5))}")
@@ -237,8 +235,7 @@ def _tokens(turn: Turn, vocabulary: Vocabulary, advantage: float | None) -> list
         masked = not any(turn.mask[at : at + count])
         classes.append("m0" if masked else "m1")
         title.append("not learned on" if masked else "learned on")
-        ids = ", ".join(str(id) for id in turn.token_ids[at : at + count])
-        title.append(f"id {ids}")
+        title.append("id " + ", ".join(map(str, turn.token_ids[at : at + count])))
         tokens.append(Token(text, " ".join(classes), "; ".join(title)))
     return tokens
 
@@ -263,9 +260,8 @@ def _level(value: float, bounds: Sequence[float]) -> int:
 
 
 def _style_advantage(advantage: float) -> str:
-    if math.isnan(advantage):
-        return "a0"
-    return f"a{'m' if advantage < 0 else 'p'}{_level(abs(advantage), (0.05, 0.5, 1.0, 2.0))}"
+    sign = "m" if advantage < 0 else "p"
+    return "a0" if math.isnan(advantage) else f"a{sign}{_level(abs(advantage), (0.05, 0.5, 1.0, 2.0))}"
 
 
 def advantages_of(source: Source, episode: Episode) -> dict[int, float]:

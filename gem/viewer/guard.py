@@ -8,6 +8,7 @@ own name to 127.0.0.1 (DNS rebinding).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from secrets import compare_digest
 
 from starlette.responses import PlainTextResponse
@@ -33,12 +34,12 @@ BODY_AT_MOST = 1 << 20
 """The most bytes of a request's body."""
 
 
+@dataclass
 class Guard:
-    """Middleware that lets requests with the token through, and adds HEADERS to every response."""
+    """Middleware that lets requests to `app` with the token through, and adds HEADERS to every response."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        """Protect `app` with `token`."""
-        self.app, self.token = app, token
+    app: ASGIApp
+    token: str
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""

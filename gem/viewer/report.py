@@ -191,6 +191,11 @@ class Run:
         """The final results by policy; empty with several environments, as each has its own table."""
         return next(iter(self.tables.values())) if len(self.tables) == 1 else {}
 
+    def figure(self, who: str, what: str) -> Interval | None:
+        """Return a final figure of a policy; None where the run has none."""
+        interval = getattr(self.figures.get(who), what, None)
+        return interval if isinstance(interval, Interval) and is_figure(interval.mean) else None
+
     @cached_property
     def heldout(self) -> list[HeldOutScore]:
         """The evaluations on held-out instances."""
@@ -334,23 +339,12 @@ class Run:
     @cached_property
     def charts(self) -> list[tuple[str, Markup]]:
         """The small charts, with their names."""
-        extent = float(self.planned)
-        marks = self.marks
         charts = []
         for name, title in PANELS.items():
             if (name == "reward" and self.goal == "reward") or not _is_worth_a_chart(self.series(name)[1]):
                 continue
-            x, y = thin_curve(*self.series(name), 150)
-            drawn = chart(
-                [Line(x, y, "s1")],
-                width=SMALL[0],
-                height=SMALL[1],
-                shares=name in SHARES,
-                name=title,
-                marks=marks,
-                extent=extent,
-            )
-            charts.append((title, drawn))
+            line = Line(*thin_curve(*self.series(name), 150), "s1")
+            charts.append(_small_chart(name, title, [line], marks=self.marks, extent=float(self.planned)))
         return charts
 
     @property
@@ -377,11 +371,10 @@ class Run:
                         Line(*thin_curve(x, smooth_curve(y, SMOOTH // 2), 150), f"s{hue}", environment)
                     )
             if lines:
-                drawn = chart(lines, width=SMALL[0], height=SMALL[1], shares=name in SHARES, name=title)
-                charts.append((title, drawn))
+                charts.append(_small_chart(name, title, lines))
         return charts
 
-    @property
+    @cached_property
     def marks(self) -> list[Mark]:
         """The marks on the axis: the starts of later phases, and alarms."""
         marks = [Mark(float(_first(each) * self.batch), "P", _of_phase(each)) for each in self.phases]
@@ -400,8 +393,7 @@ class Run:
         ]
         levels = []
         for who, style in (("random", "dotted"), ("before", "dashed"), ("optimum", "long")):
-            interval = _goal(self.figures.get(who), self.goal)
-            if interval is not None:
+            if (interval := self.figure(who, self.goal)) is not None:
                 levels.append(Level(interval.mean, POLICIES[who], style))
         points = [
             Point(
@@ -424,6 +416,11 @@ class Run:
             unit="episodes",
             extent=float(self.planned),
         )
+
+
+def _small_chart(name: str, title: str, lines: Sequence[Line], **how: Any) -> tuple[str, Markup]:
+    """Return a metric's title and its small chart."""
+    return title, chart(lines, width=SMALL[0], height=SMALL[1], shares=name in SHARES, name=title, **how)
 
 
 class Group(NamedTuple):
@@ -454,7 +451,7 @@ class Group(NamedTuple):
 
     def figure(self, who: str, what: str) -> Interval | None:
         """Return a run's own figure; for several runs, their mean with its interval over seeds."""
-        known = [interval for run in self.runs if (interval := _goal(run.figures.get(who), what))]
+        known = [interval for run in self.runs if (interval := run.figure(who, what))]
         if len(known) < 2 or (who == "optimum" and all(each == known[0] and each.exact for each in known)):
             return known[0] if known else None  # what was counted whole for each seed is not so for all seeds
         if what == "success":
@@ -465,12 +462,8 @@ class Group(NamedTuple):
 
     def partly(self, who: str, what: str) -> str:
         """Return "N of M" if only some of the runs have this figure, else ``""``."""
-        known = sum(_goal(run.figures.get(who), what) is not None for run in self.runs)
+        known = sum(run.figure(who, what) is not None for run in self.runs)
         return f"{known} of {len(self.runs)}" if 0 < known < len(self.runs) else ""
-
-    def of_run(self, run: Run, what: str) -> Interval | None:
-        """Return the figure of one run's trained policy."""
-        return _goal(run.figures.get("after"), what)
 
 
 def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
@@ -555,8 +548,7 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     for name, title in (("success", "success"), *PANELS.items()):
         lines = [line for group in groups if (line := group.curve(name))]
         if name != goal and lines and any(any(line.y) for line in lines):
-            small = chart(lines, width=SMALL[0], height=SMALL[1], shares=name in SHARES, name=title)
-            drawn.append((title, small))
+            drawn.append(_small_chart(name, title, lines))
 
     def curve(size: tuple[float, float]) -> Markup:
         lines = [line for group in groups if (line := group.curve(goal))]
@@ -686,11 +678,6 @@ def _of_phase(phase: Path) -> str:
         f"{name} {config[name]}" for name in ("lr", "lr_schedule", "kl", "kl_schedule") if name in config
     ]
     return f"phase {phase.name} begins: {', '.join(settings)}"
-
-
-def _goal(result: EnvResult | None, what: str) -> Interval | None:
-    interval = getattr(result, what, None)
-    return interval if isinstance(interval, Interval) and is_figure(interval.mean) else None
 
 
 def _is_worth_a_chart(values: Sequence[float]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
 from gem.rollout.index import Entry
@@ -149,8 +149,5 @@ def _read_played(source: Source, seed: Seed) -> list[Played]:
 
 def _parting(one: Sequence[str], other: Sequence[str]) -> int | None:
     """Return the first index at which two lists differ; None if they are equal."""
-    if one == other:
-        return None
-    return next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-    )
+    pairs = enumerate(zip_longest(one, other))
+    return next((place for place, (action, before) in pairs if action != before), None)

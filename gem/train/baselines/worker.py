@@ -66,12 +66,11 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@dataclass
 class Leash(Watcher):
-    """A watcher that stops a run whose parent process has ended."""
+    """A watcher that stops a run whose parent process `parent` has ended."""
 
-    def __init__(self, parent: int) -> None:
-        """Watch the process `parent`."""
-        self.parent = parent
+    parent: int
 
     def _stop_orphan(self, *event: Any, **named: Any) -> None:
         """Stop the run where the parent process has ended; hooks of Watcher do this."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +94,9 @@ class TrainConfig(RunSettings):
     @classmethod
     def make_unchecked(cls, **given: Any) -> TrainConfig:
         """Return a config without checks, to which flags are added later."""
-        config = object.__new__(cls)
-        for name, own in (
-            (f.name, f.default_factory if f.default is MISSING else f.default) for f in fields(cls)
-        ):
-            object.__setattr__(
-                config, name, given[name] if name in given else own() if callable(own) else own
-            )
+        config = cls()
+        for name, value in given.items():
+            object.__setattr__(config, name, value)
         return config
 
     def to_json(self) -> dict[str, Any]:

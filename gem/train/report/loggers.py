@@ -163,12 +163,8 @@ def group_metrics(metrics: Metrics) -> dict[str, float]:
 
 def intervals_of(figures: EnvResult) -> dict[str, Interval]:
     """Return the intervals of a measurement that are logged, by name."""
-    known = {
-        "success": figures.success,
-        "reward": figures.reward,
-        "turns_to_success": figures.turns_to_success,
-    }
-    return {name: value for name, value in known.items() if value is not None}
+    names = ("success", "reward", "turns_to_success")
+    return {name: value for name in names if (value := getattr(figures, name)) is not None}
 
 
 def heldout_of(evaluation: Evaluation) -> dict[str, Interval]:
@@ -179,19 +175,21 @@ def heldout_of(evaluation: Evaluation) -> dict[str, Interval]:
     return intervals
 
 
-def flatten_interval(name: str, interval: Interval) -> dict[str, float]:
-    """Return a mean and its bounds as figures; a bound that is infinite is left out."""
-    return figures_of({name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high})
+def flatten_intervals(group: str, intervals: Mapping[str, Interval]) -> dict[str, float]:
+    """Return means and their bounds as ``group/name``; a bound that is infinite is left out."""
+    figures: dict[str, float] = {}
+    for name, interval in intervals.items():
+        bounds = {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+        figures |= figures_of({group: bounds})
+    return figures
 
 
 def measured_figures(figures: Mapping[str, EnvResult]) -> dict[str, float]:
     """Return measurements as figures, ``figures/after/success`` and the like."""
-    return {
-        f"figures/{who}/{name}": value
-        for who, measured in figures.items()
-        for figure, interval in intervals_of(measured).items()
-        for name, value in flatten_interval(figure, interval).items()
-    }
+    measured: dict[str, float] = {}
+    for who, result in figures.items():
+        measured |= flatten_intervals(f"figures/{who}", intervals_of(result))
+    return measured
 
 
 def transcripts(store: Path, iteration: int) -> list[tuple[Entry, str]]:

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,20 +44,21 @@ TITLES = {
 }
 
 
+@dataclass
 class Terminal(Watcher):
-    """A watcher that shows a run: one live line in a terminal, or a line now and then in a pipe."""
+    """A watcher that shows a run: one live line in a terminal, or a line now and then in a pipe.
 
-    def __init__(self, console: Console) -> None:
-        """Show the run on `console`."""
-        self.console = console
-        self.recent: deque[Metrics] = deque(maxlen=SMOOTH)
-        self.figures: dict[str, EnvResult] = {}
-        self.apart: dict[str, dict[str, EnvResult]] = {}
-        """The figures of each of several environments, or opponents, by its label."""
-        self.warnings: Counter[str] = Counter()
-        self.held_out = False
-        self.bar: Progress | None = None
-        self.task: TaskID | None = None
+    `apart`: the figures of each of several environments, or opponents, by its label.
+    """
+
+    console: Console
+    recent: deque[Metrics] = field(default_factory=lambda: deque(maxlen=SMOOTH))
+    figures: dict[str, EnvResult] = field(default_factory=dict)
+    apart: dict[str, dict[str, EnvResult]] = field(default_factory=dict)
+    warnings: Counter[str] = field(default_factory=Counter)
+    held_out: bool = False
+    bar: Progress | None = None
+    task: TaskID | None = None
 
     def stage(self, name: str) -> None:
         """See Watcher.stage."""

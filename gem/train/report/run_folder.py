@@ -306,20 +306,17 @@ class RunFolder:
                 removed.
         """
         self._check_own()
-        files = [self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary]
-        files += [self.curve, self.evaluations, self.best, self.next_best, self.warmup]
         for later in self.later_phases:
             later.clear()
-        files += [
-            self.report,
-            self.phase,
-            self.path / "wandb.json",
-            *self.path.glob("tensorboard/*.tfevents.gem"),
-        ]
         with self.lock():
-            for store in (f"{self.episodes.stem}*.jsonl", self.watched.name):
-                files += self.path.glob(f"{store}*")  # with its index
-            files += self.pool.glob("*.pt*")
+            files = [
+                *(self.config, self.machine, self.metrics, self.checkpoint, self.reference, self.summary),
+                *(self.curve, self.evaluations, self.best, self.next_best, self.warmup, self.report),
+                *(self.phase, self.path / "wandb.json", *self.path.glob("tensorboard/*.tfevents.gem")),
+                *self.path.glob(f"{self.episodes.stem}*.jsonl*"),  # with its index, as the next one
+                *self.path.glob(f"{self.watched.name}*"),
+                *self.pool.glob("*.pt*"),
+            ]
             try:
                 for file in files:
                     file.unlink(missing_ok=True)

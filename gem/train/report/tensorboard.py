@@ -27,7 +27,7 @@ from gem.train.config import TrainConfig
 from gem.train.report.loggers import (
     Log,
     Moment,
-    flatten_interval,
+    flatten_intervals,
     group_metrics,
     measured_figures,
     settings_of,
@@ -62,19 +62,15 @@ class TensorBoard(Log):
         """See Log.write."""
         now = time.time()
         records = []
-        by_episodes: dict[str, float] = {}
-        by_iteration: dict[str, float] = {}
+        by_episodes = flatten_intervals("heldout", moment.heldout)
+        by_iteration = dict(by_episodes)
         if moment.metrics is None:
             records += [_event(now, version="brain.Event:2"), _event(now, 0, *self._settings(now))]
             by_iteration |= measured_figures(self.figures)
-        elif moment.metrics is not None:
+        else:
             figures = group_metrics(moment.metrics)
             by_iteration |= figures
             by_episodes |= {name: value for name, value in figures.items() if name.startswith("train/")}
-        for name, interval in moment.heldout.items():
-            bounds = {f"heldout/{each}": value for each, value in flatten_interval(name, interval).items()}
-            by_iteration |= bounds
-            by_episodes |= bounds
         if moment.played:
             texts = [
                 _text(f"watched/seed {entry.job.rpartition('-')[2]}", text) for entry, text in moment.played

@@ -21,7 +21,7 @@ from gem.train.report.loggers import (
     Log,
     Moment,
     figures_of,
-    flatten_interval,
+    flatten_intervals,
     group_metrics,
     measured_figures,
     settings_of,
@@ -122,8 +122,7 @@ class WeightsAndBiases(Log):
             figures |= group_metrics(moment.metrics)
         else:
             figures |= measured_figures(self.figures)
-        for name, interval in moment.heldout.items():
-            figures |= {f"heldout/{each}": value for each, value in flatten_interval(name, interval).items()}
+        figures |= flatten_intervals("heldout", moment.heldout)
         if moment.played:
             figures["watched"] = wandb.Table(
                 columns=COLUMNS, data=list(_rows(moment.iteration, moment.played))

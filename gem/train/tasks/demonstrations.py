@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import product
 from typing import overload
 
@@ -39,12 +40,12 @@ def open_demonstrations(
         yield split(store, config.demos_held_out, config.seed) if config.demos_held_out else (store, ())
 
 
+@dataclass(eq=False)
 class Chosen(Sequence[Episode]):
-    """Some of a store's episodes, read when they are accessed."""
+    """The episodes of a store with these numbers, read when they are accessed."""
 
-    def __init__(self, store: EpisodeStore, numbers: Sequence[int]) -> None:
-        """Choose the episodes with these numbers in the store."""
-        self.store, self.numbers = store, numbers
+    store: EpisodeStore
+    numbers: Sequence[int]
 
     def __len__(self) -> int:
         """Return the number of episodes."""

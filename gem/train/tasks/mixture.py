@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gem.errors import BadArgument
 
@@ -16,6 +17,7 @@ MEMORY = 0.8
 """Factor by which the weight of past tokens per episode falls in each iteration."""
 
 
+@dataclass
 class Shares:
     """A deterministic choice of items, one after the other, in proportion to their weights.
 
@@ -24,12 +26,11 @@ class Shares:
     shares that divide a batch are exact in every batch, and nothing drifts. Among the items that are far
     enough behind their share, the one that would be too far behind soonest is chosen first.
 
-    Source: Tijdeman, The chairman assignment problem, Discrete Mathematics 32 (1980).
+    `behind`: how far each item is behind its share. Source: Tijdeman, The chairman assignment problem,
+    Discrete Mathematics 32 (1980).
     """
 
-    def __init__(self, behind: Mapping[str, float] | None = None) -> None:
-        """Start from zero, or continue from `behind`: how far each item is behind its share."""
-        self.behind = dict(behind or {})
+    behind: dict[str, float] = field(default_factory=dict)
 
     def deal(self, weights: Mapping[str, float]) -> str:
         """Return the next item; one of weight 0 is never chosen, and its distance from its share is dropped.

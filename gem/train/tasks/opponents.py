@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +38,20 @@ PRIORITY: dict[str, Callable[[float], float]] = {
 `f_var` of Vinyals et al. (2019), Methods, "Prioritized fictitious self-play"."""
 
 
+@dataclass
 class League:
-    """The opponents of a run, and the policy's results against each.
+    """The opponents of a run, and the policy's results against each: agents by name, and `size` past copies.
 
     The rate at which the policy beats one is ``(won + 1) / (games + 2)``; a tie is half a win. Both are sums
     over complete iterations, where each weighs `MEMORY` times as much as the one after it. A seat wins when
     it earns more than the other seats do on average.
     """
 
-    def __init__(self, fixed: Sequence[str] = (), size: int = 0, priority: PoolBy = "uniform") -> None:
-        """Start with the agents of these names, and place for `size` past copies."""
-        self.fixed, self.size, self.priority = tuple(fixed), size, priority
-        self.snapshots: list[int] = []
-        self.results: dict[str, tuple[float, float]] = {}
+    fixed: Sequence[str] = ()
+    size: int = 0
+    priority: PoolBy = "uniform"
+    snapshots: list[int] = field(default_factory=list)
+    results: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def members(self) -> list[str]:

@@ -111,11 +111,6 @@ def played_envs(config: TrainConfig) -> list[PlayedEnv]:
     return envs
 
 
-def make_maker(config: TrainConfig) -> Maker:
-    """Return the maker of a config's environment, or of the first of several."""
-    return played_envs(config)[0].maker
-
-
 def check_solver(config: TrainConfig, name: str, has_solver: bool) -> None:
     """Refuse a warm-up on the solver's play of an environment without solver.
 

@@ -21,7 +21,7 @@ from gem.train.config import TrainConfig
 from gem.train.config.toml_file import read_config, read_configs, to_toml
 from gem.train.learn.training import train
 from gem.train.report.run_folder import RunFolder
-from gem.train.tasks.played_env import make_maker
+from gem.train.tasks.played_env import played_envs
 
 EXAMPLES = Path(__file__).parents[3] / "examples/configs"
 
@@ -170,8 +170,8 @@ def test_tools_and_wrappers_of_a_file_are_around_the_environment(write):
     file = write('env = "math:Arithmetic-v0-easy"\ntools = ["python"]\nwrappers = ["episode_tracking"]')
     by_flags = TrainConfig(env="math:Arithmetic-v0-easy", tools=("python",), wrappers=("episode_tracking",))
     config = TrainConfig.fit(**read_config(file))
-    assert make_maker(config) == make_maker(by_flags)
-    assert len(make_maker(config).wrappers) == 2
+    assert played_envs(config)[0].maker == played_envs(by_flags)[0].maker
+    assert len(played_envs(config)[0].maker.wrappers) == 2
 
 
 def test_the_folder_may_be_a_files(write, tmp_path):
@@ -218,7 +218,7 @@ def test_an_example_parses_and_its_own_command_gives_its_settings(file, write, c
     found = read_config(write(printed(capsys, *given)))
     wanted = read_config(file)
     assert {name: found[name] for name in wanted} == wanted
-    make_maker(TrainConfig(**found))
+    played_envs(TrainConfig(**found))
 
 
 @pytest.mark.system
