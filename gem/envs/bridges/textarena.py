@@ -125,12 +125,6 @@ class Game:
         """Whether the game has ended."""
         return bool(self.env.state.done)
 
-    @property
-    def turns(self) -> int | None:
-        """The turn limit of the game, if it has one."""
-        limit = getattr(self.env.state, "max_turns", None)
-        return limit if isinstance(limit, int) else None
-
     def take_messages(self, player: int) -> str:
         """Return the messages that a player received since the last call for it."""
         state = self.env.state

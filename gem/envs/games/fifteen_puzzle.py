@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeAlias
 
 from gem.envs.kit.drawing import SHADE, CellCanvas
-from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, choose, direction
+from gem.envs.kit.text_game import DIRECTIONS, DirectionGame, Play, RenderMode, Reward, choose
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -25,7 +25,7 @@ Board: TypeAlias = tuple[int, ...]
 """The tiles row by row; 0 is the gap."""
 
 
-class FifteenPuzzle(TextGame):
+class FifteenPuzzle(DirectionGame):
     r"""Slide tiles into order.
 
     Task:
@@ -52,7 +52,6 @@ class FifteenPuzzle(TextGame):
 
     SIGNS = "The board (. is the gap):"
     PICTURE = "The board (the place without a tile is the gap):"
-    ANSWER_FORM = "A move is one of up, down, left and right, inside \\boxed{}."
 
     def __init__(
         self,
@@ -94,10 +93,6 @@ class FifteenPuzzle(TextGame):
     def board(self) -> str:
         """Return the tiles; a dot is the gap."""
         return _template(self.side) % tuple([tile or "." for tile in self.tiles])
-
-    def parse(self, move: str) -> str:
-        """Read a direction."""
-        return direction(move)
 
     def play(self, move: str) -> Play | str:
         """Slide a tile."""

@@ -9,7 +9,7 @@ from operator import index
 from typing import TypeAlias
 
 from gem.envs.kit.drawing import WHITE, CellCanvas
-from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, choose, direction
+from gem.envs.kit.text_game import DIRECTIONS, DirectionGame, Play, RenderMode, Reward, choose
 from gem.errors import BadArgument, IllegalMove
 
 SMALLEST, LARGEST = 8, 2048
@@ -38,7 +38,7 @@ Grid: TypeAlias = tuple[Line, ...]
 """The tiles row by row, 0 for an empty cell."""
 
 
-class Game2048(TextGame):
+class Game2048(DirectionGame):
     r"""Merge equal tiles until one reaches the target.
 
     Task:
@@ -64,7 +64,6 @@ class Game2048(TextGame):
 
     SIGNS = "The board (a dot is an empty cell):"
     PICTURE = "The board (a cell without a number is empty):"
-    ANSWER_FORM = "A move is one of up, down, left and right, inside \\boxed{}."
 
     def __init__(
         self,
@@ -117,10 +116,6 @@ class Game2048(TextGame):
     def board(self) -> str:
         """Return the board; a dot is an empty cell."""
         return _TEMPLATE % tuple([tile or "." for tile in self.tiles])
-
-    def parse(self, move: str) -> str:
-        """Read a direction."""
-        return direction(move)
 
     def play(self, move: str) -> Play | str:
         """Slide and merge, and add a tile."""

@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 from gem.envs.games import words
 from gem.envs.kit.drawing import GREY, INK, RED, Canvas
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
+from gem.envs.kit.text_game import Play, RenderMode, Reward, choose
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -25,7 +25,7 @@ FIGURE: tuple[tuple[tuple[int, int], ...], ...] = (
 """The parts of the figure in drawing order: lines in pixels of the picture."""
 
 
-class Hangman(TextGame):
+class Hangman(words.WordGame):
     r"""Find a hidden word, letter by letter or at once.
 
     Task:
@@ -78,14 +78,6 @@ class Hangman(TextGame):
             "the whole word. Give the letter or the word inside \\boxed{}.\n"
             f"{self.board()}"
         )
-
-    def instance(self) -> str:
-        """Return the word."""
-        return self.secret
-
-    def parse(self, move: str) -> str:
-        """Read a letter or a word."""
-        return words.letters(move)
 
     def play(self, move: str) -> Play | str:
         """Look for a letter, or compare a word."""

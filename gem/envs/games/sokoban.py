@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import lru_cache
 from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple, TypeAlias
 
 from gem.envs.kit.drawing import AMBER, BLUE, GREEN, INK, PAPER, RED, WHITE, CellCanvas
-from gem.envs.kit.text_game import DIRECTIONS, Play, RenderMode, Reward, TextGame, choose, direction
+from gem.envs.kit.text_game import DIRECTIONS, DirectionGame, Play, RenderMode, Reward, choose
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -58,7 +59,7 @@ class Level(NamedTuple):
     """A lower bound on the pushes, with each box going to the nearest goal."""
 
 
-class Sokoban(TextGame):
+class Sokoban(DirectionGame):
     r"""Push every box onto a goal.
 
     Task:
@@ -86,7 +87,6 @@ class Sokoban(TextGame):
         "In the picture bricks are walls, a red ring is a goal, a crossed square is a box (yellow, or green "
         "on a goal), and the blue disk is the player."
     )
-    ANSWER_FORM = "A move is one of up, down, left and right, inside \\boxed{}."
 
     def __init__(
         self,
@@ -142,10 +142,6 @@ class Sokoban(TextGame):
         signs[self.player] = "+" if self.player in level.goals else "@"
         width = level.width
         return "\n".join([" ".join(signs[k : k + width]) for k in range(0, len(signs), width)])
-
-    def parse(self, move: str) -> str:
-        """Read a direction."""
-        return direction(move)
 
     def play(self, move: str) -> Play | str:
         """Walk or push."""
@@ -240,30 +236,19 @@ def _dig(height: int, width: int, rng: Random) -> frozenset[int]:
     """Return the floor of a room, which is connected, with random walls inside."""
     inside = [r * width + c for r in range(1, height - 1) for c in range(1, width - 1)]
     floor = set(inside)
-    steps = (-width, width, -1, 1)
     walls = round(len(inside) * (1 - OPEN))
     rng.shuffle(inside)
     for cell in inside:
         if not walls:
             break
         floor.remove(cell)
-        near = [cell + step for step in steps if cell + step in floor]
+        near = [cell + step for step in (-width, width, -1, 1) if cell + step in floor]
         # if the neighbours of the cell stay connected, so does the floor
-        if len(near) <= 1 or _reach(near[0], floor, steps).issuperset(near):
+        if len(near) <= 1 or _walks(width, near[0], floor).keys() >= {*near}:
             walls -= 1
         else:
             floor.add(cell)
     return frozenset(floor)
-
-
-def _reach(start: int, free: set[int] | frozenset[int], steps: tuple[int, ...]) -> set[int]:
-    reached, frontier = {start}, [start]
-    for cell in frontier:
-        for step in steps:
-            if cell + step in free and cell + step not in reached:
-                reached.add(cell + step)
-                frontier.append(cell + step)
-    return reached
 
 
 def _drag(
@@ -297,7 +282,7 @@ def _drag(
             level = Level(height, width, floor, goals, frozenset(boxes), player, moves, pushes)
 
 
-def _walks(width: int, player: int, free: frozenset[int]) -> dict[int, int]:
+def _walks(width: int, player: int, free: Set[int]) -> dict[int, int]:
     """Return the cells that the player can walk to, with the moves to each."""
     moves, frontier = {player: 0}, [player]
     for cell in frontier:

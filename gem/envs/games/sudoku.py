@@ -221,9 +221,7 @@ class _Shape:
         self.template = f"\n{rule}\n".join(["\n".join([line] * box)] * box)
 
 
-@cache
-def _shape(side: int) -> _Shape:
-    return _Shape(side)
+_shape = cache(_Shape)
 
 
 @cache

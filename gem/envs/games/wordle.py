@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gem.envs.games import words
 from gem.envs.kit.drawing import AMBER, GREEN, GREY, SHADE, WHITE, CellCanvas
-from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
+from gem.envs.kit.text_game import Play, RenderMode, Reward, choose
 from gem.errors import IllegalMove
 from gem.tasks.procedural import Range, interval
 
@@ -22,7 +22,7 @@ Marked: TypeAlias = tuple[str, str]
 """A guess and its marks, one letter per mark."""
 
 
-class Wordle(TextGame):
+class Wordle(words.WordGame):
     r"""Find a hidden word from the marks that guessed words get.
 
     Task:
@@ -78,14 +78,6 @@ class Wordle(TextGame):
         return (
             "Each guess must be an English word." if self.only_real_words else "A guess may be any letters."
         )
-
-    def instance(self) -> str:
-        """Return the word."""
-        return self.secret
-
-    def parse(self, move: str) -> str:
-        """Read a word."""
-        return words.letters(move)
 
     def play(self, move: str) -> Play | str:
         """Mark a guess."""

@@ -20,7 +20,7 @@ from random import Random
 
 import msgspec
 
-from gem.envs.kit.text_game import choose
+from gem.envs.kit.text_game import TextGame, choose
 from gem.errors import missing_extra
 
 COMMON = 8000
@@ -33,6 +33,22 @@ SHORTEST, LONGEST = 3, 8
 """The lengths of common words; longer words were not checked for names."""
 
 _PLAIN = re.compile(r"(?=.*[aeiouy])(?!.*(.)\1\1)[a-z]+")
+
+
+class WordGame(TextGame):
+    """A text game with a secret English word; moves are ASCII letters, whose case does not matter."""
+
+    secret: str
+
+    def instance(self) -> str:
+        """Return the word."""
+        return self.secret
+
+    def parse(self, move: str) -> str:
+        """Read letters, in lower case."""
+        if not (move.isascii() and move.isalpha()):
+            raise ValueError
+        return move.lower()
 
 
 @cache
@@ -62,17 +78,6 @@ def pick(length: int, rng: Random, hardcore: bool = False) -> str:
         MissingExtra: without wordfreq.
     """
     return choose(rng, rare(length) if hardcore else common(length))
-
-
-def letters(move: str) -> str:
-    """Return a move of ASCII letters in lower case.
-
-    Raises:
-        ValueError: for anything else.
-    """
-    if not (move.isascii() and move.isalpha()):
-        raise ValueError
-    return move.lower()
 
 
 @cache

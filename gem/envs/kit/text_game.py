@@ -263,6 +263,19 @@ class TextGame(Env):
         return self.ANSWER_FORM
 
 
+class DirectionGame(TextGame):
+    """A text game whose moves are directions."""
+
+    ANSWER_FORM = "A move is one of up, down, left and right, inside \\boxed{}."
+
+    def parse(self, move: str) -> str:
+        """Read one of DIRECTIONS, in full or by its first letter."""
+        name = _NAMED.get(move.lower())
+        if name is None:
+            raise ValueError
+        return name
+
+
 def choose(rng: Random, options: Sequence[Option]) -> Option:
     """Return one of some options, all equally likely; it is faster than ``rng.choice``."""
     return options[int(rng.random() * len(options))]
@@ -292,15 +305,3 @@ def numerals(text: str) -> list[str]:
     if not text.isascii() or not "".join(parts).isdigit():
         raise ValueError
     return parts if len(parts) > 1 else list(parts[0])
-
-
-def direction(text: str) -> str:
-    """Return the direction of DIRECTIONS that `text` names, in full or by its first letter.
-
-    Raises:
-        ValueError: for anything else.
-    """
-    name = _NAMED.get(text.lower())
-    if name is None:
-        raise ValueError
-    return name

@@ -12,9 +12,9 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from gem import seeding
 from gem.tools.schema import docstring
@@ -22,6 +22,8 @@ from gem.tools.schema import docstring
 Level = Literal["easy", "medium", "hard"]
 Draw: TypeAlias = Callable[[Random, int], Any]
 """A function that draws an input of roughly a size: a tuple of arguments, or a program's input text."""
+
+Solution = TypeVar("Solution", bound=Callable[..., Any])
 
 SIZES = (1, 2, 3, 4, 6, 9, 13, 18, 25, 40)
 """The sizes of the drawn inputs, one input per size."""
@@ -104,36 +106,29 @@ class CodeProblem:
         return tests
 
 
-def function(
+def _register(
+    program: bool,
     level: Level,
-    examples: Sequence[tuple[tuple[Any, ...], Any]],
+    examples: Sequence[tuple[Any, Any]],
     draw: Draw,
-    edges: Sequence[tuple[Any, ...]] = (),
+    edges: Sequence[Any] = (),
     compare: str = "tokens",
     checker: str | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as the solution of a problem that asks for a function."""
-    return _enter(level, False, examples, draw, edges, compare, checker)
-
-
-def program(
-    level: Level,
-    examples: Sequence[tuple[str, str]],
-    draw: Draw,
-    edges: Sequence[str] = (),
-    compare: str = "tokens",
-    checker: str | None = None,
-) -> Callable[[Callable[[str], str]], Callable[[str], str]]:
-    """Register a function from input to output text as the solution of a problem that asks for a program."""
-    return _enter(level, True, examples, draw, edges, compare, checker)
-
-
-def _enter(level: Level, program: bool, *rest: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def enter(solution: Callable[..., Any]) -> Callable[..., Any]:
-        PROBLEMS[solution.__name__] = CodeProblem(level, program, solution, *rest)
+) -> Callable[[Solution], Solution]:
+    def enter(solution: Solution) -> Solution:
+        PROBLEMS[solution.__name__] = CodeProblem(
+            level, program, solution, examples, draw, edges, compare, checker
+        )
         return solution
 
     return enter
+
+
+function = partial(_register, False)
+"""Register a function as the solution of a problem that asks for a function."""
+
+program = partial(_register, True)
+"""Register a function from input to output text as the solution of a problem that asks for a program."""
 
 
 # -- draws for inputs
