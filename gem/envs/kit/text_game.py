@@ -70,10 +70,10 @@ class TextGame(Env):
     same, with one exception. The first observation says what the picture shows (`PICTURE`), and what the
     signs of the board mean (`SIGNS`) moves into the alternative text.
 
-    Rewards. The return of a won game is exactly 1, in both modes. ``sparse``: 1 on the winning move,
-    else 0. ``dense``: each turn earns ``0.5 * (progress after - progress before)`` and the winning move
-    the rest of 1, so a lost game returns half its progress. Progress is a potential: undoing and
-    repeating moves earns nothing. An unreadable answer ends the game and earns -0.1.
+    Rewards. Those of a won game, added in order, are exactly 1, in both modes. ``sparse``: 1 on the winning
+    move, else 0. ``dense``: each turn earns ``0.5 * (progress after - progress before)`` and the winning move
+    the rest of 1, so a lost game returns half its progress. Progress is a potential: undoing and repeating
+    moves earns nothing. An unreadable answer ends the game and earns -0.1.
     """
 
     SIGNS: ClassVar[str] = ""

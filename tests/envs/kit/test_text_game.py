@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from representatives import first_of_each
 
 import gem
-from gem.envs.kit.text_game import UNREADABLE_REWARD, TextGame, integer, numerals
+from gem.envs.kit.text_game import UNREADABLE_REWARD, Play, TextGame, integer, numerals
 from gem.errors import BadArgument
 from gem.tasks.procedural import interval
 
@@ -60,6 +60,36 @@ def test_a_game_that_lacks_a_method_or_a_result_says_which():
         game.reset(seed=1)
         with pytest.raises(TypeError, match=r"Half\.play\(\) returned .*accepted: text"):
             game.step(r"\boxed{1}")
+
+
+class Course(TextGame):
+    """A game that goes through the positions of `course`, numbers from 0 to 1, and is then won."""
+
+    course = ()
+
+    def deal(self):
+        return "Move."
+
+    def parse(self, move):
+        return move
+
+    def play(self, move):
+        return Play.win() if self.turn > len(self.course) else "Go on."
+
+    def progress(self):
+        return self.course[self.turn - 1]
+
+
+@given(st.lists(st.floats(0, 1) | st.fractions(0, 1, max_denominator=60).map(float), max_size=30))
+def test_the_rewards_of_a_won_game_add_up_to_exactly_one(course):
+    game = Course(len(course) + 1)
+    game.course = course
+    game.reset(seed=1)
+    total = 0.0
+    for wanted in (*(0.5 * place for place in course), 1.0):
+        total += game.step(r"\boxed{on}").reward
+        assert total == pytest.approx(wanted, abs=1e-12)
+    assert total == 1.0
 
 
 @pytest.mark.parametrize("env_id", first_of_each(SOLVED))
