@@ -9,6 +9,7 @@ from threading import Event, Thread
 from time import perf_counter, sleep
 
 import pytest
+from waiting import until_async
 
 import gem
 from gem.agents.base import BatchBroken
@@ -783,8 +784,7 @@ def test_the_wait_for_a_place_is_not_the_agents_time():
 
         async def both():
             tasks = [asyncio.create_task(agent.ask(ask(policy_s=30.0))) for _ in range(2)]
-            while not server.requests:
-                await asyncio.sleep(0.01)
+            await until_async(lambda: server.requests)
             await asyncio.sleep(1.0)
             release.set()
             return await asyncio.gather(*tasks)
@@ -837,8 +837,7 @@ def test_a_wait_that_the_server_asked_for_holds_no_place():
 
         async def both():
             slow = asyncio.create_task(agent.ask(ask()))
-            while not server.requests:
-                await asyncio.sleep(0.01)
+            await until_async(lambda: server.requests)
             quick = await agent.ask(ask(policy_s=10.0))
             assert not slow.done()
             await slow

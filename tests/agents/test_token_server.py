@@ -4,9 +4,9 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from time import sleep
 
 import pytest
+from waiting import until
 
 torch = pytest.importorskip("torch")
 TokenServerAgent = pytest.importorskip("gem.agents.token_server", exc_type=ImportError).TokenServerAgent
@@ -254,8 +254,7 @@ def test_a_publish_waits_for_answers_that_were_begun(protocol, tmp_path):
         assert server.begun.wait(60)
         publishing = Thread(target=agent.publish, args=(2, NEW.state_dict()))
         publishing.start()
-        while agent._gate._open.is_set():
-            sleep(0.001)
+        until(lambda: not agent._gate._open.is_set())
         late = agent.loop.submit(agent.ask(ask()))
         assert server.paths() == ["/update_weight_version", server.sampler]  # nothing was told yet
         server.hold.set()

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Lock
 
 import pytest
+from waiting import until
 
 ray = pytest.importorskip("ray")
 from fork_worlds import FarWalk, Walk
@@ -80,13 +80,6 @@ def player_pids():
         except OSError:
             continue
     return found
-
-
-def until(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 # -- the same episodes

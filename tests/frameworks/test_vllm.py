@@ -9,11 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from statistics import fmean
 
 import pytest
+from waiting import until
 
 pytest.importorskip("vllm", reason="`scripts/frameworks.py vllm`", exc_type=ImportError)
 torch = pytest.importorskip("torch")
@@ -91,15 +91,12 @@ def serve(folder, log, name=NAME):
 
 
 def wait_for(server, url, log):
-    until = time.monotonic() + START_S
-    while server.poll() is None and time.monotonic() < until:
-        try:
-            if httpx.get(f"{url}/health", timeout=5).status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(1)
-    raise AssertionError(f"vLLM did not start: {log.read_text(errors='replace')[-3000:]}")
+    def healthy():
+        with suppress(httpx.HTTPError):
+            return httpx.get(f"{url}/health", timeout=5).status_code == 200
+
+    until(lambda: server.poll() is not None or healthy(), f"vLLM did not start: {log}", START_S)
+    assert server.poll() is None, f"vLLM did not start: {log.read_text(errors='replace')[-3000:]}"
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 from host_envs import Leaving, Odd, Rendezvous, Scripted, Unloadable
+from waiting import until
 
 import gem
 from gem.core import Env
@@ -55,14 +56,6 @@ def call(host: Host, index: int, verb: str, args: tuple[Any, ...] = ()) -> Any:
     if outcome.error is not None:
         raise outcome.error
     return outcome.value
-
-
-def until(condition: object, what: str) -> None:
-    """Poll for something that another process does."""
-    end = time.monotonic() + DEADLINE_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, what
-        threading.Event().wait(0.005)
 
 
 def alive(pid: int) -> bool:

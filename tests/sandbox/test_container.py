@@ -10,9 +10,9 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import until
 
 from gem.errors import EnvClosed
 from gem.sandbox import selftest
@@ -38,13 +38,6 @@ def containers(sandbox):
     """The containers, running or not, that this sandbox has left."""
     asked = sandbox.engine.ask("ps", "--all", "--format", "{{.Names}}", "--filter", f"name={sandbox._label}")
     return asked.decode().split()
-
-
-def until(true, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_program(sandbox):

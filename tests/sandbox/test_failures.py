@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from waiting import has_ended, until
 
 from gem.sandbox import bwrap, cgroups, image, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
@@ -33,8 +34,7 @@ def kill_when_running(sandbox, begun):
     """Kill every fork server once a child of theirs has written to `begun`."""
 
     def kill():
-        while not begun.is_set() and not any(z.load for z in sandbox.pool.every()):
-            time.sleep(0.01)
+        until(lambda: begun.is_set() or any(zygote.load for zygote in sandbox.pool.every()))
         for zygote in sandbox.pool.every():
             zygote.kill()
 
@@ -92,10 +92,7 @@ def test_a_fork_server_that_is_killed_while_it_starts_leaves_nothing(sandbox, mo
                 if mark.encode() in place.read_bytes():
                     yield place.parent.name
 
-    deadline = time.monotonic() + 60
-    while found := [*left()]:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.01)
+    until(lambda: not [*left()], "a fork server is still there")
 
 
 CLOSING = """
@@ -141,16 +138,7 @@ def test_killing_the_host_leaves_no_fork_server_behind(sandbox):
     server = int(host.stdout.readline().split()[0])
     host.kill()
     host.communicate()
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            with open(f"/proc/{server}/stat") as file:
-                if file.read().rpartition(")")[2].split()[0] == "Z":
-                    return
-        except OSError:
-            return
-        time.sleep(0.01)
-    pytest.fail("the fork server outlived its host")
+    until(lambda: has_ended(server), "the fork server outlived its host")
 
 
 def test_closing_ends_a_cell_that_runs_in_another_thread(own):

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from errno import EOPNOTSUPP
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from gem.sandbox import cgroups, memory, seccomp
 from gem.sandbox.base import Budget, Case, Status
@@ -189,9 +189,7 @@ def test_a_process_that_keeps_its_maps_locked_holds_nobody_up(two, granted, monk
         patch.setattr(memory, "PATIENCE_S", 0.0)
         assert used() == 120 + granted  # no honest one holds it for long
     two[0].set()
-    while (seen := used()) == 100:
-        time.sleep(0.001)
-    assert seen == 20
+    assert until(lambda: (size := used()) != 100 and size) == 20
 
 
 def test_what_grows_behind_a_lock_is_counted_as_it_looks(two):

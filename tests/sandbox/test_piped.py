@@ -8,10 +8,10 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from waiting import until, until_async
 
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Case, Status
@@ -120,10 +120,8 @@ def test_a_session_that_stops_reading_does_not_hold_whoever_writes_to_it(sandbox
     with contextlib.closing(sandbox.session(budget=Budget(wall_s=1.0))) as session:
         code = "import os, subprocess; subprocess.Popen(['sh', '-c', f'sleep 0.1; kill -STOP {os.getpid()}'])"
         stopped = int(session.execute(f"{code}; os.getpid()").value)
-        deadline = time.monotonic() + 30
-        while Path(f"/proc/{stopped}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        stat = Path(f"/proc/{stopped}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
         with pytest.raises(ToolError, match="ended"):
             session.write_file("more", bytes(1 << 20))  # than a pipe holds
         assert session.execute("1").info["restarted"]
@@ -170,10 +168,7 @@ def test_cancelling_ends_the_process(sandbox, tmp_path):
 
     async def cancelled():
         run = asyncio.create_task(sandbox.arun(code, budget=Budget(wall_s=600)))
-        deadline = time.monotonic() + 30
-        while not (pid_file.exists() and pid_file.read_text()):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.01)
+        await until_async(lambda: pid_file.exists() and pid_file.read_text())
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run

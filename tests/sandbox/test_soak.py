@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from waiting import has_ended, until, until_async
 
 from bench.sandbox import below, soak
 from gem.sandbox.base import Budget, SandboxFailed, Status
@@ -53,13 +53,6 @@ def wearing(tag):
                 if comm.strip() == tag and state.rpartition(")")[2].split()[0] not in "ZX":
                     found.append(int(name))
     return found
-
-
-def until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def sleeper(tag):
@@ -142,7 +135,7 @@ def test_fork_servers_that_all_died_between_two_calls_are_replaced(sandbox):
     until(lambda: len(sandbox.pool.every()) >= 2)  # then a second try finds a dead one, too
     killed = servers()
     kill_all(killed)
-    until(lambda: not any(map(serves, killed)))
+    until(lambda: all(map(has_ended, killed)))
     assert sandbox.run("print(6 * 7)").stdout == "42\n"
 
 
@@ -162,10 +155,7 @@ def test_closing_with_calls_in_flight_ends_them(sandbox, in_flight, tag):
 def test_cancelling_many_ends_their_trees(sandbox, tag):
     async def cancelled():
         runs = [asyncio.create_task(sandbox.arun(sleeper(tag))) for _ in range(12)]
-        deadline = time.monotonic() + 60
-        while len(wearing(tag)) < 2:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.01)
+        await until_async(lambda: len(wearing(tag)) >= 2)
         for run in runs:
             run.cancel()
         return await asyncio.gather(*runs, return_exceptions=True)

@@ -4,11 +4,11 @@ import contextlib
 import json
 import sys
 import threading
-import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import waiting
 
 sys.path.insert(0, str(Path(__file__).parent))  # served_envs is imported by worker processes as well
 
@@ -111,11 +111,4 @@ def connected():
 @pytest.fixture
 def until():
     """Return a function that polls for what another thread does."""
-
-    def wait(condition, what):
-        end = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < end, what
-            threading.Event().wait(0.01)
-
-    return wait
+    return waiting.until

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from waiting import until
 
 pytest.importorskip("starlette", reason="needs starlette: pip install 'gem-gym[serve]'")
 pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'gem-gym[serve]'")
@@ -101,6 +102,12 @@ def serve():
 def events(text):
     found = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
     return [json.loads(each) for each in found if each != "[DONE]"]
+
+
+def wait_for_news(server, key):
+    """Wait until the proxy knows that a program is gone."""
+    session = server.proxy.sessions[key]
+    until(lambda: session.unheard, "the news did not arrive")
 
 
 def test_a_conversation_becomes_one_row_and_is_stored(serve, tmp_path):
@@ -313,9 +320,7 @@ def test_a_client_that_vanishes_loses_its_call_unless_it_asks_again(serve):
             client.sendall(head.format(key).encode() + body)
             assert asked.wait(30)
         asked.clear()
-        session = server.proxy.sessions[key]
-        while not session.unheard:  # until the news arrives
-            threading.Event().wait(0.005)
+        wait_for_news(server, key)
         go.set()
         if key == "patient":
             program = Program(server, key)
@@ -449,8 +454,7 @@ def test_idle_episodes_and_those_of_a_stopped_proxy_have_no_verdict(tmp_path):
     store = EpisodeStore(tmp_path / "episodes.jsonl")
     with Server(ScriptedAgent(echo), store, allowed=Allowed(idle_s=0.05)) as server:
         Program(server, "idle").chat(user("x"))
-        while server.proxy.sessions:
-            threading.Event().wait(0.01)
+        until(lambda: not server.proxy.sessions)
     with Server(ScriptedAgent(echo), store) as server:
         Program(server, "open").chat(user("x"))
     assert [(each.job, each.stop.value, each.scored) for each in store] == [
@@ -641,9 +645,7 @@ def test_a_client_that_leaves_a_stream_has_not_heard_it(serve):
             + body
         )
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
-    session = server.proxy.sessions["p"]
-    while not session.unheard:
-        threading.Event().wait(0.005)
+    wait_for_news(server, "p")
     assert Program(server, "p").reward(1.0)["verdict"] == "none"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from waiting import until_async
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -232,8 +233,7 @@ def test_a_signal_under_load_ends_a_server_quietly(until):
 
     async def load():
         tasks = [asyncio.create_task(step()) for _ in range(300)]
-        while len(begun) < len(tasks):
-            await asyncio.sleep(0.05)
+        await until_async(lambda: len(begun) == len(tasks))
         server.send_signal(signal.SIGTERM)
         await asyncio.gather(*tasks)
 

@@ -4,6 +4,7 @@ import sys
 import time
 
 import pytest
+from waiting import until
 
 from gem.errors import BadArgument, MissingExtra, NoVerdict, ToolError
 from gem.tools.postgres import Connection, statements
@@ -173,7 +174,8 @@ def test_a_connection_that_is_gone_without_a_word_before_a_statement_is_nobodys_
     with Owned(postgres_dsn) as admin, Owned(postgres_dsn) as other:
         other.run("BEGIN", 5)
         other.run("SET LOCAL idle_in_transaction_session_timeout = 1", 5)
-        time.sleep(0.1)
+        asked = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {other.pid}"
+        until(lambda: admin.value(asked) == 0)
         with pytest.raises(ToolError, match="the connection was lost"):  # a setting of its own SQL
             other.run("SELECT 1", 5)
         pid = other.pid

@@ -6,9 +6,9 @@ import os
 import struct
 import subprocess
 import sys
-import time
 
 import pytest
+from waiting import until
 
 pytest.importorskip("torch")
 pytest.importorskip("wandb", reason="Weights & Biases is not installed (gem-gym[log])")
@@ -101,8 +101,7 @@ def test_a_run_is_written_offline_once_and_goes_on_under_its_id(tmp_path):
 def test_what_a_killed_session_lost_is_logged_again(tmp_path):
     process = started(tmp_path, *TINY, "--episodes", 640, "--log", "wandb")
     metrics = tmp_path / "run/metrics.jsonl"
-    while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= 5):
-        time.sleep(0.05)
+    until(lambda: process.poll() is not None or (metrics.exists() and metrics.read_text().count("\n") >= 5))
     process.kill()
     process.communicate()
     assert json.loads((tmp_path / "run/wandb.json").read_text())["session"]
