@@ -239,6 +239,19 @@ class IndexedFile:
             if len(self._new) >= SAVE_EVERY:
                 self._save()
 
+    def truncate(self, size: int) -> None:
+        """Drop what stands after the first `size` bytes, and the index with it.
+
+        Raises:
+            StoreError: when the file cannot be written.
+        """
+        with self.lock, self._exclusive():
+            try:
+                os.ftruncate(self._fd, size)
+            except OSError as error:
+                raise StoreError(f"{self.path}: cannot be truncated: {reason(error)}.") from error
+            self._refresh(size)
+
     def has_run(self, run: str) -> bool:
         """Return whether the file has the line of a run."""
         return run in self._known or self.run(run) is not None

@@ -145,6 +145,16 @@ class EpisodeStore(Sequence[Episode], Closing):
 
         file.append(compose, self.fsync)
 
+    def truncate(self, count: int) -> None:
+        """Drop all episodes but the first `count`, which every reader of the file will notice.
+
+        Raises:
+            StoreError: when the store is read-only or closed, or cannot be written.
+        """
+        self._check_writable()
+        if count < len(self):
+            self._file.truncate(self._file.place(count)[0])
+
     # -- reading
 
     def __len__(self) -> int:

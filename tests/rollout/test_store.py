@@ -1193,3 +1193,28 @@ def test_where_no_lock_can_be_made_nobody_is_kept_out(path, monkeypatch):
 
 def refused(path):
     raise PermissionError(errno.EACCES, "denied", str(path))
+
+
+def test_a_store_is_cut_where_others_have_it_open(tmp_path):
+    path = tmp_path / "episodes.jsonl"
+    played = [episode(number) for number in range(600)]
+    with EpisodeStore(path) as store, EpisodeStore(path, read_only=True) as reader:
+        for each in played:
+            store.append(each)
+        assert len(reader) == 600
+        with EpisodeStore(path) as other:
+            other.truncate(700)
+            assert len(other) == 600
+            other.truncate(300)
+            assert len(other) == 300
+        assert (len(store), len(reader), reader[-1].job) == (300, 300, "e299")
+        store.append(played[300])
+        assert jobs(reader)[-2:] == ["e299", "e300"]
+        assert reader.torn == 0
+        with pytest.raises(StoreError, match="read"):
+            reader.truncate(0)
+    with EpisodeStore(path) as store:
+        store.truncate(0)
+        assert list(store) == []
+        store.append(played[0])
+        assert jobs(store) == ["e0"]

@@ -183,6 +183,16 @@ class Sampling:
         path = path.with_stem(f"{path.stem}-{number}") if number else path
         return EpisodeStore(path, tokens=self.config.store == "tokens")
 
+    def rewind(self, iteration: int) -> None:
+        """Drop the stored episodes of iterations from `iteration` on: they are played again.
+
+        An iteration's episodes stand in the store before those of the next one.
+        """
+        if self.store is not None:
+            groups = (entry.group.partition("-")[0] for entry in self.store.select())
+            lost = (n for n, name in enumerate(groups) if name.isdecimal() and int(name) >= iteration)
+            self.store.truncate(next(lost, len(self.store)))
+
     @functools.cached_property
     def envs(self) -> list[PlayedEnv]:
         """The environments of the run."""

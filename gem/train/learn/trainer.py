@@ -291,6 +291,7 @@ class Trainer(Sampling):
                 else:
                     self.folder.next_best.unlink()
             self.folder.rewind(self.iteration)
+        self.rewind(self.iteration)
         parallel.wait()
         self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
         self._weigh_end()

@@ -219,14 +219,16 @@ def test_samples_of_a_group_share_a_job(tmp_path):
 
 @pytest.mark.system
 @pytest.mark.parametrize("crash", [False, True])
-def test_after_an_interrupt_the_latest_attempt_of_each_job_is_the_run(whole, tmp_path, crash):
+def test_a_resumed_run_stores_each_episode_once(whole, tmp_path, crash):
     config = replace(QUICK, out=tmp_path)
     with interrupt_before_checkpoint(2 if crash else None), pytest.raises(KeyboardInterrupt):
         train(config, watcher=Log(stop=2))
     assert kept(tmp_path)[1] == 32
-    train(config, resume=True)
-    assert kept(tmp_path)[1] == 64 + 16 * crash  # what the checkpoint did not hold was played again
+    train(config, resume=True)  # what the checkpoint did not hold is dropped, and played again
     assert hashes(tmp_path) == hashes(whole[0])
+    with EpisodeStore(RunFolder(tmp_path).episodes, read_only=True) as store:
+        assert len(store) == len(list(store)) == len(store.latest()) == 64
+        assert sum(tally.episodes for tally in store.tally()) == 64
 
 
 def test_overwriting_a_run_removes_its_episodes(tmp_path):
