@@ -40,7 +40,8 @@ class View:
     `starts` (E,): the first turn that the samples of a group do not share, which is not 0 only with
     ``group="turn"``. `gamma`, `lam`: the run's discount and lambda. With a critic, `values` (E, T): its value
     of the state before each turn, and `bootstraps` (E,): its value of the state where an outside limit
-    truncated the episode, 0 elsewhere; without one they are empty.
+    truncated the episode, 0 elsewhere; without one they are empty. `tokens` (E, T): the number of tokens
+    sampled in each turn, 0 where the agent gives none.
     """
 
     episodes: Sequence[Episode]
@@ -53,6 +54,7 @@ class View:
     lam: float = 1.0
     values: PerTurn = ()
     bootstraps: Sequence[float] = ()
+    tokens: Sequence[Sequence[int]] = ()
 
 
 Advantages = Callable[[View], PerTurn]
@@ -221,8 +223,9 @@ def make_view(
         ]
     returns = [discounted_returns(each, gamma) for each in rewards]
     groups = [episode.group for episode in episodes]
+    tokens = [[len(turn.token_ids) for turn in episode.turns_of(seat)] for episode in episodes]
     starts = others.pop("starts", None) or [0] * len(episodes)
-    return View(episodes, seat, rewards, returns, groups, starts, gamma, **others)
+    return View(episodes, seat, rewards, returns, groups, starts, gamma, tokens=tokens, **others)
 
 
 def compare_episodes(

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from records import episode, paid
+from records import episode, paid, turn
 
 from gem.errors import BadArgument
 from gem.estimators import ALGORITHMS, Algorithm, compare_episodes, find_algorithm, turn_advantages
@@ -28,6 +28,22 @@ def test_a_view_is_the_episodes_in_plain_numbers():
         [0.0, 2.0],
         [3.5],
     ]
+
+
+def test_a_view_has_the_tokens_of_each_turn():
+    """OPO's baseline weighs each episode's return by its tokens (arXiv 2505.23585)."""
+
+    def advantages(view):
+        lengths, scores = [sum(each) for each in view.tokens], [each[0] for each in view.returns]
+        baseline = math.fsum(n * score for n, score in zip(lengths, scores, strict=True)) / sum(lengths)
+        return [[score - baseline] * len(each) for score, each in zip(scores, view.returns, strict=True)]
+
+    long, short = turn((1,), (2, 3, 4), logprobs=(-1.0,) * 3), turn((1,), (2,), logprobs=(-1.0,))
+    long.reward, short.reward = 1.0, 0.0
+    view = make_view([episode(long), episode(short)], "agent", 1.0)
+    assert view.tokens == [[3], [1]]
+    assert VIEW.tokens == [[0, 0], [0], []]
+    assert Algorithm("opo", advantages).compute_advantages(view) == [[0.25], [-0.75]]
 
 
 def test_every_algorithm_of_the_table_says_what_it_is_and_where_it_comes_from():

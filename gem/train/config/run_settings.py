@@ -195,8 +195,8 @@ class RunSettings:
     epochs: Count = 2
     """Passes over each iteration's episodes."""
 
-    minibatch: Count = 64
-    """Rows per optimiser step."""
+    minibatch: CountOrZero = 64
+    """Rows per optimiser step. 0: all of the iteration's."""
 
     pass_tokens: MaybeCount = None
     """Distinct tokens per pass through the model; a step takes as many passes as it needs. none: one pass."""

@@ -102,7 +102,7 @@ def take_steps(
     totals: dict[str, float] = {}
     count = 0
     for _ in range(config.epochs):
-        parts = minibatches(weighted, config.minibatch, order)
+        parts = minibatches(weighted, config.minibatch or len(weighted), order)
         for rows in parts:
             divisor = _divisor(rows, episodes / len(parts), config)
             sums, positions = learner.update(rows, objective, divisor)

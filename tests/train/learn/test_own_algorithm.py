@@ -154,7 +154,7 @@ def learnt(algorithm, rewards=(1.0, 0.0, 3.0), critic=False, **how):
     learner = Kept(
         TinyPolicy(TinyConfig(width=16, layers=1, heads=2), seed=0), critic=Critic(16) if critic else None
     )
-    config = quick(algorithm=algorithm, kl=0.0, epochs=1, minibatch=100, gamma=1.0, **how)
+    config = quick(algorithm=algorithm, kl=0.0, epochs=1, minibatch=0, gamma=1.0, **how)
     steps = policy_gradient.learn(
         learner, [played(reward, sample=i) for i, reward in enumerate(rewards)], config, Progress(0, 10)
     )
@@ -176,6 +176,22 @@ def test_a_loss_of_ones_own_that_is_the_surrogate_takes_the_same_step(pass_token
     assert all(torch.allclose(a, b, atol=1e-7) for a, b in zip(found.found, wanted.found, strict=True))
     assert any(float(each.abs().max()) > 1e-3 for each in wanted.found)
     assert steps.step_kl > 0
+
+
+@pytest.mark.parametrize(("minibatch", "sizes"), [(0, [5, 5]), (2, [1, 2, 2] * 2)])
+def test_a_minibatch_of_0_is_one_step_on_all_rows(monkeypatch, minibatch, sizes):
+    taken = []
+    update = Learner.update
+
+    def count(learner, rows, objective, divisor):
+        taken.append(len(rows))
+        return update(learner, rows, objective, divisor)
+
+    monkeypatch.setattr(Learner, "update", count)
+    learner = Learner(TinyPolicy(TinyConfig(width=16, layers=1, heads=2), seed=0))
+    config = quick(algorithm="reinforce", kl=0.0, epochs=2, minibatch=minibatch)
+    policy_gradient.learn(learner, [played(float(i)) for i in range(5)], config, Progress(0, 10))
+    assert taken == sizes
 
 
 def test_a_loss_gets_rows_of_tokens_in_order():
