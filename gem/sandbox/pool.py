@@ -136,24 +136,22 @@ class Zygote:
         self.alive = False
         self.shared = 0
         self.scratch: Scratch | None = None
-        self._log = self._about = self._turns = -1
         self._numbers = itertools.count(1)
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
+        with contextlib.ExitStack() as stack:
+            self.control, theirs = map(
+                stack.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            )
             if settings.isolation == "none":
-                self.scratch = Scratch()
-            self._log = os.memfd_create("gem-zygote-log", os.MFD_CLOEXEC)
-            self._about = os.memfd_create("gem-zygote-about", os.MFD_CLOEXEC)
-            self._turns = os.memfd_create("gem-zygote-turns", os.MFD_CLOEXEC)
-            os.ftruncate(self._turns, 8 * TURNS)
-            self.turns = mmap.mmap(self._turns, 8 * TURNS)
+                self.scratch = stack.enter_context(contextlib.closing(Scratch()))
+            self._log, self._about, self._turns = (
+                stack.enter_context(open(open_in_memory(f"gem-zygote-{name}", b""), "rb", buffering=0))
+                for name in ("log", "about", "turns")
+            )
+            os.ftruncate(self._turns.fileno(), 8 * TURNS)
+            self.turns = stack.enter_context(mmap.mmap(self._turns.fileno(), 8 * TURNS))
             self.process = self._start(theirs)
-        except BaseException:
-            self.control.close()
-            self._tidy()
-            raise
-        finally:
             theirs.close()
+            self._open = stack.pop_all()
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         settings, python = self.settings, image.Interpreter.this()
@@ -166,7 +164,8 @@ class Zygote:
                 files = bwrap.etc_files()
                 visible = image.image(python, settings.packages)
                 root, disk_mb = image.is_root(), settings.disk_mb
-                command = bwrap.command(visible, self._about, files, root=root, disk_mb=disk_mb) + command
+                about = self._about.fileno()
+                command = bwrap.command(visible, about, files, root=root, disk_mb=disk_mb) + command
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -174,7 +173,7 @@ class Zygote:
                 stderr=self._log,
                 env=image.environment(python),
                 cwd="/",
-                pass_fds=(theirs.fileno(), code, self._about, *files.values(), *scratch),
+                pass_fds=(theirs.fileno(), code, self._about.fileno(), *files.values(), *scratch),
                 start_new_session=True,
             )
         except OSError as error:
@@ -214,7 +213,7 @@ class Zygote:
         }
         self.control.settimeout(READY_S)
         try:
-            socket.send_fds(self.control, [marshal.dumps(config)], [self._turns])
+            socket.send_fds(self.control, [marshal.dumps(config)], [self._turns.fileno()])
             packet = self.control.recv(1 << 16) or b'{"failed": "it ended"}'
             answer: Message = json.loads(packet)
         except OSError as error:
@@ -230,7 +229,7 @@ class Zygote:
     def _read_log(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(0.5)
-        return os.pread(self._log, 2000, 0).decode(errors="replace").strip()
+        return os.pread(self._log.fileno(), 2000, 0).decode(errors="replace").strip()
 
     def spawn(self, request: Message, message: Message, fds: Sequence[int]) -> int:
         """Ask for a child and return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Lost."""
@@ -274,7 +273,6 @@ class Zygote:
             self.process.wait(2.0)
         self.kill()
         self.process.wait()
-        self.control.close()
         self._tidy()
 
     def kill(self) -> None:
@@ -286,7 +284,7 @@ class Zygote:
             self.settings.isolation == "bwrap" and self.process.poll() is None and time.monotonic() < patience
         ):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                os.kill(json.loads(os.pread(self._about, 4096, 0))["child-pid"], signal.SIGKILL)
+                os.kill(json.loads(os.pread(self._about.fileno(), 4096, 0))["child-pid"], signal.SIGKILL)
                 break
             time.sleep(0.002)
         self.process.kill()
@@ -294,24 +292,15 @@ class Zygote:
     def forget(self) -> None:
         """Forget the server in a forked process; it belongs to the parent."""
         self.alive = False
-        self.control.close()
         self.process.returncode = 0  # not ours to wait for
         self._lock = threading.Lock()  # another thread may have held it
         if self.scratch is not None:
             self.scratch.release()  # not ours to remove
-        self.scratch = None
         self._tidy()
 
     def _tidy(self) -> None:
         with self._lock:
-            fds = [fd for fd in (self._log, self._about, self._turns) if fd >= 0]
-            self._log = self._about = self._turns = -1
-            if (turns := getattr(self, "turns", None)) is not None:
-                turns.close()
-        for fd in fds:
-            os.close(fd)
-        if self.scratch is not None:
-            self.scratch.close()
+            self._open.close()
 
 
 class Pool:
@@ -538,13 +527,14 @@ class Child:
         self._hung_up = False
         self.leftovers = ""  # why processes that earlier requests had left running were ended
         self.group: cgroups.Group | None = None
-        self.fds: list[int] = []
+        self._ours = contextlib.ExitStack()
         self.wire: socket.socket | None = None
         self._theirs: list[int] = []
         try:
             out, err, self.status = self._pipe(), self._pipe(), self._pipe()
             if wire:
                 self.wire, far = socket.socketpair()
+                self._ours.enter_context(self.wire)
                 self._theirs.append(far.detach())
         except OSError:
             self.close()
@@ -553,7 +543,7 @@ class Child:
 
     def _pipe(self) -> int:
         ours, theirs = os.pipe2(os.O_CLOEXEC)
-        self.fds.append(ours)
+        self._ours.callback(os.close, ours)
         self._theirs.append(theirs)
         os.set_blocking(ours, False)
         return ours
@@ -634,14 +624,10 @@ class Child:
         if self.number and not self.over and self.zygote.alive:
             self.over = True
             self.order("kill", why="closed")
-        for fd in self.fds:
-            os.close(fd)
-        self.fds = []
+        self._ours.close()
         if self.group is not None:
             self.zygote.groups.give(self.group)
             self.group = None
-        if self.wire is not None:
-            self.wire.close()
 
 
 def make_child(zygote: Zygote, *, wire: bool, output: int) -> Child:

@@ -32,8 +32,9 @@ class Scratch:
                 os.close(self.lock)
 
     def close(self) -> None:
-        """Remove the folder and its content, as far as permissions allow."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the folder and its content, as far as permissions allow, unless it was released."""
+        if self.lock >= 0:
+            shutil.rmtree(self.path, ignore_errors=True)
         self.release()
 
     def release(self) -> None:

@@ -289,7 +289,7 @@ def test_a_forked_process_lets_go_of_a_fork_server_that_is_being_started(sandbox
         (coming,) = opened.pool.coming
         child = os.fork()
         if child == 0:
-            forgotten = coming.control.fileno() == coming._log == -1 and not opened.pool.coming
+            forgotten = coming.control.fileno() == -1 and coming._log.closed and not opened.pool.coming
             os._exit(0 if forgotten else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         go_on.set()
