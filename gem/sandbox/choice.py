@@ -96,14 +96,11 @@ def _open(name: str, reports: Mapping[str, Report], options: dict[str, Any]) -> 
     sandbox = make(name, **options)
     sandbox.info = {**sandbox.info, "label": BACKENDS[name].label}
     properties = reports[name].properties if name in reports else dict.fromkeys(PROPERTIES, False)
-    report = {
-        **sandbox.info,
+    sandbox.tested = {
         "properties": dict(properties),
-        "higher": {other: another.why_not for other, another in reports.items() if other != name},
+        "higher": {other: report.why_not for other, report in reports.items() if other != name},
     }
-    limiter = getattr(sandbox, "memory_held_by", None)
-    sandbox.report = lambda: {**report, "memory": limiter()} if limiter else report
-    _warn_once(name, report)
+    _warn_once(name, properties)
     opened: Sandbox = sandbox
     return opened
 
@@ -111,11 +108,11 @@ def _open(name: str, reports: Mapping[str, Report], options: dict[str, Any]) -> 
 _warned: set[str] = set()
 
 
-def _warn_once(name: str, report: Mapping[str, Any]) -> None:
+def _warn_once(name: str, properties: Mapping[str, bool | None]) -> None:
     if BACKENDS[name].label not in ("partial", "none") or name in _warned:
         return
     _warned.add(name)
-    lacking = [PROPERTIES[key] for key, ensured in report["properties"].items() if not ensured]
+    lacking = [PROPERTIES[key] for key, ensured in properties.items() if not ensured]
     warnings.warn(
         f"programs run on the backend {name!r} ({BACKENDS[name].label} isolation). Not ensured: "
         f"{'; '.join(lacking) or 'nothing found, but it is the same kernel and user'}. "

@@ -142,14 +142,10 @@ class ZygoteSandbox(Caller, Closing):
                 return ended
 
     def report(self) -> Mapping[str, Any]:
-        """Return the backend and what is known without a self-test."""
-        return {**self.info, "memory": self.memory_held_by()}
-
-    def memory_held_by(self) -> str:
-        """Return, in words, what limits the memory of all processes of a call together."""
+        """Return the backend, its self-test, and in words what limits the memory of a call's processes."""
         version = self.pool.control_groups().version
         by_kernel = f"a control group (version {version}) and " if version else ""
-        return f"{by_kernel}a watch every 0.1 s"
+        return {**super().report(), "memory": f"{by_kernel}a watch every 0.1 s"}
 
     def close(self) -> None:
         """End every process of this sandbox; calls in flight fail."""

@@ -59,8 +59,7 @@ class Judging:
     def _note(self, result: Result) -> None:
         """Keep a result and ask whether to go on; not while a place among the running is held."""
         self.done.append(result)
-        number = len(self.done) - 1
-        goes_on = self.go_on is None or self.go_on(number, result)
+        goes_on = self.go_on is None or self.go_on(len(self.done) - 1, result)
         self.over = not goes_on or len(self.done) == len(self.cases)
 
     def _with_one_child(self) -> None:

@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from gem.sandbox.template import CLONE
@@ -350,22 +350,14 @@ def _open_files(pid: int) -> int:
     return 0
 
 
-_pattern: re.Pattern[bytes] | None = None
-
-
+@cache
 def _shared_line() -> re.Pattern[bytes]:
     """Return the pattern of a maps line of such a mapping: shared, in the kernel's own file system for it."""
-    global _pattern
-    if _pattern is None:
-        with (
-            mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_SHARED) as own,
-            open("/proc/self/maps", "rb") as file,
-        ):
-            own[0] = 1
-            device = re.search(rb"^\S+ ...s \S+ (\S+) \d+ +/dev/zero", file.read(), re.MULTILINE)
-        name = re.escape(device[1]) if device else rb"\S+"
-        _pattern = re.compile(rb"^\S+ ...s \S+ " + name + rb" ([1-9]\d*)", re.MULTILINE)
-    return _pattern
+    with mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_SHARED) as own, open("/proc/self/maps", "rb") as file:
+        own[0] = 1
+        device = re.search(rb"^\S+ ...s \S+ (\S+) \d+ +/dev/zero", file.read(), re.MULTILINE)
+    name = re.escape(device[1]) if device else rb"\S+"
+    return re.compile(rb"^\S+ ...s \S+ " + name + rb" ([1-9]\d*)", re.MULTILINE)
 
 
 def _read(path: str) -> bytes:

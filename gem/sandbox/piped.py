@@ -124,10 +124,6 @@ class OneShotSandbox(Caller, ABC):
                 await work
             raise
 
-    def report(self) -> Mapping[str, Any]:
-        """Return the backend and the results of its self-test."""
-        return self.info
-
     def close(self) -> None:
         """Refuse further calls."""
         self._closed = True
@@ -443,8 +439,7 @@ def _frames(pipe: BinaryIO, frames: queue.SimpleQueue[Any]) -> None:
     """Pass on a program's frames, then an empty one."""
     with contextlib.suppress(OSError, EOFError, ValueError), pipe:
         while True:
-            kind = _exactly(pipe, 1)
-            frames.put((kind, _exactly(pipe, int.from_bytes(_exactly(pipe, 4), "big"))))
+            frames.put((_exactly(pipe, 1), _exactly(pipe, int.from_bytes(_exactly(pipe, 4), "big"))))
     frames.put((b"", b""))
 
 

@@ -91,6 +91,16 @@ class Request:
 class Caller:
     """The base of sandboxes: each public method checks its call and passes it on as a Request."""
 
+    info: Mapping[str, Any]
+    """What every result says of its sandbox."""
+
+    tested: Mapping[str, Any] = {}
+    """What the self-test found, of this backend and of stronger ones."""
+
+    def report(self) -> Mapping[str, Any]:
+        """Return the backend and the results of its self-test."""
+        return {**self.info, **self.tested}
+
     def run(
         self,
         code: str,

@@ -224,10 +224,9 @@ def _none_left(tag: str, patience_s: float) -> bool | None:
     deadline = time.monotonic() + patience_s
     while True:
         alive = False
-        for name in os.listdir("/proc"):
-            if name.isdecimal():
-                with contextlib.suppress(OSError):
-                    alive |= Path(f"/proc/{name}/comm").read_text().strip() == tag
+        for path in Path("/proc").glob("[0-9]*/comm"):
+            with contextlib.suppress(OSError):
+                alive |= path.read_text().strip() == tag
         if not alive or time.monotonic() > deadline:
             return not alive
         time.sleep(0.02)

@@ -287,8 +287,7 @@ class Zygote:
             for fd, to in ((request, _REQUEST), (status, _STATUS), (fds[-1], _WIRE)):
                 os.dup2(fd, to, inheritable=False)
             os.closerange(_FIRST_FREE, 1 << 16)
-            judging = message["kind"] == "judge"
-            if judging:
+            if message["kind"] == "judge":
                 self._oversee(scratch)
             else:
                 self._confine(message, scratch, self.pid)
@@ -302,8 +301,7 @@ class Zygote:
                 wire = socket.socket(fileno=_WIRE)
             gc.enable()
         except BaseException as error:
-            words = f"{type(error).__name__}: {error}"
-            _tell(_STATUS, {"setup": words})
+            _tell(_STATUS, {"setup": f"{type(error).__name__}: {error}"})
             os._exit(1)
         os.close(_STATUS)
         try:

@@ -18,6 +18,7 @@ from gem.errors import missing_extra
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
+    from mcp.types import CallToolResult
 
 
 def server(name: str, instructions: str) -> MCPServer:
@@ -51,27 +52,14 @@ class OfferedTool:
     parameters: Mapping[str, Any]
     fn: Callable[..., Any]
 
-    async def run(self, arguments: Mapping[str, Any]) -> OfferedResult:
+    async def run(self, arguments: Mapping[str, Any]) -> CallToolResult:
         """Call the function and return what a client would get; its exceptions are raised."""
+        from mcp.types import CallToolResult, TextContent
+
         value = self.fn(**arguments)
         value = await value if inspect.isawaitable(value) else value
-        return OfferedResult([OfferedText(str(value))], {"result": value})
-
-
-@dataclass(frozen=True)
-class OfferedText:
-    """A piece of text of a result."""
-
-    text: str
-    type: str = "text"
-
-
-@dataclass(frozen=True)
-class OfferedResult:
-    """The result of a call: content pieces for the model, and the same as data."""
-
-    content: list[OfferedText]
-    structured_content: dict[str, Any]
+        text = TextContent(type="text", text=str(value))
+        return CallToolResult(content=[text], structured_content={"result": value})
 
 
 def serve(
