@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import select
 import threading
 import time
 import weakref
@@ -29,6 +28,7 @@ from gem.sandbox.pool import Child, Lost, Pool, Settings, call_twice, kind_for, 
 from gem.sandbox.request import Caller, Cancel, Message, Request
 from gem.sandbox.session import ZygoteSession
 from gem.sandbox.verdicts import verdict
+from gem.sandbox.wire import Channels
 
 BACKSTOP_S = 10.0  # a fork server that has not kept a deadline for so long hangs
 
@@ -113,32 +113,20 @@ class ZygoteSandbox(Caller, Closing):
             raise
 
     def _until_ended(self, child: Child, budget: Budget) -> Message:
-        streams = {child.out.fd: child.out, child.err.fd: child.err}
-        poll = select.poll()
-        for fd in (*streams, child.status):
-            poll.register(fd, select.POLLIN)
+        channels = Channels(child)
         backstop = time.monotonic() + budget.wall_s + BACKSTOP_S
         flooded = False
         while True:
             left = backstop - time.monotonic()
-            ready = poll.poll(max(0.0, left) * 1000)
+            ready = channels.wait(left)
             if not ready and left <= 0:
                 child.zygote.discard()
                 raise Lost("a fork server hangs")
-            over = False
-            for fd, _ in ready:
-                stream = streams.get(fd)
-                if stream is None:
-                    over = True
-                    continue
-                if not stream.read():
-                    poll.unregister(fd)
-                if stream.cut and not flooded:
-                    flooded = True
-                    child.order("kill", why="output")
-            if over and (ended := child.read_end()) is not None:
-                for stream in streams.values():
-                    stream.drain()
+            if child.cut and not flooded:
+                flooded = True
+                child.order("kill", why="output")
+            if "status" in ready and (ended := child.read_end()) is not None:
+                child.drain()
                 return ended
 
     def report(self) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from gem.sandbox.base import Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, Pool, make_child
 from gem.sandbox.request import Message, Request
 from gem.sandbox.verdicts import case_verdict, check_served, verdict
-from gem.sandbox.wire import Garbled, Wire, watch
+from gem.sandbox.wire import Channels, Garbled, Wire
 
 BEGIN_S = 30.0
 COMPILE_CPU_S = 1.0  # at least; compiling may take what a case may
@@ -130,9 +130,8 @@ class Judging:
         self, child: Child, wire: Wire, patience_s: float
     ) -> tuple[Message | None, list[bytes], Message | None]:
         """Wait for a reply or the child's end. Raises Lost."""
-        poll, names = watch(child, wire)
+        channels = Channels(child, wire)
         deadline = time.monotonic() + patience_s
-        listening = True
         while True:
             try:
                 if (reply := wire.reply()) is not None:
@@ -140,23 +139,13 @@ class Judging:
                     return reply[0], reply[1], None
             except Garbled as error:
                 raise Lost("a submission's child broke the protocol") from error
-            if listening:
-                poll.modify(wire.end, wire.wants)
             left = deadline - time.monotonic()
             if left <= 0:
                 child.order("kill", why="late")
                 stopped = self.begun and self.pool.settings.namespaces  # nothing in there can stop it
                 raise (Lost if stopped else Broke)("the submission's child hangs")
-            ready = {names[fd] for fd, _ in poll.poll(left * 1000)}
-            for stream, name in ((child.out, "out"), (child.err, "err")):
-                if name in ready and not stream.read():
-                    poll.unregister(stream.fd)
-            if "wire" in ready:
-                wire.push()
-                if not wire.pull():
-                    poll.unregister(wire.end)
-                    listening = False
-            elif "status" in ready and (ended := child.read_end()) is not None:
+            ready = channels.wait(left)
+            if "status" in ready and "wire" not in ready and (ended := child.read_end()) is not None:
                 return None, [], ended
 
 

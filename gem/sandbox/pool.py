@@ -608,6 +608,11 @@ class Child:
         """Whether output was lost."""
         return self.out.cut or self.err.cut
 
+    def drain(self) -> None:
+        """Read what a finished writer has left in the streams."""
+        self.out.drain()
+        self.err.drain()
+
     def order(self, op: str, **more: Any) -> None:
         """Send its fork server an order about this child."""
         if self.number:

@@ -18,7 +18,7 @@ from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, Pool, call_twice, kind_for, make_child
 from gem.sandbox.request import LONGEST_FILE, LONGEST_TAR, Message, Request, SessionCaller
 from gem.sandbox.verdicts import cell_result, verdict
-from gem.sandbox.wire import Garbled, Timetable, Wire, watch
+from gem.sandbox.wire import Channels, Garbled, Timetable, Wire
 
 GRACE_S = 0.2  # between interrupting a cell and killing it
 ARM_S = 0.05  # after which the fork server looks at a cell's CPU time and memory
@@ -88,8 +88,7 @@ class ZygoteSession(SessionCaller, Closing):
             if request.get("clean"):  # what was left running has written since: none of it is this command's
                 self._ask({"op": "kill"}, limits, Timetable((FILE_S, "kill")))
                 child = self._open(hint)
-                child.out.drain()
-                child.err.drain()
+                child.drain()
             restarted, self._fresh = self._fresh, False
             child.out.begin(limits.output_kb << 10)
             child.err.begin(limits.output_kb << 10)
@@ -230,18 +229,16 @@ class ZygoteSession(SessionCaller, Closing):
         assert wire is not None
         begun = time.monotonic()
         answer = _Answer(0.0)
-        armed, listening = False, True
+        armed = False
         child.turn()
         self._asked += 1
         if request is not None:
             wire.ask({**request, "n": self._asked}, blobs=_BLOBS.get(request["op"], 0))
-        poll, names = watch(child, wire)
+        channels = Channels(child, wire)
         flood = FLOOD * child.out.cap
         try:
             while True:
-                if listening:
-                    poll.modify(wire.end, wire.wants)
-                ready = {names[fd] for fd, _ in poll.poll(timetable.wait_ms())}
+                ready = channels.wait(timetable.wait_s())
                 while (step := timetable.due()) is not None:
                     match step:
                         case "arm":
@@ -259,18 +256,12 @@ class ZygoteSession(SessionCaller, Closing):
                         case _:
                             child.zygote.discard()
                             raise Lost("a fork server hangs")
-                for stream, name in ((child.out, "out"), (child.err, "err")):
-                    if name in ready and not stream.read():
-                        poll.unregister(stream.fd)
-                    if stream.total > flood and not answer.stopped:
-                        answer.stopped = "output"
-                        child.order("interrupt")
-                        timetable.insert(GRACE_S, "kill")
+                if max(child.out.total, child.err.total) > flood and not answer.stopped:
+                    answer.stopped = "output"
+                    child.order("interrupt")
+                    timetable.insert(GRACE_S, "kill")
                 if "wire" in ready:
-                    wire.push()
-                    if not wire.pull():  # its fork server will tell how it ended
-                        poll.unregister(wire.end)
-                        listening = False
+                    if not channels.listening:  # its fork server will tell how it ended
                         timetable.insert(1.0, "kill")
                     if (reply := wire.reply()) is not None:
                         answer.reply, answer.blobs = reply
@@ -293,8 +284,7 @@ class ZygoteSession(SessionCaller, Closing):
             raise SandboxFailed(f"{error}: the session's state is lost, its next call begins anew") from error
         finally:
             child.turn()
-        child.out.drain()
-        child.err.drain()
+        child.drain()
         answer.wall_s = time.monotonic() - begun
         if answer.stopped and answer.reply is not None and not answer.reply.get("interrupted"):
             time.sleep(GRACE_S / 4)  # an interrupt that is under way must not meet the next cell

@@ -122,15 +122,38 @@ class Timetable:
         """Add a step, `after` seconds from now."""
         self.steps = sorted([*self.steps, (time.monotonic() + after, name)])
 
-    def wait_ms(self) -> float | None:
-        """Return the milliseconds until the next step."""
-        return max(0.0, (self.steps[0][0] - time.monotonic()) * 1000) if self.steps else None
+    def wait_s(self) -> float | None:
+        """Return the seconds until the next step."""
+        return self.steps[0][0] - time.monotonic() if self.steps else None
 
 
-def watch(child: Child, wire: Wire) -> tuple[select.poll, dict[int, str]]:
-    """Return a poll object over all of a child's channels, and the name of each descriptor."""
-    names = {child.out.fd: "out", child.err.fd: "err", child.status: "status", wire.end.fileno(): "wire"}
-    poll = select.poll()
-    for fd in names:
-        poll.register(fd, select.POLLIN)
-    return poll, names
+class Channels:
+    """All channels of a child: its two streams, its fork server's reports, and its wire if it has one."""
+
+    def __init__(self, child: Child, wire: Wire | None = None) -> None:
+        self._wire = wire
+        self.listening = wire is not None  # the end of the wire has not come yet
+        self._streams = {child.out.fd: child.out, child.err.fd: child.err}
+        self._names = {child.out.fd: "out", child.err.fd: "err", child.status: "status"}
+        if wire is not None:
+            self._names[wire.end.fileno()] = "wire"
+        self._poll = select.poll()
+        for fd in self._names:
+            self._poll.register(fd, select.POLLIN)
+
+    def wait(self, seconds: float | None) -> set[str]:
+        """Wait at most so long, read what the child has written, and return the names of what was ready."""
+        wire = self._wire
+        if wire is not None and self.listening:
+            self._poll.modify(wire.end, wire.wants)
+        ready = {fd for fd, _ in self._poll.poll(None if seconds is None else max(0.0, seconds) * 1000)}
+        for fd in ready & self._streams.keys():
+            if not self._streams[fd].read():
+                self._poll.unregister(fd)
+        names = {self._names[fd] for fd in ready}
+        if wire is not None and "wire" in names:
+            wire.push()
+            if not wire.pull():
+                self._poll.unregister(wire.end)
+                self.listening = False
+        return names
