@@ -22,20 +22,25 @@ def replace_file(path: Path, partial: Path | None = None) -> Iterator[Path]:
     """
     partial = partial or path.with_name(path.name + ".partial")
     try:
-        yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except GemError:  # some are OSErrors too, of what the block reads
-        raise
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {reason(error)}. Free disk space or choose another place, and run "
-            "the command again."
-        ) from error
+        with explain_errors(path, ". Free disk space or choose another place, and run the command again."):
+            yield partial
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.replace(path)
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+@contextmanager
+def explain_errors(path: Path, cure: str = ".") -> Iterator[None]:
+    """Raise StoreError where the block raises OSError: that `path` cannot be written, why, and the `cure`."""
+    try:
+        yield
+    except GemError:  # some are OSErrors too, of what the block reads
+        raise
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {reason(error)}{cure}") from error
 
 
 def lock_file(file: int, *, wait: bool = False, shared: bool = False) -> bool:

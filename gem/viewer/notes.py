@@ -13,7 +13,8 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from gem.errors import BadArgument, StoreError, reason
+from gem.errors import BadArgument
+from gem.files import explain_errors
 from gem.viewer.json_files import JsonLines
 
 LONGEST = 4000
@@ -59,7 +60,7 @@ class Notes:
         if len(text) > LONGEST:
             raise BadArgument(f"the note has {len(text):,} characters; accepted: {LONGEST:,} at most.")
         line = json.dumps({"episode": episode, "flagged": flagged, "note": text}) + "\n"
-        try:
+        with explain_errors(self.path):
             fd = os.open(
                 self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
             )
@@ -70,5 +71,3 @@ class Notes:
                 os.write(fd, b"\n" * torn + line.encode())
             finally:
                 os.close(fd)
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be written: {reason(error)}.") from error

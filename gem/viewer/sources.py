@@ -169,12 +169,9 @@ class Source:
     @property
     def recipe(self) -> str:
         """A key that is equal for training runs that differ only in their seed."""
-        left = {
-            name: value
-            for name, value in self.config.items()
-            if name not in ("seed", "out", "threads", "watch", "log")
-        }
-        return json.dumps(left, sort_keys=True, default=str)
+        left_out = ("seed", "out", "threads", "watch", "log")
+        settings = {name: value for name, value in self.config.items() if name not in left_out}
+        return json.dumps(settings, sort_keys=True, default=str)
 
     @property
     def history(self) -> list[dict[str, Any]]:

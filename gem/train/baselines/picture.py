@@ -23,6 +23,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)))
 """Line styles of the first seven variants, of the next seven, and so on."""
 
+STYLES: list[dict[str, Any]] = [{"color": colour, "linestyle": dash} for dash in DASHES for colour in COLOURS]
+
 ACROSS = 3
 """Maximum number of panels side by side."""
 
@@ -69,8 +71,7 @@ def digest(summary: Summary) -> str:
         for each in summary.cells
     ]
     spans = [levels(summary.of(part)) for part in summary.study.environments]
-    text = json.dumps([FORM, summary.study.title, drawn, spans])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps([FORM, summary.study.title, drawn, spans]).encode()).hexdigest()
 
 
 def panels(summary: Summary) -> list[Part]:
@@ -102,14 +103,13 @@ def _draw(summary: Summary, path: Path) -> None:
     figure = Figure(figsize=(max(6.4, 3.9 * across), 0.9 + 3.1 * down), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
     every = figure.subplots(down, across, squeeze=False).flatten()
-    styles = _styles(len(summary.study.variants))
     handles: dict[str, Any] = {}
     for axes, part in itertools.zip_longest(every, parts):
         if part is None:
             axes.set_visible(False)
             continue
         cells = summary.of(part)
-        for each, style in zip(cells, styles, strict=True):
+        for each, style in zip(cells, itertools.cycle(STYLES), strict=False):
             if each.curves:
                 handles.setdefault(each.cell.variant.name, _draw_cell(axes, each, style))
         if (span := levels(cells)) is not None:
@@ -155,11 +155,6 @@ def _draw_cell(axes: Any, each: CellSummary, style: dict[str, Any]) -> Any:
         axes.plot(*curve, linewidth=0.6, alpha=0.45, **style)
     (line,) = axes.plot(episodes, [fmean(values) for values in at], linewidth=1.8, **style)
     return line
-
-
-def _styles(count: int) -> Sequence[dict[str, Any]]:
-    every = [{"color": colour, "linestyle": dash} for dash in DASHES for colour in COLOURS]
-    return list(itertools.islice(itertools.cycle(every), count))
 
 
 def _plain(text: str) -> str:

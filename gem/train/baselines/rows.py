@@ -190,8 +190,8 @@ def read_record(path: Path, kind: type[Record]) -> Record | None:
 
 def common(config: TrainConfig) -> dict[str, Any]:
     """Return a config as a row stores it: as JSON values, without the settings that differ between runs."""
-    values: dict[str, Any] = json.loads(json.dumps(config.to_json()))
-    return {name: value for name, value in values.items() if name not in ("seed", *ELSEWHERE)}
+    values = json.loads(json.dumps(config.to_json())).items()
+    return {name: value for name, value in values if name not in ("seed", *ELSEWHERE)}
 
 
 def task_of(config: TrainConfig) -> dict[str, Any]:

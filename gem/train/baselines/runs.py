@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from gem.errors import StoreError, reason
-from gem.files import lock_file
+from gem.errors import StoreError
+from gem.files import explain_errors, lock_file
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
@@ -187,8 +187,7 @@ class Plan:
 
     @contextlib.contextmanager
     def _row_held(self, cell: Cell) -> Iterator[None]:
-        folder = self.runs / cell.slug
-        file = _open_file(folder / "row.lock")
+        file = _open_file(self.runs / cell.slug / "row.lock")
         try:
             lock_file(file, wait=True)
             yield
@@ -320,11 +319,9 @@ def scores_of(results: Sequence[Mapping[str, Figures]], score: str, policy: str)
 
 
 def _open_file(path: Path) -> int:
-    try:
+    with explain_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
 
 
 def _try_lock(path: Path) -> int | None:

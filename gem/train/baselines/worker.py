@@ -90,8 +90,7 @@ def work(folder: Path, parent: int) -> None:
     if (commit := gem_commit()) not in job.commits:
         job.commits.append(commit)
         write_job(folder, job)
-    config = TrainConfig.from_json(job.config)
-    write(folder / RESULT, _result(job, config, Leash(parent)))
+    write(folder / RESULT, _result(job, TrainConfig.from_json(job.config), Leash(parent)))
 
 
 def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
@@ -166,8 +165,8 @@ def gem_commit() -> str:
     source = Path(gem.__file__).parent
 
     def git(*words: str) -> str:
-        done = subprocess.run(("git", "-C", str(source), *words), capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        command = ("git", "-C", str(source), *words)
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).strip()
 
     try:
         git("ls-files", "--error-unmatch", "__init__.py")  # it is not some other repository's

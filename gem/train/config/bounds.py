@@ -26,7 +26,7 @@ AT_LEAST_ONE = Bound("1 or more", lambda value: value >= 1)
 NOT_NEGATIVE = Bound("0 or more", lambda value: 0 <= value < math.inf)
 ABOVE_ZERO = Bound("above 0", lambda value: value > 0)
 FINITE_ABOVE_ZERO = Bound("above 0, and finite", lambda value: 0 < value < math.inf)
-FINITE = Bound("a finite number", math.isfinite)
+FINITE = Bound("a number, or none", math.isfinite)
 ZERO_TO_ONE = Bound("0 to 1", lambda value: 0 <= value <= 1)
 BELOW_ONE = Bound("0 or more, and less than 1", lambda value: 0 <= value < 1)
 

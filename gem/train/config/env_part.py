@@ -79,9 +79,9 @@ class EnvPart:
         known = [each.name for each in fields(cls)]
         for name in value:
             if name not in known:
-                hint = did_you_mean(str(name), known)
                 raise BadArgument(
-                    f"the table of {value['id']} has {name!r}; accepted: {', '.join(known)}.{hint}"
+                    f"the table of {value['id']} has {name!r}; accepted: {', '.join(known)}."
+                    f"{did_you_mean(str(name), known)}"
                 )
         return cls(**value)
 
@@ -113,9 +113,9 @@ class EnvPart:
 
     def to_json(self) -> dict[str, Any]:
         """Return a table that read() takes: the id, and the fields that differ from their defaults."""
+        default = type(self)(self.id)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        default = {f.name: getattr(type(self)(self.id), f.name) for f in fields(self)}
-        return {name: value for name, value in values.items() if name == "id" or value != default[name]}
+        return {n: value for n, value in values.items() if n == "id" or value != getattr(default, n)}
 
     def to_word(self) -> str:
         """Return a word that parse() takes."""

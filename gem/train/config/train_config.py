@@ -127,9 +127,9 @@ class TrainConfig(RunSettings):
         known = [f.name for f in fields(cls)]
         for name in values:
             if name not in known:
-                hint = did_you_mean(name, known)
                 raise SchemaMismatch(
-                    f"the run's config has {name!r}, which this version does not know.{hint}"
+                    f"the run's config has {name!r}, which this version does not know."
+                    f"{did_you_mean(name, known)}"
                 )
         demos = values.get("demos")
         paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}

@@ -35,9 +35,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gem.errors import StoreError, reason
+from gem.errors import StoreError
 from gem.evals import EnvResult
-from gem.files import lock_file, replace_file
+from gem.files import explain_errors, lock_file, replace_file
 from gem.naming import fix_name, is_path
 from gem.registry import accept_settings
 from gem.rollout.episode import versions
@@ -103,6 +103,8 @@ class Metrics:
     stage: str = ""
     phase: str = ""
 
+
+ELSEWHERE = "; choose another --out."
 
 SOMETIMES = ("environments", "opponents", "stage", "phase")
 """Fields that a line has only where they are not empty."""
@@ -227,8 +229,8 @@ class RunFolder:
     @property
     def later_phases(self) -> list[RunFolder]:
         """The folders of the later phases of this run, in order."""
-        folders = [RunFolder(file.parent) for file in self.phases.glob(f"*/{self.phase.name}")]
-        return sorted(folders, key=lambda folder: folder.first_iteration)
+        files = self.phases.glob(f"*/{self.phase.name}")
+        return sorted((RunFolder(file.parent) for file in files), key=lambda each: each.first_iteration)
 
     @property
     def newest_phase(self) -> RunFolder:
@@ -242,13 +244,9 @@ class RunFolder:
         Raises:
             StoreError: when another trainer uses it, or it cannot be created.
         """
-        try:
+        with explain_errors(self.path, ELSEWHERE):
             self.path.mkdir(parents=True, exist_ok=True)
             folder = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            raise StoreError(
-                f"{self.path} cannot be written: {reason(error)}; choose another --out."
-            ) from error
         try:
             if not lock_file(folder):
                 raise StoreError(
@@ -284,15 +282,11 @@ class RunFolder:
             StoreError: when the folder holds a run already, or cannot be written.
         """
         self.check_free()
-        try:
+        with explain_errors(self.path, ELSEWHERE):
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
             for file in (self.evaluations, self.best, self.next_best, self.warmup):
                 file.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(
-                f"{self.path} cannot be written: {reason(error)}; choose another --out."
-            ) from error
         files = fix_names(config)
         self.write(self.machine, machine(config.device) | ({"sources": files} if files else {}))
         self.write(self.config, config.to_json())
@@ -374,11 +368,8 @@ class RunFolder:
         self._append(self.warmup, asdict(step))
 
     def _append(self, path: Path, values: Mapping[str, Any]) -> None:
-        try:
-            with path.open("a") as file:
-                file.write(_line(values))
-        except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error}") from error
+        with explain_errors(path), path.open("a") as file:
+            file.write(_line(values))
 
     def history(self) -> list[Metrics]:
         """Return the iterations in the metrics file; an incomplete last line is left out.
@@ -445,9 +436,8 @@ def machine(device: str) -> dict[str, Any]:
         "system": platform.platform(),
         "processor": processor(),
         "cores": os.cpu_count(),
+        "memory_GiB": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
     }
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    facts["memory_GiB"] = round(memory / 2**30, 1)
     if device.startswith("cuda"):
         import torch
 

@@ -36,8 +36,7 @@ def enough(evaluations: Sequence[Evaluation], config: TrainConfig) -> str | None
         )
     best, waited = last, 0
     for at, (_, each) in enumerate(known):
-        better = at == 0 or is_better(best, each)
-        best, waited = (each, 0) if better else (best, waited + 1)
+        best, waited = (each, 0) if at == 0 or is_better(best, each) else (best, waited + 1)
     if not config.patience or waited < config.patience:
         return None
     return (
