@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import arg
 
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText
 from gem.errors import BadArgument, StoreError, check_least, reason
-from gem.graders.functions import GRADER_HELP
+from gem.graders.functions import GRADER_HELP, make_grader
 from gem.record import Agent, Limits
-
-if TYPE_CHECKING:
-    from gem.graders.base import Grader
 
 ENDPOINT = re.compile(r"(?:openai:(.+)@)?(https?://.+)", re.DOTALL)
 BY_TOKENS = re.compile(r"(vllm|sglang):(https?://.+)", re.DOTALL)
@@ -91,7 +88,7 @@ def proxy(
             port=port,
             limits=limits,
             allowed=Allowed(sessions, idle_s=idle),
-            grader=_grader(grader),
+            grader=None if grader is None else make_grader(grader),
             task=task,
             seed=seed,
             token=os.environ.get(token_env) or None,
@@ -140,11 +137,3 @@ def _agent(
     if getattr(agent, "verb", None):
         raise BadArgument(f"model is {model!r}, an agent that plays environments but cannot answer messages.")
     return agent
-
-
-def _grader(name: str | None) -> Grader | None:
-    if name is None:
-        return None
-    from gem.graders.functions import make_grader
-
-    return make_grader(name)

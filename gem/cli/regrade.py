@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 from gem.cli.terms import MaybePath, table
 from gem.content import printable
 from gem.errors import StoreError, reason
-from gem.graders.functions import GRADER_HELP
+from gem.graders.functions import GRADER_HELP, FunctionGrader, make_grader, ping_judges
 
 
 def regrade(
@@ -37,7 +37,6 @@ def regrade(
     import msgspec
 
     from gem.graders.cache import CachedGrader
-    from gem.graders.functions import FunctionGrader, make_grader, ping_judges
     from gem.naming import fix_name
     from gem.rollout.regrade import regrade as regraded
     from gem.rollout.store import EpisodeStore

@@ -325,10 +325,8 @@ def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level:
 
 
 def _unfair(row: Paired) -> list[str]:
-    def result(episodes: int, scored: int) -> EnvResult:
-        return EnvResult(row.env, episodes, scored, None, None, None, None)
-
-    return unfair({"A": result(row.a_held, row.a_scored), "B": result(row.b_held, row.b_scored)})
+    counts = {"A": (row.a_held, row.a_scored), "B": (row.b_held, row.b_scored)}
+    return unfair({name: EnvResult(row.env, *own, None, None, None, None) for name, own in counts.items()})
 
 
 def _nothing_pairs(a: Sequence[Outcome], b: Sequence[Outcome]) -> str:

@@ -158,27 +158,23 @@ def junit(cards: Sequence[Scorecard], checked: Sequence[Checked], stopped: str =
             for each in checked:
                 if each.agent == card.agent and each.gate.where == row.entry.label:
                     _gate(suite, row.entry.label, each)
-            _count(suite)
-        rest = [each for each in checked if each.agent == card.agent and not _on_one(each, card)]
+        labels = {row.entry.label for row in card.rows}
+        rest = [each for each in checked if each.agent == card.agent and each.gate.where not in labels]
         if rest:
             suite = ElementTree.SubElement(root, "testsuite", name=_text(f"overall {card.agent}"))
             for each in rest:
                 _gate(suite, "overall", each)
-            _count(suite)
     if stopped:
         suite = ElementTree.SubElement(root, "testsuite", name="evaluation")
         case = _case(suite, "evaluation", "whole")
         ElementTree.SubElement(case, "error", type="Stopped", message=_text(stopped))
+    for suite in root:
         _count(suite)
     for name in ("tests", "failures", "errors"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     ElementTree.indent(root)
     data: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return data + b"\n"
-
-
-def _on_one(each: Checked, card: Scorecard) -> bool:
-    return any(row.entry.label == each.gate.where for row in card.rows)
 
 
 def _case(suite: ElementTree.Element, of: str, name: str) -> ElementTree.Element:

@@ -59,7 +59,7 @@ from typing import Any
 from gem import registry
 from gem.agents.named import AgentSettings
 from gem.envs.data.named import data_task
-from gem.errors import BadArgument, MissingExtra, did_you_mean, reason
+from gem.errors import BadArgument, MissingExtra, check_least, did_you_mean, reason
 from gem.evals.instances import Count, find_seeds
 from gem.evals.stopping import Stopping
 from gem.naming import fix_name, is_path
@@ -92,13 +92,11 @@ class Entry:
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""
-        for name in ("episodes", "samples", "turns", "tokens"):
-            value = getattr(self, name)
-            if isinstance(value, str) and name == "episodes" and value != "all":
-                raise BadArgument(f"{name} is {value!r}; accepted: 1 or more, or all.")
-            if value is not None and not isinstance(value, str) and not value >= 1:
-                of = "tokens per episode" if name == "tokens" else name
-                raise BadArgument(f"{of} is {value}; accepted: 1 or more.")
+        if isinstance(self.episodes, str) and self.episodes != "all":
+            raise BadArgument(f"episodes is {self.episodes!r}; accepted: 1 or more, or all.")
+        check_least("episodes", None if self.episodes == "all" else self.episodes)
+        for name in ("samples", "turns", "tokens"):
+            check_least("tokens per episode" if name == "tokens" else name, getattr(self, name))
         if not 0 < self.weight < math.inf:
             raise BadArgument(f"weight is {self.weight}; accepted: above 0.")
         spec = registry.spec_named(self.env)

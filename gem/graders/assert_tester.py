@@ -211,16 +211,9 @@ def _base(kind: type, among: Iterable[type]) -> type | None:
 # ------------------------------------------------------------------------------------------- operations
 
 
-def _exit(thing: Any, error: Any) -> Any:
-    if error is None:
-        return type(thing).__exit__(thing, None, None, None)
-    return type(thing).__exit__(thing, type(error), error, error.__traceback__)
-
-
-def _aexit(thing: Any, error: Any) -> Any:
-    if error is None:
-        return type(thing).__aexit__(thing, None, None, None)
-    return type(thing).__aexit__(thing, type(error), error, error.__traceback__)
+def _leave(thing: Any, error: Any, name: str) -> Any:
+    given = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+    return getattr(type(thing), name)(thing, *given)
 
 
 _loop: Any = None
@@ -262,8 +255,10 @@ _UNARY: dict[str, Callable[..., Any]] = {
 }
 _OTHERS: dict[str, Callable[..., Any]] = {
     **{"getitem": operator.getitem, "setitem": operator.setitem, "delitem": operator.delitem},
-    **{"format": format, "round": round, "exit": _exit, "aexit": _aexit, "contains": operator.contains},
+    **{"format": format, "round": round, "contains": operator.contains},
     **{"getattr": getattr, "setattr": setattr, "delattr": delattr, "await": _await},
+    "exit": lambda thing, error: _leave(thing, error, "__exit__"),
+    "aexit": lambda thing, error: _leave(thing, error, "__aexit__"),
     "copy": lambda thing: __import__("copy").copy(thing),
     "deepcopy": lambda thing: __import__("copy").deepcopy(thing),
     "call": lambda thing, args, names: thing(*args, **names),

@@ -191,15 +191,11 @@ class JudgeByName(Rebuildable):
     def _open_judge(self) -> Grader:
         with self._lock:
             if self._judge is None:
-                self._judge = self._make()
+                settings = load("gem.agents.named:AgentSettings")(temperature=0.0)  # of a layer above
+                named_agent = load("gem.agents.named:named_agent")
+                agent = named_agent(self.model, settings) or named_agent(f"openai:{self.model}", settings)
+                self._judge = cast(Grader, load("gem.graders.judge:JudgeGrader")(agent, self.rubric))
             return self._judge
-
-    def _make(self) -> Grader:
-        settings = load("gem.agents.named:AgentSettings")(temperature=0.0)  # agents are a layer above
-        named_agent = load("gem.agents.named:named_agent")
-        agent = named_agent(self.model, settings) or named_agent(f"openai:{self.model}", settings)
-        grader: Grader = load("gem.graders.judge:JudgeGrader")(agent, self.rubric)
-        return grader
 
     def __reduce__(self) -> tuple[Any, ...]:
         return JudgeByName, (self.model, self.rubric)

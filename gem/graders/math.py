@@ -190,12 +190,7 @@ def check_correct(answer: str, truth: Any) -> bool:
     >>> check_correct(r"so it is \boxed{\frac{2}{4}}", "0.5"), check_correct("0.51", "0.5")
     (True, False)
     """
-    return _default()(answer, truth).correct
-
-
-@cache
-def _default() -> MathGrader:
-    return MathGrader()
+    return MathGrader()(answer, truth).correct
 
 
 def boxed_reward_fn(
