@@ -19,7 +19,7 @@ from gem.cli.eval_report import Terminal
 from gem.cli.players import PLAYERS, local_agent
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import AgentUnavailable, BadArgument, check_least, reason
+from gem.errors import AgentUnavailable, BadArgument, check_argument, check_least, reason
 from gem.evals.data_flags import DataFlags
 from gem.evals.evaluator import SuiteOptions, play_suite
 from gem.evals.instances import Count
@@ -391,8 +391,9 @@ def _count_of(word: str) -> Count:
         return None
     if word == "all":
         return "all"
-    if not word.isascii() or not word.isdecimal() or int(word) < 1:
-        raise BadArgument(f"episodes is {word!r}; accepted: 1 or more, or all.")
+    check_argument(
+        "episodes", word, word.isascii() and word.isdecimal() and int(word) >= 1, "1 or more, or all"
+    )
     return int(word)
 
 

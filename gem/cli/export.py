@@ -13,7 +13,7 @@ from gem.cli.players import find_run
 from gem.cli.replay import store_of
 from gem.cli.terms import FAILED, MaybePath, MaybeText
 from gem.content import printable
-from gem.errors import BadArgument, DuplicateEpisode, GemError, MissingData, StoreError
+from gem.errors import BadArgument, DuplicateEpisode, GemError, MissingData, StoreError, check_argument
 from gem.plugins import load
 from gem.record import Episode
 from gem.rollout.store import EpisodeStore
@@ -212,6 +212,5 @@ def _format(given: str | None, path: Path) -> str:
         raise BadArgument(f"the format of {path} cannot be guessed from its name; give --format.")
     if kind == MODEL:
         raise BadArgument("hf is the format of a model, which holds no episodes.")
-    if kind not in FORMATS:
-        raise BadArgument(f"format is {kind!r}; accepted: {', '.join(FORMATS)}; for a model: {MODEL}.")
+    check_argument("format", kind, kind in FORMATS, f"{', '.join(FORMATS)}; for a model: {MODEL}")
     return kind

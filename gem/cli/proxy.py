@@ -10,7 +10,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText
-from gem.errors import BadArgument, StoreError, check_least, reason
+from gem.errors import BadArgument, StoreError, check_argument, check_least, reason
 from gem.graders.functions import GRADER_HELP, make_grader
 from gem.record import Agent, Limits
 
@@ -72,8 +72,7 @@ def proxy(
     counts = {"calls": calls, "tokens": tokens, "max-tokens": max_tokens, "context": context}
     for flag, value in counts.items():
         check_least(flag, value)
-    if temperature is not None and not temperature >= 0:
-        raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
+    check_argument("temperature", temperature, temperature is None or temperature >= 0, "0 (greedy) or more")
     limits = Limits(calls, tokens, max_tokens, context)
     try:
         out.mkdir(parents=True, exist_ok=True)

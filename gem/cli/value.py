@@ -11,7 +11,7 @@ from gem.cli.players import PLAYERS, limits_of, local_agent
 from gem.cli.replay import Run, numbers, store_of, tell_changed_files
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
-from gem.errors import BadArgument
+from gem.errors import check_argument
 from gem.rollout.store import EpisodeStore
 from gem.statistics import Interval
 
@@ -50,8 +50,7 @@ def value(
 
     with EpisodeStore(store_of(run), read_only=True, trust=trust) as store:
         places = numbers(store, (episode,))
-        if len(places) != 1:
-            raise BadArgument(f"episode is {episode!r}; accepted: one id or number.")
+        check_argument("episode", episode, len(places) == 1, "one id or number")
         stored = store[places[0]]
     tell_changed_files(stored.task, set())
     with Runner(local_agent(agent), host=host, limits=limits_of(max_turns)) as runner:

@@ -149,8 +149,7 @@ def compare(
         BadArgument: when there are no pairs, or for arguments that are not accepted.
     """
     check_argument("metric", metric, metric in METRICS, ", ".join(METRICS))
-    if not 0 <= min_coverage <= 1:
-        raise BadArgument(f"min_coverage is {min_coverage}; accepted: between 0 and 1, such as 0.95.")
+    check_argument("min_coverage", min_coverage, 0 <= min_coverage <= 1, "between 0 and 1, such as 0.95")
     named = dict.fromkeys(outcome.env for outcome in (*a, *b))
     envs = [{outcome.env for outcome in run} for run in (a, b)]
     rows, warnings = [], []

@@ -14,7 +14,15 @@ from gem import seeding
 from gem.agents.base import LoopThread, answers_one_by_one
 from gem.agents.named import AgentByName, AgentSettings, hide_password, is_named, make_agent
 from gem.agents.seats import make_others
-from gem.errors import AgentUnavailable, BadArgument, GemError, MissingData, MissingExtra, NoSolver
+from gem.errors import (
+    AgentUnavailable,
+    BadArgument,
+    GemError,
+    MissingData,
+    MissingExtra,
+    NoSolver,
+    check_argument,
+)
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.instances import EPISODES, Count, Instances, find_seeds
 from gem.evals.results import EnvResult, summarise
@@ -100,10 +108,13 @@ def evaluate(
     """
     if isinstance(agent, BaseRunner):
         _check_runner(agent, options, keywords)
-    if isinstance(episodes, int) and episodes < 1:
-        raise BadArgument(f"episodes is {episodes}; accepted: 1 or more.")
-    if samples < 1 or (samples > 1 and instances is not None):
-        raise BadArgument(f"samples is {samples}; accepted: 1 or more, and 1 where instances are given.")
+    check_argument("episodes", episodes, not isinstance(episodes, int) or episodes >= 1, "1 or more")
+    check_argument(
+        "samples",
+        samples,
+        samples >= 1 and (samples <= 1 or instances is None),
+        "1 or more, and 1 where instances are given",
+    )
     if stop is not None and (instances is not None or stop.samples != samples):
         raise BadArgument(
             f"stop is for {stop.samples} samples of each task; accepted: as many as are played ({samples}), "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import combinations
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.evals.results import EnvResult
 from gem.statistics import fisher_exact
 
@@ -30,8 +30,7 @@ def unfair(results: Mapping[str, EnvResult], level: float = LEVEL) -> list[str]:
     if len({result.env for result in results.values()}) > 1:
         named = sorted({result.env for result in results.values()})
         raise BadArgument(f"the results are of {', '.join(named)}; accepted: results of one environment.")
-    if not 0 < level < 1:
-        raise BadArgument(f"level is {level}; accepted: between 0 and 1, such as 0.01.")
+    check_argument("level", level, 0 < level < 1, "between 0 and 1, such as 0.01")
     reasons = []
     for one, other in combinations(results, 2):
         if results[one].played and results[other].played:

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from gem.content import printable
-from gem.errors import BadArgument, StoreError, missing_extra, reason
+from gem.errors import StoreError, check_argument, missing_extra, reason
 from gem.evals.comparison import Comparison, Paired
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -23,10 +23,12 @@ def check_picture(path: Path) -> None:
     Raises:
         BadArgument: for an unknown kind of file. MissingExtra: without matplotlib.
     """
-    if path.suffix.lower() not in SUFFIXES:
-        raise BadArgument(
-            f"the picture is {path.name!r}; accepted: a file that ends in {', '.join(SUFFIXES)}."
-        )
+    check_argument(
+        "the picture",
+        path.name,
+        path.suffix.lower() in SUFFIXES,
+        f"a file that ends in {', '.join(SUFFIXES)}",
+    )
     try:
         import matplotlib  # noqa: F401
     except ImportError:

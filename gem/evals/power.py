@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gem.errors import BadArgument, check_least
+from gem.errors import BadArgument, check_argument, check_least
 from gem.evals.outcomes import Metric, Outcome
 from gem.statistics import Noise, noise, noise_of_rate, smallest_difference
 
@@ -145,8 +145,7 @@ def plan_noise(rate: float, within: float | None = None) -> Suite:
     Raises:
         BadArgument: for an invalid rate, or `within` outside the range that the rate allows.
     """
-    if not 0 < rate < 1:
-        raise BadArgument(f"rate is {rate}; accepted: between 0 and 1, where success varies.")
+    check_argument("rate", rate, 0 < rate < 1, "between 0 and 1, where success varies")
     own = noise_of_rate(rate, within or 0.0)
     return Suite("plan", 0, 0, 0, 0, (own if within is not None else own._replace(within=None),))
 
@@ -190,8 +189,7 @@ def floors(
     Raises:
         BadArgument: for arguments that are not accepted.
     """
-    if not 0 <= alike <= 1:
-        raise BadArgument(f"alike is {alike}; accepted: between 0 and 1.")
+    check_argument("alike", alike, 0 <= alike <= 1, "between 0 and 1")
     for name, value, least in (("tasks", tasks, 2), ("samples", samples, 1)):
         check_least(name, value, least)
     floors: list[Floor] = []

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gem.errors import BadArgument, check_least
+from gem.errors import check_argument, check_least
 from gem.record import Episode
 from gem.statistics import ConfidenceSequence, Interval
 
@@ -41,8 +41,7 @@ class Stopping:
         """
         check_least("samples", self.samples)
         for name, value in (("width", self.width), ("threshold", self.threshold)):
-            if value is not None and not 0 < value < 1:
-                raise BadArgument(f"{name} is {value}; accepted: between 0 and 1, such as 0.1.")
+            check_argument(name, value, value is None or 0 < value < 1, "between 0 and 1, such as 0.1")
         self.sequence = ConfidenceSequence(level=self.level)
         self.sequence.stop_when(width=self.width, threshold=self.threshold)  # raises if neither is given
 

@@ -59,7 +59,7 @@ from typing import Any
 from gem import registry
 from gem.agents.named import AgentSettings
 from gem.envs.data.named import data_task
-from gem.errors import BadArgument, MissingExtra, check_least, did_you_mean, reason
+from gem.errors import BadArgument, MissingExtra, check_argument, check_least, did_you_mean, reason
 from gem.evals.instances import Count, find_seeds
 from gem.evals.stopping import Stopping
 from gem.naming import fix_name, is_path
@@ -92,13 +92,16 @@ class Entry:
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""
-        if isinstance(self.episodes, str) and self.episodes != "all":
-            raise BadArgument(f"episodes is {self.episodes!r}; accepted: 1 or more, or all.")
+        check_argument(
+            "episodes",
+            self.episodes,
+            not isinstance(self.episodes, str) or self.episodes == "all",
+            "1 or more, or all",
+        )
         check_least("episodes", None if self.episodes == "all" else self.episodes)
         for name in ("samples", "turns", "tokens"):
             check_least("tokens per episode" if name == "tokens" else name, getattr(self, name))
-        if not 0 < self.weight < math.inf:
-            raise BadArgument(f"weight is {self.weight}; accepted: above 0.")
+        check_argument("weight", self.weight, 0 < self.weight < math.inf, "above 0")
         spec = registry.spec_named(self.env)
         object.__setattr__(self, "env", spec.id)
         object.__setattr__(self, "wrappers", tuple(map(registry.fix_wrapper, self.wrappers)))
@@ -155,8 +158,7 @@ class Suite:
         """Refuse a suite without environments, or with the same one twice."""
         if not self.entries:
             raise BadArgument(f"{self.name or 'the suite'} has no environments; name one or more.")
-        if not 0 <= self.min_coverage <= 1:
-            raise BadArgument(f"min_coverage is {self.min_coverage}; accepted: 0 to 1.")
+        check_argument("min_coverage", self.min_coverage, 0 <= self.min_coverage <= 1, "0 to 1")
         if self.stop_at_width is not None:
             Stopping(width=self.stop_at_width)  # refuses an invalid width
         labels = [entry.label for entry in self.entries]

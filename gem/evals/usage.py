@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, check_argument, did_you_mean
 from gem.record import Episode, RunInfo, Turn
 
 MILLION = 1_000_000
@@ -197,8 +197,7 @@ class Budget:
             BadArgument: for numbers below 0, or dollars without prices.
         """
         for name, value in (("tokens", tokens), ("usd", usd)):
-            if value is not None and not 0 <= value < math.inf:
-                raise BadArgument(f"budget_{name} is {value}; accepted: 0 or more.")
+            check_argument(f"budget_{name}", value, value is None or 0 <= value < math.inf, "0 or more")
         if usd is not None and prices is None:
             raise BadArgument("budget_usd needs prices: a file of dollars per million tokens, by model.")
         self.tokens, self.usd, self.prices = tokens, usd, prices

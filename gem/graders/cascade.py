@@ -9,7 +9,7 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.graders.base import Grader, Score, grade_with
 from gem.specs import Rebuildable
 
@@ -44,8 +44,7 @@ class CascadeGrader(Rebuildable):
         """
         if not graders:
             raise BadArgument("a cascade needs at least one grader.")
-        if not 0 <= spot_checks <= 1:
-            raise BadArgument(f"spot_checks is {spot_checks}; accepted: from 0 to 1.")
+        check_argument("spot_checks", spot_checks, 0 <= spot_checks <= 1, "from 0 to 1")
         self.graders, self.settles, self.spot_checks = dict(graders), settles, spot_checks
         self.name = "cascade/1:" + "+".join(str(getattr(g, "name", key)) for key, g in self.graders.items())
         self._settled: Counter[str] = Counter()

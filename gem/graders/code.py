@@ -19,7 +19,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import NoVerdict, check_argument
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.code_tests import CANDIDATE, CodeTests, TestsReader, find_definitions, read_tests, root
 from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value
@@ -108,8 +108,9 @@ class CodeGrader(DataGrader):
         Raises:
             BadArgument: for an unknown comparison, or a number of tests below 1.
         """
-        if max_tests is not None and max_tests < 1:
-            raise BadArgument(f"max_tests is {max_tests}; accepted: 1 or more, or None for all.")
+        check_argument(
+            "max_tests", max_tests, max_tests is None or max_tests >= 1, "1 or more, or None for all"
+        )
         self.sandbox = sandbox
         self.compare = check_compare(compare)
         self.checker = checker

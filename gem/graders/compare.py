@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from typing import Any, Literal, get_args
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 
 Compare = Literal["exact", "lines", "tokens", "floats", "unordered", "unordered_tokens"]
 """The names of the comparisons.
@@ -41,8 +41,7 @@ def check_compare(name: str) -> str:
     Raises:
         BadArgument: for an unknown comparison.
     """
-    if name not in COMPARES:
-        raise BadArgument(f"compare is {name!r}; accepted: {', '.join(COMPARES)}, or a checker.")
+    check_argument("compare", name, name in COMPARES, f"{', '.join(COMPARES)}, or a checker")
     return name
 
 

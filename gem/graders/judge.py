@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from gem.content import Message
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import BadArgument, NoVerdict, check_argument
 from gem.graders.base import Score
 from gem.record import Agent, Ask
 from gem.specs import Rebuildable
@@ -80,8 +80,7 @@ class JudgeGrader(Rebuildable):
                 f"prompt is {prompt!r:.80}; accepted: a text that tells the judge what to do, with "
                 "{rubric} in it where there is a rubric."
             )
-        if not 0 < passing <= 1:
-            raise BadArgument(f"passing is {passing}; accepted: more than 0, at most 1.")
+        check_argument("passing", passing, 0 < passing <= 1, "more than 0, at most 1")
         self.agent, self.rubric, self.prompt, self.passing = agent, rubric, prompt, passing
         self.max_tokens, self.tag = max_tokens, tag
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.graders.base import DataGrader, Score
 from gem.graders.mathematics import number_words
 from gem.parsing import boxed, boxed_or_tagged
@@ -43,8 +43,7 @@ class NumberGrader(DataGrader):
         Raises:
             BadArgument: for a tolerance outside 0 to 1.
         """
-        if not 0 <= tolerance < 1:
-            raise BadArgument(f"tolerance is {tolerance!r}; accepted: 0 to 1, such as 0.001.")
+        check_argument("tolerance", tolerance, 0 <= tolerance < 1, "0 to 1, such as 0.001")
         self.tolerance = tolerance
 
     def __call__(self, answer: str, reference: Any) -> Score:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Grader, Score
 from gem.graders.mathematics import number_words
 from gem.parsing import boxed, boxed_or_tagged
@@ -52,8 +52,7 @@ class TextGrader(DataGrader):
             official: compare exactly as the SQuAD script does. Then number words, dates, accents and
                 typographic characters make a difference; signs and decimal points do not.
         """
-        if metric not in ("em", "f1"):
-            raise BadArgument(f"metric is {metric!r}; accepted: em, f1.")
+        check_argument("metric", metric, metric in ("em", "f1"), "em, f1")
         self.metric, self.official = metric, official
 
     def __call__(self, answer: str, reference: Any) -> Score:
