@@ -13,10 +13,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter, sleep
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 from bench.common import HERE, choose_size, parse_args, table, write_json
@@ -79,16 +80,31 @@ def checkout(revision: str, folder: Path) -> None:
 
 
 def waits(in_flight: int) -> dict[str, float]:
-    """Return how much of the ideal is reached by episodes that wait on threads."""
+    """Return how much of the ideal is reached by episodes that wait on threads, and by mere threads that wait.
+
+    `cpu_us` is the CPU time of an episode, of all threads together.
+    """
     ideal = -(-EPISODES // in_flight) * WAIT_S
-    spent = []
+    spent, cpu, alone = [], [], []
     with Runner(Answers(), host="thread", concurrency=in_flight) as runner:
         runner.play([Job(Waits, seed) for seed in range(in_flight)])
         for _ in range(3):
-            began = perf_counter()
+            began, cpu_began = perf_counter(), process_time()
             runner.play([Job(Waits, seed) for seed in range(EPISODES)])
             spent.append(perf_counter() - began)
-    return {"ideal_s": ideal, "spent_s": median(spent), "share": ideal / median(spent)}
+            cpu.append(process_time() - cpu_began)
+    with ThreadPoolExecutor(in_flight) as pool:
+        for _ in range(4):  # the first starts the threads
+            began = perf_counter()
+            list(pool.map(sleep, [WAIT_S] * EPISODES))
+            alone.append(perf_counter() - began)
+    return {
+        "ideal_s": ideal,
+        "spent_s": median(spent),
+        "share": ideal / median(spent),
+        "cpu_us": median(cpu) / EPISODES * 1e6,
+        "threads_share": ideal / median(alone[1:]),
+    }
 
 
 def evaluation() -> dict[str, float]:
@@ -163,6 +179,8 @@ def main() -> None:
         ("second rollout on the same processes, ms", figures["starts"]["second_ms"], "<= 10"),
     ]
     table("Waiting", ("", "figure", "wanted"), rows)
+    rows = [(count, each["cpu_us"], each["threads_share"]) for count, each in figures["waits"].items()]
+    table("Beside it", ("in flight", "CPU of an episode, us", "share of threads that only wait"), rows)
     write_json("rollout", figures)
 
 
