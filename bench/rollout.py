@@ -80,7 +80,7 @@ def checkout(revision: str, folder: Path) -> None:
 
 
 def waits(in_flight: int) -> dict[str, float]:
-    """Return how much of the ideal is reached by episodes that wait on threads, and by mere threads that wait.
+    """Return how much of the ideal is reached by episodes that wait on threads, and by mere threads.
 
     `cpu_us` is the CPU time of an episode, of all threads together.
     """
