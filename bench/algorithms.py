@@ -6,16 +6,21 @@ answer, in one token. The table has logits for each state; the linear policy sha
 Both start from uniform play with a small share of unreadable answers.
 
 Advantages are those of `gem.estimators.ALGORITHMS`; batch, epochs, clip and divergence are those of the study
-``baselines/dense.toml``. Each variant gets the step size that is best on two other seeds. Success and
-unreadable share are exact: computed over the game's tree, as the secret is uniform among what is possible.
+``baselines/dense.toml``. Each algorithm has at each discount the step size that is best on two other seeds.
+Success, unreadable share and turns are exact: computed over the game's tree, as the secret is uniform among
+what is possible. Rows go into ``bench/rows/algorithms.jsonl``, each when its run ends; the command goes on
+from there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -23,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 import gem
-from bench.common import choose_size, parse_args, table, write_json
+from bench.common import HERE, OUT, SMALLEST, choose_size, parse_args, table, write_json
 from gem import seeding
 from gem.estimators import View, discounted_returns, normalised
 from gem.statistics import mean_interval
@@ -39,24 +44,16 @@ UNREADABLE = NUMBERS
 START_UNREADABLE = 0.015
 """The share of unreadable answers before RL, as the tiny model's warm-up leaves it."""
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    "reinforce": {"algorithm": "reinforce", "gamma": 0.9},
-    "reinforce, gamma 1": {"algorithm": "reinforce", "gamma": 1.0},
-    "rebn": {"algorithm": "rebn", "gamma": 0.9},
-    "rebn, gamma 0.3": {"algorithm": "rebn", "gamma": 0.3},
-    "turn_rebn": {"algorithm": "turn_rebn", "gamma": 0.9},
-    "turn_rebn, gamma 0.3": {"algorithm": "turn_rebn", "gamma": 0.3},
-    "rloo": {"algorithm": "rloo"},
-    "grpo": {"algorithm": "grpo"},
-    "grpo, gamma 0.9": {"algorithm": "grpo", "gamma": 0.9},
-    "dr_grpo": {"algorithm": "dr_grpo"},
-    "ppo": {"algorithm": "ppo", "gamma": 0.9},
-}
+ALGORITHMS = choose_size(
+    ("reinforce", "rebn", "turn_rebn", "rloo", "grpo", "dr_grpo", "ppo"), ("reinforce", "grpo", "ppo")
+)
+GAMMAS = choose_size((0.3, 0.9, 1.0), (0.9,))
 EPISODES = choose_size(12_800, 256)
-SEEDS = choose_size(range(1, 11), range(1, 2))
-SEARCH_SEEDS = choose_size((101, 102), ())
-RATES = (0.03, 0.1, 0.3, 1.0)
-"""The step sizes of the search; the smallest form takes the last."""
+SEEDS = choose_size(range(1, 11), range(1, 3))
+SEARCH_SEEDS = choose_size((101, 102), (101,))
+RATES = choose_size((0.1, 0.3, 1.0, 3.0), (0.3, 1.0))
+ROWS = (OUT if SMALLEST else HERE / "rows") / "algorithms.jsonl"
+"""The file of the rows: a line for each run. Runs that have one are not run again."""
 
 
 @dataclass(frozen=True)
@@ -157,20 +154,20 @@ def play(policy: Policy, config: TrainConfig, iteration: int, envs: Sequence[Any
     return played
 
 
-def train(kind: str, settings: dict[str, Any], lr: float, seed: int) -> dict[str, float]:
-    """Train a policy, and return its exact success and unreadable share, and the entropy of its play."""
-    config = TrainConfig.fit(**{"batch": 128, "kl": 0.05, **settings}, lr=lr, seed=seed, episodes=EPISODES)
+def train(kind: str, settings: dict[str, Any], seed: int) -> dict[str, float]:
+    """Train a policy; return its exact figures, and those of the last step."""
+    config = TrainConfig.fit(**settings, batch=128, seed=seed, episodes=EPISODES)
     torch.manual_seed(seed)
     policy = make_policy(kind)
     with torch.no_grad():
         reference_SA = policy.logprobs()
     optimiser = torch.optim.AdamW(
-        policy.parameters(), lr, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
+        policy.parameters(), config.lr, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
     )
     envs = [gem.make(GAME).unwrapped for _ in range(config.batch)]
     iterations = EPISODES // config.batch
     order = torch.Generator().manual_seed(seed)
-    entropy = norm = 0.0
+    entropy = divergence = norm = 0.0
     for iteration in range(iterations):
         played = play(policy, config, iteration, envs)
         turns = [(e, t) for e, each in enumerate(played.states) for t in range(len(each))]
@@ -203,9 +200,8 @@ def train(kind: str, settings: dict[str, Any], lr: float, seed: int) -> dict[str
                     clip_high=config.clip_high or config.clip,
                 )
                 probability_nA = logp_SA[at_n].exp()
-                divergence = (probability_nA * (logp_SA[at_n] - reference_SA[at_n])).sum()
-                entropy = -(probability_nA * logp_SA[at_n]).sum(-1).mean().item()
-                loss = step.loss + progress.kl(config) * divergence
+                kl_n = (probability_nA * (logp_SA[at_n] - reference_SA[at_n])).sum(-1)
+                loss = step.loss + progress.kl(config) * kl_n.sum()
                 if config.algorithm_value.critic:
                     error = value_loss(policy.values()[at_n], value_N[n], returns_N[n], config.value_clip)
                     loss = loss + config.value_weight * error
@@ -213,8 +209,10 @@ def train(kind: str, settings: dict[str, Any], lr: float, seed: int) -> dict[str
                 (loss / len(part)).backward()
                 norm = float(nn.utils.clip_grad_norm_(policy.parameters(), config.max_grad_norm))
                 optimiser.step()
-    success, unreadable = measure(policy)
-    return {"success": success, "unreadable": unreadable, "entropy": entropy, "grad_norm": norm}
+        entropy = -(probability_nA * logp_SA[at_n]).sum(-1).mean().item()
+        divergence = kl_n.mean().item()
+    last = {"entropy": entropy, "kl": divergence, "grad_norm": norm}
+    return {**measure(policy), **last}
 
 
 def view_of(played: Played, config: TrainConfig, values: Sequence[float]) -> View:
@@ -235,63 +233,82 @@ def view_of(played: Played, config: TrainConfig, values: Sequence[float]) -> Vie
 
 
 @torch.no_grad()
-def measure(policy: Policy) -> tuple[float, float]:
-    """Return the exact probabilities that an episode succeeds, and that it ends unreadable."""
+def measure(policy: Policy) -> dict[str, float]:
+    """Return the exact chances that an episode succeeds and that it ends unreadable, and its mean turns."""
     probability_SA = policy.logprobs().double().exp().tolist()
     index = states().index
 
     @cache
-    def ends(turn: int, low: int, high: int) -> tuple[float, float]:
+    def ends(turn: int, low: int, high: int) -> tuple[float, float, float]:
         if turn == TURNS:
-            return 0.0, 0.0
-        chances = probability_SA[index[turn, low, high]]
-        success, unreadable = 0.0, chances[UNREADABLE]
-        for guess in range(1, NUMBERS + 1):
-            size, chance = high - low + 1, chances[guess - 1]
-            parts = [(max(0, min(guess - 1, high) - low + 1), low, min(guess - 1, high))]
-            parts.append((max(0, high - max(guess + 1, low) + 1), max(guess + 1, low), high))
+            return 0.0, 0.0, 0.0
+        chances, size = probability_SA[index[turn, low, high]], high - low + 1
+        success, unreadable, turns = 0.0, chances[UNREADABLE], 1.0
+        for guess, chance in enumerate(chances[:UNREADABLE], 1):
             success += chance * (low <= guess <= high) / size
-            for count, first, last in parts:
-                if count:
-                    won, lost = ends(turn + 1, first, last)
-                    success += chance * count / size * won
-                    unreadable += chance * count / size * lost
-        return success, unreadable
+            for first, last in ((low, min(guess - 1, high)), (max(guess + 1, low), high)):
+                if first <= last:
+                    share = chance * (last - first + 1) / size
+                    later = ends(turn + 1, first, last)
+                    success += share * later[0]
+                    unreadable += share * later[1]
+                    turns += share * later[2]
+        return success, unreadable, turns
 
-    return ends(0, 1, NUMBERS)
+    return dict(zip(("success", "unreadable", "turns"), ends(0, 1, NUMBERS), strict=True))
 
 
-def find_rate(kind: str, settings: dict[str, Any]) -> float:
-    """Return the step size with the best mean success on the seeds of the search."""
-    if not SEARCH_SEEDS:
-        return RATES[-1]
-    return max(
-        RATES, key=lambda lr: fmean(train(kind, settings, lr, seed)["success"] for seed in SEARCH_SEEDS)
-    )
+@dataclass
+class Rows:
+    """The runs that a file holds, by their settings; others are run and added to it."""
+
+    path: Path
+    runs: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        self.runs = {json.dumps(row["run"]): row["figures"] for row in map(json.loads, lines)}
+
+    def run(self, kind: str, settings: dict[str, Any], seed: int) -> dict[str, float]:
+        """Return the figures of a run."""
+        run = {"policy": kind, **settings, "episodes": EPISODES, "seed": seed}
+        key = json.dumps(run)
+        if key not in self.runs:
+            figures = {name: float(f"{value:.6g}") for name, value in train(kind, settings, seed).items()}
+            self.runs[key] = figures
+            with self.path.open("a") as file:
+                file.write(json.dumps({"run": run, "figures": figures}) + "\n")
+        return self.runs[key]
+
+    def best(self, kind: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return the settings with the step size of the best mean success on the seeds of the search."""
+        tried = [{**settings, "lr": lr} for lr in RATES]
+        return max(
+            tried, key=lambda each: fmean(self.run(kind, each, seed)["success"] for seed in SEARCH_SEEDS)
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kl", type=float, default=0.05, help="weight of the divergence")
-    args = parse_args(parser)
+    kl = parse_args(parser).kl
     torch.set_num_threads(1)
-    rows, results = [], []
-    for kind in ("table", "linear"):
-        base: list[float] = []
-        for name, own in VARIANTS.items():
-            settings = {**own, "kl": args.kl}
-            lr = find_rate(kind, settings)
-            runs = [train(kind, settings, lr, seed) for seed in SEEDS]
-            success = [run["success"] for run in runs]
-            base = base or success
-            ahead = mean_interval([one - other for one, other in zip(success, base, strict=True)])
-            figures = {each: fmean(run[each] for run in runs) for each in runs[0]}
-            results.append({"policy": kind, "variant": name, "lr": lr, "runs": runs})
-            against = f"{100 * ahead.mean:+.1f} ({100 * ahead.low:+.1f} to {100 * ahead.high:+.1f})"
-            rows.append((f"{kind}: {name}", lr, *figures.values(), against if name != "reinforce" else ""))
-            print(*rows[-1], flush=True)
-    heads = ("policy: variant", "lr", "success", "unreadable", "entropy", "gradient", "minus reinforce")
-    table(f"guess 1 to {NUMBERS}, {EPISODES} episodes, {len(SEEDS)} seeds", heads, rows)
+    known, lines, results = Rows(ROWS), [], []
+    for kind, name, gamma in product(("table", "linear"), ALGORITHMS, GAMMAS):
+        best = known.best(kind, {"algorithm": name, "gamma": gamma, "kl": kl})
+        runs = [known.run(kind, best, seed) for seed in SEEDS]
+        success = mean_interval([run["success"] for run in runs])
+        results.append({"policy": kind, **best, "runs": runs})
+        figures = {each: fmean(run[each] for run in runs) for each in runs[0]}
+        edge = "*" if best["lr"] in (RATES[0], RATES[-1]) else ""
+        interval = f"{100 * success.mean:.1f} ({100 * success.low:.1f} to {100 * success.high:.1f})"
+        lines.append(
+            (f"{kind}: {name}", gamma, f"{best['lr']:g}{edge}", interval, *list(figures.values())[1:])
+        )
+    heads = ("policy", "gamma", "lr", "success, %", "unreadable", "turns", "entropy", "kl", "gradient")
+    table(f"guess 1 to {NUMBERS}, {EPISODES} episodes, {len(SEEDS)} seeds; *: edge of the grid", heads, lines)
     write_json("algorithms", results)
 
 
