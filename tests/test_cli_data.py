@@ -139,6 +139,7 @@ def test_a_grader_of_ones_own_comes_from_a_file(capsys, tmp_path):
     assert run("regrade", "run/episodes.jsonl", "--grader", "g.py:half") == 0
 
 
+@pytest.mark.system
 def test_a_judge_is_asked_for_every_row(capsys, monkeypatch):
     def verdict(body):
         tag = body["messages"][0]["content"].partition("blocks tagged ")[2].partition(",")[0]

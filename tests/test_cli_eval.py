@@ -124,6 +124,7 @@ def test_a_model_of_transformers_in_a_folder_is_an_agent(tmp_path, capsys):
 # -- budgets
 
 
+@pytest.mark.system
 def test_a_budget_ends_it_cleanly_and_a_greater_one_goes_on(tmp_path, capsys):
     (tmp_path / "prices.toml").write_text(PRICES)
     out = tmp_path / "out"
@@ -206,6 +207,7 @@ def test_what_cannot_be_is_refused_before_anything_is_asked(flags, said, tmp_pat
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.system
 def test_an_environment_is_stopped_once_its_success_is_known_well_enough(tmp_path, capsys):
     words = [EASY, "-n", 2000, "--concurrency", 8, "--stop-at-width", 0.3, "--out", tmp_path]
     assert run(*words) == 0
@@ -221,6 +223,7 @@ def test_an_environment_is_stopped_once_its_success_is_known_well_enough(tmp_pat
     assert capsys.readouterr().out == told.out
 
 
+@pytest.mark.system
 def test_returns_are_told_between_random_play_and_the_solver(tmp_path, capsys):
     words = [EASY, HARD, "--agent", "random", "--agent", "solver", "-n", 40, "--normalise"]
     assert run(*words, "--out", tmp_path) == 0
@@ -318,6 +321,7 @@ def test_resume_goes_on_with_the_stored_command_and_what_is_added(tmp_path, caps
     assert result(tmp_path)["results"][0]["name"] == "solver"
 
 
+@pytest.mark.system
 def test_what_the_server_broke_for_good_is_played_again_where_that_is_asked_for(tmp_path):
     broken = True
 
@@ -342,6 +346,7 @@ def test_what_the_server_broke_for_good_is_played_again_where_that_is_asked_for(
         assert len(store) == 12 + lost  # what broke stays on record
 
 
+@pytest.mark.system
 def test_what_was_killed_goes_on_and_pays_for_no_stored_episode_again(tmp_path):
     enough = threading.Event()
 

@@ -95,6 +95,7 @@ def command(*args, cwd):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.system
 def test_an_evaluation_from_another_folder_is_played_resumed_replayed_and_valued(folder):
     play = [
         "eval",
@@ -121,6 +122,7 @@ def test_an_evaluation_from_another_folder_is_played_resumed_replayed_and_valued
     assert command("value", store, "0", "--agent", "random", "-n", "2", cwd=folder)[0] == 0
 
 
+@pytest.mark.system
 def test_a_stranger_of_the_file_is_refused_with_its_name(folder, monkeypatch, capsys):
     assert cli.main(["eval", "relay.py:Relay", "-n", "2", "--out", "out"]) == 0
     monkeypatch.setenv("GEM_CACHE", str(folder / "another"))
@@ -157,6 +159,7 @@ def test_a_wrapper_of_a_file(capsys):
     assert cli.main(["replay", "out", "all"]) == 0
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("host", ["thread", "process"])
 def test_hosts_give_the_transcripts_of_the_serial_host(host):
     for name in ("serial", host):
@@ -181,6 +184,7 @@ def test_play_check_and_audit(capsys):
     assert "BROKEN" not in capsys.readouterr().out
 
 
+@pytest.mark.system
 def test_a_suite_names_what_is_beside_it(folder, capsys):
     assert cli.main(["check", "relay.py:Relay"]) == 0  # named once, so that the suite may
     (folder / "mine" / "suite.toml").write_text('[[environments]]\nid = "relay.py:Relay"\nn = 2\n')
@@ -189,6 +193,7 @@ def test_a_suite_names_what_is_beside_it(folder, capsys):
     assert "relay.py@" in out
 
 
+@pytest.mark.system
 def test_a_suite_may_not_name_a_file_that_nobody_named(folder):
     (folder / "mine" / "suite.toml").write_text('[[environments]]\nid = "relay.py:Relay"\nn = 2\n')
     code, _, err = command("eval", "mine/suite.toml", cwd=folder)

@@ -15,6 +15,7 @@ from gem.rollout import EpisodeStore
 from gem.testing.stub_server import StubServer
 
 
+@pytest.mark.system
 def test_a_program_is_recorded_until_ctrl_c(tmp_path):
     with StubServer("hello") as stub:
         command = [sys.executable, "-m", "gem", "proxy", "--model", stub.base_url, "--port", "0"]

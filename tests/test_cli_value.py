@@ -32,6 +32,7 @@ def test_the_value_of_each_turn_is_shown(stored, capsys):
     assert re.fullmatch(rf"after the last turn: {figure}; 8 episodes of random from each place", end)
 
 
+@pytest.mark.system
 def test_the_same_seed_gives_the_same_values_on_every_host(stored, capsys):
     shown = []
     for more in (["--host", "serial"], ["--host", "process"], ["--seed", "1"]):

@@ -118,6 +118,7 @@ def test_tail_ends_after_the_last_one_where_it_is_told_to(folder, capsys):
     assert [line.split()[0] for line in out.splitlines()] == ["1", "2"]
 
 
+@pytest.mark.system
 def test_tail_shows_what_is_added_meanwhile(folder):
     command = [sys.executable, "-m", "gem", "tail", str(folder), "--lines", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -171,6 +171,7 @@ def test_a_server_with_logprobs_of_another_distribution_is_refused(protocol):
     assert reply.logprobs == pytest.approx(forward_logprobs(OLD, reply, 1.0), abs=1e-4)
 
 
+@pytest.mark.system
 @both
 def test_whole_episodes_hold_the_tokens_that_the_server_saw(protocol):
     with serve(protocol) as server, agent_of(server) as agent, Runner(agent) as runner:

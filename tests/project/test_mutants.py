@@ -50,6 +50,7 @@ def test_a_place_is_changed_as_the_table_says(mutants, source, expected):
     assert changes(mutants, source) == expected
 
 
+@pytest.mark.system
 def test_every_change_of_a_real_file_is_a_program_that_differs(mutants):
     source = (ROOT / "gem/rollout/schedule.py").read_bytes()
     everything = list(mutants.find_mutants("gem/rollout/schedule.py", source))

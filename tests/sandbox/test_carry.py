@@ -64,6 +64,7 @@ def differing(sandbox, before, after, *, but=()):
     }
 
 
+@pytest.mark.system
 def test_the_facts_do_tell(sandbox, parts):
     look, tell, leave = parts
     result = sandbox.run(

@@ -82,6 +82,7 @@ print(n)
     assert ran.status is Status.MLE or 5 <= int(ran.stdout) <= 8, ran
 
 
+@pytest.mark.system
 @pytest.mark.filterwarnings("ignore:programs run on the backend")
 def test_shared_memory_can_be_had_again(watched):
     code = """

@@ -21,6 +21,7 @@ def test_a_settings_file_can_be_trained_with(path):
     assert TrainConfig.fit(**read_config(path)).episodes > 0
 
 
+@pytest.mark.system
 def test_the_example_with_python_is_a_cell_of_the_large_study():
     """So the figures of its row are those of the example, up to the seed."""
     study = read_study(ROOT / "baselines/baseline24.toml")

@@ -80,6 +80,7 @@ def test_the_numbers_of_episodes_are_those_of_the_rules(listings, name, count):
     assert len(listings[name].paths) == count
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["words", "early", "noisy", "broken"])
 def test_sampled_episodes_come_as_often_as_the_listing_says(listings, name):
     listing = listings[name]
@@ -202,6 +203,7 @@ def test_a_listed_branch_gives_the_rows_of_one_that_was_played(listings):
 # -- what learn steps estimate
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("env", "name", "gamma", "verdict"),
     [
@@ -254,12 +256,14 @@ def test_no_case_is_unexpected(judges, env, gamma):
     assert [row for row in found if not row.expected] == []
 
 
+@pytest.mark.system
 def test_where_turns_look_alike_a_small_gamma_follows_the_return_without_discount(judges):
     row = judges["blind"].row("reinforce", 0.3)
     assert row.undiscounted == pytest.approx(1, abs=1e-9)
     assert abs(row.cosine) < 0.1
 
 
+@pytest.mark.system
 def test_whitening_two_episodes_is_what_turns_ppos_step(judges, monkeypatch):
     judged = judges["early"]
     monkeypatch.setitem(CASES, "whitened", Case({"algorithm": "ppo"}, critic="exact", reason="few turns"))
@@ -345,6 +349,7 @@ def one_group(judged, size):
     return batches(groups(judged.listing.outcomes(judged.policy), judged.listing.law, size), 1)
 
 
+@pytest.mark.system
 def test_turn_level_grpo_without_its_deviation_is_returns_to_go_scaled(judges, monkeypatch):
     monkeypatch.setattr(algorithms, "grpo", partial(grpo, scale=False))
     judged = judges["early"]
@@ -373,6 +378,7 @@ def test_where_episodes_are_cut_off_an_exact_critic_stands_in_for_what_would_hav
     assert found.mean[:, ~played].abs().max() == 0
 
 
+@pytest.mark.system
 def test_drawn_batches_agree_with_listed_ones(judges):
     listed = judges["bandit"].row("reinforce", 1.0, batch=2)
     drawn = judges["bandit"].row("reinforce", 1.0, batch=16, samples=200)
@@ -405,6 +411,7 @@ def test_wrong_advantages_are_caught(judges, monkeypatch, bug):
     assert row.bias > 0.3
 
 
+@pytest.mark.system
 def test_a_token_that_is_left_out_is_caught(judges, monkeypatch):
     def lacking(episodes, seat):
         return [
@@ -479,6 +486,7 @@ def test_the_pages_rows_are_what_the_oracle_says_now(judges, name):
     assert f"\n| {row} |\n" in page, "run `python scripts/oracle_page.py` again"
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("name", "gamma"), [("reinforce", 0.3), ("rloo", 0.3), ("rebn", 1.0)])
 def test_the_pages_rows_of_turns_that_look_alike_are_right(judges, name, gamma):
     row = " | ".join(judges["blind"].row(name, gamma).cells())

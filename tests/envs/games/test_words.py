@@ -22,6 +22,7 @@ def test_common_words_are_plain_and_known(length):
     assert len(words.guessable(length)) > 4 * len(common)
 
 
+@pytest.mark.system
 def test_common_words_come_from_the_most_frequent_down():
     frequency = pytest.importorskip("wordfreq").get_frequency_dict("en", "small")
     assert all(frequency[one] >= frequency[next_one] for one, next_one in pairwise(words.common(5)))

@@ -93,6 +93,7 @@ def load(folder, dtype="float32"):
     return CausalPolicy(model, ChatTemplateRenderer(AutoTokenizer.from_pretrained(folder)))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("settings", "tied", "merge", "apart"),
     [

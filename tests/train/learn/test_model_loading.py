@@ -179,6 +179,7 @@ def test_first_loads_at_the_same_time_convert_once(gguf_file, cache, monkeypatch
     assert len(set(loaded)) == len(converted) == 1
 
 
+@pytest.mark.system
 def test_a_conversion_that_was_cut_off_leaves_nothing_that_is_taken_for_a_model(
     made, gguf_file, cache, monkeypatch
 ):

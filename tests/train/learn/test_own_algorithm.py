@@ -381,6 +381,7 @@ class Seen(Callback):
         return "enough" if metrics.iteration == self.stop else None
 
 
+@pytest.mark.system
 def test_a_callback_sees_episodes_and_iterations_and_stops_the_run(tmp_path):
     seen, log = Seen(stop=2), Log()
     config = quick(callback=(seen,), out=tmp_path)
@@ -394,6 +395,7 @@ def test_a_callback_sees_episodes_and_iterations_and_stops_the_run(tmp_path):
     assert summary["stopped_early"] == "enough (--callback value:Seen)"  # an end stays an end
 
 
+@pytest.mark.system
 def test_an_error_of_a_callback_ends_the_run_and_the_run_can_go_on(tmp_path):
     config = quick(callback=(Seen(failing=2),), out=tmp_path)
     with pytest.raises(

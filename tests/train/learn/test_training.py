@@ -96,6 +96,7 @@ def test_the_same_seed_is_the_same_run_and_another_is_not(whole, tmp_path):
     assert figures(out) != figures(tmp_path / "other")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("kl", [0.0, 0.1])
 def test_every_algorithm_takes_steps(tmp_path, algorithm, kl):
@@ -231,6 +232,7 @@ def test_a_resumed_run_stores_each_episode_once(whole, tmp_path, crash):
         assert sum(tally.episodes for tally in store.tally()) == 64
 
 
+@pytest.mark.system
 def test_overwriting_a_run_removes_its_episodes(tmp_path):
     train(replace(QUICK, episodes=16, eval_episodes=1, out=tmp_path))
     RunFolder(tmp_path).clear()
@@ -377,6 +379,7 @@ def warmed(config, log=None):
     return trainer
 
 
+@pytest.mark.system
 def test_broken_episodes_leave_no_trace_in_the_update(tmp_path, registry):
     register(EnvSpec("test:Fragile", Fragile, QUICK.env_kwargs))
     config = replace(QUICK, out=tmp_path)

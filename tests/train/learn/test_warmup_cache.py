@@ -86,6 +86,7 @@ def test_what_a_check_of_the_format_depends_on_is_part_of_its_name(tmp_path):
     assert len(made) == 3
 
 
+@pytest.mark.system
 def test_its_cpu_seconds_count_for_each_run(tmp_path):
     kept = WarmUps(tmp_path / "kept")
     run(QUICK, tmp_path / "made", kept)

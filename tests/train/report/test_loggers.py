@@ -242,6 +242,7 @@ def test_who_is_told_first_when_a_run_goes_on_is_told_all(whole, tmp_path):
     assert events(config.out) == events(whole.out)
 
 
+@pytest.mark.system
 def test_scalars_stand_by_iteration_and_by_episodes(whole):
     history = RunFolder(whole.out).history()
 

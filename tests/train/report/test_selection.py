@@ -134,6 +134,7 @@ def test_an_agent_is_the_last_or_the_best(whole):
         local_agent(f"{out}@worst")
 
 
+@pytest.mark.system
 def test_a_run_without_evaluations_keeps_no_best(tmp_path):
     train(replace(QUICK, episodes=16, eval_episodes=1, out=tmp_path))
     with pytest.raises(StoreError, match=r"has no best weights .* \(--eval-every\)"):

@@ -247,6 +247,7 @@ def test_one_that_breaks_is_told_and_ends_nothing(tmp_path, fragile):
     assert log.warnings == ["iteration 2: no held-out episode has a verdict; the first: the server is gone"]
 
 
+@pytest.mark.system
 def test_they_are_drawn_with_their_intervals(whole, tmp_path):
     folder = RunFolder(whole)
     draw(folder.history(), {}, CONFIG, tmp_path / "without.png")

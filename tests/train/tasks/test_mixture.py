@@ -95,6 +95,7 @@ def test_what_has_no_weight_is_never_dealt_and_nobody_is_owed_for_the_time_befor
         shares.deal({"a": 0})
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("host", ["serial", "thread", "process"])
 def test_an_environment_that_takes_ten_times_as_long_has_its_share(echoes, tmp_path, host):
     config = replace(
@@ -134,6 +135,7 @@ def test_shares_of_episodes_follow_from_tokens_per_episode():
     assert 0 < shares.of_episodes({"a": 1, "b": 1})["b"] <= 1
 
 
+@pytest.mark.system
 def test_by_tokens_an_environment_of_long_episodes_is_played_less_often(echoes, tmp_path):
     parts = (EnvPart("test:Quick-v0", 1), EnvPart("test:Long-v0", 3))
     config = replace(QUICK, env_kwargs={}, environments=parts, mix_by="tokens", batch=32, out=tmp_path)
@@ -217,6 +219,7 @@ def test_a_batch_split_by_seat_holds_every_episode_once_for_each_seat_that_learn
     assert alone.episodes == episodes
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("algorithm", ["rebn", "turn_grpo", "ppo"])
 def test_algorithms_take_steps_in_a_mixture(tmp_path, algorithm):
     config = replace(MIXED, algorithm=algorithm, episodes=16, eval_episodes=1, watch=0, out=tmp_path)
@@ -255,12 +258,14 @@ def test_a_run_tells_the_figures_of_each_environment(whole):
         assert len({episode.group for episode in store}) == 2 * MIXED.watch
 
 
+@pytest.mark.system
 def test_a_run_of_one_environment_has_no_figures_apart(tmp_path):
     train(replace(QUICK, episodes=16, eval_episodes=1, out=tmp_path))
     (line,) = map(json.loads, RunFolder(tmp_path).metrics.read_text().splitlines())
     assert not {"environments", "opponents", "stage"} & line.keys()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stop", [1, 3])
 def test_an_interrupted_mixture_goes_on_as_the_same_run(whole, tmp_path, stop):
     config = replace(MIXED, mix_by="tokens", out=tmp_path)
@@ -270,6 +275,7 @@ def test_an_interrupted_mixture_goes_on_as_the_same_run(whole, tmp_path, stop):
     assert_same_run(whole[0], tmp_path)
 
 
+@pytest.mark.system
 def test_a_crash_before_a_checkpoint_with_stale_samples(tmp_path):
     how = {"staleness": 1, "importance_cap": 2.0, "mix_by": "tokens", "save_every": 2, "watch": 0}
     config = replace(MIXED, **how, episodes=16 * 5, eval_episodes=2)
@@ -280,6 +286,7 @@ def test_a_crash_before_a_checkpoint_with_stale_samples(tmp_path):
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.system
 def test_a_checkpoint_of_a_version_without_schedules_is_gone_on_with(tmp_path):
     from gem.train.learn import checkpoint
 

@@ -107,6 +107,7 @@ def test_a_group_has_one_seat_and_one_opponent(tmp_path):
     assert len(set.union(*groups.values())) == 4
 
 
+@pytest.mark.system
 def test_a_folder_of_a_run_is_an_opponent(tmp_path):
     first = tmp_path / "first"
     train(replace(QUICK, env=KUHN, env_kwargs={}, episodes=16, eval_episodes=1, out=first))
@@ -165,6 +166,7 @@ def whole(tmp_path_factory):
     return out, train(replace(POOL, out=out))
 
 
+@pytest.mark.system
 def test_a_run_tells_the_figures_against_each(whole):
     out, summary = whole
     assert set(summary["environments"]) == {f"{KUHN} against random", f"{KUHN} against the pool"}
@@ -209,6 +211,7 @@ def test_a_copy_is_the_policy_as_it_was(tmp_path):
     assert [each.transcript_hash() for each in mine] == [each.transcript_hash() for each in copied]
 
 
+@pytest.mark.system
 def test_files_of_copies_that_nobody_needs_are_removed(whole, tmp_path):
     out, _ = whole
     assert sorted(file.name for file in (out / "pool").iterdir()) == ["000004.pt", "000005.pt"]
@@ -221,6 +224,7 @@ def test_files_of_copies_that_nobody_needs_are_removed(whole, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("stop", [1, 4])
 def test_an_interrupted_run_with_a_pool_goes_on_as_the_same_run(whole, tmp_path, stop):
     with pytest.raises(KeyboardInterrupt):
@@ -229,6 +233,7 @@ def test_an_interrupted_run_with_a_pool_goes_on_as_the_same_run(whole, tmp_path,
     assert_same_run(whole[0], tmp_path)
 
 
+@pytest.mark.system
 def test_a_crash_between_checkpoints_with_stale_samples_and_a_pool(tmp_path, monkeypatch):
     """The run that goes on needs copies that the one that crashed had replaced by newer ones."""
     config = replace(POOL, pool=1, staleness=1, importance_cap=2.0, save_every=2, watch=0, eval_episodes=2)
@@ -249,6 +254,7 @@ def test_a_crash_between_checkpoints_with_stale_samples_and_a_pool(tmp_path, mon
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.system
 def test_a_mixture_of_a_game_and_an_environment_of_one_seat(tmp_path):
     config = replace(
         AGAINST,

@@ -54,6 +54,7 @@ def test_each_seed_is_played_at_each_checkpoint(whole):
     assert len({episode.transcript_hash() for job, episode in episodes.items() if job[2:] == "0"}) > 1
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_training_does_not_know_of_them(whole, tmp_path, staleness):
     without = replace(CONFIG, watch=0, out=tmp_path / "without")
@@ -70,6 +71,7 @@ def test_training_does_not_know_of_them(whole, tmp_path, staleness):
     assert len(watched(tmp_path / "with")) == 4 * 3
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("iteration", [0, 2, 4])
 def test_an_interrupted_run_has_each_once(whole, tmp_path, monkeypatch, iteration):
     config = replace(CONFIG, out=tmp_path)
@@ -95,6 +97,7 @@ def test_an_interrupted_run_has_each_once(whole, tmp_path, monkeypatch, iteratio
             assert turn.logprobs.tolist() == pytest.approx(same.logprobs.tolist(), abs=1e-4)
 
 
+@pytest.mark.system
 def test_a_run_from_before_there_were_any_goes_on_with_them(whole, tmp_path):
     config = replace(CONFIG, out=tmp_path, watch=TrainConfig.watch)
     with pytest.raises(KeyboardInterrupt):
