@@ -84,7 +84,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("GEM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path / "mine")
-    return tmp_path
+    yield tmp_path
+    for name in ("relay", "agent", "helpers", "package", "package.inner"):  # where they were named as modules
+        sys.modules.pop(name, None)
 
 
 def command(*args, cwd):
