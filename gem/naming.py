@@ -179,8 +179,8 @@ def load_named(name: Any, kind: str, *, folder: str | os.PathLike[str] = "") -> 
         if entry_point is None:
             raise BadArgument(unknown_file(fixed, kind))
         module, _, attribute = entry_point.partition(":")
-        return _attribute(_import_module(module, name, kind), attribute, name, kind)
-    module, _, attribute = name.rpartition(":")
+    else:
+        module, _, attribute = name.rpartition(":")
     if not module or not attribute or module.startswith("."):
         raise BadArgument(f"there is no {kind} {name!r}; accepted: a registered name, {FORMS}.")
     return _attribute(_import_module(module, name, kind), attribute, name, kind)
@@ -283,7 +283,8 @@ def _import_module(module: str, name: str, kind: str) -> ModuleType:
             for each in traceback.extract_tb(error.__traceback__)
             if "importlib" not in each.filename and each.filename != __file__
         ]
-        at = "" if isinstance(error, SyntaxError) or not frames else _place(frames[-1])
+        shown = frames[-1:] if not isinstance(error, SyntaxError) else []
+        at = "".join(f" ({frame.filename}, line {frame.lineno})" for frame in shown)
         raise BadArgument(
             f"{kind} {name!r}: its import fails: {type(error).__name__}: {text_of_error(error)}{at}."
         ) from error
@@ -295,10 +296,6 @@ def _add_current_folder(module: str) -> None:
     known = digest_of(top) or top in sys.modules or here in sys.path or "" in sys.path
     if not known and importlib.util.find_spec(top) is None:
         sys.path.append(here)  # `python -m` has it first, where it hides the standard library
-
-
-def _place(frame: traceback.FrameSummary) -> str:
-    return f" ({frame.filename}, line {frame.lineno})"
 
 
 def _attribute(module: ModuleType, attribute: str, name: str, kind: str) -> Any:

@@ -15,6 +15,7 @@ import base64
 import binascii
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,12 +37,13 @@ from gem.adapters.records import (
     finite_or_none,
     next_messages,
     read_record,
+    score_episode,
     whole_file,
     write_lines,
 )
 from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
 from gem.errors import BadArgument, MissingData, reason
-from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn
 from gem.specs import TaskRef
 from gem.tools import calls
 
@@ -76,8 +78,8 @@ def to_atif(episode: Episode, *, tokens: bool = True, record: bool = True) -> di
         "env": escape_text(episode.spec),
         "seed": episode.seed,
         "stop": str(episode.stop),
+        "verdict": str(episode.verdict),
     }
-    extra["verdict"] = str(episode.verdict)
     if episode.scored:
         extra |= {"return": finite_or_none(episode.earned()), "success": episode.success}
     if episode.error is not None:
@@ -147,9 +149,8 @@ def _trajectory(episode: Episode, seat: str, name: str, tokens: bool) -> dict[st
 
 
 def _tool(tool: Any) -> dict[str, Any]:
-    schema = json.loads(_json(tool.schema))
     named = {"name": escape_text(tool.name), "description": escape_text(tool.description)}
-    return {"type": "function", "function": {**named, "parameters": schema}}
+    return {"type": "function", "function": {**named, "parameters": json.loads(_json(tool.schema))}}
 
 
 def _json(value: Any) -> str:
@@ -195,13 +196,14 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {**named, "arguments": arguments}
 
 
+def _counts(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numbers of tokens that the format and gem call by one name."""
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens")
+    return {name: usage[name] for name in names if type(usage.get(name)) is int}
+
+
 def _metrics(turn: Turn, tokens: bool) -> dict[str, Any]:
-    usage = turn.usage or {}
-    names = {"prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens"}
-    names["cached_tokens"] = "cached_tokens"
-    metrics: dict[str, Any] = {
-        name: usage[counted] for name, counted in names.items() if type(usage.get(counted)) is int
-    }
+    metrics: dict[str, Any] = _counts(turn.usage or {})
     if tokens and len(turn.token_ids):
         metrics["prompt_token_ids"] = list(turn.prompt_ids)
         metrics["completion_token_ids"] = list(turn.token_ids)
@@ -211,12 +213,10 @@ def _metrics(turn: Turn, tokens: bool) -> dict[str, Any]:
 
 
 def _totals(turns: Sequence[Turn]) -> dict[str, int]:
-    totals = {}
-    for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
-        counts = [count for turn in turns if type(count := (turn.usage or {}).get(name)) is int]
-        if counts:
-            totals[f"total_{name}"] = sum(counts)
-    return totals
+    totals: Counter[str] = Counter()
+    for turn in turns:
+        totals.update({f"total_{name}": count for name, count in _counts(turn.usage or {}).items()})
+    return dict(totals)
 
 
 def _content(obs: Obs) -> str | list[dict[str, Any]]:
@@ -279,22 +279,7 @@ def from_atif(
         ends=reader.ends,
         stop=StopReason.ENDED,
     )
-    if reward is None and success is None:
-        episode.error = Failure("env", "NoReward", "a trajectory says nothing of what it earned.")
-        return episode
-    episode.verdict = Verdict.SCORED
-    if success is not None:
-        episode.stop = StopReason.SOLVED if success else StopReason.FAILED
-    for end in episode.ends.values():
-        end.stop, end.terminated, end.truncated = episode.stop, True, False
-    earned = float(bool(success)) if reward is None else float(reward)
-    for seat, end in episode.ends.items():
-        turns = episode.turns_of(seat)
-        if turns:
-            turns[-1].reward = earned
-        else:
-            end.unearned = earned
-    return episode
+    return score_episode(episode, "trajectory", reward, success)
 
 
 @dataclass
@@ -350,8 +335,7 @@ def _turn(
         extra={"copied": True} if step.get("is_copied_context") else None,
     )
     metrics = as_object(step.get("metrics"))
-    names = ("prompt_tokens", "completion_tokens", "cached_tokens")
-    turn.usage = {name: metrics[name] for name in names if type(metrics.get(name)) is int} or None
+    turn.usage = _counts(metrics) or None
     ids = metrics.get("completion_token_ids")
     if ids:
         try:
@@ -489,7 +473,11 @@ def _read_trial(folder: Path) -> Episode:
     trial = as_object(_json_of(_bytes_of(result), str(result))) if result.exists() else {}
     broken = trial.get("exception_info")
     rewards = as_object(as_object(trial.get("verifier_result")).get("rewards"))
-    parts = {name: float(part) for name, part in rewards.items() if _is_number(part)}
+    parts = {
+        name: float(part)
+        for name, part in rewards.items()
+        if not isinstance(part, bool) and finite_or_none(part) is not None
+    }
     reward = parts.get("reward", next(iter(parts.values())) if len(parts) == 1 else None)
     whole = _json_of(_bytes_of(trajectory), str(trajectory))
     episode = from_atif(whole, reward=None if broken else reward)
@@ -510,10 +498,6 @@ def _bytes_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _json_of(data: bytes, where: str) -> Any:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def preference_rows(episodes: Iterable[Episode]) -> Iterator[dict[str, Any]]:
     """
     best: dict[bytes, tuple[Episode, Episode]] = {}
     for episode in episodes:
-        if not episode.scored or episode.several or not -_INF < episode.earned() < _INF:
+        if not episode.scored or episode.several or not isfinite(episode.earned()):
             continue
         key = codec.pack(episode.task)
         worst, top = best.get(key, (episode, episode))
@@ -121,9 +122,6 @@ def preference_rows(episodes: Iterable[Episode]) -> Iterator[dict[str, Any]]:
             "episode_chosen": escape_text(top.id),
             "episode_rejected": escape_text(worst.id),
         }
-
-
-_INF = float("inf")
 
 
 def _cut(top: Episode, worst: Episode) -> tuple[tuple[Message, ...], Message, Message] | None:

@@ -30,6 +30,7 @@ from gem.adapters.records import (
     KEY,
     arguments_of,
     carry,
+    describe_failure,
     empty_folder,
     escape_text,
     finite_or_none,
@@ -140,7 +141,13 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
             metadata={"agent": escape_text(run.agent), "sampling": codec.plain(run.sampling)},
         ),
         results=_results(samples),
-        stats=EvalStats(model_usage={_model(run): _total(samples)}),
+        stats=EvalStats(
+            model_usage={
+                _model(run): sum(
+                    (usage for sample in samples for usage in sample.model_usage.values()), ModelUsage()
+                )
+            }
+        ),
         samples=samples,
     )
 
@@ -151,9 +158,8 @@ def _sample(episode: Episode, name: str, created: datetime, tokens: bool) -> Eva
     wall_s = finite_or_none(episode.timing.get("wall_s")) or 0.0
     error, stop = None, episode.stop
     if not episode.scored:
-        broken = episode.error
-        what = f"{broken.type} ({broken.boundary}): {broken.message}" if broken else f"no verdict: {stop}"
-        error = EvalError(message=escape_text(what), traceback="", traceback_ansi="")
+        what = escape_text(describe_failure(episode, f"no verdict: {stop}"))
+        error = EvalError(message=what, traceback="", traceback_ansi="")
     limit = None
     if stop in LIMITS:
         kind, ours = LIMITS[stop]
@@ -417,10 +423,6 @@ def _results(samples: Sequence[EvalSample]) -> EvalResults:
         )
     completed = sum(sample.error is None for sample in samples)
     return EvalResults(total_samples=len(samples), completed_samples=completed, scores=scores)
-
-
-def _total(samples: Sequence[EvalSample]) -> ModelUsage:
-    return sum((usage for sample in samples for usage in sample.model_usage.values()), ModelUsage())
 
 
 def _number(reward: float | None) -> float | str | None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from gem import registry, seeding
 from gem.adapters.inspect_logs import message_of, tool_of
-from gem.adapters.records import KEY, carry, read_record
+from gem.adapters.records import KEY, carry, describe_failure, read_record
 from gem.content import ToolCall
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.record import Episode, Limits, Reply, RunInfo
@@ -178,9 +178,8 @@ def reply_of(output: ModelOutput) -> Reply:
 def _require_verdict(episode: Episode) -> Episode:
     if episode.scored:
         return episode
-    broken = episode.error
-    what = f"{broken.type} ({broken.boundary}): {broken.message}" if broken else f"stop: {episode.stop}"
-    raise NoVerdict(f"the episode has no verdict: {what}")
+    why = describe_failure(episode, f"stop: {episode.stop}")
+    raise NoVerdict(f"the episode has no verdict: {why}")
 
 
 @scorer(metrics=[accuracy(), stderr()], name="success")

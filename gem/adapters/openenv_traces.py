@@ -30,11 +30,12 @@ from gem.adapters.records import (
     escape_text,
     finite_or_none,
     read_record,
+    score_episode,
     write_lines,
 )
 from gem.content import Message, ToolCall, join
 from gem.errors import BadArgument, GemError
-from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.record import SEAT, Episode, RunInfo, SeatEnd, StopReason, Turn
 from gem.specs import TaskRef
 from gem.tools import calls
 
@@ -132,14 +133,7 @@ def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Epis
         ends={SEAT: SeatEnd(StopReason.ENDED, truncated=True)},
         stop=StopReason.ENDED,
     )
-    if reward is None:
-        episode.error = Failure("env", "NoReward", "a trace says nothing of what it earned.")
-        return episode
-    episode.verdict = Verdict.SCORED
-    end = episode.ends[SEAT]
-    end.terminated, end.truncated = True, False
-    made[-1].reward = float(reward)
-    return episode
+    return score_episode(episode, "trace", reward)
 
 
 def _turn(

@@ -28,6 +28,7 @@ import math
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -162,12 +163,8 @@ def _make_row(prompt: str, label: str, episode: Episode, row: Row, logprobs: boo
 
 def _runs(mask: Any) -> list[tuple[int, int]]:
     """Return where runs of ones begin and end."""
-    edges = [place for place in range(len(mask) + 1) if _at(mask, place) != _at(mask, place - 1)]
+    edges = [place for place, (before, here) in enumerate(pairwise((0, *mask, 0))) if before != here]
     return list(zip(edges[::2], edges[1::2], strict=True))
-
-
-def _at(mask: Any, place: int) -> int:
-    return mask[place] if 0 <= place < len(mask) else 0
 
 
 class _Engine(EngineAgent):

@@ -22,7 +22,7 @@ from gem.content import Message, ToolCall
 from gem.errors import BadArgument, MissingData, StoreError, reason
 from gem.files import replace_file
 from gem.history import CHAT, messages
-from gem.record import Episode, Turn
+from gem.record import Episode, Failure, StopReason, Turn, Verdict
 
 KEY = "gem"
 """The key of a carried record."""
@@ -82,6 +82,37 @@ def _line(record: object) -> bytes:
 def escape_text(text: str) -> str:
     r"""Return text that JSON and Arrow can hold: a lone surrogate becomes its escape, ``\udc80``."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def score_episode(episode: Episode, what: str, reward: float | None, success: bool | None = None) -> Episode:
+    """Return an imported episode with a reward in each seat's last turn; without verdict if none is known.
+
+    Args:
+        episode: an episode without rewards.
+        what: the form that it was read from, for the error of the episode.
+        reward: what it earned; None: 1 for success, 0 for failure.
+        success: whether it solved its task.
+    """
+    if reward is None and success is None:
+        episode.error = Failure("env", "NoReward", f"a {what} says nothing of what it earned.")
+        return episode
+    episode.verdict = Verdict.SCORED
+    if success is not None:
+        episode.stop = StopReason.SOLVED if success else StopReason.FAILED
+    earned = float(bool(success)) if reward is None else float(reward)
+    for seat, end in episode.ends.items():
+        end.stop, end.terminated, end.truncated = episode.stop, True, False
+        if turns := episode.turns_of(seat):
+            turns[-1].reward = earned
+        else:
+            end.unearned = earned
+    return episode
+
+
+def describe_failure(episode: Episode, otherwise: str) -> str:
+    """Return what broke an episode, in a sentence; `otherwise` if its record has no error."""
+    error = episode.error
+    return f"{error.type} ({error.boundary}): {error.message}" if error else otherwise
 
 
 def finite_or_none(number: Any) -> float | None:

@@ -25,6 +25,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from gem import registry, seeding
+from gem.adapters.records import describe_failure
 from gem.content import text_of
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.history import HistoryPolicy
@@ -171,9 +172,8 @@ class GemEnv(types.Env):
 
 def _check(episode: Episode) -> None:
     if not episode.scored:
-        broken = episode.error
-        what = f"{broken.type} ({broken.boundary}): {broken.message}" if broken else str(episode.stop)
-        raise NoVerdict(f"an episode of {episode.spec}, seed {episode.seed}, has no verdict: {what}")
+        why = describe_failure(episode, str(episode.stop))
+        raise NoVerdict(f"an episode of {episode.spec}, seed {episode.seed}, has no verdict: {why}")
 
 
 def _ending(episode: Episode) -> dict[str, float]:

@@ -217,7 +217,21 @@ def _resave(encoding: str) -> str:
     return f"Save it as UTF-8, for example: iconv -f {encoding} -t UTF-8 FILE > NEW."
 
 
-class Table(Sequence[Mapping[str, Any]]):
+class _Lines(Sequence[Mapping[str, Any]]):
+    """Rows of a file of lines; `_lines` has the number of the line that each row begins at."""
+
+    path: Path
+    _lines: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def place(self, index: int) -> str:
+        """Return the line that a row begins at."""
+        return f"line {self._lines[index]}"
+
+
+class Table(_Lines):
     """The rows of a CSV or TSV file. A CSV file may have semicolons or tabs in place of commas."""
 
     def __init__(self, path: Path) -> None:
@@ -250,9 +264,6 @@ class Table(Sequence[Mapping[str, Any]]):
         if twice := sorted({name for name in named if named.count(name) > 1}):
             raise BadArgument(f"{path} cannot be read: the column {twice[0]!r} is there twice; rename one.")
 
-    def __len__(self) -> int:
-        return len(self._cells)
-
     def __getitem__(self, index: Any) -> Any:
         cells = self._cells[index]
         if any(cell.strip() for cell in cells[len(self.names) :]):
@@ -263,12 +274,8 @@ class Table(Sequence[Mapping[str, Any]]):
         filled: list[str | None] = [*cells, *[None] * (len(self.names) - len(cells))]
         return {name: cell for name, cell in zip(self.names, filled, strict=False) if name}
 
-    def place(self, index: int) -> str:
-        """Return the line that a row begins at."""
-        return f"line {self._lines[index]}"
 
-
-class JsonLines(Sequence[Mapping[str, Any]]):
+class JsonLines(_Lines):
     """The rows of a JSON Lines file, read one by one from the file.
 
     The file is not mapped into memory, because truncating a mapped file would kill the process.
@@ -292,34 +299,21 @@ class JsonLines(Sequence[Mapping[str, Any]]):
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
-    def __len__(self) -> int:
-        return len(self._starts)
-
     def __getitem__(self, index: Any) -> Any:
         line = os.pread(self._file, self._lengths[index], self._starts[index])
         return _parse(line, f"{self.path}, {self.place(index)}")
 
-    def place(self, index: int) -> str:
-        """Return the line of a row."""
-        return f"line {self._lines[index]}"
 
-
-class PackedLines(Sequence[Mapping[str, Any]]):
+class PackedLines(_Lines):
     """The rows of a compressed JSON Lines file, in memory."""
 
     def __init__(self, path: Path, lines: Sequence[bytes]) -> None:
         self.path = path
-        self._lines = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-
-    def __len__(self) -> int:
-        return len(self._lines)
+        self._lines = [number for number, line in enumerate(lines, 1) if line.strip()]
+        self._texts = [line for line in lines if line.strip()]
 
     def __getitem__(self, index: Any) -> Any:
-        return _parse(self._lines[index][1], f"{self.path}, {self.place(index)}")
-
-    def place(self, index: int) -> str:
-        """Return the line of a row."""
-        return f"line {self._lines[index][0]}"
+        return _parse(self._texts[index], f"{self.path}, {self.place(index)}")
 
 
 def _parse(line: bytes, where: str) -> Any:

@@ -216,10 +216,6 @@ def _as_fraction(match: re.Match[str]) -> str:
     return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
-def _thousands(match: re.Match[str]) -> str | None:
-    return f"{int(match[0]):,}" if abs(int(match[0])) >= 1000 else None
-
-
 def _other_digit(gold: str) -> str | None:
     """Change the last digit of the last number."""
     digits = list(re.finditer(r"\d", gold))
@@ -252,10 +248,6 @@ def _swapped_digits(match: re.Match[str]) -> str | None:
     return None
 
 
-def _lost_digit(match: re.Match[str]) -> str | None:
-    return match[0][:-1] if len(match[0].lstrip("-")) > 1 else None
-
-
 def _reverse_tuple(match: re.Match[str]) -> str | None:
     parts = match[1].split(",")
     return f"({','.join(reversed(parts))})" if parts != parts[::-1] else None
@@ -280,11 +272,6 @@ def _renamed_variable(gold: str) -> str | None:
     return gold.replace("n", "q") if re.search(r"(?<![a-z\\])n(?![a-z])", gold) and "\\" not in gold else None
 
 
-def _half(gold: str) -> str | None:
-    match = FRACTION.fullmatch(gold)
-    return rf"{match[1]}\frac{{{match[3]}}}{{{match[2]}}}" if match and match[2] != match[3] else None
-
-
 MATH_EQUIVALENCES: dict[str, Rewriting] = {
     "as it is": lambda gold: gold,
     "boxed in a sentence": lambda gold: f"Adding up, the answer is \\boxed{{{gold}}}. I am sure.",
@@ -306,7 +293,7 @@ MATH_EQUIVALENCES: dict[str, Rewriting] = {
         if any(s in gold for s in ("-", r"\pi", r"\infty", r"\leq"))
         else None
     ),
-    "thousands in groups": _fitting(INTEGER, _thousands),
+    "thousands in groups": _fitting(INTEGER, lambda m: f"{int(m[0]):,}" if abs(int(m[0])) >= 1000 else None),
     "trailing zero": lambda gold: (
         gold + (".0" if INTEGER.fullmatch(gold) else "0")
         if INTEGER.fullmatch(gold) or DECIMAL.fullmatch(gold)
@@ -357,7 +344,7 @@ MATH_MUTATIONS: dict[str, Rewriting] = {
     "another first digit": _first_digit,
     "the sign turned": _negate,
     "a digit too many": _fitting(INTEGER, lambda m: m[0] + "1"),
-    "a digit lost": _fitting(INTEGER, _lost_digit),
+    "a digit lost": _fitting(INTEGER, lambda m: m[0][:-1] if len(m[0].lstrip("-")) > 1 else None),
     "digits swapped": _fitting(INTEGER, _swapped_digits),
     "ten times as much": lambda gold: gold + "0" if INTEGER.fullmatch(gold) and gold != "0" else None,
     "a hundredth": lambda gold: gold + r"\%" if FRACTION.fullmatch(gold) else None,
@@ -365,7 +352,9 @@ MATH_MUTATIONS: dict[str, Rewriting] = {
     "rounded": _fitting(
         re.compile(r"(-?\d+\.\d+)\d"), lambda m: m[1] if float(m[1]) != float(m[0]) else None
     ),
-    "fraction upside down": _half,
+    "fraction upside down": _fitting(
+        FRACTION, lambda m: rf"{m[1]}\frac{{{m[3]}}}{{{m[2]}}}" if m[2] != m[3] else None
+    ),
     "a third with five decimals": lambda gold: "0.33333" if gold == r"\frac{1}{3}" else None,
     "the root lost": lambda gold: re.sub(r"\\sqrt\{(\d+)\}", r"\1", gold) if r"\sqrt{" in gold else None,
     "rounded root": lambda gold: "1.414214" if gold == r"\sqrt{2}" else None,

@@ -6,7 +6,6 @@ code (the host's process, the agent) and inside it (the environment, its tools, 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,7 +36,7 @@ from gem.testing.faults import (
     release,
 )
 from gem.testing.leaks import count_held, held_after
-from gem.testing.rules import Broken, Rule, Skip, Subject, _elsewhere
+from gem.testing.rules import Broken, Rule, Skip, Subject, _elsewhere, make_arguments, write_call
 from gem.testing.transcripts import Transcript, act, difference, everybody, transcript
 from gem.tools.base_tool import BaseTool
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
@@ -186,12 +185,7 @@ def _tool_wrappers(env: Env) -> list[ToolEnvWrapper]:
 
 def _call_of(tool: BaseTool) -> str:
     """Return an action that calls a tool, with arguments of the types it asks for."""
-    samples = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
-    rules = tool.arguments.get("properties", {})
-    required = tool.arguments.get("required", ())
-    given = {name: samples.get(rules.get(name, {}).get("type"), "1") for name in required}
-    call = json.dumps({"name": tool.name, "arguments": given})
-    return f"<tool_call>{call}</tool_call>"
+    return write_call(tool.name, make_arguments(tool.arguments))
 
 
 # -- the rules

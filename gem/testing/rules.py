@@ -607,21 +607,11 @@ def seats(case: Subject) -> None:
         env.reset(seed=seed)
         right = act(env)
         first = next(iter(right))
-        for wrong in ({}, {**right, "nobody": right[first]}, {"nobody": right[first]}, right[first]):
-            _raises(
-                errors.BadAction,
-                functools.partial(env.step, cast(Any, wrong)),
-                f"the actions {str(wrong)[:80]}",
-                change,
-            )
-        for seat in env.seats:
-            if seat not in env.acting:
-                _raises(
-                    errors.BadAction,
-                    functools.partial(env.step, {seat: right[first]}),
-                    f"{seat}'s turn",
-                    change,
-                )
+        wrong = ({}, {**right, "nobody": right[first]}, {"nobody": right[first]}, right[first])
+        tries = {f"the actions {str(actions)[:80]}": actions for actions in wrong}
+        tries |= {f"{seat}'s turn": {seat: right[first]} for seat in env.seats if seat not in env.acting}
+        for what, actions in tries.items():
+            _raises(errors.BadAction, functools.partial(env.step, cast(Any, actions)), what, change)
 
 
 def _tools_by_seat(env: Env) -> dict[str, Sequence[ToolSpec]]:
@@ -666,7 +656,7 @@ def tools_reachable(case: Subject) -> None:
     for seat, tools in _tools_by_seat(env).items():
         control = _call_tool(case, env, seat, nobody, {})
         for tool in tools:
-            answer = _call_tool(case, env, seat, tool.name, _arguments_for(tool))
+            answer = _call_tool(case, env, seat, tool.name, make_arguments(tool.schema))
             refused = answer[3].get("legal") is False
             refused = refused or answer[3].get("stop") == StopReason.UNREADABLE.value
             answers = [text_of(obs).replace(tool.name, nobody) for obs in (answer[0], control[0])]
@@ -681,7 +671,7 @@ def _call_tool(
     case: Subject, env: Env, seat: str, name: str, arguments: Mapping[str, Any]
 ) -> tuple[Any, float, bool, Mapping[str, Any]]:
     """Call a tool in a new episode; return the observation, the reward, whether it is over, and the info."""
-    action = calls.write("", (ToolCall("c", name, json.dumps(dict(arguments))),))
+    action = write_call(name, arguments)
     env.reset(seed=case.seeds[0])
     if not isinstance(env, SeatedEnv):
         step = env.step(action)
@@ -695,10 +685,15 @@ def _call_tool(
     raise Skip(f"{seat}, which has tools, did not act within {case.turns} turns of random play")
 
 
-def _arguments_for(tool: ToolSpec) -> dict[str, Any]:
+def write_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """Return an action that calls a tool."""
+    return calls.write("", (ToolCall("c", name, json.dumps(dict(arguments))),))
+
+
+def make_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments that fit a tool's schema: those that are required, and no others."""
-    properties = tool.schema.get("properties", {})
-    return {name: _value_for(properties.get(name)) for name in tool.schema.get("required", ())}
+    properties = schema.get("properties", {})
+    return {name: _value_for(properties.get(name)) for name in schema.get("required", ())}
 
 
 _VALUES: dict[str, Any] = {
