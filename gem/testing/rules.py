@@ -607,7 +607,12 @@ def seats(case: Subject) -> None:
         env.reset(seed=seed)
         right = act(env)
         first = next(iter(right))
-        wrong = ({}, {**right, "nobody": right[first]}, {"nobody": right[first]}, right[first])
+        wrong: tuple[Any, ...] = (
+            {},
+            {**right, "nobody": right[first]},
+            {"nobody": right[first]},
+            right[first],
+        )
         tries = {f"the actions {str(actions)[:80]}": actions for actions in wrong}
         tries |= {f"{seat}'s turn": {seat: right[first]} for seat in env.seats if seat not in env.acting}
         for what, actions in tries.items():
