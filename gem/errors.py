@@ -40,7 +40,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class GemError(Exception):
@@ -297,6 +298,24 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def missing_extra(what: str, package: str, extra: str) -> MissingExtra:
     """Build the error for a missing optional package, with the pip command that installs it."""
     return MissingExtra(f"{what} needs the {package} package: {install_command(extra)}")
+
+
+@contextmanager
+def needs_extra(what: str, package: str, extra: str) -> Iterator[None]:
+    """Import optional packages in a block.
+
+    Args:
+        what: the thing that needs them, as the subject of the error.
+        package: the pip package that is most likely missing.
+        extra: the extra of gem that installs them.
+
+    Raises:
+        MissingExtra: when the block raises ImportError.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise missing_extra(what, package, extra) from error
 
 
 def install_command(*extras: str) -> str:

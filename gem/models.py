@@ -37,6 +37,7 @@ from gem.errors import (
     StoreError,
     did_you_mean,
     missing_extra,
+    needs_extra,
     reason,
 )
 from gem.record import RunInfo
@@ -450,10 +451,8 @@ def matmul_seconds(device: str, width: int, hidden: int) -> dict[str, float]:
         MissingExtra: without torch.
         BadArgument: for a device that torch does not have, or sizes below 1.
     """
-    try:
+    with needs_extra("timing a device", "torch", "train"):
         import torch
-    except ImportError:
-        raise missing_extra("timing a device", "torch", "train") from None
     if min(width, hidden) < 1:
         raise BadArgument(f"got {width=}, {hidden=}; accepted: 1 or more.")
     rows = max(1, min(256, PROBE_FLOPS // (2 * width * hidden)))

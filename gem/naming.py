@@ -283,8 +283,8 @@ def _import_module(module: str, name: str, kind: str) -> ModuleType:
             for each in traceback.extract_tb(error.__traceback__)
             if "importlib" not in each.filename and each.filename != __file__
         ]
-        shown = frames[-1:] if not isinstance(error, SyntaxError) else []
-        at = "".join(f" ({frame.filename}, line {frame.lineno})" for frame in shown)
+        last = [] if isinstance(error, SyntaxError) else frames[-1:]
+        at = "".join(f" ({frame.filename}, line {frame.lineno})" for frame in last)
         raise BadArgument(
             f"{kind} {name!r}: its import fails: {type(error).__name__}: {text_of_error(error)}{at}."
         ) from error

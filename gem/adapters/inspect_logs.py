@@ -39,13 +39,13 @@ from gem.adapters.records import (
     whole_file,
 )
 from gem.content import Image, Message, Obs, ToolSpec, text_of, tools_in
-from gem.errors import BadArgument, GemError, MissingData, StoreError, missing_extra
+from gem.errors import BadArgument, GemError, MissingData, StoreError, needs_extra
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, RunInfo, StopReason, Turn
 from gem.rollout.index import Entry
 from gem.rollout.store import EpisodeStore
 
-try:
+with needs_extra("a log of Inspect", "inspect-ai", "inspect"):
     from inspect_ai.event import InfoEvent, ModelEvent
     from inspect_ai.log import (
         EvalConfig,
@@ -80,8 +80,6 @@ try:
     )
     from inspect_ai.scorer import Score
     from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
-except ImportError as error:
-    raise missing_extra("a log of Inspect", "inspect-ai", "inspect") from error
 
 SAMPLES, TURNS = 2000, 20_000
 """The most episodes, and turns in all, of one log in a folder: Inspect writes and shows a log as a whole."""

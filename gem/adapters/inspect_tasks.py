@@ -19,12 +19,12 @@ from gem import registry, seeding
 from gem.adapters.inspect_logs import message_of, tool_of
 from gem.adapters.records import KEY, carry, describe_failure, read_record
 from gem.content import ToolCall
-from gem.errors import BadArgument, NoVerdict, missing_extra
+from gem.errors import BadArgument, NoVerdict, needs_extra
 from gem.record import Episode, Limits, Reply, RunInfo
 from gem.rollout.conversation import Conversation
 from gem.rollout.episode import versions
 
-try:
+with needs_extra("a task of Inspect", "inspect-ai", "inspect"):
     from anyio import CancelScope, to_thread
     from inspect_ai import Task, task
     from inspect_ai.dataset import MemoryDataset, Sample
@@ -32,8 +32,6 @@ try:
     from inspect_ai.scorer import Score, Scorer, Target, accuracy, mean, scorer, stderr
     from inspect_ai.solver import Generate, Solver, TaskState, solver
     from inspect_ai.util import LimitExceededError
-except ImportError as error:
-    raise missing_extra("a task of Inspect", "inspect-ai", "inspect") from error
 
 FINISHES = {"max_tokens": "length", "model_length": "context", "tool_calls": "stop"}
 

@@ -36,7 +36,7 @@ from gem import seeding
 from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.adapters.records import write_lines
-from gem.errors import NoVerdict, missing_extra
+from gem.errors import NoVerdict, needs_extra
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
 from gem.rollout import Job, rollout_async
@@ -45,10 +45,8 @@ from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer
 from gem.tokens.rows import Row, rows
 
-try:
+with needs_extra("training with OpenRLHF", "openrlhf", "openrlhf"):
     from openrlhf.utils.agent import AgentExecutorBase
-except ImportError as error:
-    raise missing_extra("training with OpenRLHF", "openrlhf", "openrlhf") from error
 
 
 def write_dataset(

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from gem.adapters.records import whole_file
 from gem.adapters.rows import Per, episode_in_row, rows
-from gem.errors import BadArgument, MissingData, missing_extra
+from gem.errors import BadArgument, MissingData, needs_extra
 from gem.record import Episode
 
-try:
+with needs_extra("a Parquet file", "pyarrow", "data"):
     import pyarrow as pa
     from pyarrow import parquet
-except ImportError as error:
-    raise missing_extra("a Parquet file", "pyarrow", "data") from error
 
 AT_ONCE = 256
 """The number of rows held in memory, when writing and reading."""

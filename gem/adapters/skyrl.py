@@ -32,7 +32,7 @@ from gem import seeding
 from gem.adapters.engine import EngineAgent, token_rewards, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.adapters.records import write_lines
-from gem.errors import BadArgument, NoVerdict, missing_extra
+from gem.errors import BadArgument, NoVerdict, needs_extra
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
 from gem.rollout import Job, rollout_async
@@ -42,12 +42,10 @@ from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer
 from gem.tokens.rows import Row, rows
 
-try:
+with needs_extra("training with SkyRL", "skyrl", "skyrl"):
     from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
     from skyrl.train.generators.base import GeneratorInterface
     from skyrl.train.generators.utils import apply_overlong_filtering, get_rollout_metrics
-except ImportError as error:
-    raise missing_extra("training with SkyRL", "skyrl", "skyrl") from error
 
 NAME = "gem"
 """The class of environments, in the column env_class of the data set."""

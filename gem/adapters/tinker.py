@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from gem import registry, seeding
 from gem.adapters.records import describe_failure
 from gem.content import text_of
-from gem.errors import BadArgument, NoVerdict, missing_extra
+from gem.errors import BadArgument, NoVerdict, needs_extra
 from gem.history import HistoryPolicy
 from gem.record import Episode, Limits, Reply, RunInfo, StopReason
 from gem.rollout.conversation import Conversation
@@ -38,13 +38,11 @@ from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import read_answer
 
-try:
+with needs_extra("Tinker's cookbook", "tinker-cookbook", "tinker"):
     import chz
     import tinker
     from tinker_cookbook.rl import types
     from tinker_cookbook.tokenizer_utils import get_tokenizer
-except ImportError as error:
-    raise missing_extra("Tinker's cookbook", "tinker-cookbook", "tinker") from error
 
 T = TypeVar("T")
 

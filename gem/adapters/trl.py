@@ -45,7 +45,7 @@ from gem import seeding
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.closing import Closing
 from gem.content import Obs, Text, join
-from gem.errors import BadArgument, ToolError, missing_extra
+from gem.errors import BadArgument, ToolError, needs_extra
 from gem.estimators import turn_rewards
 from gem.history import HistoryPolicy
 from gem.hosts import Host
@@ -59,11 +59,9 @@ from gem.specs import TaskRef
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.rows import Row, rows
 
-try:
+with needs_extra("training with TRL", "trl", "trl"):
     import trl  # noqa: F401
     from datasets import Dataset
-except ImportError as error:
-    raise missing_extra("training with TRL", "trl", "trl") from error
 
 from gem.agents.hugging_face import HuggingFaceAgent
 
@@ -322,10 +320,8 @@ def _content(obs: Obs) -> str | list[dict[str, Any]]:
         return obs
     from io import BytesIO
 
-    try:
+    with needs_extra("an observation with pictures", "pillow", "vision"):
         from PIL import Image as Picture
-    except ImportError as error:
-        raise missing_extra("an observation with pictures", "pillow", "vision") from error
     return [
         {"type": "text", "text": part.text}
         if isinstance(part, Text)

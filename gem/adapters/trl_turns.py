@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gem.errors import BadArgument, check_argument, missing_extra
+from gem.errors import BadArgument, check_argument, needs_extra
 from gem.estimators import ALGORITHMS, View, discounted_returns
 from gem.record import SEAT
 
-try:
+with needs_extra("training with TRL", "trl", "trl"):
     import torch
     from accelerate.utils import gather_object
     from trl.trainer.grpo_trainer import GRPOTrainer
-except ImportError as error:
-    raise missing_extra("training with TRL", "trl", "trl") from error
 
 KINDS = tuple(name for name, each in ALGORITHMS.items() if each.group == "none" and not each.critic)
 """The algorithms that need neither groups nor a critic."""

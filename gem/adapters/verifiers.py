@@ -23,17 +23,15 @@ from typing import Any, TypeVar
 
 from gem import registry, seeding
 from gem.content import Message
-from gem.errors import BadArgument, NoVerdict, missing_extra
+from gem.errors import BadArgument, NoVerdict, needs_extra
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
 from gem.rollout.conversation import Conversation
 from gem.specs import TaskRef
 
-try:
+with needs_extra("verifiers' taskset", "verifiers", "verifiers"):
     import verifiers.v1 as vf
     from pydantic import Field
-except ImportError as error:
-    raise missing_extra("verifiers' taskset", "verifiers", "verifiers") from error
 
 T = TypeVar("T")
 

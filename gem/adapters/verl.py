@@ -45,7 +45,7 @@ from uuid import uuid4
 from gem.adapters.engine import EngineAgent, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.adapters.records import whole_file
-from gem.errors import BadArgument, NoVerdict, check_argument, missing_extra
+from gem.errors import BadArgument, NoVerdict, check_argument, needs_extra
 from gem.estimators import discounted_returns, rebn, turn_rewards
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
@@ -55,7 +55,7 @@ from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer
 from gem.tokens.rows import rows
 
-try:
+with needs_extra("training with verl", "verl", "verl"):
     import torch
     from omegaconf import OmegaConf
     from verl.experimental.agent_loop.agent_loop import (
@@ -65,8 +65,6 @@ try:
         register,
     )
     from verl.trainer.ppo.core_algos import register_adv_est
-except ImportError as error:
-    raise missing_extra("training with verl", "verl", "verl") from error
 
 NAME = "gem"
 """The agent loop's name in the column agent_name of the data set."""
@@ -91,11 +89,9 @@ def write_dataset(
         BadArgument: when the file already exists; see `gem.adapters.prompts.seeded_tasks`.
         MissingExtra: when pyarrow is not installed.
     """
-    try:
+    with needs_extra("a data set of verl", "pyarrow", "data"):
         import pyarrow as pa
         from pyarrow import parquet
-    except ImportError as error:
-        raise missing_extra("a data set of verl", "pyarrow", "data") from error
     made = [
         {
             # verl requires a prompt; the model is shown the environment's observation instead.

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gem.errors import missing_extra
+from gem.errors import needs_extra
 
-try:
+with needs_extra("an agent that asks a server", "httpx", "openai"):
     import httpx
-except ImportError as error:
-    raise missing_extra("an agent that asks a server", "httpx", "openai") from error
 
 EACH = 8
 """Number of connections per client."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gem.errors import BadArgument, StoreError, missing_extra
+from gem.errors import BadArgument, StoreError, needs_extra
 from gem.models import no_progress_bar
 
 WEIGHTS = "model.safetensors"
@@ -29,11 +29,9 @@ def write_model(folder: Path, weights: Any) -> None:
         MissingExtra: without safetensors.
         StoreError: when the folder cannot be written.
     """
-    try:
+    with needs_extra("writing weights", "safetensors", "train"):
         from safetensors import SafetensorError
         from safetensors.torch import save_file
-    except ImportError as error:
-        raise missing_extra("writing weights", "safetensors", "train") from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if hasattr(weights, "save_pretrained"):

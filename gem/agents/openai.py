@@ -40,16 +40,14 @@ from gem.agents.pace import Pace
 from gem.agents.responses import Responses
 from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
 from gem.content import Message
-from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, missing_extra
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, needs_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.seeding import stream as seeded
 from gem.tokens.renderer import Renderer
 from gem.tools import calls
 
-try:
+with needs_extra("OpenAIAgent", "httpx", "openai"):
     import httpx
-except ImportError as error:
-    raise missing_extra("OpenAIAgent", "httpx", "openai") from error
 
 PUBLIC_URL = "https://api.openai.com/v1"
 LONGEST_WAIT_S = 60.0

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, needs_extra
 
-try:
+with needs_extra("sampling from a local model", "torch", "train"):
     import torch
-except ImportError:
-    raise missing_extra("sampling from a local model", "torch", "train") from None
 
 _GAMMA = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1

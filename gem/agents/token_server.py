@@ -26,15 +26,13 @@ from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.pace import Pace
 from gem.agents.token_formats import FORMATS, TokenFormat
 from gem.content import Message, ToolCall
-from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, missing_extra
+from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, needs_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import take_calls
 
-try:
+with needs_extra("TokenServerAgent", "httpx", "openai"):
     import httpx
-except ImportError as error:
-    raise missing_extra("TokenServerAgent", "httpx", "openai") from error
 
 
 class TokenServerAgent(OpenAIAgent):

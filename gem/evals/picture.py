@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from gem.content import printable
-from gem.errors import StoreError, check_argument, missing_extra, reason
+from gem.errors import StoreError, check_argument, needs_extra, reason
 from gem.evals.comparison import Comparison, Paired
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -29,10 +29,8 @@ def check_picture(path: Path) -> None:
         path.suffix.lower() in SUFFIXES,
         f"a file that ends in {', '.join(SUFFIXES)}",
     )
-    try:
+    with needs_extra("the picture", "matplotlib", "train"):
         import matplotlib  # noqa: F401
-    except ImportError:
-        raise missing_extra("the picture", "matplotlib", "train") from None
 
 
 def draw(comparison: Comparison, path: Path, a: str = "A", b: str = "B") -> None:

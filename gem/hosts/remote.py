@@ -21,17 +21,15 @@ from urllib.parse import urlsplit
 from msgspec import UNSET
 
 from gem.core import Env
-from gem.errors import BadArgument, NoVerdict, WorkerDied, missing_extra
+from gem.errors import BadArgument, NoVerdict, WorkerDied, needs_extra
 from gem.hosts import wire
 from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, overdue
 from gem.registry import Maker
 from gem.specs import TaskRef, WrapperRef, written_arguments
 
-try:
+with needs_extra("the remote host", "websockets", "serve"):
     from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
     from websockets.sync.client import ClientConnection, connect
-except ImportError as error:
-    raise missing_extra("the remote host", "websockets", "serve") from error
 
 PATIENCE_S = 10.0
 """Seconds to retry a server that cannot be reached any more."""

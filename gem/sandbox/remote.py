@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, needs_extra
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.piped import OneShotSandbox
 from gem.sandbox.request import Request
@@ -44,10 +44,8 @@ class RemoteSandbox(OneShotSandbox):
             raise SandboxFailed(
                 "no service was named: pass url=..., or set GEM_SANDBOX_URL in the environment."
             )
-        try:
+        with needs_extra("the remote sandbox", "httpx", "openai"):
             import httpx
-        except ImportError:
-            raise missing_extra("the remote sandbox", "httpx", "openai") from None
         self._client = httpx.Client(base_url=url, headers=dict(headers or {}), transport=transport)
         self._broken: type[Exception] = httpx.HTTPError
         self.info |= {"url": url}

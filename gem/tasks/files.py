@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from gem.errors import BadArgument, GemError, missing_extra
+from gem.errors import BadArgument, GemError, needs_extra
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 """The supported file types."""
@@ -331,10 +331,8 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
     """The rows of a Parquet file."""
 
     def __init__(self, path: Path) -> None:
-        try:
+        with needs_extra("a Parquet file", "pyarrow", "data"):
             from pyarrow import parquet
-        except ImportError as error:
-            raise missing_extra("a Parquet file", "pyarrow", "data") from error
         self._table = parquet.read_table(path)
 
     def __len__(self) -> int:
@@ -356,10 +354,8 @@ def import_datasets() -> Any:
     Raises:
         MissingExtra: when it is not installed.
     """
-    try:
+    with needs_extra("a data set of the hub", "datasets", "data"):
         import datasets
-    except ImportError as error:
-        raise missing_extra("a data set of the hub", "datasets", "data") from error
     return datasets
 
 

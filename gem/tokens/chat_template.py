@@ -18,14 +18,12 @@ from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from gem.content import Message, Obs, ToolCall, ToolSpec, join
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, needs_extra
 from gem.tools.base_tool import openai_schema
 from gem.tools.calls import write
 
-try:
+with needs_extra("rendering chat templates", "jinja2", "train"):
     from jinja2 import TemplateError
-except ImportError:
-    raise missing_extra("rendering chat templates", "jinja2", "train") from None
 
 _CUT = "\ufdd0"  # a noncharacter: no text holds it, because those that do lose it first
 _ANSWER = "ANSWER-\ufdd1"  # found again in what the template makes of the base; likewise

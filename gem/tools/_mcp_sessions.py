@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gem.errors import missing_extra
+from gem.errors import needs_extra
 
 if TYPE_CHECKING:
     from mcp import ClientSession, types
@@ -126,10 +126,8 @@ class McpSession:
             TimeoutError: when there is no handshake within `connect_s`.
             ConnectionError: when the server cannot be started or reached.
         """
-        try:
+        with needs_extra("MCPTool", "mcp", "mcp"):
             import mcp  # noqa: F401  (loaded here: in the loop's thread it would hold up every session)
-        except ImportError as error:
-            raise missing_extra("MCPTool", "mcp", "mcp") from error
         self.server = server
         self.handlers: dict[str, Any] = dict(handlers or {})
         self.pid = os.getpid()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from gem.errors import BadArgument, NoVerdict, ToolError, missing_extra
+from gem.errors import BadArgument, NoVerdict, ToolError, needs_extra
 
 if TYPE_CHECKING:
     from psycopg.errors import Diagnostic
@@ -209,10 +209,8 @@ class Connection:
                 time.sleep(0.05)
 
     def _open(self) -> None:
-        try:
+        with needs_extra("PostgreSQL", "psycopg", "postgres"):
             import psycopg
-        except ImportError as error:
-            raise missing_extra("PostgreSQL", "psycopg", "postgres") from error
         self._lost, self._errors = psycopg.OperationalError, psycopg.Error
         try:
             self._connection = psycopg.connect(

@@ -12,14 +12,19 @@ from gem import codec
 from gem.content import Image, Obs, Text
 from gem.core import Env, Start, Step
 from gem.envs.bridges.addresses import is_server
-from gem.errors import BadArgument, NoVerdict, ToolError, WorkerDied, check_argument, missing_extra
+from gem.errors import (
+    BadArgument,
+    NoVerdict,
+    ToolError,
+    WorkerDied,
+    check_argument,
+    needs_extra,
+)
 from gem.record import StopReason
 
-try:
+with needs_extra("the openenv: family", "websockets", "serve"):
     from websockets.exceptions import InvalidStatus, WebSocketException
     from websockets.sync.client import ClientConnection, connect
-except ImportError as error:
-    raise missing_extra("the openenv: family", "websockets", "serve") from error
 
 ANSWER_AT_MOST = 100 << 20
 """The largest message in bytes, as in OpenEnv's own client."""

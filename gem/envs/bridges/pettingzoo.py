@@ -6,13 +6,11 @@ from typing import Any
 
 from gem.content import Obs, text_of
 from gem.envs.seats.seated_env import SeatedEnv
-from gem.errors import BadArgument, NoSolver, missing_extra
+from gem.errors import BadArgument, NoSolver, needs_extra
 
-try:
+with needs_extra("the PettingZoo view", "pettingzoo", "multiagent"):
     from gymnasium import spaces
     from pettingzoo import AECEnv, ParallelEnv
-except ImportError:
-    raise missing_extra("the PettingZoo view", "pettingzoo", "multiagent") from None
 
 
 class AnyText(spaces.Space[str]):

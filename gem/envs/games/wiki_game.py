@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrap_words
 from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
-from gem.errors import BadArgument, IllegalMove, missing_extra
+from gem.errors import BadArgument, IllegalMove, needs_extra
 from gem.tasks.procedural import Range, interval
 from gem.tasks.world import World, built_in
 
@@ -213,10 +213,8 @@ def from_zim(path: str, pages: int) -> World:
     Raises:
         MissingExtra: without libzim. BadArgument: if the file is no ZIM file with a main page.
     """
-    try:
+    with needs_extra("a ZIM file", "libzim", "search"):
         from libzim.reader import Archive
-    except ImportError as error:
-        raise missing_extra("a ZIM file", "libzim", "search") from error
     try:
         archive = Archive(Path(path))
     except RuntimeError as error:

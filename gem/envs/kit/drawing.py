@@ -12,7 +12,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any, TypeAlias
 
-from gem.errors import missing_extra
+from gem.errors import needs_extra
 
 PAPER, INK, RULE, SHADE = "#fbfaf7", "#1f2328", "#8d949e", "#e3e6ea"
 RED, GREEN, AMBER, BLUE, GREY = "#c0392b", "#4f9a57", "#c9a227", "#1f5fbf", "#787c7e"
@@ -204,8 +204,6 @@ def pillow() -> tuple[Any, Any, Any]:
     Raises:
         MissingExtra: without Pillow.
     """
-    try:
+    with needs_extra('render_mode="image"', "pillow", "vision"):
         from PIL import Image, ImageDraw, ImageFont
-    except ImportError as error:
-        raise missing_extra('render_mode="image"', "pillow", "vision") from error
     return Image, ImageDraw, ImageFont

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 import gem
 from gem import registry
 from gem.core import Env
-from gem.errors import BadArgument, UnknownArgument, missing_extra, text_of_error
+from gem.errors import BadArgument, UnknownArgument, needs_extra, text_of_error
 from gem.hosts import wire
 from gem.hosts.base import auto_kind, make_host
 from gem.naming import without_digest
@@ -27,15 +27,13 @@ from gem.serve.environments.sessions import Offer, Session, Sessions
 from gem.specs import parameters_of
 from gem.tasks.base import Task, TaskSet
 
-try:
+with needs_extra("serving environments", "starlette", "serve"):
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
     from starlette.types import Receive, Scope, Send
-except ImportError as error:
-    raise missing_extra("serving environments", "starlette", "serve") from error
 
 from gem.serve.environments.guard import Guard
 

@@ -9,16 +9,14 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from gem.errors import BadArgument, missing_extra, reason
+from gem.errors import BadArgument, needs_extra, reason
 from gem.serve.environments.app import Application
 from gem.serve.environments.guard import is_local
 from gem.serve.environments.limits import ServeLimits
 
-try:
+with needs_extra("serving environments", "uvicorn and the websockets", "serve"):
     import uvicorn
     import websockets  # noqa: F401  uvicorn finds it by itself, and says less clearly that it is absent
-except ImportError as error:
-    raise missing_extra("serving environments", "uvicorn and the websockets", "serve") from error
 
 LOG = logging.getLogger("gem.serve")
 

@@ -10,16 +10,14 @@ from ipaddress import ip_address
 from threading import Event, Thread
 from typing import Any, NamedTuple, Self, TypeVar
 
-from gem.errors import BadArgument, missing_extra, reason
+from gem.errors import BadArgument, needs_extra, reason
 from gem.record import Agent, Episode
 from gem.rollout.store import EpisodeStore
 
-try:
+with needs_extra("The proxy", "starlette", "serve"):
     import uvicorn
 
     from gem.serve.proxy.app import Proxy
-except ImportError as error:
-    raise missing_extra("The proxy", "starlette", "serve") from error
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gem.errors import missing_extra
+from gem.errors import needs_extra
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
@@ -27,10 +27,8 @@ def server(name: str, instructions: str) -> MCPServer:
     Raises:
         MissingExtra: without the mcp package.
     """
-    try:
+    with needs_extra(f"the MCP server {name!r}", "mcp", "mcp"):
         from mcp.server.mcpserver import MCPServer
-    except ImportError as error:
-        raise missing_extra(f"the MCP server {name!r}", "mcp", "mcp") from error
 
     class Server(MCPServer):
         async def get_tool(self, name: str) -> OfferedTool:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gem.errors import BadArgument, MissingData, missing_extra
+from gem.errors import BadArgument, MissingData, needs_extra
 from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, check_topk, words
 from gem.tools.search.corpus import Source, documents, fingerprint
 
@@ -70,10 +70,8 @@ class FullTextIndex(OpenedEngine):
             raise SearchFailed(f"the index of {self.source!r:.100} cannot be read: {error}") from error
 
     def _make(self) -> Any:
-        try:
+        with needs_extra("full-text search", "tantivy", "search"):
             import tantivy  # noqa: F401
-        except ImportError:
-            raise missing_extra("full-text search", "tantivy", "search") from None
         return _build(self.source) if self.index_dir is None else self._open_folder(self.index_dir)
 
     def _open_folder(self, home: Path) -> Any:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, needs_extra
 from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, check_topk, plain
 from gem.tools.search.corpus import document_of
 
@@ -46,10 +46,8 @@ class RemoteEngine(OpenedEngine):
                 f"got {timeout_s=}, {retries=}, {backoff_s=}; accepted: a positive time, at least 0 retries, "
                 "at least 0 seconds of back-off."
             )
-        try:
+        with needs_extra("a search service", "httpx", "search"):
             import httpx  # noqa: F401
-        except ImportError:
-            raise missing_extra("a search service", "httpx", "search") from None
         for name in self.key_names:
             if not os.environ.get(name):
                 raise BadArgument(

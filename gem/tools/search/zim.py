@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from gem.errors import BadArgument, MissingData, missing_extra
+from gem.errors import BadArgument, MissingData, needs_extra
 from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, best_passage, check_topk, words
 from gem.tools.search.corpus import passages
 
@@ -58,10 +58,8 @@ class ZimIndex(OpenedEngine):
         ]
 
     def _make(self) -> Any:
-        try:
+        with needs_extra("searching a ZIM file", "libzim", "search"):
             from libzim.reader import Archive
-        except ImportError:
-            raise missing_extra("searching a ZIM file", "libzim", "search") from None
         if not self.path.is_file():
             raise MissingData(f"there is no file {self.path}; download ZIM files from library.kiwix.org.")
         try:

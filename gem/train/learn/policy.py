@@ -18,7 +18,7 @@ from gem import seeding
 from gem.agents.base import BaseAgent
 from gem.agents.hugging_face import HuggingFaceAgent, evaluating
 from gem.agents.tiny import Prefix, TinyAgent, TinyConfig, TinyLM, causal_mask
-from gem.errors import BadArgument, missing_extra
+from gem.errors import BadArgument, needs_extra
 from gem.models import faster_dtype, load_causal
 from gem.tokens.chat_template import ChatTemplateRenderer
 from gem.tokens.renderer import Renderer
@@ -416,10 +416,8 @@ def checkpoint_layers(model: Any) -> None:
 
 
 def _with_adapter(model: Any, config: TrainConfig) -> Any:
-    try:
+    with needs_extra("training with LoRA", "peft", "llm"):
         from peft import LoraConfig, get_peft_model
-    except ImportError:
-        raise missing_extra("training with LoRA", "peft", "llm") from None
     adapter = LoraConfig(
         r=config.lora_rank,
         lora_alpha=config.lora_alpha or 2 * config.lora_rank,  # type: ignore[arg-type] # peft divides alone
