@@ -81,6 +81,12 @@ def test_a_missing_extra_says_how_to_get_it():
     assert str(error) == f"'math:GSM8K' needs the datasets package: {errors.install_command('data')}"
 
 
+def test_a_block_that_needs_an_extra_says_how_to_get_it():
+    with pytest.raises(errors.MissingExtra, match=r"a Parquet file needs the pyarrow package: .*data"):
+        with errors.needs_extra("a Parquet file", "pyarrow", "data"):
+            import no_such_module_of_anybody  # noqa: F401
+
+
 @pytest.mark.parametrize(
     ("origin", "command"),
     [

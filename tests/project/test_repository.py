@@ -100,7 +100,7 @@ def test_every_licence_of_others_is_a_licence_of_the_project():
 def test_every_extra_that_gem_asks_for_exists():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "gem").rglob("*.py")]
     named = {extra for text in sources for extra in re.findall(r"install_command\(['\"](\w+)['\"]\)", text)}
-    named |= {extra for text in sources for extra in re.findall(r'missing_extra\([^()]*"(\w+)"\)', text)}
+    named |= {extra for text in sources for extra in re.findall(r'_extra\([^()]*"(\w+)"\)', text)}
     named |= {spec.extra for spec in gem.registry.specs() if spec.extra}
     assert {"sandbox", "terminal", "postgres", "train", "rg"} <= named
     assert {extra for some in named for extra in some.split(",")} <= set(EXTRAS)
