@@ -362,8 +362,11 @@ class _Reader:
         return token
 
     def expect(self, token: str) -> None:
-        if self.take() != token:
-            self.fail(f"{token} is missing")
+        self.refuse(self.take() != token, f"{token} is missing")
+
+    def refuse(self, wrong: object, why: str) -> None:
+        if wrong:
+            self.fail(why)
 
     def fail(self, why: str) -> NoReturn:
         raise Unread(why, hopeless=not self.is_balanced())
@@ -386,8 +389,7 @@ class _Reader:
 
     def all(self) -> Node:
         tree = self.listing()
-        if self.at < len(self.tokens):
-            self.fail(f"unexpected {self.peek()}")
+        self.refuse(self.at < len(self.tokens), f"unexpected {self.peek()}")
         return tree
 
     def listing(self) -> Node:
@@ -403,8 +405,7 @@ class _Reader:
         if len(items) == 1:
             return items[0]
         if between & {"\\land", "\\lor"}:
-            if len(between) > 1:
-                self.fail("signs of logic without brackets")
+            self.refuse(len(between) > 1, "signs of logic without brackets")
             if not all(item[0] == "rel" for item in items):
                 return self.node("logic", between.pop(), tuple(items))
             between = {"\\or" if between == {"\\lor"} else "\\and"}
@@ -449,8 +450,7 @@ class _Reader:
             terms.append(self.apply_sign(self.sign(), self.term()))
         if len(terms) == 1:
             return terms[0]
-        if any(term[0] in ("seq", "union", "matrix") for term in terms):
-            self.fail("a sum of sets or matrices")
+        self.refuse(any(term[0] in ("seq", "union", "matrix") for term in terms), "a sum of sets or matrices")
         return self.node("+", tuple(terms))
 
     def apply_sign(self, sign: int, term: Node) -> Node:
@@ -500,8 +500,10 @@ class _Reader:
             return factors[0]
         if len(factors) == 2 and factors[0][0] == "sym" and factors[1][1:3] in (("(", "]"), ("[", ")")):
             return self.node("in", *factors)  # "t(0,4]": the sign was lost
-        if any(factor[0] in ("seq", "union", "matrix", "unit", "ratio") for factor in factors):
-            self.fail("a product of sets, matrices or measures")
+        self.refuse(
+            any(factor[0] in ("seq", "union", "matrix", "unit", "ratio") for factor in factors),
+            "a product of sets, matrices or measures",
+        )
         return self.node("*", tuple(factors))
 
     def mixed_number(self, factors: list[Node]) -> Node | None:
@@ -528,8 +530,7 @@ class _Reader:
         words: list[str] = []
         while self.peek()[:1] == "'" or (words and self.peek() in ("/", "^", "\\and") and self._goes_on()):
             token = self.take()
-            if token == "'":
-                self.fail("a prime behind a number")
+            self.refuse(token == "'", "a prime behind a number")
             if token == "^":
                 words[-1] += "^" + self._power_of_unit()
             else:
@@ -537,15 +538,18 @@ class _Reader:
         if bracket:
             self.expect(")")
             words = ["(" + " ".join(words) + ")"]
-        if amount[0] in ("seq", "rel", "matrix", "sym", "unit") or (amount[0] == "*" and len(words) != 1):
-            self.fail("words")
+        self.refuse(
+            amount[0] in ("seq", "rel", "matrix", "sym", "unit") or (amount[0] == "*" and len(words) != 1),
+            "words",
+        )
         return self.node("unit", amount, " ".join(words))
 
     def _power_of_unit(self) -> str:
         exponent = self.script()
         sign, exponent = ("-", exponent[1]) if exponent[0] == "-" else ("", exponent)
-        if exponent[0] != "num" or exponent[2] is not None or exponent[1] > 9:
-            self.fail("an exponent of a unit")
+        self.refuse(
+            exponent[0] != "num" or exponent[2] is not None or exponent[1] > 9, "an exponent of a unit"
+        )
         return f"{sign}{exponent[1]}"
 
     def _goes_on(self) -> bool:
@@ -560,8 +564,7 @@ class _Reader:
             return self.postfix(self.node("unit", base, "degree"))
         ahead = self.tokens[self.at : self.at + 5]
         in_brackets = len(ahead) == 5 and ahead[2].isdigit() and "".join(ahead) == f"{{({ahead[2]})}}"
-        if base[0] == "sym" and in_brackets:
-            self.fail("an index above, as of a derivative")
+        self.refuse(base[0] == "sym" and in_brackets, "an index above, as of a derivative")
         return self.postfix(self.node("^", base, self.tower()))
 
     def tower(self) -> Node:
@@ -606,8 +609,7 @@ class _Reader:
 
     def atom(self) -> Node:
         token = self.take()
-        if not token:
-            self.fail("something is missing")
+        self.refuse(not token, "something is missing")
         first = token[0]
         if first.isdigit() or (first == "." and len(token) > 1):
             return self.number(token)
@@ -644,10 +646,11 @@ class _Reader:
         if self.peek()[:1].isalpha():
             try:
                 name = self.symbol(self.take())
-                if self.after("\\in") and not (
-                    self.take() == "\\mathbb" and (self.after("R") or self.after("{", "R", "}"))
-                ):
-                    self.fail("a set of others than the real numbers")
+                self.refuse(
+                    self.after("\\in")
+                    and not (self.take() == "\\mathbb" and (self.after("R") or self.after("{", "R", "}"))),
+                    "a set of others than the real numbers",
+                )
                 if self.take() in ("|", ":", "\\mid"):
                     inside = self.listing()
                     parts = inside[1] if inside[0] == "union" else (inside,)
@@ -664,12 +667,10 @@ class _Reader:
         return inside[3] if inside[0] == "seq" and not inside[1] else (inside,)
 
     def brackets(self, opened: str) -> Node:
-        if self.peek() in (")", "]"):
-            self.fail("empty brackets")
+        self.refuse(self.peek() in (")", "]"), "empty brackets")
         inside = self.listing()
         closed = self.take()
-        if closed not in (")", "]"):
-            self.fail("a bracket is not closed")
+        self.refuse(closed not in (")", "]"), "a bracket is not closed")
         if inside[0] == "seq" and not inside[1]:
             return self.node("seq", opened, closed, inside[3])
         if (opened, closed) == ("(", ")"):
@@ -684,8 +685,7 @@ class _Reader:
         whole, _, decimals = token.partition(".")
         if self.after("_"):
             base = self.script()
-            if decimals or base[0] != "num":
-                self.fail("a number with an index")
+            self.refuse(decimals or base[0] != "num", "a number with an index")
             return self.node("num", self.convert_digits(whole, base[1]), None)
         places = len(decimals)
         return self.node("num", Fraction(int(whole + decimals or "0"), 10**places), places or None)
@@ -712,8 +712,7 @@ class _Reader:
         if self.peek() == "{":
             start = self.at
             while self.take() != "}":
-                if self.at >= len(self.tokens):
-                    self.fail("unclosed brace")
+                self.refuse(self.at >= len(self.tokens), "unclosed brace")
             return "".join(self.tokens[start + 1 : self.at - 1]).replace("\\", "").replace("'", "")
         return self.take().replace("\\", "").replace("'", "")
 
@@ -760,8 +759,7 @@ class _Reader:
         points = []
         while self.peek()[:1].isupper():
             points.append(self.symbol(self.take())[1])
-        if not points:
-            self.fail(f"\\{name}")
+        self.refuse(not points, f"\\{name}")
         if name == "triangle" or points[0] > points[-1]:
             points = sorted(points) if name == "triangle" else points[::-1]
         return self.node("sym", f"{name} {' '.join(points)}")
@@ -827,8 +825,10 @@ class _Reader:
 
     def matrix(self) -> Node:
         kind = self.index()
-        if kind not in ("pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"):
-            self.fail(f"\\begin{{{kind}}}")
+        self.refuse(
+            kind not in ("pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"),
+            f"\\begin{{{kind}}}",
+        )
         if kind == "array" and self.peek() == "{":
             self.index()
         rows: list[tuple[Node, ...]] = []
@@ -842,10 +842,8 @@ class _Reader:
                 self.fail("a matrix that does not end")
         if row:
             rows.append(tuple(row))
-        if self.index() != kind:
-            self.fail("another end of a matrix")
-        if not rows or len({len(row) for row in rows}) > 1:
-            self.fail("a ragged matrix")
+        self.refuse(self.index() != kind, "another end of a matrix")
+        self.refuse(not rows or len({len(row) for row in rows}) > 1, "a ragged matrix")
         return self.node("matrix", tuple(rows))
 
 
