@@ -362,7 +362,8 @@ class _Reader:
         return token
 
     def expect(self, token: str) -> None:
-        self.refuse(self.take() != token, f"{token} is missing")
+        if self.take() != token:
+            self.fail(f"{token} is missing")
 
     def refuse(self, wrong: object, why: str) -> None:
         if wrong:
@@ -562,9 +563,9 @@ class _Reader:
             return base
         if self.after("\\circ") or self.after("{", "\\circ", "}"):
             return self.postfix(self.node("unit", base, "degree"))
-        ahead = self.tokens[self.at : self.at + 5]
-        in_brackets = len(ahead) == 5 and ahead[2].isdigit() and "".join(ahead) == f"{{({ahead[2]})}}"
-        self.refuse(base[0] == "sym" and in_brackets, "an index above, as of a derivative")
+        if base[0] == "sym" and len(ahead := self.tokens[self.at : self.at + 5]) == 5:
+            in_brackets = ahead[2].isdigit() and [*ahead[:2], *ahead[3:]] == ["{", "(", ")", "}"]
+            self.refuse(in_brackets, "an index above, as of a derivative")
         return self.postfix(self.node("^", base, self.tower()))
 
     def tower(self) -> Node:
@@ -609,7 +610,8 @@ class _Reader:
 
     def atom(self) -> Node:
         token = self.take()
-        self.refuse(not token, "something is missing")
+        if not token:
+            self.fail("something is missing")
         first = token[0]
         if first.isdigit() or (first == "." and len(token) > 1):
             return self.number(token)
@@ -766,7 +768,7 @@ class _Reader:
 
     def after(self, *tokens: str) -> bool:
         """Return whether these tokens are next, and consume them if so."""
-        matches = tuple(self.tokens[self.at : self.at + len(tokens)]) == tokens
+        matches = self.peek() == tokens[0] and self.tokens[self.at : self.at + len(tokens)] == [*tokens]
         self.at += len(tokens) * matches
         return matches
 
@@ -868,8 +870,9 @@ def _inequality(node: Node) -> bool:
 
 def _plainer(text: str) -> str:
     """Rewrite numbers and intervals in special notations."""
+    characters = set(text)
     for marks, pattern, plainer in _NOTATIONS:
-        if any(mark in text for mark in marks):
+        if not marks.isdisjoint(characters):
             text = pattern.sub(plainer, text)
     if "d" in text:
         text = _DIFFERENTIALS.sub(_quotient, text)
@@ -925,14 +928,14 @@ def _expand_mixed_number(match: re.Match[str]) -> str:
     return match[0]
 
 
-_NOTATIONS: tuple[tuple[tuple[str, ...], re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (("e", "E"), _SCIENTIFIC, _scientific),
-    (("x", "X"), _TIMES_TEN, "*"),
-    (("'",), _APOSTROPHES, lambda m: m[1].replace("'", "")),
-    ((".",), _REPEATING, lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5])),
-    (("...", "dots"), _GOING_ON, lambda m: _periodic(m[1], m[2], m[3] or m[4])),
-    (("0",), _PREFIXED, lambda m: str(int(m[0], 0))),
-    (("_",), _BASED_WORD, r"\1"),
-    (("_",), _LETTER_DIGITS, _write_decimal),
+_NOTATIONS: tuple[tuple[frozenset[str], re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (frozenset("eE"), _SCIENTIFIC, _scientific),
+    (frozenset("xX"), _TIMES_TEN, "*"),
+    (frozenset("'"), _APOSTROPHES, lambda m: m[1].replace("'", "")),
+    (frozenset("."), _REPEATING, lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5])),
+    (frozenset("."), _GOING_ON, lambda m: _periodic(m[1], m[2], m[3] or m[4])),
+    (frozenset("0"), _PREFIXED, lambda m: str(int(m[0], 0))),
+    (frozenset("_"), _BASED_WORD, r"\1"),
+    (frozenset("_"), _LETTER_DIGITS, _write_decimal),
 )
-"""Special notations of numbers: the characters of which a text has one, the pattern, and the plain form."""
+"""Special notations of numbers: characters of which a text has one, the pattern, and the plain form."""
