@@ -43,24 +43,26 @@ class ToyText:
     nothing: float = 0.0
 
 
-def _grid(env: Any, at: int, mark: str) -> str:
-    rows = [[cell.decode() for cell in row] for row in env.desc]
-    row, column = divmod(int(at), len(rows[0]))
-    rows[row][column] = mark
-    return "\n".join(" ".join(cells) for cells in rows)
+def _write_grid(cells: list[list[str]], row: int, column: int, mark: str, between: str = " ") -> str:
+    """Return a grid as text, with a mark in one cell."""
+    cells[row][column] = mark
+    return "\n".join(between.join(line) for line in cells)
+
+
+def _decode_cells(env: Any) -> list[list[str]]:
+    return [[cell.decode() for cell in line] for line in env.desc]
 
 
 def _say_lake(env: Any, at: Any) -> str:
-    return f"{_grid(env, at, 'P')}\n\nP is you, F is ice, H is a hole, G is the goal."
+    cells = _decode_cells(env)
+    board = _write_grid(cells, *divmod(int(at), len(cells[0])), "P")
+    return f"{board}\n\nP is you, F is ice, H is a hole, G is the goal."
 
 
 def _say_cliff(env: Any, at: Any) -> str:
-    rows, columns = env.shape
-    cells = [["C" if env._cliff[r, c] else "." for c in range(columns)] for r in range(rows)]
-    cells[rows - 1][columns - 1] = "G"
-    row, column = divmod(int(at), columns)
-    cells[row][column] = "P"
-    board = "\n".join(" ".join(line) for line in cells)
+    cells = [["C" if cliff else "." for cliff in line] for line in env._cliff]
+    cells[-1][-1] = "G"
+    board = _write_grid(cells, *divmod(int(at), len(cells[0])), "P")
     return f"{board}\n\nP is you, C is the cliff, G is the goal."
 
 
@@ -69,12 +71,10 @@ _TAXI_PLACES = ("R", "G", "Y", "B")
 
 def _say_taxi(env: Any, state: Any) -> str:
     row, column, passenger, destination = env.decode(int(state))
-    board = [[cell.decode() for cell in line] for line in env.desc]
-    board[1 + row][1 + 2 * column] = "T"
+    board = _write_grid(_decode_cells(env), 1 + row, 1 + 2 * column, "T", "")
     where = "in the taxi" if passenger == 4 else f"waiting at {_TAXI_PLACES[passenger]}"
-    lines = "\n".join("".join(line) for line in board)
     return (
-        f"{lines}\n\nT is the taxi, in row {row}, column {column}. The passenger is {where} and wants "
+        f"{board}\n\nT is the taxi, in row {row}, column {column}. The passenger is {where} and wants "
         f"to go to {_TAXI_PLACES[destination]}."
     )
 
@@ -182,7 +182,6 @@ class GymnasiumEnv(Env):
         check_least("max_turns", max_turns)
         self.name = name
         self.max_turns = max_turns or WORLDS[name].max_turns
-        self.turn = 0
         self._world = gymnasium.make(name, max_episode_steps=-1, disable_env_checker=True).unwrapped
         self._state: Any = None
 

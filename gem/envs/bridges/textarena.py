@@ -390,10 +390,9 @@ def _quiet_nltk() -> Any:
     import nltk
 
     if _has_nltk_words():
-        corpus, pos_tag = nltk.corpus, nltk.pos_tag
-    else:
-        corpus, pos_tag = SimpleNamespace(words=_STAND_IN), _call_them_nouns
-    return SimpleNamespace(download=_no_download, corpus=corpus, pos_tag=pos_tag)
+        return SimpleNamespace(download=_no_download, corpus=nltk.corpus, pos_tag=nltk.pos_tag)
+    stand_ins = {"corpus": SimpleNamespace(words=_STAND_IN), "pos_tag": _call_them_nouns}
+    return SimpleNamespace(download=_no_download, **stand_ins)
 
 
 def _no_download(*args: Any, **kwargs: Any) -> bool:

@@ -172,7 +172,6 @@ class DatabaseEnv(WorkspaceEnv):
         self.sandbox_type = sandbox_type
         self.backend: Backend = backend
         self.dsn = dsn
-        self.turn = 0
         self.task: Question | Operation | None = None
         self._script = self._second_script = ""
         self._ran: list[str] = []

@@ -111,7 +111,6 @@ class McpPostgresEnv(WorkspaceEnv):
         self.dsn = dsn
         self.name = ""
         self.task: PostgresTask | None = None
-        self.turn = 0
         self._database: Database | None = None
         self._tools = _OFFERED.spawn()
         server(dsn)

@@ -71,7 +71,8 @@ class TowerOfHanoi(TextGame):
         """Draw the number of disks if it is not fixed, their pegs, and the target."""
         disks = self.disks = DISKS[-self.draw(self.num_disks) :]
         source, self.target = choose(self.rng, ROUTES)
-        self.pegs = self._tower(source) if self.start == "tower" else self._scatter_disks()
+        tower = tuple(disks if peg == source else "" for peg in range(3))
+        self.pegs = tower if self.start == "tower" else self._scatter_disks()
         self._start = self.pegs
         self._distance = plan(self.pegs, self.target)[0]
         return (
@@ -81,11 +82,6 @@ class TowerOfHanoi(TextGame):
             "and costs a turn. Give your move as two pegs, from and to, inside \\boxed{}.\n"
             f"{self.legend}\n{self.board()}"
         )
-
-    def _tower(self, peg: int) -> Pegs:
-        pegs = ["", "", ""]
-        pegs[peg] = self.disks
-        return tuple(pegs)
 
     def _scatter_disks(self) -> Pegs:
         while True:

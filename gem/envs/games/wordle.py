@@ -67,16 +67,13 @@ class Wordle(words.WordGame):
         self.secret = words.pick(self.length, self.rng)
         self.marked: list[Marked] = []
         self._best = 0
+        any_letters = "A guess may be any letters."
+        kind = "Each guess must be an English word." if self.only_real_words else any_letters
         return (
             f"Wordle: I have a secret English word of {self.length} letters. Find it in at most "
-            f"{self.max_turns} guesses. {self._kind()} After it I mark each of its "
+            f"{self.max_turns} guesses. {kind} After it I mark each of its "
             f"letters: {IN_PLACE} is right and in place, {ELSEWHERE} is in the word but elsewhere, {ABSENT} "
             f"is not in the word.{self.legend} Give your guess inside \\boxed{{}}."
-        )
-
-    def _kind(self) -> str:
-        return (
-            "Each guess must be an English word." if self.only_real_words else "A guess may be any letters."
         )
 
     def play(self, move: str) -> Play | str:

@@ -54,11 +54,10 @@ class ConnectFour(SeatedGame):
         check_argument("depth", depth, 0 <= depth <= 20, "0 to 20 moves")
         super().__init__(max_turns=WIDTH * HEIGHT - opening)
         self.opening, self.depth = opening, depth
-        self.own = self.taken = 0  # the stones of the player to move, and all stones
 
     def deal(self) -> None:
         """Drop the first stones."""
-        self.own = self.taken = 0
+        self.own = self.taken = 0  # the stones of the player to move, and all stones
         for _ in range(self.opening):
             self._drop(self.rng.choice(self._free()))
         for name, stone in zip(self.seats, "XO", strict=True):
@@ -117,11 +116,8 @@ class ConnectFour(SeatedGame):
 
     def _stone(self, cell: int) -> str:
         """Return the content of a cell: X, O, or a dot if it is empty."""
-        first = self.own if self._first_to_move() else self.own ^ self.taken
+        first = self.own ^ self.taken if self.taken.bit_count() % 2 else self.own  # player_0's stones
         return "." if not self.taken >> cell & 1 else "X" if first >> cell & 1 else "O"
-
-    def _first_to_move(self) -> bool:
-        return self.taken.bit_count() % 2 == 0
 
     def _free(self) -> list[int]:
         return [c for c in range(WIDTH) if not self.taken & 1 << STRIDE * c + HEIGHT - 1]

@@ -64,14 +64,12 @@ class KuhnPoker(SeatedGame):
         check_argument("expert", expert, expert in ("equilibrium", "exploiter"), "equilibrium, exploiter")
         super().__init__(max_turns=3)
         self.expert = expert
-        self.cards: dict[str, int] = {}
-        self.history: tuple[str, ...] = ()
 
     def deal(self) -> None:
         """Deal two of the three cards."""
         cards = self.rng.sample(range(3), 2)
         self.cards = dict(zip(self.seats, cards, strict=True))
-        self.history = ()
+        self.history: tuple[str, ...] = ()
         for name, card in self.cards.items():
             first = "check" if name == "player_0" else "call"
             self.tell(name, RULES.format(name=name, card=CARDS[card], first=first))

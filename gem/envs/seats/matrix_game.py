@@ -58,13 +58,11 @@ class MatrixGame(SeatedGame):
         check_argument("game", game, game in PAYOFFS, ", ".join(PAYOFFS))
         super().__init__(max_turns=rounds)
         self.actions, self.payoffs = PAYOFFS[game]
-        self.points = dict.fromkeys(self.seats, 0)
-        self.last: dict[str, int] = {}
 
     def deal(self) -> None:
         """Give both players the rules, which name the actions in a random order."""
         self.points = dict.fromkeys(self.seats, 0)
-        self.last = {}
+        self.last: dict[str, int] = {}
         order = (0, 1) if self.rng.random() < 0.5 else (1, 0)
         table = "\n".join(
             f"- you {self.actions[own]}, the other {self.actions[its]}: {self.payoffs[own, its][0]} and "

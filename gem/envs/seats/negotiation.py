@@ -72,9 +72,6 @@ class Negotiation(SeatedGame):
         """Choose the largest number of moves."""
         check_argument("max_turns", max_turns, max_turns >= 2, "2 or more, an offer and an answer")
         super().__init__(max_turns)
-        self.pool: Share = ()
-        self.values: dict[str, Share] = {}
-        self.offers: list[tuple[str, Share]] = []
 
     # -- the instance
 
@@ -87,9 +84,9 @@ class Negotiation(SeatedGame):
                 one, two = self.rng.sample(worths, 2)
                 if all(map(max, one, two)):  # nothing is worthless to both
                     break
-        self.pool = pool
-        self.values = dict(zip(self.seats, (one, two), strict=True))
-        self.offers = []
+        self.pool: Share = pool
+        self.values: dict[str, Share] = dict(zip(self.seats, (one, two), strict=True))
+        self.offers: list[tuple[str, Share]] = []
         for name, values in self.values.items():
             worth = ", ".join(
                 f"each of the {item} is worth {v}" for item, v in zip(ITEMS, values, strict=True)

@@ -26,7 +26,6 @@ class SeatedGame(SeatedEnv):
         """Set the turn budget that the task states, in steps of the game."""
         check_argument("max_turns", max_turns, max_turns >= 1, "1 or more")
         self.max_turns = max_turns
-        self.turn = 0
         self.selector = SeatSelector(self.seats, self.mode)
 
     # -- a game defines

@@ -88,14 +88,13 @@ class ServiceDesk(SeatedGame):
             )
         super().__init__(max_turns)
         self.scenario = scenario
-        self.messages: list[tuple[str, str]] = []  # seat and message
 
     def deal(self) -> None:
         """Draw a case."""
         self.case: DeskCase = deal(self.rng, self.scenario)
         self.goal = self.case.goal()
         self.desk = Desk(copy.deepcopy(self.case.database))
-        self.messages = []
+        self.messages: list[tuple[str, str]] = []  # seat and message
         me = self.case.me
         tools = "\n".join(f"- {tool}" for tool in TOOLS.values())
         self.tell(

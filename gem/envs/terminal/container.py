@@ -112,22 +112,15 @@ class ContainerSession:
         self.name = f"gem-terminal-{os.getpid()}-{secrets.token_hex(6)}"
         self._state, self._closed, self._lost, self._last_stderr = "", False, False, ""
         memory = f"{asked.memory_mb}m"
-        options = ["--memory", memory, "--memory-swap", memory, "--pids-limit", "512"]
-        options += ["--cap-drop", "ALL"]
-        options += [f"--cap-add={name}" for name in _KEPT]
-        options += [] if asked.internet else ["--network", "none"]
-        options += [] if asked.cpus is None else ["--cpus", f"{asked.cpus:g}"]
         command = [
-            engine.command,
-            "run",
-            "--rm",
-            "--interactive",
-            "--name",
-            self.name,
-            "--label",
-            "gem-terminal",
+            *(engine.command, "run", "--rm", "--interactive", "--name", self.name, "--label", "gem-terminal"),
+            *engine.list_barriers(),
+            *("--memory", memory, "--memory-swap", memory, "--pids-limit", "512", "--cap-drop", "ALL"),
+            *(f"--cap-add={name}" for name in _KEPT),
+            *([] if asked.internet else ["--network", "none"]),
+            *([] if asked.cpus is None else ["--cpus", f"{asked.cpus:g}"]),
+            *("--entrypoint", "/bin/sh", image, "-c", _INIT),
         ]
-        command += [*engine.list_barriers(), *options, "--entrypoint", "/bin/sh", image, "-c", _INIT]
         try:
             self._client = subprocess.Popen(
                 command,

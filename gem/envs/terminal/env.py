@@ -142,7 +142,6 @@ class TerminalEnv(WorkspaceEnv):
         else:
             check_shell(sandbox_type)  # type: ignore[arg-type]  # a sandbox is told by its identity
         self.task: TerminalTask | None = None
-        self.turn = 0
         self.used_s = self._until = 0.0
         self._session: Session | None = None
         self._setup_said = ""

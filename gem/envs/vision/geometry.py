@@ -169,7 +169,8 @@ def polygon(rng: Random) -> Problem:
             (rng.randrange(across + 1), rng.randrange(up + 1)) for _ in range(rng.choice((3, 4, 4, 5)))
         )
         corners = _sort_by_angle(around)
-        twice = abs(sum(a * d - b * c for (a, b), (c, d) in _edges(corners)))
+        edges = zip(corners, [*corners[1:], corners[0]], strict=True)
+        twice = abs(sum(a * d - b * c for (a, b), (c, d) in edges))
         if len(set(around)) == len(around) and twice >= 12 and _simple(corners):
             break
     cell = 28
@@ -223,10 +224,6 @@ def _fit_corners(corners: list[tuple[float, float]]) -> list[Point]:
     scale = min((WIDTH - 100) / wide, (HEIGHT - 90) / high)
     left, bottom = (WIDTH - wide * scale) / 2, (HEIGHT + high * scale) / 2
     return [(left + (x - min(xs)) * scale, bottom - (y - min(ys)) * scale) for x, y in corners]
-
-
-def _edges(corners: list[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    return list(zip(corners, [*corners[1:], corners[0]], strict=True))
 
 
 def _sort_by_angle(points: list[tuple[int, int]]) -> list[tuple[int, int]]:

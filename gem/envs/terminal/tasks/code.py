@@ -22,7 +22,7 @@ def makefile(rng: Random, hard: bool) -> TerminalTask:
         [
             ("tr a-z A-Z", "in upper case", str.upper),
             ("tac", "with its lines in reverse order", lambda text: "".join(text.splitlines(True)[::-1])),
-            ("sed 's/^/> /'", "with '> ' before each line", _each_line(lambda line: f"> {line}")),
+            ("sed 's/^/> /'", "with '> ' before each line", _quote_lines),
         ]
     )
     texts = {path: text.lower() for path, text in texts.items()}
@@ -67,8 +67,8 @@ def makefile(rng: Random, hard: bool) -> TerminalTask:
     )
 
 
-def _each_line(change: Any) -> Any:
-    return lambda text: "".join(f"{change(line)}\n" for line in text.splitlines())
+def _quote_lines(text: str) -> str:
+    return "".join(f"> {line}\n" for line in text.splitlines())
 
 
 _DEFECTS: dict[str, tuple[tuple[str, str], ...]] = {
