@@ -264,8 +264,10 @@ class TextArenaGame(SeatedEnv):
         if over:
             for seat in seats:
                 won = pay[seat] > 0
-                infos[seat]["success"] = won
-                infos[seat]["stop"] = (StopReason.SOLVED if won else StopReason.FAILED).value
+                infos[seat] |= {
+                    "success": won,
+                    "stop": (StopReason.SOLVED if won else StopReason.FAILED).value,
+                }
             if raised:
                 infos[actor]["stop"] = StopReason.UNREADABLE.value
         return MultiStep(obs, pay, dict.fromkeys(seats, over), dict.fromkeys(seats, False), infos)

@@ -177,10 +177,6 @@ class TurnReport:
         self._results.append(text)
         self._enter({"tool": call.name, "error": error, "refused": False, "shown": len(text)})
 
-    def refuse(self, call: WorkCall) -> None:
-        """Add a call that was not run; the text after the results says why."""
-        self._enter({"tool": call.name, "error": True, "refused": True})
-
     def end(self, call: WorkCall) -> None:
         """Add a call that ends the task; the text after the results is its result."""
         self._enter({"tool": call.name, "error": False, "refused": False})
@@ -191,11 +187,6 @@ class TurnReport:
 
     def _enter(self, entry: dict[str, Any]) -> None:
         self.info.setdefault("tool_results", []).append(entry)
-
-    @property
-    def results(self) -> str:
-        """The results of the calls, as one text."""
-        return "\n".join(self._results)
 
     @property
     def obs(self) -> str:

@@ -60,8 +60,7 @@ def cancel(rng: Random, tables: Tables) -> Values:
     """Cancel a flight and drop its bookings."""
     booked = {row[1] for row in tables["bookings"]}
     flight = rng.choice([row for row in tables["flights"] if not row[5] and row[0] in booked])[0]
-    miles = 100 * rng.randrange(5, 30)
-    return {"flight": flight, "miles": miles}
+    return {"flight": flight, "miles": 100 * rng.randrange(5, 30)}
 
 
 def upgrade(rng: Random, tables: Tables) -> Values:
@@ -72,12 +71,11 @@ def upgrade(rng: Random, tables: Tables) -> Values:
 def book(rng: Random, tables: Tables) -> Values:
     """Book a flight."""
     flight = rng.choice([row for row in tables["flights"] if not row[5]])
-    passenger, fare = rng.choice(tables["passengers"]), rng.randrange(100, 700)
-    number = len(tables["bookings"]) + 1
+    passenger = rng.choice(tables["passengers"])
     return {
-        "number": number,
+        "number": len(tables["bookings"]) + 1,
         "name": passenger[1],
         "flight": flight[0],
-        "fare": fare,
+        "fare": rng.randrange(100, 700),
         "passenger": passenger[0],
     }

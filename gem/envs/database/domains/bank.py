@@ -29,8 +29,13 @@ def fill(rng: Random) -> Tables:
 def rich(rng: Random, tables: Tables) -> Values:
     """Ask for the customers with the most money."""
     towns, count = sorted(rng.sample(TOWNS, 2)), rng.choice((2, 3, 4, 5))
-    kind, limit = rng.choice(KINDS), 1000 * rng.randrange(300, 801, 50)
-    return {"count": count, "town": towns[0], "other_town": towns[1], "kind": kind, "limit": limit}
+    return {
+        "count": count,
+        "town": towns[0],
+        "other_town": towns[1],
+        "kind": rng.choice(KINDS),
+        "limit": 1000 * rng.randrange(300, 801, 50),
+    }
 
 
 def silent(rng: Random, tables: Tables) -> Values:
@@ -40,23 +45,24 @@ def silent(rng: Random, tables: Tables) -> Values:
 
 def between(rng: Random, tables: Tables) -> Values:
     """Ask for the money transferred between towns."""
-    town, (first, last) = rng.choice(TOWNS), period(rng, 200, 450)
-    return {"first": first, "last": last, "town": town}
+    return {"town": rng.choice(TOWNS), **period(rng, 200, 450)}
 
 
 def net(rng: Random, tables: Tables) -> Values:
     """Ask for the net change of accounts in a period."""
-    (first, last), least = period(rng, 120, 400), 1000 * rng.randrange(20, 81)
-    return {"first": first, "last": last, "least": least}
+    return {**period(rng, 120, 400), "least": 1000 * rng.randrange(20, 81)}
 
 
 def transfer(rng: Random, tables: Tables) -> Values:
     """Transfer money."""
-    number = len(tables["transfers"]) + 1
     source = rng.choice([row for row in tables["accounts"] if row[3] > 50_000])
     target = rng.choice([row for row in tables["accounts"] if row[0] != source[0]])
-    cents = rng.randrange(1_000, 50_000)
-    return {"cents": cents, "source": source[0], "target": target[0], "number": number}
+    return {
+        "cents": rng.randrange(1_000, 50_000),
+        "source": source[0],
+        "target": target[0],
+        "number": len(tables["transfers"]) + 1,
+    }
 
 
 def undo(rng: Random, tables: Tables) -> Values:

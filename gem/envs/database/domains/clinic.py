@@ -42,14 +42,12 @@ def never_seen(rng: Random, tables: Tables) -> Values:
 
 def busiest(rng: Random, tables: Tables) -> Values:
     """Ask for the doctors with the most minutes."""
-    field, count, (first, last) = rng.choice(FIELDS), rng.choice((2, 3)), period(rng, 200, 450)
-    return {"count": count, "field": field, "first": first, "last": last}
+    return {"field": rng.choice(FIELDS), "count": rng.choice((2, 3)), **period(rng, 200, 450)}
 
 
 def missed(rng: Random, tables: Tables) -> Values:
     """Ask for the share of missed appointments."""
-    first, last = period(rng, 120, 400)
-    return {"first": first, "last": last}
+    return period(rng, 120, 400)
 
 
 def last_drug(rng: Random, tables: Tables) -> Values:
@@ -72,6 +70,10 @@ def forget(rng: Random, tables: Tables) -> Values:
 def keep(rng: Random, tables: Tables) -> Values:
     """Record the result of an appointment."""
     visit = rng.choice([row for row in tables["appointments"] if row[5] == "booked"])
-    drug, days = rng.choice(DRUGS), rng.choice((5, 7, 10))
-    number, longer = len(tables["prescriptions"]) + 1, rng.choice((5, 10, 15))
-    return {"visit": visit[0], "longer": longer, "number": number, "drug": drug, "days": days}
+    return {
+        "visit": visit[0],
+        "number": len(tables["prescriptions"]) + 1,
+        "drug": rng.choice(DRUGS),
+        "days": rng.choice((5, 7, 10)),
+        "longer": rng.choice((5, 10, 15)),
+    }

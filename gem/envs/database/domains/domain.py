@@ -116,11 +116,12 @@ def day(rng: Random, first: str = "2024-01-01", last: str = TODAY) -> str:
 
 def period(
     rng: Random, least: int, most: int, first: str = "2024-01-01", last: str = TODAY
-) -> tuple[str, str]:
-    """Draw a period of `least` to `most` days between two days; return its first and last day."""
+) -> dict[str, str]:
+    """Draw a period of `least` to `most` days between two days; return its `first` and `last` day."""
     days = rng.randrange(least, most + 1)
     start = _ordinal(first) + rng.randrange(_ordinal(last) - _ordinal(first) + 2 - days)
-    return date.fromordinal(start).isoformat(), date.fromordinal(start + days - 1).isoformat()
+    ends = {"first": start, "last": start + days - 1}
+    return {name: date.fromordinal(at).isoformat() for name, at in ends.items()}
 
 
 @cache

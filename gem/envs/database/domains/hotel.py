@@ -35,8 +35,7 @@ def fill(rng: Random) -> Tables:
 
 def income(rng: Random, tables: Tables) -> Values:
     """Ask for the income of a city's hotels."""
-    city, (first, last) = rng.choice(CITIES), period(rng, 200, 450, last="2025-12-01")
-    return {"city": city, "first": first, "last": last}
+    return {"city": rng.choice(CITIES), **period(rng, 200, 450, last="2025-12-01")}
 
 
 def empty(rng: Random, tables: Tables) -> Values:
@@ -57,13 +56,12 @@ def dear(rng: Random, tables: Tables) -> Values:
 def reserve(rng: Random, tables: Tables) -> Values:
     """Add a stay."""
     room, guest = rng.choice(tables["rooms"])[0], rng.choice(tables["guests"])
-    number, nights = len(tables["stays"]) + 1, rng.randrange(2, 8)
-    arrives = day(rng, "2026-01-01", "2026-12-01")
+    nights = rng.randrange(2, 8)
     return {
-        "number": number,
+        "number": len(tables["stays"]) + 1,
         "name": guest[1],
         "room": room,
-        "arrives": arrives,
+        "arrives": day(rng, "2026-01-01", "2026-12-01"),
         "nights": nights,
         "guest": guest[0],
         "points": 10 * nights,

@@ -38,8 +38,7 @@ def overdue(rng: Random, tables: Tables) -> Values:
 
 def never_lent(rng: Random, tables: Tables) -> Values:
     """Ask for books that nobody borrowed in a period."""
-    first, last = period(rng, 120, 400)
-    return {"first": first, "last": last}
+    return period(rng, 120, 400)
 
 
 def genres(rng: Random, tables: Tables) -> Values:
@@ -49,15 +48,13 @@ def genres(rng: Random, tables: Tables) -> Values:
 
 def readers(rng: Random, tables: Tables) -> Values:
     """Ask for the members who borrowed most."""
-    count, (first, last) = rng.choice((3, 4, 5)), period(rng, 200, 500)
-    return {"count": count, "first": first, "last": last}
+    return {"count": rng.choice((3, 4, 5)), **period(rng, 200, 500)}
 
 
 def take_back(rng: Random, tables: Tables) -> Values:
     """Record the return of a worn copy."""
     loan = rng.choice([row for row in tables["loans"] if row[5] is None])
-    fine = 50 * rng.randrange(1, 8)
-    return {"loan": loan[0], "fine": fine, "copy": loan[1], "member": loan[2]}
+    return {"loan": loan[0], "fine": 50 * rng.randrange(1, 8), "copy": loan[1], "member": loan[2]}
 
 
 def remove(rng: Random, tables: Tables) -> Values:

@@ -29,8 +29,7 @@ def fill(rng: Random) -> Tables:
 
 def charts(rng: Random, tables: Tables) -> Values:
     """Ask for the most played tracks of a period."""
-    (first, last), count = period(rng, 120, 400), rng.choice((3, 4, 5))
-    return {"count": count, "first": first, "last": last}
+    return {**period(rng, 120, 400), "count": rng.choice((3, 4, 5))}
 
 
 def unheard(rng: Random, tables: Tables) -> Values:
@@ -44,8 +43,7 @@ def unheard(rng: Random, tables: Tables) -> Values:
 
 def time_by_plan(rng: Random, tables: Tables) -> Values:
     """Ask for the time listened to a genre."""
-    genre, (first, last) = rng.choice(GENRES), period(rng, 200, 450)
-    return {"genre": genre, "first": first, "last": last}
+    return {"genre": rng.choice(GENRES), **period(rng, 200, 450)}
 
 
 def longest(rng: Random, tables: Tables) -> Values:
@@ -67,13 +65,12 @@ def move(rng: Random, tables: Tables) -> Values:
 def release(rng: Random, tables: Tables) -> Values:
     """Add a track and its first play."""
     artist, listener = rng.choice(tables["artists"])[0], rng.choice(tables["listeners"])[0]
-    track, play = len(tables["tracks"]) + 1, len(tables["plays"]) + 1
     seconds, old = rng.randrange(100, 500), rng.choice(tables["tracks"])
     return {
-        "track": track,
+        "track": len(tables["tracks"]) + 1,
         "artist": artist,
         "seconds": seconds,
-        "play": play,
+        "play": len(tables["plays"]) + 1,
         "listener": listener,
         "old": old[0],
         "longer": old[3] + 7,

@@ -41,8 +41,7 @@ def fill(rng: Random) -> Tables:
 
 def revenue_by_category(rng: Random, tables: Tables) -> Values:
     """Ask what was sold, by category."""
-    first, last = period(rng, 200, 450)
-    return {"first": first, "last": last}
+    return period(rng, 200, 450)
 
 
 def never_ordered(rng: Random, tables: Tables) -> Values:
@@ -79,12 +78,11 @@ def place(rng: Random, tables: Tables) -> Values:
     """Place an order."""
     customer = rng.choice(tables["customers"])
     product = rng.choice([row for row in tables["products"] if row[4] > 5])
-    number, quantity = len(tables["orders"]) + 1, rng.randrange(1, 5)
     return {
         "name": customer[1],
-        "quantity": quantity,
+        "quantity": rng.randrange(1, 5),
         "good": product[1],
-        "number": number,
+        "number": len(tables["orders"]) + 1,
         "customer": customer[0],
         "product": product[0],
     }

@@ -68,8 +68,7 @@ def grade(rng: Random, tables: Tables) -> Values:
     """Raise the grades of an exam."""
     term = rng.choice(TERMS[:2])
     course = rng.choice([row for row in tables["enrolments"] if row[2] == term])[1]
-    points = rng.randrange(3, 10)
-    return {"course": course, "term": term, "points": points}
+    return {"course": course, "term": term, "points": rng.randrange(3, 10)}
 
 
 def leave(rng: Random, tables: Tables) -> Values:

@@ -39,8 +39,7 @@ def short(rng: Random, tables: Tables) -> Values:
 
 def idle(rng: Random, tables: Tables) -> Values:
     """Ask for suppliers who delivered nothing."""
-    country, (first, last) = rng.choice(COUNTRIES), period(rng, 120, 400)
-    return {"country": country, "first": first, "last": last}
+    return {"country": rng.choice(COUNTRIES), **period(rng, 120, 400)}
 
 
 def value(rng: Random, tables: Tables) -> Values:
@@ -58,10 +57,9 @@ def open_orders(rng: Random, tables: Tables) -> Values:
 def arrive(rng: Random, tables: Tables) -> Values:
     """Receive a delivery."""
     delivery = rng.choice([row for row in tables["deliveries"] if row[5] is None])
-    arrived = day(rng, delivery[4])
     return {
         "delivery": delivery[0],
-        "arrived": arrived,
+        "arrived": day(rng, delivery[4]),
         "quantity": delivery[3],
         "part": delivery[1],
         "site": delivery[2],
