@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.statistics.intervals import Interval, check_level, check_resamples
 
 RESAMPLES = 10_000
@@ -71,5 +71,4 @@ def _check(strata: Sequence[Sequence[float]]) -> None:
         raise BadArgument("no scores; an interquartile mean needs at least one score per task.")
     for scores in strata:
         for score in scores:
-            if not math.isfinite(score):
-                raise BadArgument(f"a score is {score}; accepted: finite numbers.")
+            check_argument("a score", score, math.isfinite(score), "finite numbers")

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument, check_least
 from gem.statistics import student_t
 
 
@@ -242,8 +242,7 @@ def check_level(level: float) -> None:
     Raises:
         BadArgument: for a level that is not between 0 and 1.
     """
-    if not 0 < level < 1:
-        raise BadArgument(f"level is {level}; accepted: between 0 and 1, such as 0.95.")
+    check_argument("level", level, 0 < level < 1, "between 0 and 1, such as 0.95")
 
 
 def check_resamples(resamples: int, level: float) -> None:
@@ -252,8 +251,7 @@ def check_resamples(resamples: int, level: float) -> None:
     Raises:
         BadArgument: for fewer.
     """
-    if resamples < 2 / (1 - level):
-        raise BadArgument(f"resamples is {resamples}; accepted: {math.ceil(2 / (1 - level))} or more.")
+    check_least("resamples", resamples, math.ceil(2 / (1 - level)))
 
 
 def surely_below(one: Interval, other: Interval) -> bool:

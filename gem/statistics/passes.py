@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gem.errors import BadArgument, check_least
+from gem.errors import BadArgument, check_argument, check_least
 from gem.statistics.intervals import Interval, check_level, spread, wilson
 
 
@@ -56,8 +56,7 @@ def _counts(samples: Sequence[Sequence[bool]], k: int, level: float) -> list[tup
         raise BadArgument("no tasks; a rate needs at least one.")
     for own in samples:
         for outcome in own:
-            if outcome not in (0, 1):
-                raise BadArgument(f"an outcome is {outcome!r}; accepted: True, False.")
+            check_argument("an outcome", outcome, outcome in (0, 1), "True, False")
     if few := [len(own) for own in samples if len(own) < k]:
         raise BadArgument(
             f"{len(few)} of {len(samples)} tasks have fewer than k = {k} samples with a verdict (the fewest: "

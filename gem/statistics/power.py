@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.statistics import student_t
 from gem.statistics.intervals import check_level, members_of
 
@@ -94,8 +94,7 @@ def noise_of_rate(rate: float, within: float) -> Noise:
     Raises:
         BadArgument: for a rate outside [0, 1], or `within` outside the range that the rate allows.
     """
-    if not 0 <= rate <= 1:
-        raise BadArgument(f"rate is {rate}; accepted: between 0 and 1.")
+    check_argument("rate", rate, 0 <= rate <= 1, "between 0 and 1")
     whole = rate * (1 - rate)
     if not 0 <= within <= whole + 1e-12:
         raise BadArgument(f"within is {within}; accepted at a rate of {rate}: between 0 and {whole:.4g}.")
@@ -123,10 +122,8 @@ def smallest_difference(
         BadArgument: for a negative variance, or an invalid level or power.
     """
     check_level(level)
-    if not 0 < power < 1:
-        raise BadArgument(f"power is {power}; accepted: between 0 and 1, such as 0.8.")
-    if not variance >= 0:
-        raise BadArgument(f"variance is {variance}; accepted: 0 or more.")
+    check_argument("power", power, 0 < power < 1, "between 0 and 1, such as 0.8")
+    check_argument("variance", variance, variance >= 0, "0 or more")
     df = tasks - 1 if paired else 2 * (tasks - 1)
     if df < 1:
         return math.inf

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.statistics.intervals import Interval, check_level
 
 GRID = 1000
@@ -111,8 +111,7 @@ class ConfidenceSequence:
         """
         if width is None and threshold is None:
             raise BadArgument("neither width nor threshold is given; pass one, or it would never stop.")
-        if width is not None and not width > 0:
-            raise BadArgument(f"width is {width}; accepted: above 0, such as 0.1.")
+        check_argument("width", width, width is None or width > 0, "above 0, such as 0.1")
         interval = self.interval
         if width is not None and interval.high - interval.low <= width + 1e-12:
             return True

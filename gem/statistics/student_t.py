@@ -6,7 +6,7 @@ import functools
 import math
 from statistics import NormalDist
 
-from gem.errors import BadArgument
+from gem.errors import check_argument
 
 
 @functools.lru_cache(1024)
@@ -19,10 +19,8 @@ def quantile(p: float, df: float) -> float:
     Raises:
         BadArgument: for `p` outside (0, 1), or `df` that is not positive and finite.
     """
-    if not 0 < p < 1:
-        raise BadArgument(f"p is {p}; accepted: between 0 and 1.")
-    if not 0 < df < math.inf:
-        raise BadArgument(f"df is {df}; accepted: above 0.")
+    check_argument("p", p, 0 < p < 1, "between 0 and 1")
+    check_argument("df", df, 0 < df < math.inf, "above 0")
     if p < 0.5:
         return -quantile(1 - p, df)
     t = max(0.0, NormalDist().inv_cdf(p))

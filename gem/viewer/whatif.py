@@ -15,7 +15,7 @@ from gem import registry
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument, UnknownEnv
+from gem.errors import BadArgument, UnknownEnv, check_argument
 from gem.hosts import Host
 from gem.record import Agent, Ask, Episode, Limits, Reply, StopReason
 from gem.rollout.episode import Branch
@@ -78,10 +78,9 @@ def what_if(
         BadArgument: when the episode cannot be continued, or there are too many or too long actions.
     """
     spec = check_what_if(episode)
-    if not 0 <= turn <= len(episode.turns):
-        raise BadArgument(f"turn is {turn}; accepted: 0 to {len(episode.turns)}, the turns of the episode.")
-    if agent not in AGENTS:
-        raise BadArgument(f"agent is {agent!r:.40}; accepted: random, solver, or nobody.")
+    count = len(episode.turns)
+    check_argument("turn", turn, 0 <= turn <= count, f"0 to {count}, the turns of the episode")
+    check_argument("agent", agent[:40], agent in AGENTS, "random, solver, or nobody")
     if len(typed) > TYPED or any(len(action) > LONGEST for action in typed):
         raise BadArgument(f"accepted: {TYPED} actions of {LONGEST:,} characters at most.")
     if not typed and not agent:

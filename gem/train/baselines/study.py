@@ -48,7 +48,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from gem import registry
-from gem.errors import BadArgument, GemError, MissingExtra, did_you_mean
+from gem.errors import BadArgument, GemError, MissingExtra, check_argument, did_you_mean
 from gem.naming import fix_name
 from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig, toml_file
@@ -189,8 +189,7 @@ def read_study(path: Path, trust: bool = False) -> Study:
         BadArgument: for a file that is not a valid study, or names what a file may not name. UnknownEnv: for
             an id that is not registered.
     """
-    if path.suffix != ".toml":
-        raise BadArgument(f"the study is {path.name!r}; accepted: a file that ends in .toml.")
+    check_argument("the study", path.name, path.suffix == ".toml", "a file that ends in .toml")
     values = toml_file.read_toml(path, str(path))
     if not trust:
         registry.accept_settings(values, str(path), prose=PROSE)
@@ -359,8 +358,8 @@ def _check_alone(what: str, names: Sequence[str]) -> None:
 
 
 def _seeds(what: str, values: Sequence[int]) -> tuple[int, ...]:
-    if not values or len({*values}) < len(values) or min(values) < 0:
-        raise BadArgument(f"{what} is {list(values)}; accepted: numbers of 0 or more, each once.")
+    right = bool(values) and len({*values}) == len(values) and min(values) >= 0
+    check_argument(what, list(values), right, "numbers of 0 or more, each once")
     return tuple(values)
 
 
@@ -368,8 +367,7 @@ def _claim(value: Any, what: str) -> float | None:
     if value is None:
         return None
     seconds: float = _convert(f"cpu_s of {what}", value, float)
-    if not 0 < seconds < math.inf:
-        raise BadArgument(f"cpu_s of {what} is {value}; accepted: CPU seconds, above 0.")
+    check_argument(f"cpu_s of {what}", value, 0 < seconds < math.inf, "CPU seconds, above 0")
     return seconds
 
 

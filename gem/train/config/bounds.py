@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get
 
 import tyro
 
+from gem.errors import check_argument
+
 
 class Bound(NamedTuple):
     """The values that a setting accepts, in words, and the test of a value of its type, which NaN fails."""
@@ -58,7 +60,12 @@ def bounds_of(kind: Any) -> dict[str, Bound]:
     return bounds
 
 
-def accepted_instead(kind: Any, name: str, value: Any) -> str:
-    """Return what a field of a class accepts where it refuses `value`, in words; empty where it takes it."""
+def check_bound(kind: Any, name: str, value: Any) -> None:
+    """Check the value of a field of a class; None is within any bound.
+
+    Raises:
+        BadArgument: for one that the field does not accept.
+    """
     bound = bounds_of(kind).get(name)
-    return "" if bound is None or value is None or bound.allows(value) else bound.accepted
+    if bound is not None and value is not None:
+        check_argument(name, value, bound.allows(value), bound.accepted)

@@ -13,7 +13,7 @@ import msgspec
 from gem.errors import BadArgument, did_you_mean
 from gem.estimators.algorithms import Algorithm, check_algorithm_name, is_known
 from gem.naming import FORMS, is_path
-from gem.train.config.bounds import accepted_instead, bounds_of
+from gem.train.config.bounds import bounds_of, check_bound
 from gem.train.config.run_settings import RunSettings
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -47,9 +47,7 @@ def check(config: RunSettings) -> None:
     """
     kind: Any = type(config)  # a frozen dataclass's type, which mypy takes for one without a hash
     for name in bounds_of(kind):
-        value = getattr(config, name)
-        if accepted := accepted_instead(kind, name, value):
-            raise BadArgument(f"{name} is {value!r}; accepted: {accepted}.")
+        check_bound(kind, name, getattr(config, name))
     _check_stopping(config)
     _check_warmup(config)
     tool_wrappers(config.tools)

@@ -19,7 +19,7 @@ import msgspec
 from gem.errors import BadArgument, did_you_mean, reason
 from gem.estimators.algorithms import check_algorithm_name
 from gem.registry import accept_settings
-from gem.train.config.bounds import accepted_instead
+from gem.train.config.bounds import check_bound
 from gem.train.config.env_part import EnvPart
 from gem.train.config.train_config import TrainConfig
 from gem.train.config.value_types import NONE
@@ -104,8 +104,7 @@ def setting(where: str, name: str, value: Any) -> Any:
             value = json.loads(value) if isinstance(value, str) else value
             json.dumps(value)  # a date has no JSON
         typed = msgspec.convert(value, hint, dec_hook=_path)
-        if accepted := accepted_instead(TrainConfig, name, typed):
-            raise BadArgument(f"{name} is {value!r}; accepted: {accepted}.")
+        check_bound(TrainConfig, name, typed)
         return typed
     except BadArgument as error:
         raise BadArgument(f"{where}: {error}") from error
