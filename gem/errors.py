@@ -287,6 +287,17 @@ def check_argument(name: str, value: object, right: bool, accepted: str) -> None
         raise BadArgument(f"{name} is {value!r}; accepted: {accepted}.")
 
 
+def refuse_first(*faults: tuple[object, str]) -> None:
+    """Refuse the first of several faults that is there; each is its condition and the message.
+
+    Raises:
+        BadArgument: with that message.
+    """
+    for is_there, message in faults:
+        if is_there:
+            raise BadArgument(message)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x' or 'y'?"`` for the known names nearest to `name`, or ``""``."""
     import difflib  # here, because `import gem` is to be light and few names are misspelt

@@ -274,14 +274,14 @@ class Viewer:
             self._side(source, number, episode),
             {"name": "what if", "link": "", **episode_page(source, forked, "", advantages=False)},
         ]
-        going = forked.stop is StopReason.TURN_LIMIT and not agent
+        is_open = forked.stop is StopReason.TURN_LIMIT and not agent
         return self._compare_page(
             source,
             number,
             [episode, forked],
             sides,
             least=turn,
-            form=_what_if_form(episode, turn, typed, going),
+            form=_what_if_form(episode, turn, typed, is_open),
             heading=f"What if, at turn {turn + 1}",
             title="what if",
         )
@@ -436,14 +436,14 @@ def _can_fork(episode: Episode) -> bool:
     return True
 
 
-def _what_if_form(episode: Episode, turn: int, typed: list[str], going: bool) -> dict[str, Any]:
+def _what_if_form(episode: Episode, turn: int, typed: list[str], is_open: bool) -> dict[str, Any]:
     """Return the values of the what-if form: the turn, the typed actions, and whether play can go on."""
     at = turn + len(typed)
     solver = registry.spec(episode.spec).solver != "none"
     return {
         "turn": turn,
         "typed": typed,
-        "open": going,
+        "open": is_open,
         "stored": episode.turns[at].action if not typed and at < len(episode.turns) else None,
         "agents": {name: label for name, label in AGENTS.items() if name != "solver" or solver},
     }

@@ -150,7 +150,7 @@ def chart(
         return LEFT + inner * (x - first) / (last - first), TOP + tall * (1 - up)
 
     form = share if shares else format_number
-    pieces = [_axes(width, height, ticks(low, high, max(2, int(tall // 32))), form, at)]
+    pieces = [_axes(width, ticks(low, high, max(2, int(tall // 32))), form, at)]
     pieces += [_foot(ticks(first, last, max(2, int(inner // 90))), height, at, unit, width)]
     for level in levels:
         if math.isfinite(level.y):
@@ -236,21 +236,15 @@ def _range(known: Sequence[float]) -> tuple[float, float]:
 At = Callable[[float, float], tuple[float, float]]
 
 
-def _axes(
-    width: float, height: float, values: Sequence[float], form: Callable[[float], str], at: At
-) -> Markup:
-    pieces = []
+def _axes(width: float, values: Sequence[float], form: Callable[[float], str], at: At) -> Markup:
+    axes = Markup("")
     for value in values:
         _, y = at(0, value)
-        pieces.append(
-            _fill('<line class="rule" x1="{}" x2="{}" y1="{}" y2="{}"/>', LEFT, width - RIGHT, y, y)
+        axes += _fill('<line class="rule" x1="{}" x2="{}" y1="{}" y2="{}"/>', LEFT, width - RIGHT, y, y)
+        axes += _fill(
+            '<text class="tick" x="{}" y="{}" text-anchor="end">{}</text>', LEFT - 6, y + 3.5, form(value)
         )
-        pieces.append(
-            _fill(
-                '<text class="tick" x="{}" y="{}" text-anchor="end">{}</text>', LEFT - 6, y + 3.5, form(value)
-            )
-        )
-    return Markup("").join(pieces)
+    return axes
 
 
 def _foot(values: Sequence[float], height: float, at: At, unit: str, width: float) -> Markup:

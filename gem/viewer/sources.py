@@ -88,10 +88,9 @@ class Figures:
         g = len(self.tasks) or n
         if g == 1:
             return Interval(mean, -math.inf, math.inf, n, 1)
+        squares = max(0.0, self.squares - n * mean**2)
         if self.tasks:
             squares = math.fsum((task.reward - task.scored * mean) ** 2 for task in self.tasks)
-        else:
-            squares = max(0.0, self.squares - n * mean**2)
         half = quantile(0.975, g - 1) * math.sqrt(g / (g - 1) * squares) / n
         return Interval(mean, mean - half, mean + half, n, g)
 

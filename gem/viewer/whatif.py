@@ -15,7 +15,7 @@ from gem import registry
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import BadArgument, UnknownEnv, check_argument
+from gem.errors import BadArgument, UnknownEnv, check_argument, refuse_first
 from gem.hosts import Host
 from gem.record import Agent, Ask, Episode, Limits, Reply, StopReason
 from gem.rollout.episode import Branch
@@ -81,12 +81,17 @@ def what_if(
     count = len(episode.turns)
     check_argument("turn", turn, 0 <= turn <= count, f"0 to {count}, the turns of the episode")
     check_argument("agent", agent[:40], agent in AGENTS, "random, solver, or nobody")
-    if len(typed) > TYPED or any(len(action) > LONGEST for action in typed):
-        raise BadArgument(f"accepted: {TYPED} actions of {LONGEST:,} characters at most.")
-    if not typed and not agent:
-        raise BadArgument("There is nothing to play: type an action, or choose who plays on.")
-    if agent == "solver" and spec.solver == "none":
-        raise BadArgument(f"{episode.task.spec} has no solver.")
+    refuse_first(
+        (
+            len(typed) > TYPED or any(len(action) > LONGEST for action in typed),
+            f"accepted: {TYPED} actions of {LONGEST:,} characters at most.",
+        ),
+        (
+            not typed and not agent,
+            "There is nothing to play: type an action, or choose who plays on.",
+        ),
+        (agent == "solver" and spec.solver == "none", f"{episode.task.spec} has no solver."),
+    )
     if not _one_at_a_time.acquire(timeout=CALL_S):
         raise BadArgument("Another what-if is running; try again when it has ended.")
     try:

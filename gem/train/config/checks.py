@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, did_you_mean, refuse_first
 from gem.estimators.algorithms import Algorithm, check_algorithm_name, is_known
 from gem.naming import FORMS, is_path
 from gem.train.config.bounds import bounds_of, check_bound
@@ -61,19 +61,14 @@ def check(config: RunSettings) -> None:
     for names, needed, is_present in ONLY_WITH:
         for name in () if is_present(config) else names:
             given = f"{name} is {getattr(config, name)!r}"
-            _refuse((_is_set(config, name), f"{given}; it has an effect only with {needed}. Leave it out."))
-
-
-def _refuse(*faults: tuple[object, str]) -> None:
-    """Raise the first fault that is there; each is its condition and the message."""
-    for is_there, message in faults:
-        if is_there:
-            raise BadArgument(message)
+            refuse_first(
+                (_is_set(config, name), f"{given}; it has an effect only with {needed}. Leave it out.")
+            )
 
 
 def _check_stopping(config: RunSettings) -> None:
     needed = "needs held-out evaluations; set how often they run (eval_every)."
-    _refuse(
+    refuse_first(
         (config.patience and not config.eval_every, f"patience {needed}"),
         (config.target is not None and not config.eval_every, f"target {needed}"),
     )
@@ -81,7 +76,7 @@ def _check_stopping(config: RunSettings) -> None:
 
 def _check_warmup(config: RunSettings) -> None:
     has_demos = config.demos is not None or config.warmup_by == "solver"
-    _refuse(
+    refuse_first(
         (
             config.demos is None and config.demos_held_out,
             f"demos_held_out is {config.demos_held_out}, which needs demonstrations; name a store (demos).",
@@ -117,22 +112,22 @@ def _check_warmup(config: RunSettings) -> None:
 def _check_names(config: RunSettings) -> None:
     for name in config.log:
         accepted = f"{', '.join(LOGGERS)}, module:Class, or file.py:Class.{did_you_mean(name, LOGGERS)}"
-        _refuse((name not in LOGGERS and ":" not in name, f"log is {name!r}; accepted: {accepted}"))
+        refuse_first((name not in LOGGERS and ":" not in name, f"log is {name!r}; accepted: {accepted}"))
     for setting, names in (("reward", (config.reward,) * bool(config.reward)), ("callback", config.callback)):
         for name in names:
             is_name = isinstance(name, str) and (":" in name or is_path(name))
-            _refuse((not is_name, f"{setting} is {name!r}; accepted: {FORMS}."))
+            refuse_first((not is_name, f"{setting} is {name!r}; accepted: {FORMS}."))
     for setting, verb in (("tools", "are"), ("callback", "is"), ("opponent", "is")):
         names = getattr(config, setting)
         listed = f"{setting} {verb} {' '.join(map(str, names))}"
-        _refuse((len(set(names)) < len(names), f"{listed}; give each name once."))
+        refuse_first((len(set(names)) < len(names), f"{listed}; give each name once."))
 
 
 def _check_environments(config: RunSettings) -> None:
     own = type(config)
     several = "environments" if config.environments else "curriculum"
     both_say = f"and {several} both say what is played; leave one of them out."
-    _refuse(
+    refuse_first(
         (
             config.environments and config.curriculum,
             "environments are played together, a curriculum in sequence; give one of them.",
@@ -167,7 +162,7 @@ def check_algorithm(config: RunSettings) -> None:
         BadArgument: where it cannot, or there is none.
     """
     algorithm, name = config.algorithm_value, config.algorithm
-    _refuse(
+    refuse_first(
         (
             config.opponents and algorithm.seats == "one",
             f"{name} needs games of one seat; choose another, or no opponents.",
@@ -221,7 +216,7 @@ def check_defaults(algorithm: Algorithm, of: type[RunSettings]) -> None:
 
 def _check_model(config: RunSettings) -> None:
     if config.model == "tiny":
-        _refuse(
+        refuse_first(
             (config.device != "cpu", f"device is {config.device!r}; the tiny model runs on cpu only."),
             *(
                 (
@@ -232,7 +227,7 @@ def _check_model(config: RunSettings) -> None:
             ),
         )
         return
-    _refuse(
+    refuse_first(
         (
             (Path(config.model) / "checkpoint.pt").is_file(),
             f"model is {config.model!r}, the folder of a run; --from {config.model} starts from its weights.",
@@ -245,7 +240,7 @@ def _check_model(config: RunSettings) -> None:
 
 
 def _check_sampler(config: RunSettings) -> None:
-    _refuse(
+    refuse_first(
         (
             config.sampler and not re.fullmatch(r"(vllm|sglang):https?://.+", config.sampler),
             f"sampler is {config.sampler!r}; accepted: vllm:URL or sglang:URL, as vllm:http://127.0.0.1:8000.",

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 
@@ -36,6 +36,9 @@ class EnvPart:
     arguments. `wrappers`, `tools`, `max_turns`: as in the run's config; None: those of the run. `name`: its
     name in figures; by default its id, with the keyword arguments where an id occurs twice.
     """
+
+    number: ClassVar[str] = "weight"
+    """The field that the number of ID=NUMBER is for."""
 
     id: Annotated[str, ID]
     weight: Annotated[float, WEIGHT] = 1.0
@@ -87,15 +90,11 @@ class EnvPart:
 
     @classmethod
     def parse(cls, word: str) -> Self:
-        """Return the environment of a word of the command line: ``ID``, ``ID=WEIGHT``, or a JSON object.
+        """Return the environment of a word of the command line: ``ID``, ``ID=NUMBER``, or a JSON object.
 
         Raises:
             BadArgument: for any other word.
         """
-        return cls._parse_word(word, "weight")
-
-    @classmethod
-    def _parse_word(cls, word: str, number: str) -> Self:
         if word.lstrip().startswith("{"):
             try:
                 return cls.read(json.loads(word))
@@ -103,12 +102,12 @@ class EnvPart:
                 raise BadArgument(f"{word:.80} is not a JSON object: {error}.") from None
         name, equals, value = word.partition("=")
         try:
-            given: dict[str, Any] = {number: float(value)} if equals else {}
+            given: dict[str, Any] = {cls.number: float(value)} if equals else {}
             return cls(name, **given)
         except ValueError:
             raise BadArgument(
-                f"{word:.80} has {value!r} for its {number}; accepted: ID, ID={number.upper()} with a "
-                'number, or a JSON object, as \'{"id": "game:Wordle-v0", "kwargs": {"max_turns": 4}}\'.'
+                f"{word:.80} has {value!r} for its {cls.number}; accepted: ID, ID={cls.number.upper()} "
+                'with a number, or a JSON object, as \'{"id": "game:Wordle-v0", "kwargs": {"max_turns": 4}}\'.'
             ) from None
 
     def to_json(self) -> dict[str, Any]:
@@ -131,12 +130,8 @@ class Stage(EnvPart):
     played.
     """
 
+    number: ClassVar[str] = "until"
     until: Annotated[float | None, UNTIL] = None
-
-    @classmethod
-    def parse(cls, word: str) -> Self:
-        """Return the stage that a word describes: ``ID``, ``ID=UNTIL``, or a JSON object."""
-        return cls._parse_word(word, "until")
 
 
 def name_parts(parts: Sequence[EnvPart]) -> tuple[EnvPart, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 from rich.console import Console
 from rich.markup import escape
@@ -90,10 +91,7 @@ class Terminal(Watcher):
     def iterated(self, metrics: Metrics, config: TrainConfig) -> None:
         """See Watcher.iterated."""
         self.recent.append(metrics)
-        mean = {
-            name: sum(getattr(m, name) for m in self.recent) / len(self.recent)
-            for name in ("success", "reward", "turns")
-        }
+        mean = {name: fmean(getattr(m, name) for m in self.recent) for name in ("success", "reward", "turns")}
         seconds = sum(m.sample_s + m.update_s for m in self.recent)
         speed = sum(m.tokens_sampled + m.tokens_trained for m in self.recent) / seconds
         success = MISSING if math.isnan(mean["success"]) else f"{mean['success']:.1%}"
@@ -315,8 +313,4 @@ def draw(
 
 def _smooth(values: Sequence[float], width: int = 2 * SMOOTH) -> list[float]:
     """Return the mean of the `width` values around each; of fewer at the ends."""
-    smooth = []
-    for i in range(len(values)):
-        window = values[max(0, i - width // 2) : i + width // 2 + 1]
-        smooth.append(sum(window) / len(window))
-    return smooth
+    return [fmean(values[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(values))]
