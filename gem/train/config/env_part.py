@@ -106,8 +106,8 @@ class EnvPart:
             return cls(name, **given)
         except ValueError:
             raise BadArgument(
-                f"{word:.80} has {value!r} for its {cls.number}; accepted: ID, ID={cls.number.upper()} "
-                'with a number, or a JSON object, as \'{"id": "game:Wordle-v0", "kwargs": {"max_turns": 4}}\'.'
+                f"{word:.80} has {value!r} for its {cls.number}; accepted: ID, ID={cls.number.upper()} with "
+                'a number, or a JSON object, as \'{"id": "game:Wordle-v0", "kwargs": {"max_turns": 4}}\'.'
             ) from None
 
     def to_json(self) -> dict[str, Any]:
