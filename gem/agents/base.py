@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import traceback
 import types
 from collections.abc import Coroutine, Generator, Mapping, Sequence
@@ -125,7 +126,7 @@ class BaseAgent(Closing):
     def loop(self) -> LoopThread:
         """The agent's own event loop, started when it is first needed."""
         with _starting:
-            if self._loop is None:
+            if self._loop is None or not self._loop.lives:
                 self._loop = LoopThread()
             return self._loop
 
@@ -393,9 +394,14 @@ class LoopThread:
     def __init__(self) -> None:
         """Start the thread and its event loop."""
         self._loop = asyncio.new_event_loop()
-        self._ended = False
+        self._ended, self._pid = False, os.getpid()
         self._thread = Thread(target=self._run, name="gem-agent-loop", daemon=True)
         self._thread.start()
+
+    @property
+    def lives(self) -> bool:
+        """Whether the thread is of this process; a forked process has no other threads than its own."""
+        return self._pid == os.getpid()
 
     def _run(self) -> None:
         while not self._ended:
@@ -417,7 +423,7 @@ class LoopThread:
 
     def close(self) -> None:
         """Cancel running work and end the thread. Calling it twice is harmless."""
-        if self._loop.is_closed():
+        if self._loop.is_closed() or not self.lives:
             return
         self.submit(_wind_up()).result()
         self._ended = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -23,12 +24,17 @@ class Clients:
 
     def __init__(self, timeout: httpx.Timeout) -> None:
         """Set up the pool; no connection is opened yet."""
-        self._timeout = timeout
+        self._timeout, self._pid = timeout, os.getpid()
         self._context = httpx.create_ssl_context()  # read once: it takes longer than a request
         self._all: list[httpx.AsyncClient] = []
         self._free: list[
             httpx.AsyncClient
         ] = []  # a client as often as it has connections that are not in use
+
+    @property
+    def own(self) -> bool:
+        """Whether the connections are of this process; a forked one must not use them."""
+        return self._pid == os.getpid()
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[httpx.AsyncClient]:

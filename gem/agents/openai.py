@@ -195,7 +195,7 @@ class OpenAIAgent(BaseAgent):
     def close(self) -> None:
         """Close the connections. Calling it twice is harmless."""
         clients, self._clients, self._places = self._clients, None, None
-        if clients is not None:
+        if clients is not None and clients.own:
             self.loop.run(clients.aclose())
         super().close()
 
@@ -207,7 +207,7 @@ class OpenAIAgent(BaseAgent):
 
     def _begin(self) -> tuple[Clients, AbstractAsyncContextManager[None]]:
         """Return the clients and the limiter of requests, made in the agent's loop at the first request."""
-        if self._clients is None or self._places is None:
+        if self._clients is None or self._places is None or not self._clients.own:
             endpoint = self.endpoint
             timeout = httpx.Timeout(endpoint.timeout_s, connect=endpoint.connect_s, pool=None)  # of each wait
             self._clients = Clients(timeout)

@@ -161,6 +161,9 @@ class Arguments:
     """With --seat: who plays the other seats, an agent's name as above."""
     host: str = "auto"
     """Where environments run: serial, thread, process, or auto: thread for those that wait."""
+    call_s: MaybeFloat = None
+    """Seconds for one call of an environment; one that takes longer is given up, and its episode played again
+    on another worker. Hosts thread and process; any if left out."""
     ray: Annotated[str, arg(metavar="ADDRESS", help_behavior_hint="")] = ""
     """Play on a Ray cluster: HOST:PORT, auto for the one of this machine, or local to start one. All agents
     except training runs are made on its nodes, and use the keys and variables (as SEARCH_URL) set there."""
@@ -292,6 +295,7 @@ def evaluate(given: Arguments) -> int:
             seat=given.seat,
             others=given.others,
             host=given.host,
+            call_s=given.call_s,
             ray=given.ray or None,
             make_agent=local_agent,
             command=_words(given),

@@ -220,7 +220,8 @@ class SuiteOptions:
     and the solver is 1.
     `seat`: in a game of several seats, the seat of the measured agent; it plays all seats if None.
     `others`: with `seat`, who plays the other seats: an agent or its name; random if None.
-    `host`: where environments run; see `gem.rollout.Runner`.
+    `host`: where environments run; see `gem.rollout.Runner`. `call_s`: seconds for one call of an
+    environment, on hosts that can end a call (thread, process).
     `ray`: the address of a Ray cluster to play on; see `gem.hosts.ray_cluster.Cluster`. Named agents are made
     on its nodes.
     `make_agent`: makes the agents that are given by name.
@@ -237,6 +238,7 @@ class SuiteOptions:
     seat: str | None = None
     others: str | Agent | None = None
     host: str = "auto"
+    call_s: float | None = None
     ray: str | None = None
     make_agent: Callable[[str, AgentSettings], Agent] = make_agent
     command: Sequence[str] = ()
@@ -498,7 +500,7 @@ class _SuiteRun:
         places: dict[int | None, int] = {seed: at for at, seed in enumerate(tasks.seeds)}
         play = RunOptions(
             host=options.host,
-            limits=Limits(turns=entry.turns, tokens=entry.tokens),
+            limits=Limits(turns=entry.turns, tokens=entry.tokens, call_s=options.call_s),
             concurrency=self.suite.settings.concurrency or RunOptions.concurrency,
             store=self.stores[name],
             resume=self.out is not None,
@@ -533,7 +535,7 @@ class _SuiteRun:
                 self.options.make_agent(name, AgentSettings()),
                 entry.task,
                 seeds=tasks.seeds,
-                limits=Limits(turns=entry.turns, tokens=entry.tokens),
+                limits=Limits(turns=entry.turns, tokens=entry.tokens, call_s=self.options.call_s),
                 host=self.options.host,
                 store=store,
                 resume=store is not None,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -81,8 +80,12 @@ class Slot:
         """Close the environment, if there is one, and ignore errors."""
         env, self.env = self.env, None
         if env is not None:
-            with suppress(Exception):
+            try:
                 env.close()
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # exit() too, or a cancelled event loop of its own
+                return
 
 
 def carry_out(slot: Slot, command: Command) -> Outcome:
@@ -381,6 +384,6 @@ def wrap_exception(error: BaseException) -> NoVerdict:
     return NoVerdict(f"the environment raised {type(error).__name__}: {text_of_error(error)}")
 
 
-def overdue(verb: str, call_s: float) -> WorkerDied:
+def overdue(verb: str, call_s: float, setting: str = "call_s") -> WorkerDied:
     """Build the error for a call that took too long."""
-    return WorkerDied(f"{verb} took longer than the {call_s:g} s that call_s allows.")
+    return WorkerDied(f"{verb} took longer than the {call_s:g} s that {setting} allows.")

@@ -32,11 +32,22 @@ from gem.source_files import with_sources
 FLUSH_S = 0.001
 """Seconds that finished outcomes may wait for the rest of their message."""
 
+START_S = 120.0
+"""Seconds that a worker may take until it runs; then it is replaced, and its calls return WorkerDied."""
+
 CLOSE_S = 2.0
 """Seconds that a worker may take to close its environments; then it is killed."""
 
 SAFE_PATH = "PYTHONSAFEPATH"
 """The variable with which Python does not look for modules in the current folder first."""
+
+UNGUARDED = 86
+"""Exit code of a worker whose program would start workers again."""
+
+UNGUARDED_MAIN = (
+    "this program starts worker processes where it is imported, and each worker imports it first. Put what "
+    'starts them under `if __name__ == "__main__":`, or use the thread host.'
+)
 
 _REMOVE = ""
 """Sent in place of a verb to close and remove an environment."""
@@ -139,15 +150,17 @@ class Processes(Host):
             for worker in self._workers:
                 if worker.in_flight:
                     waited[worker.pipe] = waited[worker.process.sentinel] = worker
-            patience = self.call_s or _NEVER
-            wake = min(until, min(worker.heard for worker in waited.values()) + patience)
+            wake = min(until, min(worker.deadline(self.call_s) for worker in waited.values()))
             there = wait(list(waited), None if wake == _NEVER else max(0.0, wake - perf_counter()))
             for worker in dict.fromkeys(waited[end] for end in there):
                 self._read(worker)
             now = perf_counter()
             for worker in self._workers:
-                if self.call_s is not None and worker.in_flight and now - worker.heard > self.call_s:
-                    self._replace(worker, overdue("a call", self.call_s))
+                if worker.in_flight and now > worker.deadline(self.call_s):
+                    late = overdue("the start of a worker", START_S, "START_S")
+                    if worker.runs and self.call_s is not None:
+                        late = overdue("a call", self.call_s)
+                    self._replace(worker, late)
             if now >= until:
                 break
         done, self._done = self._done, []
@@ -160,9 +173,13 @@ class Processes(Host):
             message = worker.pipe.recv_bytes() if worker.pipe.poll() else None
         if message is None:
             worker.process.join(CLOSE_S)
+            if worker.process.exitcode == UNGUARDED:
+                self._workers.remove(worker)
+                worker.kill()
+                raise BadArgument(UNGUARDED_MAIN)
             code = f"(exit code {worker.process.exitcode})"
             why = f"the worker of this environment died {code}."
-            if worker.heard == _NEVER:
+            if not worker.runs:
                 why = (
                     f"this environment's worker ended before it could run {code}; its error output says why."
                 )
@@ -215,6 +232,8 @@ class _Worker:
             ) from error
 
     def _start(self) -> None:
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            os._exit(UNGUARDED)  # a worker that is still importing the program; the caller says what is wrong
         self.pipe, theirs = _SPAWN.Pipe()
         safe = os.environ.get(SAFE_PATH)
         self.process = _SPAWN.Process(target=_serve, args=(theirs, safe), name="gem-env", daemon=True)
@@ -228,11 +247,21 @@ class _Worker:
                 del os.environ[SAFE_PATH]
             theirs.close()
         self.in_flight: set[int] = set()
+        self._started = perf_counter()
         # when its calls in flight started, or it last sent outcomes; its first message says that it runs
         self.heard = _NEVER
 
+    @property
+    def runs(self) -> bool:
+        """Whether the process has said that it runs."""
+        return self.heard < _NEVER
+
+    def deadline(self, call_s: float | None) -> float:
+        """Return when the next message of the process is overdue."""
+        return self.heard + (call_s or _NEVER) if self.runs else self._started + START_S
+
     def send(self, message: bytes, indices: Sequence[int]) -> None:
-        if not self.in_flight and self.heard < _NEVER:
+        if not self.in_flight and self.runs:
             self.heard = perf_counter()
         self.in_flight.update(indices)
         with suppress(OSError):  # it is dead: these calls return WorkerDied

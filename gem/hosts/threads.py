@@ -139,6 +139,11 @@ class Threads(Host):
             threads = tuple(self._threads)  # none is added any more
         for thread in threads:
             thread.join(max(0.0, until - perf_counter()))
+        closing = threading.Thread(target=self._close_slots, name="gem-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_S)
+
+    def _close_slots(self) -> None:
         for slot in self._slots.values():
             slot.close()
 

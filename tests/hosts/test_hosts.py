@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import resource
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from host_envs import Leaving, Odd, Rendezvous, Scripted, Unloadable
@@ -21,7 +22,7 @@ from waiting import until
 import gem
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, WorkerDied
-from gem.hosts import threads
+from gem.hosts import processes, threads
 from gem.hosts.base import KINDS, Host, Outcome, auto_kind, make_host
 from gem.hosts.processes import Processes
 from gem.hosts.serial import Serial
@@ -269,6 +270,77 @@ def test_the_serial_host_reports_a_slow_call_when_it_returns() -> None:
     with filled(Serial(call_s=1e-9), [Scripted]) as host:
         host.submit(0, "reset", (1,))
         assert isinstance(host.ready()[0].error, WorkerDied)
+
+
+class StalledClosing(Scripted):
+    def close(self) -> None:
+        threading.Event().wait()
+
+
+def test_closing_waits_for_no_environment_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "CLOSE_S", 0.05)
+    with filled(Threads(), [StalledClosing, Scripted]) as host:
+        for index in (0, 1):
+            call(host, index, "reset", (1,))
+        closing = threading.Thread(target=host.close, daemon=True)
+        closing.start()
+        closing.join(DEADLINE_S)
+        assert not closing.is_alive()
+
+
+class ExitInClosing(Scripted):
+    error: ClassVar[type[BaseException]] = SystemExit
+
+    def close(self) -> None:
+        raise self.error
+
+
+class CancelInClosing(ExitInClosing):
+    error = asyncio.CancelledError
+
+
+@pytest.mark.parametrize("host", [Serial, Threads])
+@pytest.mark.parametrize("recipe", [ExitInClosing, CancelInClosing])
+def test_an_environment_that_exits_while_it_closes_ends_nothing(host: type[Host], recipe: type[Env]) -> None:
+    with filled(host(), [recipe]) as made:
+        call(made, 0, "reset", (1,))
+        made.renew(0)
+        assert call(made, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+        made.remove(0)
+
+
+@pytest.mark.system
+def test_a_worker_that_stalls_while_it_starts_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Processes(workers=1) as host:
+        host.add(Scripted)
+        os.kill(host.pids[0], signal.SIGSTOP)
+        monkeypatch.setattr(processes, "START_S", 0.05)
+        host.submit(0, "reset", (1,))
+        (outcome,) = host.ready()
+        monkeypatch.undo()
+        assert isinstance(outcome.error, WorkerDied)
+        assert "the start of a worker" in str(outcome.error)
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+
+
+UNGUARDED = """
+from gem.registry import Maker
+from gem.hosts import make_host
+print("imported")
+with make_host("process", [Maker("game:GuessTheNumber-v0-easy")] * 4) as host:
+    host.submit_all([(i, "reset", (i,), {}) for i in range(4)])
+    host.ready(4)
+"""
+
+
+@pytest.mark.system
+def test_a_program_without_its_guard_gets_one_error(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(UNGUARDED)
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=DEADLINE_S * 10)
+    assert ran.returncode == 1
+    assert 'if __name__ == "__main__":' in ran.stderr
+    assert ran.stderr.count("Traceback") == 1
 
 
 # -- workers that die

@@ -370,6 +370,10 @@ class RunSettings:
     """Where environments run: serial (a resumed run is the same, bit for bit), thread for those that wait,
     process for those that compute."""
 
+    call_s: Amount = 0.0
+    """Seconds for one call of an environment, on hosts thread and process; one that takes longer is given up,
+    and its episode played again. 0: any."""
+
     ray: str = ""
     """A Ray cluster on which episodes are sampled, each worker with a copy of the model: HOST:PORT, auto for
     the cluster of this machine, or local to start one. Empty: sample in this process."""

@@ -227,7 +227,8 @@ class Sampling:
     @property
     def limits(self) -> Limits:
         """The limits of episodes, for environments without limits of their own."""
-        return Limits(turns=self.config.max_turns, turn_tokens=self.config.max_tokens)
+        config = self.config
+        return Limits(turns=config.max_turns, turn_tokens=config.max_tokens, call_s=config.call_s or None)
 
     def close(self) -> None:
         """Close the runner, the agents and the store."""

@@ -36,7 +36,9 @@ class PlayedEnv:
         self.name, self.config = part.name, config
         wrappers = (*tool_wrappers(part.tools or ()), *(part.wrappers or ()))
         self.maker = Maker(part.id, named_kwargs(part.id, part.kwargs), wrappers)
-        self.limits = Limits(turns=part.max_turns, turn_tokens=config.max_tokens)
+        self.limits = Limits(
+            turns=part.max_turns, turn_tokens=config.max_tokens, call_s=config.call_s or None
+        )
 
     @property
     def spec(self) -> EnvSpec:
