@@ -107,6 +107,7 @@ def session(request: Request, end: socket.socket) -> NoReturn:
         except (EOFError, OSError):
             os._exit(0)
         reap()
+        reply: Request = {}
         blobs: list[bytes] = []
         try:
             match request["op"]:
@@ -117,14 +118,12 @@ def session(request: Request, end: socket.socket) -> NoReturn:
                     reply = shell.run(request)
                 case "write":
                     write_file(request["path"], request["data"], request["mode"])
-                    reply = {}
                 case "read":
-                    reply, blobs = {}, [read_file(request["path"], request["longest"])]
+                    blobs = [read_file(request["path"], request["longest"])]
                 case "pack":
-                    reply, blobs = {}, [pack(request["longest"])]
+                    blobs = [pack(request["longest"])]
                 case "kill":
                     kill_everything_else()
-                    reply = {}
                 case other:
                     reply = {"error": f"unknown request {other!r}"}
         except (OSError, ValueError, MemoryError) as error:

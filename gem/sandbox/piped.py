@@ -560,8 +560,8 @@ class PipedSession(SessionCaller):
 
     def _run(self, message: Message, limits: Budget) -> Result:
         with self._lock:
-            self._cells += message["op"] == "cell"
             talk, fresh = self._revive()
+            self._cells += message["op"] == "cell"
             info = {**self.sandbox.info, **({"restarted": True} if fresh else {})}
             begun = time.monotonic()
             heard = talk.ask(message, limits.wall_s + (SHELL_GRACE_S if message["op"] == "shell" else 0.0))

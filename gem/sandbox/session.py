@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import select
@@ -299,11 +300,9 @@ class ZygoteSession(SessionCaller, Closing):
         poll = select.poll()
         poll.register(child.status, select.POLLIN)
         deadline = time.monotonic() + 5.0
-        try:
+        with contextlib.suppress(Lost):
             while child.read_end() is None and (left := deadline - time.monotonic()) > 0:
                 poll.poll(left * 1000)
-        except Lost:
-            pass
 
     def _lose(self) -> None:
         """Note that the child and its state are gone."""

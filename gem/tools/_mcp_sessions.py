@@ -13,8 +13,7 @@ import contextlib
 import os
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -187,14 +186,13 @@ class McpSession:
     # -- on the loop
 
     def _ask(self, request: Callable[[ClientSession], Awaitable[T]], limit_s: float) -> T:
-        answer: T = self._wait(self._within(request, limit_s), limit_s + _GRACE_S)
-        return answer
+        return self._wait(self._within(request, limit_s), limit_s + _GRACE_S)
 
-    def _wait(self, doing: Any, limit_s: float) -> Any:
+    def _wait(self, doing: Coroutine[Any, Any, T], limit_s: float) -> T:
         if self.pid != os.getpid():
             doing.close()
             raise ConnectionError("the session belongs to the process that this one was forked from")
-        future: Future[Any] = asyncio.run_coroutine_threadsafe(doing, self._home.loop)
+        future = asyncio.run_coroutine_threadsafe(doing, self._home.loop)
         try:
             return future.result(limit_s)
         except BaseException:

@@ -77,6 +77,15 @@ def test_a_spent_budget_ends_the_session_and_the_next_cell_says_so(sandbox):
     session.close()
 
 
+def test_cells_keep_their_numbers_when_a_session_begins_anew(sandbox):
+    with contextlib.closing(sandbox.session()) as session:
+        session.execute("import os; os._exit(9)")
+        assert "<cell 2>" in session.execute("1 / 0").stderr
+        assert session.shell("true # \ud800").ok  # no text of UTF-8
+        with pytest.raises(BadArgument, match="cpu_s must be a positive number"):
+            session.execute("1", Budget(cpu_s=0))
+
+
 FORGE = """
 import json, os, stat, struct
 def forge(head):
