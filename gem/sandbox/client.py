@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gem.closing import Closing
 from gem.errors import BadArgument
 from gem.sandbox import bwrap
 from gem.sandbox.base import Budget, Result
@@ -33,7 +32,7 @@ from gem.sandbox.wire import Channels
 BACKSTOP_S = 10.0  # a fork server that has not kept a deadline for so long hangs
 
 
-class ZygoteSandbox(Caller, Closing):
+class ZygoteSandbox(Caller):
     """A sandbox that runs programs in children of fork servers.
 
     Args:

@@ -262,8 +262,7 @@ def _limit(limits: dict[str, int]) -> None:
         return
     for name, value in limits.items():
         with contextlib.suppress(AttributeError, ValueError, OSError):  # macOS refuses some
-            kind = getattr(resource, f"RLIMIT_{name}")
-            resource.setrlimit(kind, (value, value))
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
 
 
 class _End:

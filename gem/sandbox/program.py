@@ -198,16 +198,31 @@ def _has_ended_child() -> bool | None:
 def list_others() -> list[int]:
     """Return every other process of the namespace; if the namespace is shared, the descendants only."""
     try:
-        pids = {int(name) for name in os.listdir("/proc") if name.isdecimal()} - {os.getpid()}
+        if os.getpid() == 1:
+            return [int(name) for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
+        return list_descendants(os.getpid())
     except OSError:
         return []  # a backend that shows no /proc lets no program start another
-    if os.getpid() == 1:
-        return list(pids)
-    parents = {pid: fields[1] for pid in pids if (fields := read_fields(pid))}
-    below: set[int] = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if int(parent) in below and pid not in below}:
-        below |= more
-    return list(below - {os.getpid()})
+
+
+def find_families() -> dict[int, list[int]]:
+    """Return the children of every visible process. Raises OSError without /proc."""
+    families: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and (fields := read_fields(int(name))):
+            families.setdefault(int(fields[1]), []).append(int(name))
+    return families
+
+
+def list_descendants(pid: int, families: dict[int, list[int]] | None = None) -> list[int]:
+    """Return all processes below one. Raises OSError without /proc."""
+    unvisited = dict(find_families() if families is None else families)
+    descendants, left = [], [pid]
+    while left:
+        children = unvisited.pop(left.pop(), [])  # once: numbers that come again could make a circle
+        descendants += children
+        left += children
+    return descendants
 
 
 def read_fields(pid: int, name: str = "stat") -> list[str]:

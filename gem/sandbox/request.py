@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from gem.errors import BadArgument
 from gem.sandbox.base import Budget, Case, Result, Session
@@ -88,7 +88,20 @@ class Request:
         return {"files": self.files, "image": self.image, "seed": self.seed, "first": first}
 
 
-class Caller:
+class Closing:
+    """The base of what a ``with`` block closes; the sandbox could be a distribution of its own."""
+
+    def close(self) -> None:
+        """Release what the object holds. Calling it twice is harmless."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Caller(Closing):
     """The base of sandboxes: each public method checks its call and passes it on as a Request."""
 
     info: Mapping[str, Any]
@@ -118,8 +131,7 @@ class Caller:
             BadArgument: for a file's path that leaves the working folder, or a budget that is not positive.
         """
         words = tuple(str(arg).replace("\0", "") for arg in args)
-        limits = checked_budget(budget)
-        return self._run(Request(checked_files(files), limits, code, stdin, words, cancel))
+        return self._run(Request(checked_files(files), checked_budget(budget), code, stdin, words, cancel))
 
     def session(
         self,
@@ -160,8 +172,8 @@ class Caller:
             SandboxFailed: when the sandbox failed twice in a row.
             BadArgument: for a case that is not exactly one of the four, or arguments that are not plain data.
         """
-        limits = checked_budget(budget)
-        return self._judge(Request(checked_files(files), limits, code, cases=cases, go_on=go_on))
+        given, limits = checked_files(files), checked_budget(budget)
+        return self._judge(Request(given, limits, code, cases=cases, go_on=go_on))
 
     def _run(self, request: Request) -> Result:
         raise NotImplementedError
@@ -173,7 +185,7 @@ class Caller:
         raise NotImplementedError
 
 
-class SessionCaller:
+class SessionCaller(Closing):
     """The base of sessions: each public method checks its call and passes it on as a message."""
 
     _budget: Budget

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from gem.closing import Closing
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.pool import Child, Lost, Pool, call_twice, kind_for, make_child
@@ -40,7 +39,7 @@ class _Answer:
     stopped: str = ""  # "wall" or "output": why the host stopped it
 
 
-class ZygoteSession(SessionCaller, Closing):
+class ZygoteSession(SessionCaller):
     """A session; see `gem.sandbox.base.Session`. The child is forked at the first use.
 
     Threads may share a session: it serves one request after the other. In a forked process that inherits it,

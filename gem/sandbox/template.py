@@ -47,7 +47,7 @@ class Template:
         closed: Sequence[int] = (),
         first: Callable[[], None] = lambda: None,
     ) -> None:
-        self._be, self._namespaces = be, namespaces
+        self._be = be
         self.pid = 0
         if not (sys.platform == "linux" and CLONE):
             return  # a plain fork has to do

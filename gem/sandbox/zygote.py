@@ -45,7 +45,7 @@ from typing import Any, NoReturn
 
 from gem.sandbox import cells, files, lockdown, memory, namespaces, program
 from gem.sandbox.judge import Judge
-from gem.sandbox.program import read_fields
+from gem.sandbox.program import find_families, list_descendants, read_fields
 from gem.sandbox.template import Template
 
 TICK_S, SHORTEST_TICK_S = 0.1, 0.02
@@ -379,7 +379,7 @@ class Zygote:
         ]
         if not due:
             return
-        family = _families()
+        family = find_families()
         for pid, child in due:
             child.looked, span = now, now - child.looked
             if child.deadline and now >= child.deadline:
@@ -424,7 +424,7 @@ class Zygote:
             return
         ended: set[int] = set()
         for _ in range(20):
-            running = {p for p in _descendants(pid) if _lives(p)} - ended
+            running = {p for p in list_descendants(pid) if _lives(p)} - ended
             _end(running)
             ended |= running
             if not running:
@@ -447,12 +447,12 @@ class Zygote:
         """Without namespaces: end every descendant that is not a child of ours or is below an ending one."""
         ending = [pid for pid, child in self.children.items() if child.why]
         for _ in range(20):
-            families = _families()  # one for both, or what a child forks in between would be ended
+            families = find_families()  # one for both, or what a child forks in between would be ended
             kept = [pid for pid, child in self.children.items() if not child.why]
             kept += [*self.removing, self.template.pid]
-            staying = {process for pid in kept for process in (pid, *_descendants(pid, families))}
-            running = [p for p in _descendants(os.getpid(), families) if p not in staying and p not in ending]
-            running = [p for p in running if _lives(p)]
+            staying = {process for pid in kept for process in (pid, *list_descendants(pid, families))}
+            leaving = set(list_descendants(os.getpid(), families)) - staying - set(ending)
+            running = [pid for pid in leaving if _lives(pid)]
             if not running:
                 return
             _end(running)
@@ -678,27 +678,8 @@ def _lives(pid: int) -> bool:
     return bool(fields) and (fields[0] != "Z" or int(fields[17]) > 1)
 
 
-def _families() -> dict[int, list[int]]:
-    """Return the children of every visible process."""
-    families: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal() and (fields := read_fields(int(name))):
-            families.setdefault(int(fields[1]), []).append(int(name))
-    return families
-
-
-def _descendants(pid: int, families: dict[int, list[int]] | None = None) -> list[int]:
-    families = _families() if families is None else families
-    descendants, left = [], [pid]
-    while left:
-        children = families.get(left.pop(), [])
-        descendants += children
-        left += children
-    return descendants
-
-
 def _tree(pid: int, families: dict[int, list[int]] | None = None) -> list[int]:
-    return [pid, *_descendants(pid, families)]
+    return [pid, *list_descendants(pid, families)]
 
 
 def _end(processes: Iterable[int]) -> None:
