@@ -264,10 +264,8 @@ class TextArenaGame(SeatedEnv):
         if over:
             for seat in seats:
                 won = pay[seat] > 0
-                infos[seat] |= {
-                    "success": won,
-                    "stop": (StopReason.SOLVED if won else StopReason.FAILED).value,
-                }
+                stop = StopReason.SOLVED if won else StopReason.FAILED
+                infos[seat] |= {"success": won, "stop": stop.value}
             if raised:
                 infos[actor]["stop"] = StopReason.UNREADABLE.value
         return MultiStep(obs, pay, dict.fromkeys(seats, over), dict.fromkeys(seats, False), infos)
