@@ -62,14 +62,6 @@ Api = Literal["chat", "responses", "completions"]
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
 MOST_CUTS = 40  # times that the limit of an answer is lowered because prompt and answer do not fit
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
-CALLERS = {
-    "temperature": "temperature=None, which sends none",
-    "return_token_ids": "token_ids=False",
-    "logprobs": "token_ids=False",
-}
-"""Fields that the caller has set, and what to pass where a server refuses them."""
-HARMLESS = ("seed", "stream_options")
-"""Fields that are left out when a server refuses them."""
 
 
 class OpenAIAgent(BaseAgent):
@@ -93,8 +85,14 @@ class OpenAIAgent(BaseAgent):
     """
 
     keeps_time = True
-    callers: ClassVar[Mapping[str, str]] = CALLERS
-    harmless: ClassVar[tuple[str, ...]] = HARMLESS
+    callers: ClassVar[Mapping[str, str]] = {
+        "temperature": "temperature=None, which sends none",
+        "return_token_ids": "token_ids=False",
+        "logprobs": "token_ids=False",
+    }
+    """Fields that the caller has set, and what to pass where a server refuses them."""
+    harmless: ClassVar[tuple[str, ...]] = ("seed", "stream_options")
+    """Fields that are left out when a server refuses them."""
 
     def __init__(
         self,

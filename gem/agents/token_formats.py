@@ -7,6 +7,7 @@ Written from the source of vLLM 0.33.0 (``entrypoints/openai/completion``, ``ent
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +57,7 @@ class Post(Protocol):
         """
 
 
-class TokenFormat:
+class TokenFormat(ABC):
     """The base of both formats: the prompt is `Ask.held`, and every response is checked."""
 
     path: str
@@ -75,49 +76,49 @@ class TokenFormat:
         """Return the texts that end an answer to an ask."""
         return [*self.stop, *filter(None, (ask.sampling or {}).get("stop", ()))]
 
+    @abstractmethod
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
         """Return the request for an ask; only the temperature changes the distribution."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read_sample(self, data: dict[str, Any]) -> Sampled:
         """Return the parts of a response.
 
         Raises:
             LookupError, TypeError, ValueError: for data that is not a response of the protocol.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def probe(self, ask: Ask, settings: Settings) -> dict[str, Any]:
         """Return a request for one token that shows which distribution the log probabilities belong to."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_tempered(self, data: Any) -> bool:
         """Return whether a response to `probe` shows log probabilities of the sampled distribution.
 
         Raises:
             LookupError, TypeError, ValueError: for data that is not a response to the probe.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def scoring(self, ask: Ask, settings: Settings) -> dict[str, Any]:
         """Return a request for the log probabilities of the prompt `ask.held`, at temperature 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scores(self, data: Any, prompt: Sequence[int]) -> tuple[float, ...]:
         """Return the log probabilities in a response to `scoring`, of each id of `prompt` but the first.
 
         Raises:
             LookupError, TypeError, ValueError: for data that is not a response to the request.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def load(self, post: Post, folder: str, label: str) -> None:
         """Make the server load the safetensors in `folder` and label its weights `label`."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def relabel(self, post: Post, label: str) -> None:
         """Make the server label its current weights `label`."""
-        raise NotImplementedError
 
     def collector(self) -> Collector:
         """Raise NoResponse: these formats are never streamed."""

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from ipaddress import ip_address
 from secrets import compare_digest
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gem.serve.environments.metrics import Metrics
+from gem.serve.listening import is_local
 
 NAME = re.compile(r"\[?([0-9a-zA-Z.:-]*?)\]?(?::[0-9]{1,5})?")
 """A host header: a name or an address, and the port."""
 
 OPEN_PATHS = ("/health",)
 """The paths that load balancers may request without a token."""
-
-
-def is_local(host: str) -> bool:
-    """Return whether only this machine can reach `host`."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class Guard:

@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from gem.errors import BadArgument, needs_extra, reason
+from gem.errors import BadArgument, needs_extra
 from gem.serve.environments.app import Application
-from gem.serve.environments.guard import is_local
 from gem.serve.environments.limits import ServeLimits
+from gem.serve.listening import is_local, listen
 
 with needs_extra("serving environments", "uvicorn and the websockets", "serve"):
     import uvicorn
@@ -78,7 +78,10 @@ class EnvironmentServer:
             keywords=keywords,
             wrappers=wrappers,
         )
-        self._socket = _listening(host, port, self.limits)
+        self._socket = listen(host, port, BACKLOG)
+        with suppress(AttributeError, OSError):  # Linux's; it cuts off a client that reads nothing
+            unread_ms = int(self.limits.unread_s * 1000)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unread_ms)
         name, self.port = self._socket.getsockname()[:2]
         self.url = f"http://[{name}]:{self.port}" if ":" in name else f"http://{name}:{self.port}"
         self._server = _Server(self.application, self.limits)
@@ -143,26 +146,3 @@ class _Server(uvicorn.Server):
             self._until = min(self._until, now + self._limits.drain_s)
             self.should_exit = now >= self._until or not self._sessions.running
         return await super().on_tick(counter)
-
-
-def _listening(host: str, port: int, limits: ServeLimits) -> socket.socket:
-    """Return a socket that listens; a client that reads nothing is cut off by the system.
-
-    Raises:
-        BadArgument: for an address or a port that cannot be had.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # TCP is named, or asyncio would not set TCP_NODELAY: 40 ms for each answer over HTTP
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with suppress(AttributeError, OSError):  # Linux's; elsewhere the web socket's pings notice it
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(limits.unread_s * 1000))
-    try:
-        listening.bind((host, port))
-        listening.listen(BACKLOG)  # from now on whoever connects is answered, as soon as it serves
-    except (OSError, OverflowError) as error:
-        listening.close()
-        raise BadArgument(
-            f"cannot listen on {host}:{port}: {reason(error)}; --port 0 takes a free one."
-        ) from error
-    return listening

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, ClassVar
 
 from gem.agents.base import Answer, BaseAgent, batch_answers
-from gem.agents.openai import CALLERS, HARMLESS, OpenAIAgent
+from gem.agents.openai import OpenAIAgent
 from gem.agents.token_server import TokenServerAgent
 from gem.record import Agent, Ask, Reply
 from gem.serve.proxy.request import Request
@@ -109,5 +109,5 @@ class Answering:
 class Upstream(OpenAIAgent):
     """A chat completions server that is asked for token ids, and may return none."""
 
-    callers: ClassVar[Mapping[str, str]] = {"temperature": CALLERS["temperature"]}
-    harmless: ClassVar[tuple[str, ...]] = (*HARMLESS, "return_token_ids", "logprobs")
+    callers: ClassVar[Mapping[str, str]] = {"temperature": OpenAIAgent.callers["temperature"]}
+    harmless: ClassVar[tuple[str, ...]] = (*OpenAIAgent.harmless, "return_token_ids", "logprobs")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Coroutine
-from ipaddress import ip_address
 from threading import Event, Thread
 from typing import Any, NamedTuple, Self, TypeVar
 
-from gem.errors import BadArgument, needs_extra, reason
+from gem.errors import BadArgument, needs_extra
 from gem.record import Agent, Episode
 from gem.rollout.store import EpisodeStore
+from gem.serve.listening import is_local, listen
 
 with needs_extra("The proxy", "starlette", "serve"):
     import uvicorn
@@ -64,25 +63,14 @@ class Server:
         Raises:
             BadArgument: for a port that is not free, or a public host without a token.
         """
-        local = _is_loopback(host)
+        local = is_local(host)
         if not local and not settings.get("token"):
             raise BadArgument(
                 f"host is {host!r}, which other machines can reach; set a token, or use 127.0.0.1."
             )
         self._episodes: deque[Episode] = deque()
         self.proxy = Proxy(agent, store, loopback=local, **settings)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # TCP is named, or asyncio would not set TCP_NODELAY: 40 ms for each answer
-        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((host, port))
-            self._socket.listen(512)
-        except (OSError, OverflowError) as error:
-            self._socket.close()
-            raise BadArgument(
-                f"cannot listen on {host}:{port}: {reason(error)}; accepted: a free port, or 0."
-            ) from error
+        self._socket = listen(host, port, 512, "accepted: a free port, or 0")
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
         self._ready = Event()
@@ -170,10 +158,3 @@ class Server:
             work.close()
             raise BadArgument("the proxy is not serving; use it as a context manager.")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
