@@ -15,6 +15,7 @@ from itertools import product
 from statistics import pstdev
 from typing import Any
 
+from gem.errors import SchemaMismatch
 from gem.record import Episode, StopReason
 from gem.train.learn import checkpoint, parallel, policy_gradient
 from gem.train.learn.learner import load_weights, weights
@@ -271,19 +272,17 @@ class Trainer(Sampling):
         """Restore the state that the checkpoint holds.
 
         Raises:
-            SchemaMismatch: for a checkpoint of another vocabulary or another shape of the model.
+            SchemaMismatch: for a checkpoint of another vocabulary or another shape of the model, or of a
+                version that kept less.
         """
         state = checkpoint.load(self.folder.checkpoint)
-        self.learner.load(state, str(self.folder.checkpoint))
-        self.iteration, self.figures = state["iteration"], state["figures"]
-        self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
-        self.stopped = state.get("stopped")
-        if "schedule" in state:  # a run of an earlier version has none, and needs none
-            self.schedule.load(state["schedule"])
-        self.learner.publish(self.iteration)
-        if self.sampler is not self.policy:
-            load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
-            self.sampler.publish(max(0, self.iteration - 1))
+        try:
+            self._take_state(state)
+        except KeyError as error:
+            raise SchemaMismatch(
+                f"checkpoint {self.folder.checkpoint} has no {error}: an earlier version of gem wrote it. "
+                "Resume the run with that version, or train anew (--overwrite)."
+            ) from error
         if parallel.rank() == 0:
             if self.folder.next_best.exists():  # of this iteration, or of one that is lost
                 if checkpoint.load(self.folder.next_best)["iteration"] <= self.iteration:
@@ -296,6 +295,23 @@ class Trainer(Sampling):
         self.history, self.evaluations = self.folder.history(), self.folder.evaluated()
         self._weigh_end()
         self._take_reference()
+
+    def _take_state(self, state: dict[str, Any]) -> None:
+        """Take over the state of a checkpoint.
+
+        Raises:
+            KeyError: for a part that it does not have.
+        """
+        self.learner.load(state, str(self.folder.checkpoint))
+        self.iteration, self.figures = state["iteration"], state["figures"]
+        self.cpu_s, self.wall_s = state["cpu_s"], state["wall_s"]
+        self.stopped = state.get("stopped")
+        if "schedule" in state:  # a run of an earlier version has none, and needs none
+            self.schedule.load(state["schedule"])
+        self.learner.publish(self.iteration)
+        if self.sampler is not self.policy:
+            load_weights(self.sampler, {**state, "model": state["sampler"]}, str(self.folder.checkpoint))
+            self.sampler.publish(max(0, self.iteration - 1))
 
     def hold_reference(self) -> None:
         """Take the current weights as the reference for the KL divergence, and write them once."""

@@ -170,6 +170,18 @@ def test_a_crash_between_metrics_and_checkpoint(whole, tmp_path):
     assert_same_run(whole[0], tmp_path)
 
 
+@pytest.mark.parametrize("part", ["masters", "wall_s", "optimiser"])
+def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path, part):
+    config = replace(QUICK, out=tmp_path, episodes=16, eval_episodes=1)
+    train(config)
+    file = RunFolder(tmp_path).checkpoint
+    state = checkpoint.load(file)
+    del state[part]
+    checkpoint.save(file, state)
+    with pytest.raises(SchemaMismatch, match=f"has no '{part}': an earlier version of gem wrote it"):
+        train(config, resume=True)
+
+
 @pytest.mark.system
 def test_a_finished_run_that_is_resumed_measures_again(whole, tmp_path):
     config = replace(QUICK, out=tmp_path)
