@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from gem.content import Image, Message, Obs, ToolCall, ToolSpec
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.history import HistoryPolicy
 from gem.specs import TaskRef
 
@@ -77,8 +77,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Refuse negative limits, and an unknown `on_time`."""
-        if self.on_time not in ("none", "scored"):
-            raise BadArgument(f"limit on_time is {self.on_time!r}; accepted: 'none', 'scored'.")
+        check_argument("limit on_time", self.on_time, self.on_time in ("none", "scored"), "'none', 'scored'")
         for limit in fields(self):
             value = getattr(self, limit.name)
             if limit.name != "on_time" and value is not None and not value >= 0:

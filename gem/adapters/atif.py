@@ -42,7 +42,7 @@ from gem.adapters.records import (
     write_lines,
 )
 from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
-from gem.errors import BadArgument, MissingData, reason
+from gem.errors import BadArgument, MissingData, check_argument, reason
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn
 from gem.specs import TaskRef
 from gem.tools import calls
@@ -260,8 +260,7 @@ def from_atif(
         raise BadArgument(
             f"schema_version is {version!r:.40}; accepted: a trajectory of ATIF-v1.0 to {VERSION}."
         )
-    if reward is not None and not math.isfinite(reward):
-        raise BadArgument(f"reward is {reward}; accepted: a finite number.")
+    check_argument("reward", reward, reward is None or math.isfinite(reward), "a finite number")
     record = as_object(trajectory.get("extra")).get(KEY)
     if record is not None:
         return read_record(record)

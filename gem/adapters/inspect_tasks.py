@@ -19,7 +19,7 @@ from gem import registry, seeding
 from gem.adapters.inspect_logs import message_of, tool_of
 from gem.adapters.records import KEY, carry, describe_failure, read_record
 from gem.content import ToolCall
-from gem.errors import BadArgument, NoVerdict, needs_extra
+from gem.errors import NoVerdict, check_argument, needs_extra
 from gem.record import Episode, Limits, Reply, RunInfo
 from gem.rollout.conversation import Conversation
 from gem.rollout.episode import versions
@@ -61,10 +61,8 @@ def gem_task(
     Raises:
         BadArgument: for a value that is not accepted. UnknownEnv: for an id that nobody registered.
     """
-    if n < 1:
-        raise BadArgument(f"n is {n}; accepted: 1 episode or more.")
-    if tools not in ("native", "text"):
-        raise BadArgument(f"tools is {tools!r}; accepted: native, text.")
+    check_argument("n", n, n >= 1, "1 episode or more")
+    check_argument("tools", tools, tools in ("native", "text"), "native, text")
     spec, seed = registry.spec_named(env), seeding.check(seed)
     seeds = [seeding.derive(seed, "eval", number) for number in range(n)]
     samples = [

@@ -34,7 +34,7 @@ from gem.adapters.records import (
     write_lines,
 )
 from gem.content import Message, ToolCall, join
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, check_argument
 from gem.record import SEAT, Episode, RunInfo, SeatEnd, StopReason, Turn
 from gem.specs import TaskRef
 from gem.tools import calls
@@ -116,8 +116,7 @@ def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Epis
         raise BadArgument(
             f"{trace!r:.80} is not a trace; accepted: a TrainingTrace of schema {SCHEMA_VERSION} with turns."
         )
-    if reward is not None and not isfinite(reward):
-        raise BadArgument(f"reward is {reward}; accepted: a finite number.")
+    check_argument("reward", reward, reward is None or isfinite(reward), "a finite number")
     record = as_object(turns[0].get("metadata")).get(KEY)
     if record is not None:
         return read_record(record)

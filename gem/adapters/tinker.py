@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from gem import registry, seeding
 from gem.adapters.records import describe_failure
 from gem.content import text_of
-from gem.errors import BadArgument, NoVerdict, needs_extra
+from gem.errors import BadArgument, NoVerdict, check_argument, needs_extra
 from gem.history import HistoryPolicy
 from gem.record import Episode, Limits, Reply, RunInfo, StopReason
 from gem.rollout.conversation import Conversation
@@ -217,8 +217,7 @@ class GemGroupBuilder(types.EnvGroupBuilder):
         Raises:
             UnknownEnv: for an id that is not registered. BadArgument: for an empty group.
         """
-        if size < 1:
-            raise BadArgument(f"size is {size}; accepted: 1 environment or more.")
+        check_argument("size", size, size >= 1, "1 environment or more")
         self.spec = registry.Maker(env).spec
         self.env, self.seed, self.size, self.renderer = env, seeding.check(seed), size, renderer
         self.limits, self.history, self.job, self.on_episode = limits, history, job, on_episode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.tokens.renderer import Renderer, knows_tools
 
 
@@ -26,8 +26,7 @@ class AnswerShape:
                 that tokenizing and decoding changes; for an empty text in `stop`.
         """
         known = knows_tools(renderer)
-        if tools not in (None, "native", "text"):
-            raise BadArgument(f"tools is {tools!r}; accepted: 'native', 'text', None.")
+        check_argument("tools", tools, tools in (None, "native", "text"), "'native', 'text', None")
         if tools == "native" and not known:
             raise BadArgument(
                 "tools='native' needs a chat template that knows tools; this one does not: pass tools='text'."

@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 from gem import models
 from gem.agent_names import AGENTS, AgentName
 from gem.agents.endpoint import Endpoint
-from gem.errors import BadArgument, check_least, did_you_mean, text_of_error
+from gem.errors import BadArgument, check_argument, check_least, did_you_mean, text_of_error
 from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.plugins import load
 from gem.record import Agent, AgentInfo
@@ -56,12 +56,12 @@ class AgentSettings:
         """Refuse values that no agent accepts."""
         if self.temperature != "none" and not 0 <= self.temperature < math.inf:  # NaN too
             raise BadArgument(f"temperature is {self.temperature}; accepted: 0 (greedy) or more.")
-        if self.tool_calls not in ("native", "text", ""):
-            raise BadArgument(f"tool_calls is {self.tool_calls!r}; accepted: 'native', 'text'.")
+        check_argument(
+            "tool_calls", self.tool_calls, self.tool_calls in ("native", "text", ""), "'native', 'text'"
+        )
         check_least("max_tokens", self.max_tokens)
         check_least("concurrency", self.concurrency)
-        if not 0 < self.timeout_s < math.inf:
-            raise BadArgument(f"timeout is {self.timeout_s}; accepted: seconds above 0.")
+        check_argument("timeout", self.timeout_s, 0 < self.timeout_s < math.inf, "seconds above 0")
         if self.template is not None and self.api != "completions":
             raise BadArgument(
                 "a template goes with the API 'completions'; for other APIs the server renders."

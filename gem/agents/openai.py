@@ -40,7 +40,7 @@ from gem.agents.pace import Pace
 from gem.agents.responses import Responses
 from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
 from gem.content import Message
-from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, needs_extra
+from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.seeding import stream as seeded
 from gem.tokens.renderer import Renderer
@@ -651,8 +651,7 @@ def _take(collector: Any, data: bytes) -> None:
 
 
 def _among(name: str, value: str, accepted: Any) -> None:
-    if value not in accepted:
-        raise BadArgument(f"{name} is {value!r}; accepted: {', '.join(map(repr, accepted))}.")
+    check_argument(name, value, value in accepted, ", ".join(map(repr, accepted)))
 
 
 def _check_url(url: str) -> str:

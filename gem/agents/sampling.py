@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gem.errors import BadArgument, needs_extra
+from gem.errors import BadArgument, check_argument, needs_extra
 
 with needs_extra("sampling from a local model", "torch", "train"):
     import torch
@@ -89,8 +89,7 @@ def _draw(
     logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Return the result of `sample`, and the log probabilities of all tokens (None for a greedy choice)."""
-    if not temperature >= 0:
-        raise BadArgument(f"temperature is {temperature}; accepted: 0 (greedy) or more.")
+    check_argument("temperature", temperature, temperature >= 0, "0 (greedy) or more")
     u_BM = u_B if u_B.dim() == 2 else u_B[:, None]
     if temperature == 0:
         if not logits_B_V.amax(-1).isfinite().all():

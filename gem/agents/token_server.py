@@ -26,7 +26,7 @@ from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.pace import Pace
 from gem.agents.token_formats import FORMATS, TokenFormat
 from gem.content import Message, ToolCall
-from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, needs_extra
+from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, check_argument, needs_extra
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import take_calls
@@ -102,8 +102,7 @@ class TokenServerAgent(OpenAIAgent):
         Raises:
             BadArgument: for a value that is not accepted; for native tools where the template has none.
         """
-        if protocol not in FORMATS:
-            raise BadArgument(f"protocol is {protocol!r}; accepted: {', '.join(map(repr, FORMATS))}.")
+        check_argument("protocol", protocol, protocol in FORMATS, ", ".join(map(repr, FORMATS)))
         self._shape = shape = AnswerShape(renderer, tools, prefix, stop)
         if not temperature >= 0 or max_tokens < 1:
             raise BadArgument(f"got {temperature=}, {max_tokens=}; accepted: 0 or more, 1 or more.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 
 
 def discounted_returns(rewards: Sequence[float], gamma: float, bootstrap: float = 0.0) -> list[float]:
@@ -59,5 +59,4 @@ def gae(
 
 
 def _check_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise BadArgument(f"{name} is {value}; accepted: 0 to 1.")
+    check_argument(name, value, 0 <= value <= 1, "0 to 1")

@@ -25,7 +25,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 from gem.core import Env
-from gem.errors import BadArgument, NoVerdict, WorkerDied, text_of_error
+from gem.errors import BadArgument, NoVerdict, WorkerDied, check_argument, text_of_error
 from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
 from gem.source_files import with_sources
 
@@ -73,8 +73,9 @@ class Processes(Host):
             BadArgument: for less than one worker.
         """
         super().__init__(call_s)
-        if workers is not None and workers < 1:
-            raise BadArgument(f"workers is {workers}; accepted: 1 or more, or None for one per core.")
+        check_argument(
+            "workers", workers, workers is None or workers >= 1, "1 or more, or None for one per core"
+        )
         self._most = workers or os.cpu_count() or 1
         self._workers: list[_Worker] = []
         self._homes: dict[int, _Worker] = {}  # the worker of each environment

@@ -16,7 +16,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.named import AgentByName
 from gem.agents.ray_model import ModelActor
 from gem.agents.seats import SeatAgents
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.hosts import auto_kind
 from gem.hosts.ray_cluster import Cluster
 from gem.record import SEAT, Agent, AgentInfo
@@ -83,10 +83,10 @@ class RayRunner(BaseRunner):
             UnknownArgument: for a keyword that is no field of RunOptions.
             BadArgument: for invalid settings, or no cluster. MissingExtra: without Ray.
         """
-        if players is not None and players < 1:
-            raise BadArgument(f"players is {players}; accepted: 1 or more, or None for one per core.")
-        if not heartbeat_s > POLL_S:
-            raise BadArgument(f"heartbeat_s is {heartbeat_s}; accepted: more than {POLL_S:g} seconds.")
+        check_argument(
+            "players", players, players is None or players >= 1, "1 or more, or None for one per core"
+        )
+        check_argument("heartbeat_s", heartbeat_s, heartbeat_s > POLL_S, f"more than {POLL_S:g} seconds")
         options = RunOptions.merge(options or RunOptions(retries=RETRIES), keywords)
         if not isinstance(options.host, str):
             raise BadArgument(f"host is {options.host!r:.80}; each player makes its own host: give its name.")

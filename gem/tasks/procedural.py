@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from gem import seeding
 from gem.content import Image, Obs, Text
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.tasks.base import Task
 from gem.tasks.order import Ordered
 
@@ -98,8 +98,9 @@ def check_split(split: str | None) -> None:
     Raises:
         BadArgument: for anything but ``train``, ``test`` and None.
     """
-    if split not in (None, "train", "test"):
-        raise BadArgument(f"split is {split!r}; accepted: 'train', 'test', or None for all questions.")
+    check_argument(
+        "split", split, split in (None, "train", "test"), "'train', 'test', or None for all questions"
+    )
 
 
 def split_of(problem: Problem) -> Split:

@@ -325,10 +325,8 @@ class FaultyEnv(EchoEnv):
             BadArgument: for another fault, or a moment that never comes.
         """
         super().__init__(turns)
-        if fault not in ("raise", "hang", "die"):
-            raise BadArgument(f"fault is {fault!r}; accepted: raise, hang, die.")
-        if not 0 <= at <= turns:
-            raise BadArgument(f"at is {at}; accepted: 0 (the reset) to {turns}.")
+        check_argument("fault", fault, fault in ("raise", "hang", "die"), "raise, hang, die")
+        check_argument("at", at, 0 <= at <= turns, f"0 (the reset) to {turns}")
         self.fault = fault
         self.at = at
         self.seeds = seeds

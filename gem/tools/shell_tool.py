@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from gem.errors import BadArgument
+from gem.errors import check_argument
 from gem.sandbox.base import Budget, Result, Sandbox, Session, Status, check_result
 from gem.tools.base_tool import BaseTool, ToolResult
 
@@ -20,8 +20,7 @@ class SessionTool(BaseTool):
     ) -> None:
         """Set the limits of a call. Raises BadArgument for a timeout that is not positive."""
         super().__init__(num_workers)
-        if not timeout > 0:
-            raise BadArgument(f"timeout is {timeout}; accepted: a positive number of seconds.")
+        check_argument("timeout", timeout, timeout > 0, "a positive number of seconds")
         self.timeout = timeout
         self.sandbox_type = sandbox_type
         self.max_chars = max_chars

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrap_words
 from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
-from gem.errors import BadArgument, IllegalMove, needs_extra
+from gem.errors import BadArgument, IllegalMove, check_argument, needs_extra
 from gem.tasks.procedural import Range, interval
 from gem.tasks.world import World, built_in
 
@@ -71,11 +71,12 @@ class WikiGame(TextGame):
             BadArgument: for a `wiki_backend` that is neither ``world`` (the built-in pages) nor a .zim file.
         """
         if wiki_backend not in (None, "world"):
-            if not wiki_backend.endswith(".zim"):
-                raise BadArgument(
-                    f"wiki_backend is {wiki_backend!r}; accepted: 'world', or the path of a .zim file. No "
-                    "live service is asked."
-                )
+            check_argument(
+                "wiki_backend",
+                wiki_backend,
+                wiki_backend.endswith(".zim"),
+                "'world', or the path of a .zim file. No live service is asked",
+            )
             zim = wiki_backend
         self.clicks = interval("clicks", clicks, 1, MOST_CLICKS)
         most = self.clicks[1]

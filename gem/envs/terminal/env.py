@@ -123,8 +123,7 @@ class TerminalEnv(WorkspaceEnv):
             )
         check_argument("level", level, level in LEVELS, ", ".join(LEVELS))
         for key, value in (("max_turns", max_turns), ("command_s", command_s), ("time_s", time_s)):
-            if not value > 0:
-                raise BadArgument(f"{key} is {value}; accepted: more than 0.")
+            check_argument(key, value, value > 0, "more than 0")
         self.name = name
         self.level = level
         self.given_task = task if task_dir is None else read_folder(task_dir)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from gem.errors import BadArgument
+from gem.errors import check_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +32,4 @@ class ServeLimits:
         """Refuse limits of 0 or less."""
         for each in fields(self):
             value = getattr(self, each.name)
-            if not value > 0:
-                raise BadArgument(f"{each.name} is {value}; accepted: more than 0.")
+            check_argument(each.name, value, value > 0, "more than 0")

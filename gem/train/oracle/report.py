@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, check_argument, check_least, did_you_mean
 from gem.naming import FORMS
 from gem.train.oracle.cases import (
     CASES,
@@ -247,12 +247,9 @@ def judge(
                     f"{', '.join(known)}{more}."
                 )
     for gamma in gammas:
-        if not 0 <= gamma <= 1:
-            raise BadArgument(f"gamma is {gamma}; accepted: 0 to 1.")
-    if batch is not None and batch < 2:
-        raise BadArgument(f"batch is {batch}; accepted: 2 or more episodes.")
-    if samples < 2:
-        raise BadArgument(f"samples is {samples}; accepted: 2 or more.")
+        check_argument("gamma", gamma, 0 <= gamma <= 1, "0 to 1")
+    check_argument("batch", batch, batch is None or batch >= 2, "2 or more episodes")
+    check_least("samples", samples, 2)
     for env in envs or SETTINGS:
         one_turn = SETTINGS[env].kwargs.get("turns", 1) == 1
         judged = Judge(env, seed)
