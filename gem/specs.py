@@ -12,7 +12,7 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum, EnumType
 from numbers import Integral
@@ -184,9 +184,18 @@ def check_keywords(callee: Callable[..., Any], kwargs: Iterable[str], name: str)
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
     accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    for keyword in kwargs:
+    check_accepted(accepted, kwargs, name)
+
+
+def check_accepted(accepted: Sequence[str], keywords: Iterable[str], name: str, *own: str) -> None:
+    """Refuse keywords that are not among `accepted`; the message of `name` also lists `own`.
+
+    Raises:
+        UnknownArgument: with the keywords that are accepted.
+    """
+    for keyword in keywords:
         if keyword not in accepted:
-            takes = ", ".join(accepted) or "no keywords"
+            takes = ", ".join([*own, *accepted]) or "no keywords"
             raise UnknownArgument(
                 f"{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: {takes}."
             )

@@ -25,13 +25,13 @@ from gem.errors import (
     BadArgument,
     NoSolver,
     NoVerdict,
-    UnknownArgument,
     UnknownEnv,
     check_argument,
     did_you_mean,
 )
 from gem.parsing import boxed, tagged
 from gem.record import StopReason
+from gem.specs import check_accepted
 
 with GlobalGenerators().active():  # what the package imports draws from them (rich, for its links)
     from reasoning_gym.composite import CompositeDataset
@@ -118,12 +118,7 @@ class ReasoningGymEnv(Env):
             raise UnknownEnv(f"reasoning-gym has no data set {name!r}.{did_you_mean(name, DATASETS)}")
         check_argument("size", size, isinstance(size, int) and size >= 1, "1 or more questions")
         accepted = [f.name for f in dataclasses.fields(DATASETS[name][1]) if f.name not in ("seed", "size")]
-        for keyword in config:
-            if keyword not in accepted:
-                raise UnknownArgument(
-                    f"rg:{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: "
-                    f"{', '.join(['size', 'seed', *accepted])}."
-                )
+        check_accepted(accepted, config, f"rg:{name}", "size", "seed")
         self.name = name
         self.size = size
         self.set_seed = seeding.check(seed)

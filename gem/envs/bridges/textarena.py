@@ -26,13 +26,13 @@ from gem.envs.seats.seated_env import MultiStart, MultiStep, SeatedEnv
 from gem.errors import (
     BadArgument,
     MissingData,
-    UnknownArgument,
     UnknownEnv,
     check_argument,
     did_you_mean,
     missing_extra,
 )
 from gem.record import StopReason
+from gem.specs import check_accepted
 
 _TOP_WORDS = 1000
 """How many of the most frequent words replace nltk's list of basic English."""
@@ -68,13 +68,7 @@ class Game:
         spec = registry[name]
         with self._generators.active():
             make = _entry(name, spec.entry_point)
-            accepted = inspect.signature(make).parameters
-            for keyword in self.config:
-                if keyword not in accepted:
-                    raise UnknownArgument(
-                        f"ta:{name} does not take {keyword!r}.{did_you_mean(keyword, accepted)} It takes: "
-                        f"{', '.join(['num_players', *accepted])}."
-                    )
+            check_accepted([*inspect.signature(make).parameters], self.config, f"ta:{name}", "num_players")
             try:
                 return make(**{**spec.kwargs, **self.config})
             except TypeError as error:

@@ -212,7 +212,10 @@ class ContainerSession:
                 member = tarfile.TarInfo(posixpath.normpath(path).lstrip("/"))
                 member.size, member.mode = len(data), mode
                 tar.addfile(member, io.BytesIO(data))
-        self._ask("cp", "-", f"{self.name}:/", stdin=buffer.getvalue())
+        try:
+            self.engine.ask("cp", "-", f"{self.name}:/", stdin=buffer.getvalue())
+        except SandboxFailed:
+            raise self._refusal(f"{self.engine.command} cp: the files cannot be written.") from None
 
     def read_file(self, path: str) -> bytes:
         """Read a regular file at an absolute path.
@@ -287,12 +290,6 @@ class ContainerSession:
         """Whether the container runs. Raises SandboxFailed when the engine does not answer."""
         asked = ("ps", "--quiet", "--filter", f"name={self.name}", "--filter", "status=running")
         return bool(self.engine.ask(*asked).strip())
-
-    def _ask(self, *args: str, stdin: bytes) -> None:
-        try:
-            self.engine.ask(*args, stdin=stdin)
-        except SandboxFailed:
-            raise self._refusal(f"{self.engine.command} {args[0]}: the files cannot be written.") from None
 
     def _refusal(self, words: str) -> ToolError:
         """Return the error to raise. Raises SandboxFailed when the engine does not answer."""
