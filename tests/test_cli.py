@@ -1,5 +1,6 @@
 """The command line: what it prints, where, and its exit codes."""
 
+import io
 import json
 import os
 import pty
@@ -29,6 +30,21 @@ def gem_gym(
         timeout=60,
         env={**os.environ, **env},
     )
+
+
+@pytest.fixture
+def run_here(capsys, monkeypatch):
+    """Return a function that runs the command line in this process."""
+
+    def run(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        try:
+            code = cli.main(args)
+        except SystemExit as end:
+            code = end.code
+        return subprocess.CompletedProcess(args, code, *capsys.readouterr())
+
+    return run
 
 
 def test_without_arguments_the_commands_are_shown(capsys):
@@ -143,25 +159,22 @@ def test_play_stops_where_it_is_told(capsys):
     assert "turn_limit after 1 turn, return" in capsys.readouterr().out
 
 
-@pytest.mark.system
-def test_a_human_plays_in_the_terminal():
-    done = gem_gym("play", "game:GuessTheNumber-v0-easy", "--seed", "0", stdin="5\nhalf\n")
+def test_a_human_plays_in_the_terminal(run_here):
+    done = run_here("play", "game:GuessTheNumber-v0-easy", "--seed", "0", stdin="5\nhalf\n")
     assert done.returncode == 0
     assert "I have a secret whole number between 1 and 10." in done.stdout
     assert "unreadable after 2 turns" in done.stdout
 
 
-@pytest.mark.system
-def test_a_human_who_leaves_ends_the_program():
-    done = gem_gym("play", "game:GuessTheNumber-v0-easy", stdin="")
+def test_a_human_who_leaves_ends_the_program(run_here):
+    done = run_here("play", "game:GuessTheNumber-v0-easy", stdin="")
     assert done.returncode == 130
     assert done.stderr == ""
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("seed", ["-1", "half", "1.5"])
-def test_play_refuses_what_is_no_seed(seed):
-    done = gem_gym("play", "game:GuessTheNumber-v0-easy", "--seed", seed)
+def test_play_refuses_what_is_no_seed(seed, run_here):
+    done = run_here("play", "game:GuessTheNumber-v0-easy", "--seed", seed)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert seed in done.stderr
@@ -276,18 +289,16 @@ def test_check_records_a_golden_transcript(tmp_path, monkeypatch, capsys):
     assert compare("game:GuessTheNumber-v0-easy", tmp_path / "tests/golden") == ""
 
 
-@pytest.mark.system
-def test_an_error_of_ours_has_no_traceback():
-    done = gem_gym("list", "nothing-of-the-kind")
+def test_an_error_of_ours_has_no_traceback(run_here):
+    done = run_here("list", "nothing-of-the-kind")
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("UnknownEnv: ")
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.system
-def test_unknown_flag_is_refused():
-    done = gem_gym("list", "--famly")
+def test_unknown_flag_is_refused(run_here):
+    done = run_here("list", "--famly")
     assert done.returncode == 2
     assert "--famly" in done.stderr
 
