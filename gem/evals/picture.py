@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 
 from gem.content import printable
-from gem.errors import StoreError, check_argument, needs_extra, reason
+from gem.errors import check_argument, needs_extra
 from gem.evals.comparison import Comparison, Paired
+from gem.files import explain_errors
 
 SUFFIXES = (".png", ".svg", ".pdf")
 COLOURS = {"A": "#b3541e", "B": "#1f5fa8", None: "#555555"}
@@ -75,10 +76,8 @@ def draw(comparison: Comparison, path: Path, a: str = "A", b: str = "B") -> None
         axes.spines[edge].set_visible(False)
     side.spines["right"].set_visible(False)
     dpi = min(150.0, LARGEST / figure.get_figheight())
-    try:
+    with explain_errors(path):
         figure.savefig(path, dpi=dpi, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {reason(error)}.") from error
 
 
 def _draw_row(axes: object, place: int, row: Paired, scale: float, bold: bool) -> None:
