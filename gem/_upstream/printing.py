@@ -75,7 +75,7 @@ def run_and_print_episode_with_selective_step(
 
 
 run_and_print_episode_with_random_selection = run_and_print_episode_with_selective_step
-"""The older name of `run_and_print_episode_async`."""
+"""The older name of `run_and_print_episode_with_selective_step`."""
 
 
 def _play(

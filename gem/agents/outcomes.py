@@ -286,7 +286,7 @@ def _words(data: Any, depth: int) -> Iterator[str]:
     if isinstance(data, str):
         yield _cut_echo(data)
     elif isinstance(data, int):
-        yield _number(data)
+        yield str(data) if abs(data) < 10**12 else ""
     elif depth and isinstance(data, dict):
         for key, value in list(data.items())[:32]:
             if key not in _SKIPPED:
@@ -294,10 +294,6 @@ def _words(data: Any, depth: int) -> Iterator[str]:
     elif depth and isinstance(data, list):
         for value in data[:32]:
             yield from _words(value, depth - 1)
-
-
-def _number(value: int) -> str:
-    return str(value) if abs(value) < 10**12 else ""
 
 
 _TOO_LONG = re.compile(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,15 +42,11 @@ class TinyConfig:
             raise BadArgument(f"width is {self.width}; accepted: a multiple of 2 x heads ({2 * self.heads}).")
 
 
-class KeyValues(Protocol):
-    """The interface of a cache of the earlier positions, for attention."""
-
-    def extend(self, layer: int, keys_BTK: Tensor, values_BTK: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the keys and values of new positions; return those of all positions, each (B, S, K)."""
-
-
 class Prefix:
-    """Keys and values of a shared prefix and of a batch, for training, or for a prompt that rows share."""
+    """Keys and values of a shared prefix and of a batch, for training, or for a prompt that rows share.
+
+    The model stores the keys and values of new positions here, or in `Slots`.
+    """
 
     def __init__(self, past: Prefix | None = None) -> None:
         """Continue after `past`, whose rows (1 or B) precede the rows of the batch."""
@@ -58,7 +54,7 @@ class Prefix:
         self.layers: list[tuple[Tensor, Tensor]] = []
 
     def extend(self, layer: int, keys_BTK: Tensor, values_BTK: Tensor) -> tuple[Tensor, Tensor]:
-        """See KeyValues.extend."""
+        """Store the keys and values of new positions; return those of all positions, each (B, S, K)."""
         if self.past is not None:
             before_k, before_v = self.past.layers[layer]
             rows = keys_BTK.shape[0]
@@ -96,7 +92,7 @@ class TinyLM(nn.Module):
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
 
-    def forward(self, ids_BT: Tensor, position_BT: Tensor, cache: KeyValues, mask: Tensor) -> Tensor:
+    def forward(self, ids_BT: Tensor, position_BT: Tensor, cache: Prefix | Slots, mask: Tensor) -> Tensor:
         """Return the hidden states (B, T, D) of `ids` at `position` (B or 1 rows).
 
         `mask` is additive, (B or 1, T, S): 0 where a query may attend, -inf elsewhere.
@@ -127,7 +123,7 @@ class Block(nn.Module):
         self.down = nn.Parameter(torch.empty(width, 4 * width))
 
     def forward(
-        self, x_BTD: Tensor, rope: tuple[Tensor, Tensor], layer: int, cache: KeyValues, mask: Tensor
+        self, x_BTD: Tensor, rope: tuple[Tensor, Tensor], layer: int, cache: Prefix | Slots, mask: Tensor
     ) -> Tensor:
         """Return the block's output, (B, T, D)."""
         rows, steps, width = x_BTD.shape
@@ -219,7 +215,7 @@ class Slots:
             self.positions *= 2
 
     def extend(self, layer: int, keys_BTK: Tensor, values_BTK: Tensor) -> tuple[Tensor, Tensor]:
-        """See KeyValues.extend."""
+        """Store the keys and values of new positions; return those of all positions, each (B, S, K)."""
         keys, values = self.data[layer]
         where = (self.rows[:, None], self.at_BT)
         keys[where] = keys_BTK

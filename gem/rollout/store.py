@@ -20,6 +20,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
@@ -140,8 +141,7 @@ class EpisodeStore(Sequence[Episode], Closing):
                     "an episode that is played again needs another attempt, or another run."
                 )
             run_line = b"" if file.has_run(run.id) else codec.encode_run(run) + b"\n"
-            entry = lambda number, start, end: _entry(number, episode, start, end, self.tokens)  # noqa: E731
-            return Addition(line, entry, run.id, run_line)
+            return Addition(line, partial(_entry, episode, self.tokens), run.id, run_line)
 
         file.append(compose, self.fsync)
 
@@ -543,14 +543,14 @@ def _read_line(number: int, line: bytes, start: int, end: int) -> Entry | str | 
 
 def _read_entry(number: int, line: bytes, start: int, end: int) -> Entry:
     try:
-        return _entry(number, codec.decode(line), start, end)
+        return _entry(codec.decode(line), True, number, start, end)
     except ValueError:
         return Entry(
             number, "", "", "", 0, 0, "", "", 0, "damaged", Verdict.NONE, None, None, 0, 0, 0, start, end
         )
 
 
-def _entry(number: int, episode: Episode, start: int, end: int, tokens: bool = True) -> Entry:
+def _entry(episode: Episode, tokens: bool, number: int, start: int, end: int) -> Entry:
     return Entry(
         number=number,
         id=episode.id,
