@@ -10,7 +10,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 import gem
-from gem.errors import BadArgument, check_least
+from gem.errors import check_least, refuse_first
 from gem.files import replace_file
 from gem.rollout.index import Entry
 from gem.viewer import charts
@@ -36,10 +36,16 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
         StoreError: when the file cannot be written.
     """
     count = len(source.store)
-    if episode is not None and not 0 <= episode < count:
-        raise BadArgument(f"there is no episode {episode}; {source.name} holds {count}.")
-    if path.exists() and not path.is_file():  # replacing it would take a device or a pipe away
-        raise BadArgument(f"{path} is not a regular file; name one that may be replaced.")
+    refuse_first(
+        (
+            episode is not None and not 0 <= episode < count,
+            f"there is no episode {episode}; {source.name} holds {count}.",
+        ),
+        (
+            path.exists() and not path.is_file(),  # replacing it would take a device or a pipe away
+            f"{path} is not a regular file; name one that may be replaced.",
+        ),
+    )
     check_least("limit", limit)
     if episode is None:
         most = min(count, limit or count)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 import gem
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, refuse_first
 from gem.estimators import ALGORITHMS
 from gem.evals import EnvResult
 from gem.files import lock_file, replace_file
@@ -482,15 +482,17 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
         runs = [Run(source, sources) for source in sources if source.training]
         phases = {phase for run in runs for phase in run.phases}  # on the page of their run
         runs = [run for run in runs if run.source.folder not in phases]
-        if not runs:
-            raise BadArgument(
+        refuse_first(
+            (
+                not runs,
                 f"{', '.join(map(str, paths))}: no training run found; accepted: folders that "
-                "`gem-gym train --out` wrote."
-            )
-        if len(runs) > MOST_RUNS:
-            raise BadArgument(
-                f"there are {len(runs)} runs; accepted: {MOST_RUNS} at most. Name some of them."
-            )
+                "`gem-gym train --out` wrote.",
+            ),
+            (
+                len(runs) > MOST_RUNS,
+                f"there are {len(runs)} runs; accepted: {MOST_RUNS} at most. Name some of them.",
+            ),
+        )
         if out is None:
             folder = (
                 runs[0].source.folder

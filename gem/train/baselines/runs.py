@@ -240,21 +240,15 @@ class Plan:
             StoreError: when the row cannot be written.
         """
         search = self.study.search
-        results = [task.recorded for task in self.searches(cell)]
-        if search is None or any(run is None for run in results):
+        tasks = self.searches(cell)
+        runs = [run for task in tasks if (run := task.recorded) is not None]
+        if search is None or len(runs) < len(tasks):
             return None
         points = []
-        runs = [run for run in results if run is not None]
         for number, point in enumerate(search.points):
             own = runs[number * len(search.seeds) : (number + 1) * len(search.seeds)]
-            points.append(
-                Tried(
-                    settings=dict(point),
-                    scores=[score_of(run.figures, self.study.score) for run in own],
-                    errors=[run.error for run in own],
-                    cpu_s=[run.cpu_s for run in own],
-                )
-            )
+            scores = [score_of(run.figures, self.study.score) for run in own]
+            points.append(Tried(dict(point), scores, [run.error for run in own], [run.cpu_s for run in own]))
         tried = [number for number, point in enumerate(points) if point.mean > float("-inf")]
         sign = -1 if self.study.score == "turns" else 1
         chosen = max(tried, key=lambda number: sign * points[number].mean) if tried else None

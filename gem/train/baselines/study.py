@@ -48,7 +48,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from gem import registry
-from gem.errors import BadArgument, GemError, MissingExtra, check_argument, did_you_mean
+from gem.errors import BadArgument, GemError, MissingExtra, check_argument, did_you_mean, refuse_first
 from gem.naming import fix_name
 from gem.train.baselines.rows import TASK, task_of
 from gem.train.config import TrainConfig, toml_file
@@ -273,10 +273,13 @@ def _search(values: Mapping[str, Any]) -> Search:
         _settings("grid of [search]", dict(zip(grid, point, strict=True)))
         for point in itertools.product(*grid.values())
     ]
-    if any(point in points[:place] for place, point in enumerate(points)):
-        raise BadArgument("grid of [search] has a point twice; give each value once.")
-    if len(points) < 2:
-        raise BadArgument(f"grid of [search] has {len(points)} points; accepted: 2 or more.")
+    refuse_first(
+        (
+            any(point in points[:place] for place, point in enumerate(points)),
+            "grid of [search] has a point twice; give each value once.",
+        ),
+        (len(points) < 2, f"grid of [search] has {len(points)} points; accepted: 2 or more."),
+    )
     seeds = _convert("seeds of [search]", values.get("seeds", []), list[int])
     return Search(_seeds("seeds of [search]", seeds), tuple(points))
 

@@ -60,10 +60,9 @@ def check(config: RunSettings) -> None:
     _check_sampler(config)
     for names, needed, is_present in ONLY_WITH:
         for name in () if is_present(config) else names:
-            given = f"{name} is {getattr(config, name)!r}"
-            refuse_first(
-                (_is_set(config, name), f"{given}; it has an effect only with {needed}. Leave it out.")
-            )
+            if _is_set(config, name):
+                given = f"{name} is {getattr(config, name)!r}"
+                raise BadArgument(f"{given}; it has an effect only with {needed}. Leave it out.")
 
 
 def _check_stopping(config: RunSettings) -> None:

@@ -10,7 +10,7 @@ from gem.agents.solver import SolverAgent
 from gem.core import Env, EnvWrapper
 from gem.envs.data.named import named_kwargs
 from gem.envs.seats.seated_env import SeatedEnv
-from gem.errors import BadArgument, NoSolver
+from gem.errors import NoSolver, refuse_first
 from gem.evals import Instances, find_instances
 from gem.record import Agent, Limits
 from gem.registry import EnvSpec, Maker
@@ -104,12 +104,16 @@ def played_envs(config: TrainConfig) -> list[PlayedEnv]:
             algorithm for one.
     """
     envs = [PlayedEnv(part, config) for part in config.parts]
-    if config.opponents and all(len(env.seats) < 2 for env in envs):
-        raise BadArgument(
-            f"opponents need a game of several seats, as multi:KuhnPoker-v0; {config.title} has one seat."
-        )
-    if config.algorithm_value.seats == "one" and any(len(env.seats) > 1 for env in envs):
-        raise BadArgument(f"{config.algorithm} needs games of one seat; choose another algorithm.")
+    refuse_first(
+        (
+            config.opponents and all(len(env.seats) < 2 for env in envs),
+            f"opponents need a game of several seats, as multi:KuhnPoker-v0; {config.title} has one seat.",
+        ),
+        (
+            config.algorithm_value.seats == "one" and any(len(env.seats) > 1 for env in envs),
+            f"{config.algorithm} needs games of one seat; choose another algorithm.",
+        ),
+    )
     return envs
 
 
