@@ -104,7 +104,7 @@ def setting(where: str, name: str, value: Any) -> Any:
             value = json.loads(value) if isinstance(value, str) else value
             json.dumps(value)  # a date has no JSON
         typed = msgspec.convert(value, hint, dec_hook=_path)
-        check_bound(TrainConfig, name, typed)
+        check_bound(TrainConfig, name, value)
         return typed
     except BadArgument as error:
         raise BadArgument(f"{where}: {error}") from error
