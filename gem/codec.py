@@ -121,7 +121,11 @@ def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
         SchemaMismatch: for another schema. ValueError: for a line that is no episode, or was changed.
     """
     number = _check_line(line)
-    return _read(lambda: _decode_1(line) if number == 1 else _read_episode(line, run))
+    return _read(
+        lambda: (
+            decode_1(line, restored(msgspec.json.decode(line))) if number == 1 else _read_episode(line, run)
+        )
+    )
 
 
 def decode_task(line: bytes) -> TaskRef:
@@ -278,10 +282,6 @@ def _write_tokens(turn: record.Turn, number: int, struct: schema.Turn) -> None:
     mask = bytes(turn.mask)
     if mask != record.all_ones(len(turn.token_ids)):
         struct.mask = mask
-
-
-def _decode_1(line: bytes) -> record.Episode:
-    return decode_1(line, {key: restored(value) for key, value in msgspec.json.decode(line).items()})
 
 
 def _read_episode(line: bytes, run: record.RunInfo | None) -> record.Episode:
@@ -542,20 +542,12 @@ def _long(number: Any) -> Any:
     return number if number.bit_length() < 64 else _plain(number, 0)
 
 
-def _long_back(number: int | schema.Int) -> int:
-    return int(number.digits, 16) if isinstance(number, schema.Int) else number
-
-
 def _number(number: Any) -> Any:
     if type(number) is float and math.isfinite(number):
         return number
     if type(number) is float or (isinstance(number, int) and number.bit_length() < 64):
         return _plain(number, 0)
     return number if isinstance(number, str | bytes) else _plain(float(number), 0)  # float() would read text
-
-
-def _number_back(number: schema.Number) -> float:
-    return float(number.name) if isinstance(number, schema.Float) else number
 
 
 def _values(values: Any) -> Any:
@@ -701,9 +693,13 @@ _ARRAYS = {schema.Ids: "i", schema.Logprobs: "f"}
 _SINGLE = {
     _options(schema.Chars): Conversions(_chars, _same, _text),
     _options(schema.Obs): Conversions(_obs, _obs_back, _obs_back),
-    _options(schema.Number): Conversions(_number, _same, _number_back),
+    _options(schema.Number): Conversions(
+        _number, _same, lambda one: float(one.name) if isinstance(one, schema.Float) else one
+    ),
     _options(schema.Values): Conversions(_values, _same, _restored_values),
-    _options(int | schema.Int): Conversions(_long, _same, _long_back),
+    _options(int | schema.Int): Conversions(
+        _long, _same, lambda one: int(one.digits, 16) if isinstance(one, schema.Int) else one
+    ),
     _options(schema.Mask): Conversions(bytes),
     _options(int): Conversions(index),
     _options(float): Conversions(float),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -350,7 +350,7 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
         if options and not open_ended and not accepted.issuperset(options):
             raise UnknownArgument(
                 f"{type(self).__name__}.reset does not take {sorted(set(options) - accepted)}; "
-                f"it takes {_listing(accepted - {'self'})}."
+                f"it takes {', '.join(sorted(accepted - {'self'})) or 'nothing'}."
             )
         try:
             start = reset(self, seed=seed, **options)
@@ -402,10 +402,6 @@ def not_running(env: Env) -> Exception:
     if env._phase == _OVER:
         return EpisodeOver(f"the episode of {env} is over; call reset() before step().")
     return ResetNeeded(f"{env} has not begun; call reset() before step().")
-
-
-def _listing(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "nothing"
 
 
 def _name_result(method: Callable[..., Any], named: Any) -> Callable[..., Any]:

@@ -314,11 +314,18 @@ class GemDataset(types.RLDataset):
             raise BadArgument(f"envs is {envs!r}; accepted: a sequence of one or more ids or tasks.")
         if min(batches, batch_size, group_size) < 1:
             raise BadArgument(f"got {batches=}, {batch_size=}, {group_size=}; accepted: 1 or more.")
-        self._envs, self._renderer = tuple(map(_task, envs)), renderer
-        self._batches, self._batch_size, self._group_size = batches, batch_size, group_size
-        self._seed, self._limits, self._history, self._on_episode = seed, limits, history, on_episode
-        self._info = _run(renderer, limits, history)
+        self._envs = tuple(map(_task, envs))
+        self._batches, self._batch_size = batches, batch_size
         self._seeds = seeding.children(seeding.check(seed), "group")
+        self._build = partial(
+            GemGroupBuilder,
+            size=group_size,
+            renderer=renderer,
+            limits=limits,
+            history=history,
+            run=_run(renderer, limits, history),
+            on_episode=on_episode,
+        )
 
     def __len__(self) -> int:
         """Return the number of batches."""
@@ -333,20 +340,10 @@ class GemDataset(types.RLDataset):
         if not 0 <= index < self._batches:
             raise IndexError(f"batch {index} of {self._batches}")
         first = index * self._batch_size
-        return [self._group(number) for number in range(first, first + self._batch_size)]
-
-    def _group(self, number: int) -> GemGroupBuilder:
-        return GemGroupBuilder(
-            self._envs[number % len(self._envs)],
-            self._seeds(number),
-            self._group_size,
-            self._renderer,
-            self._limits,
-            history=self._history,
-            run=self._info,
-            job=str(number),
-            on_episode=self._on_episode,
-        )
+        return [
+            self._build(self._envs[number % len(self._envs)], self._seeds(number), job=str(number))
+            for number in range(first, first + self._batch_size)
+        ]
 
 
 @chz.chz

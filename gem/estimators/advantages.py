@@ -53,12 +53,9 @@ def turn_rebn(returns: Sequence[Sequence[float]]) -> list[list[float]]:
     that depends on time alone is independent of the action: Greensmith, Bartlett and Baxter, J. Machine
     Learning Research 5 (2004). A turn number that only one episode has reached has advantage 0.
     """
-    made = [[0.0] * len(turns) for turns in returns]
-    for place in range(max(map(len, returns), default=0)):
-        there = [index for index, turns in enumerate(returns) if len(turns) > place]
-        for index, value in zip(there, normalised([returns[i][place] for i in there]), strict=True):
-            made[index][place] = value
-    return made
+    numbers = [number for turns in returns for number, _ in enumerate(turns)]
+    flat = iter(grpo([value for turns in returns for value in turns], numbers))
+    return [[next(flat) for _ in turns] for turns in returns]
 
 
 def grpo(scores: Sequence[float], groups: Sequence[Hashable], *, scale: bool = True) -> list[float]:

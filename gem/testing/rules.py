@@ -206,10 +206,6 @@ def _elsewhere(case: Subject) -> registry.EnvSpec:
     return case.claims
 
 
-def _over(env: Env) -> bool:
-    return env.unwrapped._phase == "over"
-
-
 def _attempt_solve(env: Env, seed: int | None = None) -> None:
     if seed is not None:
         env.reset(seed=seed)
@@ -411,7 +407,7 @@ def save_restore(case: Subject) -> None:
     for seed in case.seeds:
         env.reset(seed=seed)
         future(env, 1)
-        if _over(env):
+        if env.unwrapped._phase == "over":
             env.reset(seed=seed)
         state = env.get_state()
         first = future(env, case.turns)
