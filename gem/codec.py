@@ -120,12 +120,9 @@ def decode(line: bytes, run: record.RunInfo | None = None) -> record.Episode:
     Raises:
         SchemaMismatch: for another schema. ValueError: for a line that is no episode, or was changed.
     """
-    number = _check_line(line)
-    return _read(
-        lambda: (
-            decode_1(line, restored(msgspec.json.decode(line))) if number == 1 else _read_episode(line, run)
-        )
-    )
+    if _check_line(line) == 1:
+        return _read(lambda: decode_1(line, restored(msgspec.json.decode(line))))
+    return _read(lambda: _read_episode(line, run))
 
 
 def decode_task(line: bytes) -> TaskRef:
