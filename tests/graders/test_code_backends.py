@@ -75,6 +75,7 @@ def test_what_crosses_in_a_way_of_its_own_has_the_verdict_of_plain_python():
     check_honest(opened("userns")[0] or opened("landlock")[0], CARRIED)
 
 
+@pytest.mark.system
 def test_hostile_submissions_are_not_accepted(sandbox):
     quick = [each for each in HOSTILE if not each.name.startswith(("endless", "much", "a recursion"))]
     check_hostile(sandbox, quick[:: 12 if sandbox.backend in ("userns", "landlock") else 61])

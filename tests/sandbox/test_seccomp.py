@@ -256,6 +256,7 @@ def pyseccomp():
     return pyseccomp
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("kind", seccomp.KINDS)
 @pytest.mark.parametrize(("fork", "sockets", "shares"), VARIANTS)

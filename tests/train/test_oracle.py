@@ -479,6 +479,7 @@ def test_what_cannot_be_judged_is_refused(given, match):
 # -- the page
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["reinforce", "rloo", "grpo", "ppo", "mean-over-turns", "kl-loss"])
 def test_the_pages_rows_are_what_the_oracle_says_now(judges, name):
     row = " | ".join(judges["early"].row(name, 0.9).cells())

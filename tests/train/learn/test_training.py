@@ -88,6 +88,7 @@ def test_a_run_leaves_its_figures(whole):
     assert steps == sorted(steps, reverse=True)
 
 
+@pytest.mark.system
 def test_the_same_seed_is_the_same_run_and_another_is_not(whole, tmp_path):
     out, _ = whole
     train(replace(QUICK, out=tmp_path / "again"))

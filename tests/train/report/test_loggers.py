@@ -283,6 +283,7 @@ def test_a_full_disk_costs_the_log_alone(tmp_path, monkeypatch):
     assert (tmp_path / "summary.json").exists()
 
 
+@pytest.mark.system
 def test_replacing_a_run_removes_its_log(whole, tmp_path):
     shutil.copytree(whole.out, tmp_path / "run")
     RunFolder(tmp_path / "run").clear()
