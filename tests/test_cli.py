@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -445,3 +446,22 @@ def test_references_that_nobody_reads_are_listed(golds, code, tmp_path, capsys):
 
 def test_the_audit_of_data_stands_alone():
     assert cli.main(["audit", "--data", "x.jsonl", "game:Sudoku-v0-easy"]) != 0
+
+
+@pytest.mark.system
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_under_the_output_is_one_line():
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "gem", "list", "game"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (ran.returncode, ran.stderr) == (1, "the output cannot be written: No space left on device.\n")
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_end_nothing(closed):
+    command = f"{shlex.quote(sys.executable)} -m gem list game {closed}"
+    ran = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ("game:GuessTheNumber-v0" in ran.stdout) == (closed == "2>&-")

@@ -7,6 +7,7 @@ that listing ids does not load torch.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import io
 import os
@@ -97,6 +98,8 @@ REPEATS = ("eval",)
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller, who wants none
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What a model wrote may not fit the terminal's encoding; that must not end the program.
@@ -108,7 +111,11 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"{type(error).__name__}: {printable(str(error))}", file=sys.stderr)
         return MISUSED
     except OSError as error:  # BrokenPipeError is one too
-        if isinstance(error, BrokenPipeError):  # `gem-gym list | head`
+        if isinstance(error, BrokenPipeError) or error.errno == errno.ENOSPC:  # `gem-gym list | head`
+            if error.errno == errno.ENOSPC:
+                print(
+                    f"{error.filename or 'the output'} cannot be written: {reason(error)}.", file=sys.stderr
+                )
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         if error.filename is None:

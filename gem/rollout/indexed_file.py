@@ -284,7 +284,15 @@ class IndexedFile:
         if self._locked:
             yield
             return
-        fcntl.flock(self._fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if not wait:
+                raise
+            raise StoreError(
+                f"{self.path}: cannot be locked: {reason(error)}. Its file system keeps no locks (some network "
+                "file systems); put the store on a disk of this machine."
+            ) from error
         self._locked = True
         try:
             yield

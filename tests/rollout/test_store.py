@@ -1218,3 +1218,18 @@ def test_a_store_is_cut_where_others_have_it_open(tmp_path):
         assert list(store) == []
         store.append(played[0])
         assert jobs(store) == ["e0"]
+
+
+def test_a_file_system_without_locks_is_named(path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with EpisodeStore(path) as store:
+        monkeypatch.setattr(indexed_file.fcntl, "flock", refuse)
+        with pytest.raises(
+            StoreError, match="cannot be locked: No locks available.* put the store on a disk"
+        ):
+            store.append(episode())
+        monkeypatch.undo()
+        store.append(episode())
+        assert len(store) == 1
