@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -98,8 +99,8 @@ REPEATS = ("eval",)
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller, who wants none
-    sys.stderr = sys.stderr or open(os.devnull, "w")
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # closed by the caller, who wants none
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What a model wrote may not fit the terminal's encoding; that must not end the program.

@@ -290,8 +290,8 @@ class IndexedFile:
             if not wait:
                 raise
             raise StoreError(
-                f"{self.path}: cannot be locked: {reason(error)}. Its file system keeps no locks (some network "
-                "file systems); put the store on a disk of this machine."
+                f"{self.path}: cannot be locked: {reason(error)}. Its file system keeps no locks, as "
+                "some network file systems; put the store on a disk of this machine."
             ) from error
         self._locked = True
         try:
