@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -99,8 +98,8 @@ REPEATS = ("eval",)
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # closed by the caller, who wants none
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")
+    sys.stdout = sys.stdout or _open_nothing()  # closed by the caller, who wants none
+    sys.stderr = sys.stderr or _open_nothing()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # What a model wrote may not fit the terminal's encoding; that must not end the program.
@@ -117,7 +116,7 @@ def main(args: Sequence[str] | None = None) -> int:
                 print(
                     f"{error.filename or 'the output'} cannot be written: {reason(error)}.", file=sys.stderr
                 )
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(_open_nothing().fileno(), sys.stdout.fileno())
             return FAILED
         if error.filename is None:
             raise
@@ -132,6 +131,10 @@ def main(args: Sequence[str] | None = None) -> int:
         print("\nstopped by Ctrl-C", *map(printable, notes), sep="; ", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _open_nothing() -> io.TextIOWrapper:
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 def _run(args: list[str]) -> int:
