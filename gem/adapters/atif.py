@@ -32,6 +32,8 @@ from gem.adapters.records import (
     as_object,
     as_objects,
     carry,
+    decode_json,
+    each_line,
     empty_folder,
     escape_text,
     finite_or_none,
@@ -450,26 +452,17 @@ def read_atif(path: str | Path) -> Iterator[Callable[[], Episode]]:
     if path.suffix != ".jsonl":
         yield partial(_read_file, path)
         return
-    try:
-        with path.open("rb") as opened:
-            for number, line in enumerate(opened, 1):
-                yield partial(_decode_line, line, f"{path}, line {number}")
-    except OSError as error:
-        raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
+    yield from each_line(path, lambda trajectory, where: from_atif(trajectory))
 
 
 def _read_file(path: Path) -> Episode:
-    return _decode_line(_bytes_of(path), str(path))
-
-
-def _decode_line(data: bytes, where: str) -> Episode:
-    return from_atif(_json_of(data, where))
+    return from_atif(_read_json(path))
 
 
 def _read_trial(folder: Path) -> Episode:
     """Return the episode of a trial of Harbor."""
     trajectory, result = folder / TRAJECTORY, folder / "result.json"
-    trial = as_object(_json_of(_bytes_of(result), str(result))) if result.exists() else {}
+    trial = as_object(_read_json(result)) if result.exists() else {}
     broken = trial.get("exception_info")
     rewards = as_object(as_object(trial.get("verifier_result")).get("rewards"))
     parts = {
@@ -478,7 +471,7 @@ def _read_trial(folder: Path) -> Episode:
         if not isinstance(part, bool) and finite_or_none(part) is not None
     }
     reward = parts.get("reward", next(iter(parts.values())) if len(parts) == 1 else None)
-    whole = _json_of(_bytes_of(trajectory), str(trajectory))
+    whole = _read_json(trajectory)
     episode = from_atif(whole, reward=None if broken else reward)
     if as_object(as_object(whole).get("extra")).get(KEY) is not None:
         return episode
@@ -492,15 +485,8 @@ def _read_trial(folder: Path) -> Episode:
     return episode
 
 
-def _bytes_of(path: Path) -> bytes:
+def _read_json(path: Path) -> Any:
     try:
-        return path.read_bytes()
+        return decode_json(path.read_bytes(), str(path))
     except OSError as error:
         raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
-
-
-def _json_of(data: bytes, where: str) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise BadArgument(f"{where} is no JSON: {error}") from error

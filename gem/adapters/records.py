@@ -169,6 +169,18 @@ def next_messages(episode: Episode, seat: str) -> Iterator[tuple[Turn, tuple[Mes
         yield turn, messages((turn, after), CHAT)[2:]
 
 
+def decode_json(data: bytes, where: str) -> Any:
+    """Return a value that is stored as JSON; `where` names its place in the error.
+
+    Raises:
+        BadArgument: for data that is not JSON.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise BadArgument(f"{where} is no JSON: {error}") from error
+
+
 def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator[Callable[[], Episode]]:
     """Yield a function for each line of a JSON lines file, which reads its episode when called.
 
@@ -184,11 +196,7 @@ def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator
     """
 
     def read_line(line: bytes, where: str) -> Episode:
-        try:
-            value = msgspec.json.decode(line)
-        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            raise BadArgument(f"{where} is not JSON: {error}") from error
-        return read(value, where)
+        return read(decode_json(line, where), where)
 
     try:
         with Path(path).open("rb") as file:
