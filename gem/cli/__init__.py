@@ -116,7 +116,7 @@ def main(args: Sequence[str] | None = None) -> int:
                 print(
                     f"{error.filename or 'the output'} cannot be written: {reason(error)}.", file=sys.stderr
                 )
-            os.dup2(_open_nothing().fileno(), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         if error.filename is None:
             raise
