@@ -88,15 +88,12 @@ def split_run(source: Source, spec: str = "", turn: int = 0) -> Split:
         if (episode := source.read_episode(example, LONG_LINE)) is not None:
             stretch.example = example, short_actions(episode)
         stretches.append(stretch)
-    every: dict[str, float] = {}
     used = Counter[str]()
     for stretch in stretches:
-        for action, times in stretch.openings.items():
-            every[action] = every.get(action, 0.0) + times / max(1, stretch.read)
         used.update(stretch.tools)
-    first = sorted(every, key=lambda action: -every[action])[:WAYS]
-    first.sort(key=lambda action: _when(stretches, action))
-    ways = [Way(action, [s.openings[action] / max(1, s.read) for s in stretches]) for action in first]
+    actions = dict.fromkeys(action for stretch in stretches for action in stretch.openings)
+    every = [Way(each, [s.openings[each] / max(1, s.read) for s in stretches]) for each in actions]
+    ways = sorted(sorted(every, key=lambda way: -sum(way.shares))[:WAYS], key=_mean_position)
     others = [1 - sum(way.shares[i] for way in ways) for i in range(len(stretches))]
     tools = [
         Way(name, [s.tools[name] / max(1, s.read) for s in stretches]) for name, _ in used.most_common(WAYS)
@@ -104,10 +101,9 @@ def split_run(source: Source, spec: str = "", turn: int = 0) -> Split:
     return Split(stretches, ways, [max(0.0, share) for share in others], tools)
 
 
-def _when(stretches: Sequence[Stretch], action: str) -> float:
+def _mean_position(way: Way) -> float:
     """Return the mean position of an action over the stretches, weighted by its shares."""
-    shares = [stretch.openings[action] / max(1, stretch.read) for stretch in stretches]
-    return sum(place * share for place, share in enumerate(shares)) / sum(shares)
+    return sum(place * share for place, share in enumerate(way.shares)) / sum(way.shares)
 
 
 def _size(source: Source, total: int) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle
+from itertools import cycle, product
 
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument
@@ -62,16 +62,12 @@ class Contest:
         samples = max(len(env.seats), samples)
         jobs, seats = [], []
         for seat in env.seats:  # in each, the others in turn
-            following = cycle(others)
-            for sample in range(-(-samples // len(env.seats))):
-                for number, seeds in enumerate(instances.seeds):
-                    other = next(following)
-                    agents = {each: agent if each == seat else other for each in env.seats}
-                    seed = seeds[sample % len(seeds)]
-                    jobs.append(
-                        Job(env.maker, seed, str(number), sample, agents=agents, key=f"{seat}-{number}")
-                    )
-                    seats.append(seat)
+            tasks = product(range(-(-samples // len(env.seats))), enumerate(instances.seeds))
+            for (sample, (number, seeds)), other in zip(tasks, cycle(others), strict=False):
+                agents = {each: agent if each == seat else other for each in env.seats}
+                seed = seeds[sample % len(seeds)]
+                jobs.append(Job(env.maker, seed, str(number), sample, agents=agents, key=f"{seat}-{number}"))
+                seats.append(seat)
         played = rollout(jobs, agent, limits=env.limits, concurrency=config.batch, host=config.host)
         return summarise_seats(self.label, played, seats, clustered=not instances.complete)
 
@@ -79,7 +75,7 @@ class Contest:
 def summarise_seats(
     name: str, episodes: Sequence[Episode], seats: Sequence[str], *, clustered: bool
 ) -> EnvResult:
-    """Return the figures of an agent that played the seat `held[i]` of episode i.
+    """Return the figures of an agent that played the seat `seats[i]` of episode i.
 
     `clustered`: episodes of one `group` share an instance that was drawn, so they are not independent.
     """
