@@ -78,8 +78,11 @@ def test_every_family_fills_the_texts_of_its_file_and_no_file_is_left_over():
             assert "\n\n" not in drawn.instruction
         name = family.make.__name__
         left.remove(f"{name}.toml")
-        read = {found[1] for found in re.finditer(rf'texts\("{name}"\)\["(\w+)"\]', getsource(family.make))}
-        assert texts(name).keys() - {"setup"} == {"instruction", "solution"} | read
+        source = getsource(family.make)
+        read = {*re.findall(rf'texts\("{name}"\)\["(\w+)"\]', source)}
+        for shared in re.findall(rf'(\w+)\(\s*"{name}"', source):  # a function that is given the text's name
+            read |= {*re.findall(r'texts\(text\)\["(\w+)"\]', getsource(family.make.__globals__[shared]))}
+        assert texts(name).keys() - {"setup"} == ({"instruction", "solution"} | read) - {"setup"}
     assert not left
 
 
