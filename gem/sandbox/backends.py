@@ -22,7 +22,7 @@ PROPERTIES: dict[str, str] = {
     "environment": "the caller's environment cannot be read",
     "writes": "nothing outside can be written",
     "network": "the host's loopback cannot be reached",
-    "alone": "no process of the host is in sight",
+    "alone": "no process of the host can be listed, read or signalled",
     "privileges": "no capabilities, and none to be had",
     "filter": "system calls are filtered",
     "server": "the process that starts programs cannot be read, traced or ended",

@@ -219,6 +219,10 @@ INQUIRIES = (
 )
 """If the child shares the host, these answer only about the child itself."""
 
+CLOCK_CALLS = ("clock_gettime", "clock_getres", "clock_nanosleep")
+_CLOCKS = (*range(12), *(0xFFFFFFF8 + kind for kind in (0, 1, 2, 4, 5, 6)))
+"""The clocks of the machine, and those of the caller's own process and thread (process number 0)."""
+
 PRIORITIES = ("sched_setscheduler", "sched_setparam", "sched_setattr")
 """Succeed without effect for the child itself; so do setpriority and ioprio_set."""
 
@@ -322,6 +326,8 @@ def _rules(kind: str, allow_fork: bool, allow_sockets: bool, shares_host: bool) 
             # Space beyond a file's end counts neither as its size nor, without a tmpfs, at all.
             "fallocate": _allow_only(1, (0, _PUNCH_HOLE)),
             **dict.fromkeys(INQUIRIES, own),
+            "capget": refuse,  # it is asked by process number, which lies in memory
+            **dict.fromkeys(CLOCK_CALLS, _allow_only(0, _CLOCKS, otherwise=EINVAL)),
             "sched_getaffinity": _allow_only(0, (0,), otherwise=ENOSYS),  # or the C library's threads fail
             **dict.fromkeys(("getpriority", "ioprio_get"), one),
             "timer_create": [_ret(_ERRNO | ENOSYS)],  # one limit for all timers of the user

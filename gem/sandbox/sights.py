@@ -25,7 +25,8 @@ SIGHTS: dict[str, str] = {
     "settings": "the kernel's settings (/proc/sys)",
     "devices": "/sys",
     "user": "the number of its user",
-    "processes": "processes of others",
+    "processes": "processes of others, by their numbers",
+    "times": "the processor time of processes of others",
     "network": "network interfaces but its own loopback",
     "interpreter": "where the interpreter and its packages lie",
     "names": "names, sizes and times of the machine's files elsewhere",
@@ -100,11 +101,19 @@ look("devices")(lambda: " ".join(os.listdir("/sys")))
 look("user")(lambda: f"user {os.getuid()}")
 @look("processes")
 def _():
-    me, found = os.getpid(), []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != me:
-            found.append(name)
-    return " ".join(found)
+    me = os.getpid()
+    others = [number for number in range(1, 5000) if number != me and os.path.exists(f"/proc/{number}/stat")]
+    return " ".join(map(str, others))
+@look("times")
+def _():
+    others = {}
+    for number in range(1, 500):
+        try:
+            if number != os.getpid():
+                others[number] = round(time.clock_gettime(~number << 3 | 2), 1)
+        except OSError:
+            pass
+    return others or ""
 look("network")(lambda: " ".join(n for _, n in socket.if_nameindex() if n != "lo"))
 look("interpreter")(lambda: sys.executable)
 FOLDERS = ("/home", "/var/log", "/etc/ssh", "/boot")

@@ -491,6 +491,13 @@ try:
     print(os.sched_getaffinity(other))
 except OSError as error:
     assert error.errno == errno.ENOSYS
+import time
+for clock in (time.CLOCK_MONOTONIC, time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID, ~0 << 3 | 2):
+    time.clock_gettime(clock)
+try:
+    print(time.clock_gettime(~other << 3 | 2))
+except OSError as error:
+    assert error.errno == errno.EINVAL
 attributes = ctypes.create_string_buffer(256)
 libc.pthread_self.restype = ctypes.c_ulong
 look = lambda: print(libc.pthread_getattr_np(ctypes.c_ulong(libc.pthread_self()), attributes))

@@ -207,6 +207,10 @@ def by_argument(lib, kind, fork, sockets, shares):
         yield call, (lib.ERRNO(EPERM), [(lib.ALLOW, [low(lib, 1, 0), low(lib, 0, n)]) for n in (0, 1)])
     if shares:
         yield "timer_create", (lib.ERRNO(ENOSYS), [])
+        yield "capget", (lib.ERRNO(EPERM), [])
+        own = [~0 << 3 & 0xFFFFFFFF | kind for kind in (0, 1, 2, 4, 5, 6)]
+        for call in ("clock_gettime", "clock_getres", "clock_nanosleep"):
+            yield call, only(0, (*range(12), *own), EINVAL)
         yield "fallocate", only(1, (0, 3))
     if sockets:
         triples = itertools.product((1, 2, 10), (1, 2, 5), (0, 6, 17))
