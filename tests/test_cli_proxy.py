@@ -18,18 +18,22 @@ from gem.testing.stub_server import StubServer
 @pytest.mark.system
 def test_a_program_is_recorded_until_ctrl_c(tmp_path):
     with StubServer("hello") as stub:
-        command = [sys.executable, "-m", "gem", "proxy", "--model", stub.base_url, "--port", "0"]
+        command = [sys.executable, "-m", "gem", "proxy", "--model", stub.base_url, "--port", "0", "--any-key"]
         process = subprocess.Popen(
             [*command, "--out", tmp_path / "run", "--calls", "1"], stdout=subprocess.PIPE, text=True
         )
         try:
             url = process.stdout.readline().strip().removeprefix("OPENAI_BASE_URL=")
+            token = process.stdout.readline().removeprefix("GEM_PROXY_TOKEN=").split()[0]
             with httpx.Client(headers={"Authorization": "Bearer p1"}, timeout=60) as client:
                 body = {"model": "m-1", "messages": [{"role": "user", "content": "hi"}]}
                 answers = [client.post(f"{url}/chat/completions", json=body) for _ in range(2)]
                 assert [each.status_code for each in answers] == [200, 403]
                 root = url.removesuffix("/v1")
-                assert client.post(f"{root}/episodes/p1/reward", json={"reward": 0.5}).status_code == 200
+                reward = f"{root}/episodes/p1/reward"
+                owner = {"Authorization": f"Bearer {token}"}
+                assert client.post(reward, json={"reward": 9.0}).status_code == 401
+                assert client.post(reward, json={"reward": 0.5}, headers=owner).status_code == 200
                 client.post(f"{url}/chat/completions", json=body)
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 130
@@ -52,6 +56,7 @@ def test_a_program_is_recorded_until_ctrl_c(tmp_path):
         (["--model", "smollm2", "--template", "smollm2"], "no other model takes one"),
         (["--model", "nosuchmodel"], "accepted: http://ADDRESS/v1, vllm:URL"),
         (["--model", "http://127.0.0.1:1/v1", "--host", "0.0.0.0"], "a token"),
+        (["--model", "http://127.0.0.1:1/v1", "--host", "0.0.0.0", "--any-key"], "a token"),
         (["--model", "http://127.0.0.1:1/v1", "--grader", "maths"], "Did you mean 'math'"),
         (["--model", "http://127.0.0.1:1/v1", "--idle", "0"], "seconds above 0"),
         (["--model", "http://127.0.0.1:1/v1", "--port", "99999"], "accepted: a free port"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -38,11 +39,13 @@ def proxy(
     seed: int = 0,
     api_key_env: str = "OPENAI_API_KEY",
     token_env: str = "GEM_PROXY_TOKEN",
+    any_key: bool = False,
 ) -> int:
     """Forward the calls of agent programs to a model, and record them as episodes, until Ctrl-C.
 
     Programs send chat completions or Responses requests to the printed address. Their API key names the
-    episode; POST /episodes/KEY/reward with {"reward": 1.0} ends it.
+    episode: POST /episodes opens one, and POST /episodes/ID/reward with {"reward": 1.0} ends it. Both need
+    the token.
 
     Args:
         model: the address of a chat completions server (or openai:NAME@ADDRESS), a model of
@@ -63,7 +66,11 @@ def proxy(
         task: the task name stored in the episodes.
         seed: the seed for sampling from a local model.
         api_key_env: the environment variable that holds the server's key.
-        token_env: the environment variable that holds the token for opening and rewarding episodes, if any.
+        token_env: the environment variable that holds the token for opening and rewarding episodes; if
+            it is not set, a random token is made and printed.
+        any_key: a program's first call with any key of its own opens an episode of that name, without the
+            token. Any program on this machine can then open episodes, and call the model in those whose key
+            it guesses.
     """
     from gem.rollout.store import EpisodeStore
     from gem.serve.proxy.app import Allowed
@@ -80,6 +87,7 @@ def proxy(
         raise StoreError(f"{out} cannot be made: {reason(error)}.") from error
     agent = _agent(model, temperature, max_tokens, api_key_env, template)
     with EpisodeStore(out / "episodes.jsonl") as store:
+        token = os.environ.get(token_env) or None
         server = Server(
             agent,
             store,
@@ -90,9 +98,13 @@ def proxy(
             grader=None if grader is None else make_grader(grader),
             task=task,
             seed=seed,
-            token=os.environ.get(token_env) or None,
+            token=token,
+            any_key=any_key,
         )
-        print(f"OPENAI_BASE_URL={server.url}/v1", flush=True)
+        print(f"OPENAI_BASE_URL={server.url}/v1")
+        if token is None:
+            print(f"{token_env}={server.token}  # as a bearer token it opens and rewards episodes")
+        sys.stdout.flush()
         server.serve()
     return 0
 

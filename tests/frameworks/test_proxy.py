@@ -238,7 +238,7 @@ def serve():
     opened = []
 
     def start(say=speak, **settings):
-        opened.append(Server(ScriptedAgent(say), **settings))
+        opened.append(Server(ScriptedAgent(say), any_key=True, **settings))
         return opened[-1].__enter__()
 
     yield start

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import random
 import socket
+import string
 import threading
 from dataclasses import replace
 
@@ -19,7 +21,7 @@ from gem.errors import AgentUnavailable, BadArgument, NoVerdict
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.replay import replay
-from gem.serve.proxy.app import Allowed
+from gem.serve.proxy.app import Allowed, name_of_key
 from gem.serve.proxy.server import Server
 from gem.tokens.rows import rows
 from gem.tokens.tiny import TinyRenderer
@@ -60,12 +62,15 @@ def close_clients():
 
 
 class Program:
-    """An agent program: a key, and an HTTP client."""
+    """An agent program, a key and an HTTP client, and its owner, who has the token for episodes."""
 
     def __init__(self, server, key="p1", **headers):
-        self.key = key
+        self.key, self.token = key, server.token
         self.client = httpx.Client(
-            base_url=server.url, headers={"Authorization": f"Bearer {key}", **headers}, timeout=30
+            base_url=server.url,
+            headers={"Authorization": f"Bearer {key}", **headers},
+            timeout=30,
+            event_hooks={"request": [self._own]},
         )
         clients.append(self.client)
 
@@ -73,6 +78,10 @@ class Program:
         answer = self.client.post(path, json=body, **kwargs)
         assert answer.status_code == code, answer.text
         return answer.json()
+
+    def _own(self, request):
+        if request.url.path.startswith("/episodes"):
+            request.headers["Authorization"] = f"Bearer {self.token}"
 
     def chat(self, *messages, code=200, **fields):
         body = {"model": "m", "messages": list(messages), **fields}
@@ -91,7 +100,7 @@ def serve():
 
     def start(agent=echo, store=None, **settings):
         agent = ScriptedAgent(agent) if callable(agent) and not hasattr(agent, "ask") else agent
-        opened.append(Server(agent, store, **settings))
+        opened.append(Server(agent, store, **{"any_key": True, **settings}))
         return opened[-1].__enter__()
 
     yield start
@@ -452,10 +461,10 @@ def test_the_environments_word_stands_and_its_errors_are_told(serve):
 
 def test_idle_episodes_and_those_of_a_stopped_proxy_have_no_verdict(tmp_path):
     store = EpisodeStore(tmp_path / "episodes.jsonl")
-    with Server(ScriptedAgent(echo), store, allowed=Allowed(idle_s=0.05)) as server:
+    with Server(ScriptedAgent(echo), store, allowed=Allowed(idle_s=0.05), any_key=True) as server:
         Program(server, "idle").chat(user("x"))
         until(lambda: not server.proxy.sessions)
-    with Server(ScriptedAgent(echo), store) as server:
+    with Server(ScriptedAgent(echo), store, any_key=True) as server:
         Program(server, "open").chat(user("x"))
     assert [(each.job, each.stop.value, each.scored) for each in store] == [
         ("idle", "cancelled", False),
@@ -465,18 +474,61 @@ def test_idle_episodes_and_those_of_a_stopped_proxy_have_no_verdict(tmp_path):
     store.close()
 
 
-def test_with_a_token_only_its_owner_opens_and_rewards():
+ADMINISTRATION = [
+    ("GET", "/episodes", None),
+    ("POST", "/episodes", {}),
+    ("POST", "/episodes", {"env": "game:GuessTheNumber-v0-easy"}),
+    *[
+        call
+        for name in ("mine", "other")
+        for call in (
+            ("GET", f"/episodes/{name}", None),
+            ("DELETE", f"/episodes/{name}", None),
+            ("POST", f"/episodes/{name}/reward", {"reward": 1e9}),
+            ("POST", f"/episodes/{name}/step", {"action": "x"}),
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize("any_key", [False, True])
+@pytest.mark.parametrize("token", [None, "t"])
+def test_a_program_that_knows_its_key_alone_can_only_call_the_model(serve, token, any_key):
+    server = serve(token=token, any_key=any_key)
+    mine, other = server.open("mine"), server.open("other")
+    for key in (mine.api_key, other.api_key, "mine", "other", ""):
+        headers = {"Authorization": f"Bearer {key}".rstrip()}
+        with httpx.Client(base_url=server.url, headers=headers) as program:
+            for method, path, body in ADMINISTRATION:
+                assert program.request(method, path, json=body).status_code == 401, (method, path)
+    assert httpx.get(f"{server.url}/episodes").status_code == 401
+    Program(server, mine.api_key).chat(user("x"))
+    Program(server, "mine").chat(user("x"), code=401)
+    Program(server, server.token).chat(user("x"), code=401)
+    sessions = server.proxy.sessions
+    assert {name: len(session.recording.calls) for name, session in sessions.items()} == {
+        "mine": 1,
+        "other": 0,
+    }
+    owner = httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {server.token}"})
+    with owner:
+        assert len(owner.get("/episodes").json()["episodes"]) == 2
+        assert owner.post("/episodes/mine/reward", json={"reward": 1}).status_code == 200
+        assert owner.delete("/episodes/other").status_code == 200
+        assert owner.post("/episodes", json={"name": "n"}).status_code == 201
+    Program(server, "unopened").chat(user("x"), code=200 if any_key else 401)
+    assert list(server.proxy.sessions) == ["n", *["unopened"] * any_key]
+
+
+def test_each_server_makes_a_token_of_its_own():
+    with Server(ScriptedAgent(echo)) as first, Server(ScriptedAgent(echo)) as second:
+        tokens = [first.token, second.token]
+    assert len({*tokens}) == 2
+    assert min(map(len, tokens)) >= 32
     with pytest.raises(BadArgument, match="token"):
         Server(ScriptedAgent(echo), host="0.0.0.0")
-    with Server(ScriptedAgent(echo), token="t") as server:
-        Program(server, "anything").chat(user("x"), code=401)
-        Program(server, "x").post("/episodes", {}, 401)
-        opened = Program(server, "t").post("/episodes", {"name": "n"}, 201)
-        program = Program(server, opened["api_key"])
-        program.chat(user("x"))
-        program.post("/episodes/n/reward", {"reward": 1e9}, 401)
-        Program(server, "n").chat(user("x"), code=401)
-        Program(server, "t").post("/episodes/n/reward", {"reward": 1})
+    with pytest.raises(BadArgument, match="any_key"):
+        Server(ScriptedAgent(echo), host="0.0.0.0", token="t", any_key=True)
 
 
 def test_pages_of_other_sites_and_other_names_are_refused(serve):
@@ -487,7 +539,53 @@ def test_pages_of_other_sites_and_other_names_are_refused(serve):
     assert answer.json()["error"]["code"] == "invalid_api_key"
 
 
-@pytest.mark.parametrize("key", ["../../etc/passwd", "sk-proj-1234567890", "a" * 3000, "n\xe4me"])
+def shaped(start, alphabet, count):
+    """Return a key of the shape of a provider's; the same one each time."""
+    return start + "".join(random.Random(start).choices(alphabet, k=count))
+
+
+LOWER = string.ascii_lowercase + string.digits
+MIXED = string.ascii_letters + string.digits
+SAFE = MIXED + "-_"
+HEX = "0123456789abcdef"
+SECRETS = {
+    "openai": shaped("sk-", MIXED, 48),
+    "openai, short": "sk-proj-1234567890",
+    "openai, of a project": shaped("sk-proj-", SAFE, 40),
+    "anthropic": shaped("sk-ant-api03-", SAFE, 40),
+    "google": shaped("AIzaSy", SAFE, 33),
+    "google, new": shaped("AQ.", SAFE, 50),
+    "hugging face": shaped("hf_", string.ascii_letters, 34),
+    "groq": shaped("gsk_", MIXED, 52),
+    "xai": shaped("xai-", MIXED, 56),
+    "replicate": shaped("r8_", MIXED, 37),
+    "perplexity": shaped("pplx-", MIXED, 48),
+    "fireworks": shaped("fw_", MIXED, 22),
+    "cerebras": shaped("csk-", LOWER, 48),
+    "nvidia": shaped("nvapi-", SAFE, 58),
+    "together": shaped("", HEX, 64),
+    "azure": shaped("", HEX, 32),
+    "mistral": shaped("", MIXED, 32),
+    "cohere": shaped("", MIXED, 40),
+    "zhipu": shaped("", HEX, 32) + "." + shaped("", MIXED, 16),
+    "aws": "AKIAIOSFODNN7EXAMPLE",
+    "github": shaped("ghp_", MIXED, 36),
+    "langsmith": shaped("lsv2_pt_", HEX, 32) + "_0123456789",
+    "databricks": shaped("dapi", HEX, 32),
+    "slack": "xoxb-1234567890-1234567890123-" + shaped("", MIXED, 24),
+    "uuid": "6f1c2d3e-8a4b-4c5d-9e6f-7a8b9c0d1e2f",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln",
+    "random, of Python": shaped("", SAFE, 22),
+    "random, short": shaped("", MIXED, 12),
+    "letters": shaped("", string.ascii_lowercase, 26),
+    "digits": shaped("", string.digits, 20),
+    "path": "../../etc/passwd",
+    "long": "a" * 3000,
+    "other letters": "n\xe4me",
+}
+
+
+@pytest.mark.parametrize("key", SECRETS.values(), ids=SECRETS)
 def test_a_key_that_may_be_a_secret_or_a_path_is_not_recorded(serve, key):
     server = serve()
     headers = {"Authorization": f"Bearer {key}".encode("latin-1")}
@@ -496,6 +594,29 @@ def test_a_key_that_may_be_a_secret_or_a_path_is_not_recorded(serve, key):
     (name,) = server.proxy.sessions
     assert name.startswith("key-")
     assert key not in repr(server.proxy.sessions[name].recording)
+
+
+CHOSEN = [
+    "p",
+    "p1",
+    "try-17",
+    "episode-3",
+    "gsm8k_train.00017-sample-2",
+    "GuessTheNumber-v0-easy",
+    "2026-11-24",
+]
+
+
+@pytest.mark.parametrize("key", [*CHOSEN, "Qwen2.5-7B", "my_agent", "gpt-4o", "RUN-12", "a-b-c"])
+def test_a_key_that_a_person_chose_is_the_name(key):
+    assert name_of_key(key) == key
+
+
+@pytest.mark.parametrize("alphabet", [LOWER, MIXED, SAFE, HEX, string.ascii_letters])
+def test_random_keys_are_never_names(alphabet):
+    rng = random.Random(0)
+    keys = ["".join(rng.choices(alphabet, k=rng.randint(20, 64))) for _ in range(2000)]
+    assert all(name_of_key(key).startswith("key-") for key in keys)
 
 
 WRONG = [
@@ -687,7 +808,7 @@ def test_a_grader_without_verdict_that_is_asked_twice_ends_an_episode_once(serve
     codes = []
     askers = [
         threading.Thread(
-            target=lambda: codes.append(httpx.post(f"{server.url}/episodes/q/reward", json={}).status_code)
+            target=lambda: codes.append(program.client.post("/episodes/q/reward", json={}).status_code)
         )
         for _ in range(2)
     ]
@@ -738,7 +859,7 @@ def test_an_environment_that_cannot_be_made_is_told(serve):
 
 
 def test_a_server_that_nobody_takes_from_keeps_no_episodes():
-    server = Server(ScriptedAgent(echo))
+    server = Server(ScriptedAgent(echo), any_key=True)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -51,7 +51,7 @@ def say(url, key, *texts, **fields):
 
 def test_a_local_models_tokens_are_those_that_the_learner_sees():
     model = make_model()
-    with Server(HuggingFaceAgent(model, RENDERER, max_tokens=12)) as server:
+    with Server(HuggingFaceAgent(model, RENDERER, max_tokens=12), any_key=True) as server:
         say(server.url, "p", "the secret", "higher", "lower", max_tokens=5)
         episode = server.reward("p", 1.0)
     (row,) = rows(episode)
@@ -71,7 +71,7 @@ def test_a_local_models_tokens_are_those_that_the_learner_sees():
 @pytest.mark.system
 def test_many_programs_are_answered_in_batches_and_weights_change_between_them():
     agent = HuggingFaceAgent(make_model(), RENDERER, max_tokens=6)
-    with Server(agent) as server, ThreadPoolExecutor(8) as pool:
+    with Server(agent, any_key=True) as server, ThreadPoolExecutor(8) as pool:
         keys = [f"p{number}" for number in range(8)]
         list(pool.map(lambda key: say(server.url, key, "the number", "higher"), keys))
         assert all(server.reward(key, 0.0).policy_version is None for key in keys)
@@ -83,7 +83,7 @@ def test_many_programs_are_answered_in_batches_and_weights_change_between_them()
 
 @pytest.mark.system
 def test_an_answer_stops_where_the_program_says():
-    with Server(HuggingFaceAgent(make_model(), RENDERER, max_tokens=64)) as server:
+    with Server(HuggingFaceAgent(make_model(), RENDERER, max_tokens=64), any_key=True) as server:
         for number in range(20):
             say(server.url, f"p{number}", "the secret number", stop=["e", "r"])
         episodes = [server.reward(f"p{number}", 0.0) for number in range(20)]
@@ -98,9 +98,9 @@ def test_an_answer_stops_where_the_program_says():
 
 def test_token_ids_pass_through_from_a_server():
     agent = HuggingFaceAgent(make_model(), RENDERER, max_tokens=6)
-    with Server(agent) as behind:
+    with Server(agent, any_key=True) as behind:
         upstream = Upstream("", base_url=f"{behind.url}/s/inner/v1", temperature=None, token_ids=True)
-        with upstream, Server(upstream) as server:
+        with upstream, Server(upstream, any_key=True) as server:
             say(server.url, "p", "the secret", "higher")
             outer = server.reward("p", 1.0)
         inner = behind.reward("inner", 1.0)
@@ -115,7 +115,7 @@ def test_a_server_that_is_given_tokens_is_told_what_it_sampled(protocol):
     renderer = make_renderer()
     with TokenServer(make_model(), protocol) as behind:
         agent = TokenServerAgent(behind.url, renderer, protocol, max_tokens=6)
-        with agent, Server(agent) as server:
+        with agent, Server(agent, any_key=True) as server:
             say(server.url, "p", "the secret", "higher", "lower", stop=["zzz"], temperature=0.1)
             episode = server.reward("p", 1.0)
         prompts = [body.get("prompt") or body.get("input_ids") for _, body in behind.asked]
@@ -133,7 +133,7 @@ def test_a_server_without_token_ids_leaves_text():
     with StubServer(answer) as stub, warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         agent = Upstream("m", base_url=stub.base_url, temperature=None, token_ids=True)
-        with agent, Server(agent) as server:
+        with agent, Server(agent, any_key=True) as server:
             (said,) = say(server.url, "p", "hi", temperature=0.5)
             assert said["content"] == "plain"
             assert server.proxy.sessions["p"].recording.untrainable
@@ -143,7 +143,7 @@ def test_a_server_without_token_ids_leaves_text():
 def test_the_proxys_own_temperature_holds():
     with StubServer("plain") as stub:
         agent = OpenAIAgent("m", base_url=stub.base_url, temperature=0.25)
-        with agent, Server(agent) as server:
+        with agent, Server(agent, any_key=True) as server:
             say(server.url, "p", "hi", temperature=0.9, top_p=0.5, stop="x", max_tokens=7)
             episode = server.reward("p", 0.0)
         (request,) = stub.requests

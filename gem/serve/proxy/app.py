@@ -55,6 +55,12 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 KEY = "gem-"
 """The prefix of the keys of opened episodes; an unknown key with this prefix never opens an episode."""
 
+WORD = re.compile(r"(?:[A-Z]+|[a-z]*(?:[A-Z][a-z]+)*)[0-9]{0,8}[A-Za-z]?")
+"""A word of a name that a person chose, such as ``try``, ``gsm8k``, ``v0`` or ``TicTacToe``."""
+
+LONGEST_WORD = 16
+"""The most letters and digits in a row of such a name."""
+
 DEEPEST = 64
 """The most levels of nesting in a request's JSON."""
 
@@ -109,9 +115,10 @@ class Session:
 class Proxy:
     """A recording proxy between agent programs and a model; a server runs its `app`.
 
-    The session of a call is named by its API key, or by the path ``/s/KEY/v1``. The key comes from `open`; on
-    a proxy without a token, any other key opens an episode of that name. Everything runs in one event loop;
-    from other threads, use `server.Server`.
+    The session of a call is named by its API key, or by the path ``/s/KEY/v1``. The key comes from `open`;
+    with `any_key`, any other key opens an episode of that name. Over HTTP, episodes are opened, listed,
+    stepped, rewarded and cancelled with the token alone. Everything runs in one event loop; from other
+    threads, use `server.Server`.
     """
 
     def __init__(
@@ -125,6 +132,7 @@ class Proxy:
         grader: Grader | None = None,
         seed: int = 0,
         token: str | None = None,
+        any_key: bool = False,
         loopback: bool = True,
         ended: Callable[[Episode], None] | None = None,
     ) -> None:
@@ -139,12 +147,15 @@ class Proxy:
             task: the task name of episodes that play no environment.
             grader: scores the last answer against the `reference` that an episode was opened with.
             seed: the seed of sampling.
-            token: the bearer token required to open and reward episodes.
+            token: the bearer token required to open and reward episodes; by default a random one.
+            any_key: a model call with an unknown key opens an episode. Any program that reaches the proxy can
+                then open episodes, and call the model in those whose key it guesses.
             loopback: refuse requests sent to other host names than this machine's own.
             ended: called with each episode that ends.
         """
         self.answering = Answering(agent)
-        self.store, self.grader, self.seed, self.token = store, grader, seed, token
+        self.store, self.grader, self.seed, self.any_key = store, grader, seed, any_key
+        self.token = token or secrets.token_urlsafe(24)
         self.limits, self.allowed = limits or Limits(), allowed or Allowed()
         self.task = TaskRef(task)
         self.loopback = loopback
@@ -300,10 +311,10 @@ class Proxy:
             raise NotThere(f"no episode {name!r:.80} is open.") from None
 
     def _require_key(self, key: str | None) -> str:
-        """Return a key that has a session, or may open one (on a proxy without a token)."""
+        """Return a key that has a session, or may open one (with `any_key`)."""
         if not key:
             raise NoKey("No API key was sent; it says which episode the call belongs to.")
-        if key not in self._by_key and (self.token is not None or key.startswith(KEY)):
+        if key not in self._by_key and (not self.any_key or key.startswith(KEY) or self._is_token(key)):
             raise NoKey("The API key opens no episode; `POST /episodes` gives one that does.")
         return key
 
@@ -312,9 +323,7 @@ class Proxy:
         session = self._by_key.get(key)
         if session is not None:
             return session
-        secret = key.startswith("sk-") or not NAME.fullmatch(key)  # perhaps a provider's: not for the record
-        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
-        name = f"key-{digest}" if secret else key
+        name = name_of_key(key)
         if name in self.sessions:
             raise NoKey("The API key is the name of an episode that has another key.")
         return self.open(name, key=key)
@@ -531,9 +540,11 @@ class Proxy:
 
     def _check_owner(self, http: HttpRequest) -> None:
         self._check_sender(http)
-        given = _bearer(http) or ""
-        if self.token is not None and not secrets.compare_digest(given.encode(), self.token.encode()):
+        if not self._is_token(_bearer(http) or ""):
             raise NoKey("Episodes are opened and rewarded with the proxy's token, as a bearer token.")
+
+    def _is_token(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
 
     async def _body(self, http: HttpRequest) -> bytes:
         most = self.allowed.body_bytes
@@ -640,6 +651,19 @@ def _behind(request: Request, before: Call) -> Request:
         rest = earlier[1:] if earlier and earlier[0].role == "system" else earlier
         return replace(request, messages=(own[0], *rest, *own[1:]))
     return replace(request, messages=(*earlier, *own))
+
+
+def name_of_key(key: str) -> str:
+    """Return the name of the episode that a key opens: the key if a person chose it, else its digest.
+
+    Programs may send a provider's key, which must not be recorded. A chosen name consists of words and
+    numbers; long or random runs of letters and digits look like a secret.
+    """
+    words = re.split(r"[-_.]", key) if NAME.fullmatch(key) and not key.startswith("sk-") else [""]
+    if any(words) and all(len(word) <= LONGEST_WORD and WORD.fullmatch(word) for word in words):
+        return key
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    return f"key-{digest}"
 
 
 def _bearer(http: HttpRequest) -> str | None:

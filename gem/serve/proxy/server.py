@@ -61,15 +61,21 @@ class Server:
             **settings: see Proxy.
 
         Raises:
-            BadArgument: for a port that is not free, or a public host without a token.
+            BadArgument: for a port that is not free, or a public host without a token or with `any_key`.
         """
         local = is_local(host)
         if not local and not settings.get("token"):
             raise BadArgument(
                 f"host is {host!r}, which other machines can reach; set a token, or use 127.0.0.1."
             )
+        if not local and settings.get("any_key"):
+            raise BadArgument(
+                f"host is {host!r}, which other machines can reach: any_key would let all open episodes; "
+                "leave it out, and open episodes with the token."
+            )
         self._episodes: deque[Episode] = deque()
         self.proxy = Proxy(agent, store, loopback=local, **settings)
+        self.token = self.proxy.token
         self._socket = listen(host, port, 512, "accepted: a free port, or 0")
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
