@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 from gem.agents.seats import SeatAgents
 from gem.errors import BadArgument, GemError, NoVerdict
@@ -69,6 +71,7 @@ class Flights:
         self._places = Places(host, options.concurrency)
         self._by_index: dict[int, Flight] = {}
         self._cut_off: list[Place] = []  # of dropped episodes whose call may still run
+        _OPEN.add(self)
 
     def reclaim(self) -> None:
         """Take the places of dropped episodes back, after their running calls.
@@ -160,6 +163,30 @@ class Flights:
         """Remove all environments from the host."""
         self._places.abandon(self._cut_off)
         self._places.clear()
+
+
+_OPEN: WeakSet[Flights] = WeakSet()
+
+
+def describe_waits() -> str:
+    """Return what the episodes in flight in this process wait for, with counts; empty if there are none.
+
+    It may be called from any thread.
+    """
+    waits: Counter[str] = Counter()
+    with suppress(RuntimeError):  # an episode began or ended meanwhile
+        for flights in list(_OPEN):
+            for flight in list(flights._by_index.values()):
+                for ask in flight.asks:
+                    waits[f"answers of {_name_agent(flight.holder(ask))}"] += 1
+                if not flight.asks:
+                    waits[f"calls of {flight.record.spec}: {flight.call.verb}"] += 1
+    return ", ".join(f"{what} ({count})" for what, count in waits.most_common(4))
+
+
+def _name_agent(agent: Agent) -> str:
+    info = getattr(agent, "info", None)
+    return f"{info.agent} {info.model or ''}".strip() if info else type(agent).__name__
 
 
 def stamp(replies: list[Any], version: int | None) -> tuple[Any, ...]:

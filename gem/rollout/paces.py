@@ -127,9 +127,10 @@ class Paces:
                 self._flights.end(flight, end.value)
                 return
             if type(wanted) is tuple:
+                flight.asks = wanted
                 how, value = await self._answer(flight, wanted)
             else:
-                flight.call = wanted
+                flight.call, flight.asks = wanted, ()
                 resume = None
                 while resume is None:
                     _, resume = self._flights.take(await self._call(flight.command))

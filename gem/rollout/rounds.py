@@ -115,7 +115,7 @@ class Rounds:
                 self._until = perf_counter() + max(GATHER_S, self._answer_s)
             self._asking.append(flight)
         else:
-            flight.call = wanted
+            flight.call, flight.asks = wanted, ()
             self._commands.append(flight.command)
 
     def _ask(self) -> None:
