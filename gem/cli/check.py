@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 import gem
 from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import BadArgument, GemError, check_least
+from gem.errors import BadArgument, ContractBroken, GemError, check_least
 from gem.naming import is_fixed
 from gem.registry import load, spec_named
 
@@ -25,6 +25,7 @@ def check(
     thorough: bool = False,
     faults: bool = False,
     record: bool = False,
+    call_s: float = 30.0,
 ) -> int:
     """Check environments: seeds, state, forks, hostile actions, documentation, and what their specs claim.
 
@@ -34,6 +35,7 @@ def check(
         thorough: also compare transcripts on every host and under two hash seeds. Takes seconds; ids only.
         faults: also inject faults into its code, tools, sandbox, process and agent. Takes seconds.
         record: write the golden transcript of each id under tests/golden/.
+        call_s: seconds that one call of an environment may take before it counts as hanging.
     """
     from gem.testing import check_env
     from gem.testing.golden import FOLDER
@@ -48,7 +50,14 @@ def check(
         target = environment(name)
         with _slow_rules_told(name) as begin:
             report = check_env(
-                target, seeds=range(seeds), hosts=thorough, hash_seed=thorough, faults=faults, on_rule=begin
+                target,
+                seeds=range(seeds),
+                hosts=thorough,
+                hash_seed=thorough,
+                faults=faults,
+                on_rule=begin,
+                call_s=call_s,
+                end_process=True,
             )
         print(printable(str(report)))
         if not report.ok:
@@ -97,6 +106,7 @@ def audit(
     data: MaybePath = None,
     columns: str = "",
     answer_key: str = "answer",
+    call_s: float = 30.0,
 ) -> int:
     """Audit environments: can the full reward be reached, what do ignorant policies earn, do answers leak?
 
@@ -114,6 +124,7 @@ def audit(
             grader can read only in part.
         columns: the columns of that file, as question=COLUMN,answer=COLUMN; see `gem-gym eval --help`.
         answer_key: the column of the reference in that file.
+        call_s: seconds that one call of an environment may take before it counts as hanging.
     """
     if data is not None:
         if targets or json is not None:
@@ -131,7 +142,7 @@ def audit(
         return 0 if report.ok else FAILED
     from gem.testing.audit import audit_env
     from gem.testing.card import read_cards, write_cards
-    from gem.testing.rules import where
+    from gem.testing.places import where
 
     wanted: list[str | Callable[..., Any]] = []
     for name in targets:
@@ -146,16 +157,19 @@ def audit(
     rows, code = [], 0
     for target in wanted:
         try:
-            card = audit_env(target, episodes=episodes, instances=instances)
+            card = audit_env(target, episodes=episodes, instances=instances, call_s=call_s, end_process=True)
+        except ContractBroken as error:
+            print(f"{_target_name(target)}: not audited: {printable(str(error))}", file=sys.stderr)
+            code = FAILED
+            continue
         except GemError as error:  # of a family, what is not installed or takes several seats
             if len(wanted) == 1:
                 raise
             print(f"{target}: not audited: {printable(str(error))}", file=sys.stderr)
             continue
         except Exception as error:  # whatever a stranger's environment raises
-            name = target if isinstance(target, str) else target.__name__
             failure = f"{type(error).__name__} was raised {where(error)}: {str(error)[:300]}"
-            print(f"{name}: not audited: {printable(failure)}", file=sys.stderr)
+            print(f"{_target_name(target)}: not audited: {printable(failure)}", file=sys.stderr)
             print("`gem-gym check` tells which rules it breaks.", file=sys.stderr)
             code = FAILED
             continue
@@ -182,6 +196,10 @@ def audit(
         heads = ("solver", "random", "knowing nothing", "distinct", "tokens", "open")
         table("env", *heads, rows=rows)
     return code
+
+
+def _target_name(target: str | Callable[..., Any]) -> str:
+    return target if isinstance(target, str) else target.__name__
 
 
 def _audit_code() -> int:

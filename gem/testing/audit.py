@@ -23,6 +23,7 @@ from gem.seats import SeatedEnv
 from gem.statistics import mean_interval
 from gem.testing.card import Card, Check, Played, Spread, tokens
 from gem.testing.contract import Target, resolve
+from gem.testing.deadline import CALL_S, CallHung, call_deadline
 from gem.testing.policies import COPIERS, IGNORANT, Deals, Moment, Player, policies
 from gem.testing.rules import FULL_REWARD
 from gem.testing.transcripts import act
@@ -85,20 +86,39 @@ SECRETS = ("secret", "answer", "solution", "reference")
 """Names of the attributes in which games store the secret to find."""
 
 
-def audit_env(target: Target, *, episodes: int = EPISODES, instances: int = INSTANCES) -> Card:
+def audit_env(
+    target: Target,
+    *,
+    episodes: int = EPISODES,
+    instances: int = INSTANCES,
+    call_s: float | None = CALL_S,
+    end_process: bool = False,
+) -> Card:
     """Play every policy on an environment and return its card; the same arguments give the same card.
 
     Args:
         target: an id, an EnvSpec, a class or other callable that makes one, or an environment.
         episodes: the most episodes per player, with the seeds 0, 1 and so on.
         instances: how many seeds to try, to count distinct instances.
+        call_s: seconds that one call of the environment may take; None for no limit. It is kept in a main
+            thread alone, by SIGALRM.
+        end_process: end the process, with a traceback, in a call that no signal interrupts.
 
     Raises:
         BadArgument: for fewer than 2 episodes or instances, or for an environment of several seats.
+        ContractBroken: when a call takes longer than `call_s`; it names the call, the seed and the action.
         UnknownEnv, MissingExtra: as gem.make does.
     """
     if episodes < 2 or instances < 2:
         raise errors.BadArgument(f"audit got {episodes=}, {instances=}; accepted: 2 or more of each.")
+    try:
+        with call_deadline(call_s, end_process=end_process):
+            return _audit(target, episodes, instances)
+    except CallHung as hung:
+        raise errors.ContractBroken(f"{hung}; it was {hung.place}.") from None
+
+
+def _audit(target: Target, episodes: int, instances: int) -> Card:
     name, maker, claims = resolve(target)
     longest = (claims and claims.max_turns) or LONGEST
     seeds = range(min(episodes, max(FEWEST_EPISODES, TURNS // longest)))

@@ -9,23 +9,41 @@ from typing import NamedTuple, TypeAlias
 
 from gem import errors, registry
 from gem.core import Env
+from gem.testing.deadline import CALL_S, CallHung, call_deadline
 from gem.testing.fault_rules import FAULT_RULES
-from gem.testing.rules import RULES, Broken, Skip, Subject, where
+from gem.testing.places import called_method, where
+from gem.testing.rules import RULES, Broken, Skip, Subject
 
 Target: TypeAlias = "str | registry.EnvSpec | Env | Callable[..., Env]"
 """What can be checked: an id, a spec, a class or other callable, or an environment, which is spawned."""
 
 
 class Finding(NamedTuple):
-    """A broken rule: what was seen, and what to change."""
+    """A mistake: the rule that it breaks first, what was seen, and what to change.
+
+    `also`: the other rules that the same error breaks, raised at the same place. `calls`: the methods that
+    raised it.
+    """
 
     rule: str
     seen: str
     change: str
+    also: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Every rule that is broken by the same cause."""
+        return (self.rule, *self.also)
 
     def __str__(self) -> str:
-        """Return the rule, what was seen, and what to change."""
-        return f"{self.rule}: {self.seen}\n    -> {self.change}"
+        """Return the rule, what was seen, and what to change; then the other rules with the same cause."""
+        text = f"{self.rule}: {self.seen}\n    -> {self.change}"
+        if not self.also:
+            return text
+        calls = f", in {', '.join(self.calls)}" if self.calls else ""
+        rules = f"{len(self.also)} more rule{'s' * (len(self.also) > 1)}"
+        return f"{text}\n    The same in {rules}{calls}: {', '.join(self.also)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +67,8 @@ class Report:
 
     def __str__(self) -> str:
         """Return a line of counts, then the broken and the skipped rules."""
-        counts = f"{len(self.held)} rules hold, {len(self.findings)} broken, {len(self.skipped)} skipped"
+        broken_rules = sum(len(finding.rules) for finding in self.findings)
+        counts = f"{len(self.held)} rules hold, {broken_rules} broken, {len(self.skipped)} skipped"
         broken = [f"  BROKEN {finding}" for finding in self.findings]
         skipped = [f"  skipped {rule}: {why}" for rule, why in self.skipped.items()]
         return "\n".join([f"{self.target}: {counts}", *broken, *skipped])
@@ -65,6 +84,8 @@ def check_env(
     hash_seed: bool = False,
     faults: bool = False,
     on_rule: Callable[[str], object] | None = None,
+    call_s: float | None = CALL_S,
+    end_process: bool = False,
 ) -> Report:
     """Check that an environment keeps the contract, and the claims of its spec.
 
@@ -77,6 +98,9 @@ def check_env(
         hash_seed: also compare transcripts under two hash seeds, in two processes (ids and specs; seconds).
         faults: also inject faults, with the rules of `gem.testing.fault_rules` (seconds).
         on_rule: called with the name of each rule before it runs.
+        call_s: seconds that one call of the environment may take; None for no limit. One that takes longer is
+            a finding, and no further rule is tried. It is kept in a main thread alone, by SIGALRM.
+        end_process: end the process, with a traceback, in a call that no signal interrupts.
 
     Raises:
         BadArgument: for a rule that does not exist. UnknownEnv, MissingExtra, MissingData: as gem.make does.
@@ -95,27 +119,56 @@ def check_env(
     findings: list[Finding] = []
     passed: list[str] = []
     skipped: dict[str, str] = {}
-    for rule_name, check in every.items():
-        if rule_name not in rules if rules is not None else rule_name in FAULT_RULES and not faults:
-            continue
-        if on_rule is not None:
-            on_rule(rule_name)
-        try:
-            with ExitStack() as case.opened:
-                check(case)
-            passed.append(rule_name)
-        except Broken as broken:
-            findings.append(Finding(rule_name, broken.problem, broken.change))
-        except Skip as reason:
-            skipped[rule_name] = str(reason)
-        except (errors.MissingExtra, errors.MissingData):
-            raise
-        except Exception as error:  # whatever a stranger's environment raises is the finding
-            raised = f"{type(error).__name__} was raised: {str(error)[:300]}"
-            findings.append(Finding(rule_name, raised, f"handle that {where(error)}."))
-        if rule_name == "is-env" and findings:  # nothing else can be asked of it
-            break
+    causes: dict[tuple[str, str, str], int] = {}
+    with call_deadline(call_s, end_process=end_process) as case.deadline:
+        for rule_name, check in every.items():
+            if rule_name not in rules if rules is not None else rule_name in FAULT_RULES and not faults:
+                continue
+            if on_rule is not None:
+                on_rule(rule_name)
+            try:
+                with ExitStack() as case.opened:
+                    check(case)
+                passed.append(rule_name)
+            except Broken as broken:
+                found = Finding(rule_name, broken.problem, broken.change)
+                _add(found, broken.__cause__, findings, causes)
+            except Skip as reason:
+                skipped[rule_name] = str(reason)
+            except (errors.MissingExtra, errors.MissingData):
+                raise
+            except CallHung as hung:
+                change = f"let the call return; it was {hung.place}. No further rule was tried."
+                findings.append(Finding(rule_name, str(hung), change))
+                break
+            except Exception as error:  # whatever a stranger's environment raises is the finding
+                raised = f"{type(error).__name__} was raised: {str(error)[:300]}"
+                _add(Finding(rule_name, raised, f"handle that {where(error)}."), error, findings, causes)
+            if rule_name == "is-env" and findings:  # nothing else can be asked of it
+                break
     return Report(name, tuple(findings), tuple(passed), skipped)
+
+
+def _add(
+    found: Finding,
+    error: BaseException | None,
+    findings: list[Finding],
+    causes: dict[tuple[str, str, str], int],
+) -> None:
+    """Add a finding, or its rule to the finding that the same error at the same place has given."""
+    if error is None:
+        findings.append(found)
+        return
+    cause = type(error).__name__, str(error), where(error)
+    call = called_method(error)
+    calls = (f"{call}()",) if call else ()
+    if cause not in causes:
+        causes[cause] = len(findings)
+        findings.append(found._replace(calls=calls))
+        return
+    first = findings[causes[cause]]
+    calls = tuple(dict.fromkeys((*first.calls, *calls)))
+    findings[causes[cause]] = first._replace(also=(*first.also, found.rule), calls=calls)
 
 
 def resolve(target: Target) -> tuple[str, Callable[..., Env], registry.EnvSpec | None]:

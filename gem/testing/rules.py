@@ -11,17 +11,14 @@ import functools
 import inspect
 import json
 import math
-import os
 import pickle
 import random
+import re
 import sys
-import sysconfig
-import traceback
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from gem import errors, registry
@@ -29,6 +26,8 @@ from gem.content import ToolCall, ToolSpec, check_obs, text_of, written_tools
 from gem.core import Env
 from gem.record import SEAT, StopReason
 from gem.seats import MultiStep, SeatedEnv
+from gem.testing.deadline import Deadline
+from gem.testing.places import where
 from gem.testing.transcripts import (
     Transcript,
     act,
@@ -101,6 +100,7 @@ class Subject:
     turns: int
     hosts: bool
     hash_seed: bool
+    deadline: Deadline | None = None
     opened: ExitStack = field(default_factory=ExitStack)
 
     def make(self, **kwargs: Any) -> Env:
@@ -131,27 +131,6 @@ def rule(check: Rule) -> Rule:
 
 
 # -- what several rules need
-
-
-def where(error: Exception) -> str:
-    """Return the place in an environment's own code where an error was raised, or came through last."""
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if _is_its_own(each.filename)]
-    if not frames:
-        return "in the environment's class"
-    return f"in {frames[-1].name}() ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"
-
-
-_PACKAGE = Path(__file__).parents[1]
-_STDLIB = Path(sysconfig.get_path("stdlib"))
-
-
-def _is_its_own(filename: str) -> bool:
-    """Return whether a file may be an environment's: not gem's machinery, and not the standard library."""
-    path = Path(filename)
-    if path.is_relative_to(_PACKAGE):
-        return path.is_relative_to(_PACKAGE / "envs") and not path.is_relative_to(_PACKAGE / "envs/kit")
-    installed = "site-packages" in path.parts or "dist-packages" in path.parts
-    return not filename.startswith("<") and (installed or not path.is_relative_to(_STDLIB))
 
 
 def _same(one: Transcript, other: Transcript, what: str, change: str) -> None:
@@ -465,10 +444,26 @@ def threads(case: Subject) -> None:
     if case.claims and not case.claims.thread_safe:
         raise Skip("it does not claim to be thread-safe")
     alone = [transcript(case.make(), seed, case.turns) for seed in case.seeds]
-    with ThreadPoolExecutor(4) as pool:
-        envs = [case.make() for _ in case.seeds]
-        together = list(pool.map(lambda env, seed: transcript(env, seed, case.turns), envs, case.seeds))
-    for seed, one, other in zip(case.seeds, alone, together, strict=True):
+    together: dict[int, Transcript | BaseException] = {}
+
+    def play(env: Env, seed: int) -> None:
+        try:
+            together[seed] = transcript(env, seed, case.turns)
+        except BaseException as error:
+            together[seed] = error
+
+    # daemons: a call that never returns must not keep the process from its end
+    players = [threading.Thread(target=play, args=(case.make(), seed), daemon=True) for seed in case.seeds]
+    for player in players:
+        player.start()
+    if case.deadline is not None:
+        case.deadline.threads = [player.ident for player in players if player.ident is not None]
+    for player in players:
+        player.join()
+    for seed, one in zip(case.seeds, alone, strict=True):
+        other = together[seed]
+        if isinstance(other, BaseException):
+            raise other
         _same(one, other, f"seed {seed} in a thread", "state thread_safe=False in the spec, or share nothing")
 
 
@@ -556,9 +551,12 @@ def _has_no_solver(env: Any, seed: int) -> bool:
 def hostile_actions(case: Subject) -> None:
     """Any text is handled as an answer: unreadable, empty, huge and hostile texts raise no error."""
     env = case.make()
-    env.reset(seed=case.seeds[0])
+    start = env.reset(seed=case.seeds[0])
     state = env.get_state() if case.forkable(env) else None
-    for what, action in HOSTILE.items():
+    ordinary = {
+        f"the ordinary mistake {action!r:.60}": action for action in _ordinary_mistakes(env, start[0])
+    }
+    for what, action in {**HOSTILE, **ordinary}.items():
         if state is None:
             env.reset(seed=case.seeds[0])
         else:
@@ -569,6 +567,35 @@ def hostile_actions(case: Subject) -> None:
             failure = f"{what}: {type(error).__name__} was raised: {str(error)[:200]}"
             raise Broken(failure, f"treat it as an unreadable answer {where(error)}") from error
         _check_step(step, what)
+
+
+def _ordinary_mistakes(env: Env, obs: Any) -> list[str]:
+    """Return what a careless agent says: numbers out of range and other words, in the form of a legal action.
+
+    The range is that of the numbers in the observation and in the legal action. If the latter has none, a
+    number is tried in a box and alone.
+    """
+    legal: Any = act(env)
+    if isinstance(legal, dict):
+        seat, legal = next(iter(legal.items()))
+        obs = obs.get(seat, "")
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", f"{text_of(obs)} {legal}")]
+    most = max(numbers, default=9)
+    values = ["-1", "0", str(most + 1), str(100 * (most + 1))]
+    if re.search(r"\d", legal) and _has_actor(env):
+        actions = [re.sub(r"-?\d+", value, legal) for value in values]
+    else:
+        actions = [form for value in values for form in (f"\\boxed{{{value}}}", value)]
+    before, inside, behind = legal.rpartition("{") if legal.endswith("}") else ("", "", legal)
+    return [*actions, before + inside + re.sub(r"[^\W_]+", "zebra", behind)]
+
+
+def _has_actor(env: Env) -> bool:
+    try:
+        env.sample_random_action()
+    except errors.NoSolver:
+        return False
+    return True
 
 
 @rule

@@ -12,6 +12,7 @@ import pytest
 
 from gem.content import ToolSpec, check_obs
 from gem.core import EnvWrapper, Start, Step
+from gem.envs.kit.text_game import Play, TextGame
 from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver, UnknownEnv
 from gem.registry import EnvSpec
 from gem.testing import RULES, EchoEnv, FaultyEnv, Fell, check_env
@@ -336,7 +337,8 @@ def test_a_class_without_an_id_needs_no_headings():
 @pytest.mark.parametrize(("target", "rules"), BREAKS, ids=lambda value: getattr(value, "__name__", None))
 def test_a_broken_environment_is_caught_by_its_rules_and_no_others(target, rules):
     report = check_env(target)
-    assert {finding.rule for finding in report.findings} == rules, str(report)
+    broken = {rule for finding in report.findings for rule in finding.rules}
+    assert broken == rules, str(report)
     assert not report.ok
     with pytest.raises(ContractBroken):
         report.raise_if_broken()
@@ -521,3 +523,64 @@ def test_echo_pays_for_what_is_right():
             EnvWrapper(
                 type("Plain", (EchoEnv,), {"solve": lambda self: super(EchoEnv, self).solve()})()
             ).solve()
+
+
+class MisspellsDeal(TextGame):
+    def __init__(self):
+        super().__init__(1, "sparse")
+
+    def dael(self):
+        return "Say a."
+
+    def parse(self, move):
+        return move
+
+    def play(self, move):
+        return Play.win()
+
+    def random_move(self):
+        return "a"
+
+
+class ForgetsSuper(MisspellsDeal):
+    def __init__(self):
+        self.letter = "a"
+
+    def deal(self):
+        return "Say a."
+
+
+class MisspellsAttribute(Broken):
+    def step(self, action):
+        return super().step(str(self.nubmer))
+
+
+@pytest.mark.parametrize(
+    ("target", "seen", "place"),
+    [
+        (MisspellsDeal, "MisspellsDeal must define deal()", "in the class MisspellsDeal (test_contract.py:"),
+        (ForgetsSuper, "no attribute 'render_mode'", "super().__init__()?"),
+        (MisspellsAttribute, "no attribute 'nubmer'", "in step() (test_contract.py:"),
+    ],
+)
+def test_one_mistake_is_one_finding_with_file_and_line(target, seen, place):
+    report = check_env(target)
+    (found,) = report.findings
+    assert seen in found.seen
+    assert place in found.change
+    assert len(found.also) > 5
+    assert f"{len(found.rules)} broken" in str(report)
+    assert f"The same in {len(found.also)} more rules, in {found.calls[0]}" in str(report)
+
+
+class RaisesTwice(Broken):
+    def step(self, action):
+        raise ValueError("the same")
+
+    def solve(self):
+        raise ValueError("the same")
+
+
+def test_two_mistakes_are_two_findings():
+    places = [finding.change for finding in check_env(RaisesTwice).findings]
+    assert len(places) == 2
