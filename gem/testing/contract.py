@@ -131,8 +131,8 @@ def check_env(
                     check(case)
                 passed.append(rule_name)
             except Broken as broken:
-                found = Finding(rule_name, broken.problem, broken.change)
-                _add(found, broken.__cause__, findings, causes)
+                finding = Finding(rule_name, broken.problem, broken.change)
+                _add(finding, broken.__cause__, findings, causes)
             except Skip as reason:
                 skipped[rule_name] = str(reason)
             except (errors.MissingExtra, errors.MissingData):
@@ -150,25 +150,25 @@ def check_env(
 
 
 def _add(
-    found: Finding,
+    finding: Finding,
     error: BaseException | None,
     findings: list[Finding],
     causes: dict[tuple[str, str, str], int],
 ) -> None:
     """Add a finding, or its rule to the finding that the same error at the same place has given."""
     if error is None:
-        findings.append(found)
+        findings.append(finding)
         return
     cause = type(error).__name__, str(error), where(error)
     call = called_method(error)
     calls = (f"{call}()",) if call else ()
     if cause not in causes:
         causes[cause] = len(findings)
-        findings.append(found._replace(calls=calls))
+        findings.append(finding._replace(calls=calls))
         return
     first = findings[causes[cause]]
     calls = tuple(dict.fromkeys((*first.calls, *calls)))
-    findings[causes[cause]] = first._replace(also=(*first.also, found.rule), calls=calls)
+    findings[causes[cause]] = first._replace(also=(*first.also, finding.rule), calls=calls)
 
 
 def resolve(target: Target) -> tuple[str, Callable[..., Env], registry.EnvSpec | None]:
