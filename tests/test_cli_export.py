@@ -1,9 +1,15 @@
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 from awkward_episodes import awkward
 
 from gem import codec
 from gem.agents.random import RandomAgent
 from gem.cli import main
+from gem.cli.export import FORMATS
+from gem.errors import MissingExtra
+from gem.plugins import load
 from gem.rollout import EpisodeStore, Job, rollout
 
 
@@ -132,7 +138,7 @@ def test_traces(tmp_path, capsys):
         store.append(rollout([Job("game:GuessTheNumber-v0-easy", 0)], RandomAgent())[0])
     out = tmp_path / "traces.jsonl"
     code, said, err = run(capsys, "export", tmp_path / "run.jsonl", out, "--format", "openenv")
-    assert (code, said) == (0, f"wrote 1 traces to {out}\n")
+    assert (code, said) == (0, f"wrote 1 trace to {out}\n")
     assert "1 episode was left out; the first:" in err
     back = tmp_path / "back.jsonl"
     code, said, _ = run(capsys, "import", out, back, "--format", "openenv")
@@ -151,3 +157,16 @@ def test_the_folder_of_a_run_is_exported(store, tmp_path, capsys):
     store.rename(tmp_path / "run" / "episodes.jsonl")
     code, out, _ = run(capsys, "export", tmp_path / "run", tmp_path / "out.jsonl")
     assert (code, out) == (0, f"wrote {len(awkward())} rows to {tmp_path / 'out.jsonl'}\n")
+
+
+def test_help_and_guide_name_every_format(capsys):
+    guide = (Path(__file__).parents[1] / "docs/guides/exporting.md").read_text()
+    with pytest.raises(SystemExit):
+        main(["export", "--help"])
+    words = set(capsys.readouterr().out.replace(",", " ").replace(".", " ").split())
+    for name, format in FORMATS.items():
+        assert name in words
+        assert f"\n| `{name}` |" in guide
+        if format.read:
+            with suppress(MissingExtra):
+                load(format.read)

@@ -118,8 +118,8 @@ def audit(
         episodes: the most episodes per policy; fewer if episodes are long.
         instances: how many seeds to try, to count distinct instances.
         json: write the cards to this file; cards of other environments in the file are kept.
-        grader: audit a grader instead: math, text or code. Rewritten answers must score the same, wrong
-            mutants must not. With --data: the grader that is to read the answers, math if left out.
+        grader: audit a grader instead: math, number, text or code. Rewritten answers must score the same,
+            wrong mutants must not. With --data: the grader that is to read the answers, math if left out.
         data: list instead all rows of this file that cannot be used, and the references that the mathematics
             grader can read only in part.
         columns: the columns of that file, as question=COLUMN,answer=COLUMN; see `gem-gym eval --help`.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
@@ -18,23 +19,133 @@ from gem.plugins import load
 from gem.record import Episode
 from gem.rollout.store import EpisodeStore
 
-FORMATS = ("parquet", "jsonl", "atif", "inspect", "openenv", "sft", "preferences")
-"""Formats of episodes."""
 MODEL = "hf"
 """The format of a trained model."""
-ONE_WAY = ("sft", "preferences")
-"""Formats of training data sets; they cannot be read back as episodes."""
-TABLES = {"jsonl": "gem.adapters.rows:write_jsonl", "parquet": "gem.adapters.parquet:write_parquet"}
-"""What writes a table, by format."""
-READERS = {
-    "jsonl": "gem.adapters.rows:read_jsonl",
-    "parquet": "gem.adapters.parquet:read_parquet",
-    "atif": "gem.adapters.atif:read_atif",
-    "openenv": "gem.adapters.openenv_traces:read_traces",
-    "inspect": "gem.adapters.inspect_logs:read_logs",
+
+
+class Damaged:
+    """Counts the episodes that cannot be read, and keeps the first error."""
+
+    def __init__(self) -> None:
+        """Nothing is left out yet."""
+        self.count = 0
+        self.first = ""
+
+    def note(self, error: GemError) -> None:
+        """Count an episode that cannot be read or written."""
+        self.count += 1
+        self.first = self.first or str(error)
+
+    def readable(self, store: EpisodeStore, numbers: Iterable[int] | None = None) -> Iterator[Episode]:
+        """Yield the episodes that can be read, one at a time: all, or those with these numbers."""
+        for number in range(len(store)) if numbers is None else numbers:
+            try:
+                episode = store[number]
+            except StoreError as error:
+                self.note(error)
+                continue
+            yield episode
+
+    def tell(self) -> None:
+        """Print how many were left out."""
+        if self.count:
+            count = "1 episode was" if self.count == 1 else f"{self.count} episodes were"
+            print(f"{count} left out; the first: {printable(self.first)}", file=sys.stderr)
+
+
+@dataclass
+class Writing:
+    """What is written: the episodes of an open store, where to, and in which rows; `left_out` counts."""
+
+    store: EpisodeStore
+    out: Path
+    per: Literal["episode", "turn"]
+    tokens: bool
+    left_out: Damaged
+
+    @property
+    def episodes(self) -> Iterator[Episode]:
+        """The episodes that can be read."""
+        return self.left_out.readable(self.store)
+
+    @property
+    def standing(self) -> Iterator[Episode]:
+        """Those of them that count: of what was played again, the last."""
+        return self.left_out.readable(self.store, [entry.number for entry in self.store.latest()])
+
+
+def _write_parquet(to: Writing) -> int:
+    from gem.adapters.parquet import write_parquet
+
+    return write_parquet(to.episodes, to.out, to.per, tokens=to.tokens)
+
+
+def _write_jsonl(to: Writing) -> int:
+    from gem.adapters.rows import write_jsonl
+
+    return write_jsonl(to.episodes, to.out, to.per, tokens=to.tokens)
+
+
+def _write_atif(to: Writing) -> int:
+    from gem.adapters.atif import write_atif
+
+    return write_atif(to.episodes, to.out, tokens=to.tokens)
+
+
+def _write_logs(to: Writing) -> int:
+    from gem.adapters.inspect_logs import write_logs
+
+    return write_logs(to.store, to.out, tokens=to.tokens, damaged=to.left_out.note)
+
+
+def _write_traces(to: Writing) -> int:
+    from gem.adapters.openenv_traces import write_traces
+
+    if not to.tokens:
+        raise BadArgument("the format openenv consists of tokens; leave out --no-tokens.")
+    return write_traces(to.episodes, to.out, damaged=to.left_out.note)
+
+
+def _write_sft(to: Writing) -> int:
+    from gem.adapters.chats import write_sft
+
+    return write_sft(to.standing, to.out)
+
+
+def _write_preferences(to: Writing) -> int:
+    from gem.adapters.chats import write_preferences
+
+    return write_preferences(to.standing, to.out)
+
+
+ROWS = ("row", "rows")
+
+
+class Format(NamedTuple):
+    """A format of episodes.
+
+    `write` returns how many `units`, one or several, it wrote. `read` yields functions, each of which reads
+    an episode; it is empty for a format that cannot be read back. `suffix`: of files whose format is guessed.
+    """
+
+    write: Callable[[Writing], int]
+    units: tuple[str, str] = ROWS
+    read: str = ""
+    suffix: str = ""
+    turns: bool = False
+    """Whether it may have a row for each turn."""
+
+
+FORMATS = {
+    "parquet": Format(_write_parquet, ROWS, "gem.adapters.parquet:read_parquet", ".parquet", turns=True),
+    "jsonl": Format(_write_jsonl, ROWS, "gem.adapters.rows:read_jsonl", ".jsonl", turns=True),
+    "atif": Format(_write_atif, ("trajectory", "trajectories"), "gem.adapters.atif:read_atif"),
+    "inspect": Format(_write_logs, ("log", "logs"), "gem.adapters.inspect_logs:read_logs", ".eval"),
+    "openenv": Format(_write_traces, ("trace", "traces"), "gem.adapters.openenv_traces:read_traces"),
+    "sft": Format(_write_sft),
+    "preferences": Format(_write_preferences),
 }
-"""What reads episodes, by format: it yields functions, each of which reads one."""
-SUFFIXES = {".parquet": "parquet", ".jsonl": "jsonl", ".eval": "inspect"}
+"""The formats of episodes by name; messages follow from it."""
 
 
 def export(
@@ -99,39 +210,15 @@ def _export_model(run: str, out: Path, *, merge: bool) -> int:
 def _export_episodes(
     store: Path, out: Path, kind: str, per: Literal["episode", "turn"], *, no_tokens: bool
 ) -> int:
-    if kind == "openenv" and no_tokens:
-        raise BadArgument("the format openenv consists of tokens; leave out --no-tokens.")
-    if per == "turn" and kind not in TABLES:
-        raise BadArgument(f"a row per turn is for parquet and jsonl; {kind} has episodes.")
+    format = FORMATS[kind]
+    if per == "turn" and not format.turns:
+        tables = " and ".join(name for name, each in FORMATS.items() if each.turns)
+        raise BadArgument(f"a row per turn is for {tables}; {kind} has episodes.")
     with EpisodeStore(store_of(store), read_only=True) as episodes:
-        left_out = _Damaged()
-        if kind == "inspect":
-            from gem.adapters.inspect_logs import write_logs
-
-            written = write_logs(episodes, out, tokens=not no_tokens, damaged=left_out.note)
-            what = f"log{'s' * (written != 1)}"
-        elif kind == "atif":
-            from gem.adapters.atif import write_atif
-
-            written = write_atif(left_out.readable(episodes), out, tokens=not no_tokens)
-            what = "trajectories"
-        elif kind == "openenv":
-            from gem.adapters.openenv_traces import write_traces
-
-            written = write_traces(left_out.readable(episodes), out, damaged=left_out.note)
-            what = "traces"
-        elif kind in ONE_WAY:
-            from gem.adapters import chats
-
-            write = chats.write_sft if kind == "sft" else chats.write_preferences
-            standing = [entry.number for entry in episodes.latest()]  # what was played again counts once
-            written = write(left_out.readable(episodes, standing), out)
-            what = "rows"
-        else:
-            written = load(TABLES[kind])(left_out.readable(episodes), out, per, tokens=not no_tokens)
-            what = "rows"
+        left_out = Damaged()
+        written = format.write(Writing(episodes, out, per, not no_tokens, left_out))
         torn = episodes.torn
-    print(f"wrote {written} {what} to {printable(str(out))}")
+    print(f"wrote {written} {format.units[written != 1]} to {printable(str(out))}")
     left_out.tell()
     if torn:
         print(f"{torn} damaged line{'s were' if torn > 1 else ' was'} skipped.", file=sys.stderr)
@@ -155,14 +242,14 @@ def import_(
             .jsonl or .eval.
     """
     kind = _format(format, source)
-    if kind in ONE_WAY:
+    if not FORMATS[kind].read:
         raise BadArgument(f"{kind} is a training data set; episodes cannot be read back from it.")
     if not source.exists():
         raise MissingData(f"{source}: no such file or folder.")
     copied = duplicates = 0
-    left_out = _Damaged()
+    left_out = Damaged()
     with EpisodeStore(store) as episodes:
-        for read in load(READERS[kind])(source):
+        for read in load(FORMATS[kind].read)(source):
             try:
                 episodes.append(read())
                 copied += 1
@@ -179,35 +266,9 @@ def import_(
     return 0 if copied or duplicates else FAILED
 
 
-class _Damaged:
-    """Counts the episodes that cannot be read, and keeps the first error."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first = ""
-
-    def note(self, error: GemError) -> None:
-        self.count += 1
-        self.first = self.first or str(error)
-
-    def readable(self, store: EpisodeStore, numbers: Iterable[int] | None = None) -> Iterator[Episode]:
-        """Yield the episodes that can be read, one at a time: all, or those with these numbers."""
-        for number in range(len(store)) if numbers is None else numbers:
-            try:
-                episode = store[number]
-            except StoreError as error:
-                self.note(error)
-                continue
-            yield episode
-
-    def tell(self) -> None:
-        if self.count:
-            count = "1 episode was" if self.count == 1 else f"{self.count} episodes were"
-            print(f"{count} left out; the first: {printable(self.first)}", file=sys.stderr)
-
-
 def _format(given: str | None, path: Path) -> str:
-    kind = given or SUFFIXES.get(path.suffix)
+    guesses = (name for name, each in FORMATS.items() if each.suffix == path.suffix)
+    kind = given or (next(guesses, None) if path.suffix else None)
     if kind is None:
         raise BadArgument(f"the format of {path} cannot be guessed from its name; give --format.")
     if kind == MODEL:

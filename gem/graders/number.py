@@ -21,7 +21,7 @@ DIGITS = 400  # of one number; a longer one is not read
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(\d+)\s*\}")
 _SPACES = re.compile(r"(?<=\d)(?:\{,\}|\\,|\\!|,)(?=\d{3}(?!\d))")
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+−]?\s?[$€£]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?(?:\s?/\s?[1-9]\d*(?![\d.]))?"
+    r"(?<![\w.])[-+−]?\s?[$€£]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?(?:\s?/\s?[1-9]\d*(?!\d|\.\d))?"
 )
 
 

@@ -14,7 +14,9 @@ from fractions import Fraction
 from typing import Any
 
 from gem.errors import BadArgument, did_you_mean
+from gem.graders import MADE
 from gem.graders.base import Grader
+from gem.registry import load
 
 Rewriting = Callable[[str], str | None]
 """A function that returns the rewritten answer, or None if the rule does not fit."""
@@ -118,7 +120,7 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
     """Audit a grader.
 
     Args:
-        name: ``math`` or ``text``; it chooses the rules and references.
+        name: ``math``, ``number`` or ``text``; it chooses the rules and references.
         grader: the grader to audit; by default the one of that name.
         references: reference answers to use instead of the built-in ones.
 
@@ -130,8 +132,8 @@ def audit_grader(name: str, grader: Grader | None = None, references: Sequence[s
             f"no grader {name!r} can be audited.{did_you_mean(name, (*SUBJECTS, 'code'))} "
             f"Accepted: {', '.join(SUBJECTS)}; and code, which gem.testing.audit_code audits."
         )
-    make, golds, equivalences, mutations = SUBJECTS[name]
-    grader = grader or make()
+    golds, equivalences, mutations = SUBJECTS[name]
+    grader = grader or load(MADE[name])()
     golds = tuple(references) or golds
     rules = [
         [_judge_rule(grader, rule, rewrite, golds, expected) for rule, rewrite in table.items()]
@@ -395,6 +397,22 @@ MATH_MUTATIONS: dict[str, Rewriting] = {
 }
 
 
+# -- numbers
+
+NUMBER_REFERENCES = tuple(
+    gold for gold in MATH_REFERENCES if any(p.fullmatch(gold) for p in (INTEGER, DECIMAL, FRACTION))
+)
+_OF_NUMBERS = (
+    *("as it is", "boxed in a sentence", "in dollar signs", "in display brackets", "with a full stop"),
+    *("unicode signs", "thousands in groups", "trailing zero", "leading plus", "a unit in words", "currency"),
+    *("fraction as a decimal", "decimal as a fraction", "fraction with a slash", "fraction expanded"),
+)
+_WRONG_NUMBERS = (
+    *("another last digit", "another first digit", "the sign turned", "a digit too many", "a digit lost"),
+    *("digits swapped", "ten times as much", "rounded", "fraction upside down"),
+    *("a third with five decimals", "hedged", "no answer", "an empty box"),
+)
+
 # -- text
 
 TEXT_REFERENCES = (
@@ -448,20 +466,14 @@ TEXT_MUTATIONS: dict[str, Rewriting] = {
 }
 
 
-def _math() -> Grader:
-    from gem.graders.math import MathGrader
-
-    return MathGrader()
-
-
-def _text() -> Grader:
-    from gem.graders.text import TextGrader
-
-    return TextGrader()
-
-
-Subject = tuple[Callable[[], Grader], tuple[str, ...], dict[str, Rewriting], dict[str, Rewriting]]
+Subject = tuple[tuple[str, ...], dict[str, Rewriting], dict[str, Rewriting]]
 SUBJECTS: dict[str, Subject] = {
-    "math": (_math, MATH_REFERENCES, MATH_EQUIVALENCES, MATH_MUTATIONS),
-    "text": (_text, TEXT_REFERENCES, TEXT_EQUIVALENCES, TEXT_MUTATIONS),
+    "math": (MATH_REFERENCES, MATH_EQUIVALENCES, MATH_MUTATIONS),
+    "number": (
+        NUMBER_REFERENCES,
+        {name: MATH_EQUIVALENCES[name] for name in _OF_NUMBERS},
+        {name: MATH_MUTATIONS[name] for name in _WRONG_NUMBERS},
+    ),
+    "text": (TEXT_REFERENCES, TEXT_EQUIVALENCES, TEXT_MUTATIONS),
 }
+"""References, equivalences and mutations by the name of a grader of `gem.graders.MADE`."""

@@ -1,11 +1,14 @@
 import importlib.util
+from pathlib import Path
 
 import pytest
 
+from gem import cli
 from gem.errors import BadArgument
+from gem.graders import MADE
 from gem.graders.base import Score
 from gem.graders.math import decide, final_answer
-from gem.testing.audit_grader import audit_grader
+from gem.testing.audit_grader import SUBJECTS, audit_grader
 
 
 def fast(answer, reference):
@@ -28,6 +31,29 @@ def test_the_text_grader_passes_its_audit():
     card = audit_grader("text")
     assert card.ok, str(card)
     assert all(rule.tried for rule in (*card.equivalences, *card.mutations))
+
+
+def test_the_number_grader_passes_its_audit():
+    card = audit_grader("number")
+    assert card.ok, str(card)
+    assert all(rule.tried for rule in (*card.equivalences, *card.mutations))
+
+
+NOT_AUDITED = {
+    "choice": "its answers are letters of the question's own choices",
+    "code": "audit_code does it",
+}
+
+
+def test_every_grader_is_audited_named_in_help_and_in_the_guide(capsys):
+    assert {*SUBJECTS, *NOT_AUDITED} == {*MADE}
+    guide = (Path(__file__).parents[2] / "docs/guides/graders.md").read_text()
+    with pytest.raises(SystemExit):
+        cli.main(["audit", "--help"])
+    words = set(capsys.readouterr().out.replace(",", " ").replace(".", " ").split())
+    for name in (*SUBJECTS, "code"):
+        assert name in words
+        assert f"\n| `{name}` |" in guide
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from gem.envs.code.env import CodeEnv
 from gem.envs.math.env import MathEnv
 from gem.envs.qa.env import QaEnv
 from gem.errors import MissingData, MissingExtra
+from gem.graders import MADE
 from gem.graders.cascade import CascadeGrader
 from gem.graders.choice import ChoiceGrader
 from gem.graders.code import CodeGrader
@@ -207,6 +208,10 @@ READERS = {
     "judge": read_judge,
     "cascade": lambda text: CascadeGrader({"a": TextGrader(), "b": TextGrader("f1")})(text, "7"),
 }
+
+
+def test_every_grader_gets_the_texts():
+    assert {*MADE} - {"math", "code"} <= {*READERS}  # these two have tests of their own here
 
 
 @pytest.mark.system
