@@ -626,14 +626,18 @@ async def _read_error(response: httpx.Response) -> Said:
         pass  # the status says enough
     complaint = complaint_of(body)
     status = response.status_code
-    place = f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if status < 400 else ""
     return Said(
-        f"answered {status}{place}: {complaint[:EXCERPT]!r}",
+        f"answered {status}{redirect_of(response)}: {complaint[:EXCERPT]!r}",
         status=status,
         complaint=complaint,
         retry_after_s=_retry_after(response.headers.get("Retry-After")),
         text=_read_call(body),
     )
+
+
+def redirect_of(response: httpx.Response) -> str:
+    """Return the address that a redirect names, for an error: no redirect is followed."""
+    return f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if response.status_code < 400 else ""
 
 
 def _read_call(body: bytes) -> str | None:

@@ -21,7 +21,7 @@ from gem.agents.answer_shape import AnswerShape
 from gem.agents.connections import Clients
 from gem.agents.endpoint import Endpoint
 from gem.agents.model_folder import write_model
-from gem.agents.openai import Asking, OpenAIAgent
+from gem.agents.openai import Asking, OpenAIAgent, redirect_of
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.pace import Pace
 from gem.agents.token_formats import FORMATS, TokenFormat
@@ -255,7 +255,8 @@ class TokenServerAgent(OpenAIAgent):
         if response.status_code != 200:
             complaint = self.endpoint.hide_secrets(complaint_of(response.content))[:EXCERPT]
             hint = f" ({self._tokens.missing})" if response.status_code == 404 else ""
-            raise NoVerdict(f"{path} answered {response.status_code}: {complaint!r}{hint}")
+            place = redirect_of(response)
+            raise NoVerdict(f"{path} answered {response.status_code}{place}: {complaint!r}{hint}")
         try:
             read = response.json() if response.content else {}
         except (ValueError, RecursionError) as error:

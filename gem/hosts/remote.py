@@ -28,8 +28,10 @@ from gem.registry import Maker
 from gem.specs import TaskRef, WrapperRef, written_arguments
 
 with needs_extra("the remote host", "websockets", "serve"):
-    from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
-    from websockets.sync.client import ClientConnection, connect
+    from websockets.exceptions import ConnectionClosed, WebSocketException
+    from websockets.sync.client import ClientConnection
+
+    from gem.hosts.web_sockets import ConnectionRefused, open_web_socket
 
 PATIENCE_S = 10.0
 """Seconds to retry a server that cannot be reached any more."""
@@ -221,16 +223,14 @@ class Remote(Host):
         if self._connection is None:
             headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
             self._connection = self._resources.enter_context(
-                connect(
-                    self.url.replace("http", "ws", 1) + wire.PATH,
+                open_web_socket(
+                    self.url + wire.PATH,
                     additional_headers=headers,
-                    compression=None,
                     max_size=ANSWER_AT_MOST,
                     max_queue=ANSWERS_AT_MOST,
                     open_timeout=self._patience_s,
                     close_timeout=CLOSE_S,
                     ping_interval=None,  # saves a thread; the server's pings are answered anyway
-                    proxy=None,
                 )
             )
             self._met = True
@@ -329,10 +329,10 @@ class Remote(Host):
                 self._say([flight.request for flight in self._flights.values()])
                 return
             except LOST as failed:
-                status = failed.response.status_code if isinstance(failed, InvalidStatus) else 500
-                if status < 500:
-                    hint = ": the token is missing or wrong; set GEM_SERVE_TOKEN." if status == 401 else "."
-                    why = BadArgument(f"{self.url} answers {status}{hint}")
+                if isinstance(failed, ConnectionRefused) and failed.status < 500:
+                    unknown = failed.status == 401
+                    hint = ": the token is missing or wrong; set GEM_SERVE_TOKEN." if unknown else "."
+                    why = BadArgument(f"{self.url} answers {failed.answer}{hint}")
                     break
                 self._shorten(failed)
                 why = WorkerDied(f"the server at {self.url} cannot be reached: {failed}")

@@ -23,8 +23,10 @@ from gem.errors import (
 from gem.record import StopReason
 
 with needs_extra("the openenv: family", "websockets", "serve"):
-    from websockets.exceptions import InvalidStatus, WebSocketException
-    from websockets.sync.client import ClientConnection, connect
+    from websockets.exceptions import WebSocketException
+    from websockets.sync.client import ClientConnection
+
+    from gem.hosts.web_sockets import ConnectionRefused, open_web_socket
 
 ANSWER_AT_MOST = 100 << 20
 """The largest message in bytes, as in OpenEnv's own client."""
@@ -154,8 +156,8 @@ class OpenEnvEnv(Env):
             socket = self._connect(begins=message["type"] == "reset")
             socket.send(json.dumps(message))
             answer = json.loads(socket.recv(self.call_s))
-        except InvalidStatus as refused:
-            raise BadArgument(f"{self.url} answers {refused.response.status_code}.") from refused
+        except ConnectionRefused as refused:
+            raise BadArgument(f"{self.url} answers {refused.answer}.") from refused
         except (OSError, EOFError, WebSocketException, ValueError, RecursionError) as error:
             self._drop()  # or a late answer would be taken for the next one's
             raise WorkerDied(f"the server at {self.url} is gone: {type(error).__name__}: {error}") from error
@@ -174,14 +176,12 @@ class OpenEnvEnv(Env):
             if not begins:
                 raise OSError("the connection was lost, and the session with it")
             self._socket = self._resources.enter_context(
-                connect(
-                    self.url.replace("http", "ws", 1) + "/ws",
+                open_web_socket(
+                    self.url + "/ws",
                     additional_headers=self.headers,
-                    compression=None,
                     max_size=ANSWER_AT_MOST,
                     open_timeout=self.call_s,
                     close_timeout=2.0,
-                    proxy=None,
                 )
             )
         return self._socket

@@ -103,6 +103,9 @@ class RemoteEngine(OpenedEngine):
         body = bytearray()
         try:
             with self._connections().stream(method, url, **request) as response:
+                if response.has_redirect_location:
+                    place = response.headers["Location"][:120]
+                    return response.status_code, f"a redirect to {place!r}, which is not followed".encode()
                 for chunk in response.iter_bytes():
                     body += chunk
                     if len(body) > MAX_ANSWER:
