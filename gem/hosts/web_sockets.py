@@ -46,10 +46,11 @@ def open_web_socket(url: str, **settings: Any) -> ClientConnection:
         ConnectionRefused: the server refuses, or redirects.
         OSError, EOFError, WebSocketException: there is no connection.
     """
-    return connect(
+    connection: ClientConnection = connect(
         url.replace("http", "ws", 1),
         compression=None,
         proxy=None,
         create_connection=_Connection,
         **settings,
     )
+    return connection
