@@ -227,9 +227,9 @@ def pytest_unconfigure():
 class Clone:
     """A clone of HEAD in which a file is changed, and tests run."""
 
-    def __init__(self, folder: Path) -> None:
-        """Clone into `folder`, or bring the clone there to HEAD."""
-        self.folder = folder
+    def __init__(self, folder: Path, marks: str) -> None:
+        """Clone into `folder`, or bring the clone there to HEAD; run tests with these marks."""
+        self.folder, self.marks = folder, marks
         if folder.exists():
             run_git(folder, "fetch", "--quiet", "origin")
             run_git(folder, "reset", "--quiet", "--hard", run_git(ROOT, "rev-parse", "HEAD").strip())
@@ -283,18 +283,8 @@ class Lines:
             plugin = folder / "mutants_lines.py"
             plugin.write_text(PLUGIN)
             print("measuring which test executes which line: half as long again as the tests")
-            words = (
-                "-p",
-                "mutants_lines",
-                "-m",
-                "not slow",
-                "--numprocesses",
-                str(workers),
-                "--dist",
-                "worksteal",
-                *tests,
-            )
-            clone.run(*words, limit_s=7200, plugin=plugin)
+            words = ("-p", "mutants_lines", "-m", clone.marks, "--numprocesses", str(workers))
+            clone.run(*words, "--dist", "worksteal", *tests, limit_s=7200, plugin=plugin)
             (folder / "done").touch()
         import coverage
 
@@ -342,7 +332,7 @@ def test_mutant(mutant: Mutant, clone: Clone, lines: Lines) -> dict[str, object]
                 return row(mutant, "killed", outcome, len(tests), began)
         if package:
             left_out = [word for name in lines.failed for word in ("--deselect", name)]
-            outcome = clone.run("-x", "-m", "not slow", *left_out, package, limit_s=1200)
+            outcome = clone.run("-x", "-m", clone.marks, *left_out, package, limit_s=1200)
             if outcome in ("failed", "timeout"):
                 return row(mutant, "killed", f"{outcome} in {package}", len(tests), began)
     finally:
@@ -397,22 +387,21 @@ def main() -> int:
         "--tests", nargs="+", metavar="PATH", default=[], help="only these, by default tests/"
     )
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="of the measurement (default 2)")
+    parser.add_argument("--fast", action="store_true", help="leave the system tests out, as make test does")
     parser.add_argument("--report", action="store_true", help="run nothing: print the rows that are there")
     options = parser.parse_args()
     commit = run_git(ROOT, "rev-parse", "--short", "HEAD").strip()
     OUT.mkdir(parents=True, exist_ok=True)
-    file = OUT / f"rows.{commit}.{options.seed}.jsonl"
+    kept = f"rows.{commit}.{options.seed}{'.fast' * options.fast}.jsonl"
+    file = OUT / kept
     rows = [json.loads(line) for line in file.open()] if file.exists() else []
     if not options.report:
         chosen = choose(options.count, options.seed, options.only or [f"gem/{name}" for name in PACKAGES])
         done = {(each["path"], each["start"], each["after"]) for each in rows}
-        clone = Clone(OUT / "clone")
-        lines = Lines(
-            clone,
-            OUT / ".".join(["lines", commit, *(each.replace("/", "-") for each in options.tests)]),
-            options.workers,
-            options.tests,
-        )
+        clone = Clone(OUT / "clone", "not slow and not system" if options.fast else "not slow")
+        tests = [each.replace("/", "-") for each in options.tests]
+        measured = OUT / ".".join(["lines", commit, *["fast"] * options.fast, *tests])
+        lines = Lines(clone, measured, options.workers, options.tests)
         for number, mutant in enumerate(chosen, 1):
             if (mutant.path, mutant.start, mutant.after) in done:
                 continue
