@@ -1,9 +1,11 @@
-"""The sockets that servers listen on."""
+"""The sockets that servers listen on, and the time that a request may take to arrive."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from ipaddress import ip_address
+from typing import Any
 
 from gem.errors import BadArgument, reason
 
@@ -33,3 +35,45 @@ def listen(host: str, port: int, backlog: int, hint: str = "--port 0 takes a fre
         listening.close()
         raise BadArgument(f"cannot listen on {host}:{port}: {reason(error)}; {hint}.") from error
     return listening
+
+
+def bounded_http(request_s: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's HTTP, which closes connections whose request does not arrive whole in `request_s`.
+
+    uvicorn itself waits for ever: a client could keep any number of connections, each with half a request.
+    """
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    class BoundedHTTP(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # h11 or httptools
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._begin()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            cycle: Any = self.cycle  # of the newest request whose head has arrived
+            if cycle is None or cycle.more_body or cycle.response_complete:
+                self._begin()
+            else:
+                self._end()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end()
+            super().connection_lost(exc)
+
+        def _begin(self) -> None:
+            if self._timer is None:
+                self._timer = self.loop.call_later(request_s, self._close)
+
+        def _end(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _close(self) -> None:
+            if self.transport.get_protocol() is self:  # else it is a web socket by now
+                self.transport.close()
+
+    return BoundedHTTP

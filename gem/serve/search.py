@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import socket
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -21,8 +24,8 @@ MAX_BODY = 1 << 20
 MAX_QUERIES = 256
 """The most queries in one request."""
 
-IDLE_S = 30.0
-"""Seconds after which a silent connection is closed."""
+REQUEST_S = 30.0
+"""Seconds after which a connection is closed if no whole request has arrived since the last one."""
 
 
 class SearchServer(ThreadingHTTPServer):
@@ -83,10 +86,40 @@ class _Refused(Exception):
         self.status = status
 
 
+class _Incoming(io.RawIOBase):
+    """What arrives on a connection, until a deadline for all of it, where a socket limits each wait."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.deadline = 0.0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(REQUEST_S)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = IDLE_S
     server: SearchServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._incoming = _Incoming(self.connection)
+        self.rfile = io.BufferedReader(self._incoming)
+
+    def handle_one_request(self) -> None:
+        self._incoming.deadline = time.monotonic() + REQUEST_S
+        super().handle_one_request()
 
     def do_POST(self) -> None:
         packed = "msgpack" in self.headers.get("Content-Type", "")

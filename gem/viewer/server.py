@@ -9,10 +9,14 @@ from collections.abc import Sequence
 import uvicorn
 
 from gem.errors import BadArgument, reason
+from gem.serve.listening import bounded_http
 from gem.viewer.app import Viewer
 from gem.viewer.sources import Source
 
 HOST = "127.0.0.1"
+
+REQUEST_S = 20.0
+"""Seconds within which a request must have arrived whole."""
 
 
 class Server:
@@ -40,6 +44,7 @@ class Server:
         self.viewer = Viewer(sources, self.token)
         settings = uvicorn.Config(
             self.viewer.app,
+            http=bounded_http(REQUEST_S),
             log_level="warning",
             access_log=False,
             server_header=False,

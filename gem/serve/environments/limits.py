@@ -16,7 +16,8 @@ class ServeLimits:
     `steps`: the most steps of one episode; then it is truncated. `lease_s`: seconds after which an unused
     session is closed. `call_s`: the most seconds of one call on a host; calls in the server's own thread
     cannot be interrupted. `drain_s`: seconds that running episodes get when the server is told to stop.
-    `unread_s`: seconds for which a client may leave its answers unread.
+    `unread_s`: seconds for which a client may leave its answers unread. `request_s`: seconds within which an
+    HTTP request must have arrived, head and body; then its connection is closed.
     """
 
     sessions: int = 4096
@@ -27,6 +28,7 @@ class ServeLimits:
     call_s: float = 60.0
     drain_s: float = 30.0
     unread_s: float = 60.0
+    request_s: float = 20.0
 
     def __post_init__(self) -> None:
         """Refuse limits of 0 or less."""

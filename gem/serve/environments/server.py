@@ -12,7 +12,7 @@ from types import FrameType
 from gem.errors import BadArgument, needs_extra
 from gem.serve.environments.app import Application
 from gem.serve.environments.limits import ServeLimits
-from gem.serve.listening import is_local, listen
+from gem.serve.listening import bounded_http, is_local, listen
 
 with needs_extra("serving environments", "uvicorn and the websockets", "serve"):
     import uvicorn
@@ -111,6 +111,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application.app,
+                http=bounded_http(limits.request_s),
                 log_config=None,  # logging is the program's to configure
                 log_level="warning",
                 access_log=False,

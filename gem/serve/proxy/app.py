@@ -71,18 +71,23 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The limits of a proxy: open sessions, bytes of a request, and seconds without a call per session."""
+    """The limits of a proxy.
+
+    `sessions`: open sessions. `body_bytes`: bytes of a request. `idle_s`: seconds without a call per session.
+    `request_s`: seconds within which a request must have arrived whole.
+    """
 
     sessions: int = 1000
     body_bytes: int = 16 << 20
     idle_s: float = 900.0
+    request_s: float = 60.0
 
     def __post_init__(self) -> None:
         """Refuse limits that allow no session."""
-        if self.sessions < 1 or self.body_bytes < 1 or not self.idle_s > 0:
+        if self.sessions < 1 or self.body_bytes < 1 or not (self.idle_s > 0 and self.request_s > 0):
             raise BadArgument(
-                f"got sessions={self.sessions}, body_bytes={self.body_bytes}, idle_s={self.idle_s}; "
-                "accepted: 1 or more, seconds above 0."
+                f"got sessions={self.sessions}, body_bytes={self.body_bytes}, idle_s={self.idle_s}, "
+                f"request_s={self.request_s}; accepted: 1 or more, seconds above 0."
             )
 
 

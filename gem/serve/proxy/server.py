@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from gem.errors import BadArgument, needs_extra
 from gem.record import Agent, Episode
 from gem.rollout.store import EpisodeStore
-from gem.serve.listening import is_local, listen
+from gem.serve.listening import bounded_http, is_local, listen
 
 with needs_extra("The proxy", "starlette", "serve"):
     import uvicorn
@@ -85,6 +85,7 @@ class Server:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._app,
+                http=bounded_http(self.proxy.allowed.request_s),
                 interface="asgi3",
                 log_level="warning",
                 access_log=False,
