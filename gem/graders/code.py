@@ -19,6 +19,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
+from gem.content import replace_surrogates
 from gem.errors import NoVerdict, check_argument
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.code_tests import CANDIDATE, CodeTests, TestsReader, find_definitions, read_tests, root
@@ -332,7 +333,7 @@ class _Run:
                 got = read_plain(result.value or "")
             except ValueError:
                 return Outcome("WA", "what the function returned is no plain data")
-        got_text = _writable(got) if isinstance(got, str) else json.dumps(got)
+        got_text = replace_surrogates(got) if isinstance(got, str) else json.dumps(got)
         if self.tests.checker:
             self.unchecked.append((len(self.outcomes), got))  # asked later: it needs a child of its own
             return Outcome("AC", "", got_text[:1000])
@@ -410,7 +411,7 @@ class _Run:
             verdict, why = "", ""
         if not isinstance(verdict, str) or verdict not in VERDICTS or not isinstance(why, str):
             raise SandboxFailed(f"the tester of asserts said {result.value!r:.200}.")
-        return Outcome(verdict, _writable(why))
+        return Outcome(verdict, replace_surrogates(why))
 
     def _assert_together(self, program: str) -> None:
         """Run the tests in the submission's process, after it, for tasks with ``isolate: False``."""
@@ -476,11 +477,6 @@ def assemble_program(code: str, tests: CodeTests) -> str:
 @functools.cache
 def _tester() -> str:
     return resources.files("gem.graders").joinpath("assert_tester.py").read_text("utf-8")
-
-
-def _writable(text: str) -> str:
-    """Return text that can be written as UTF-8: what JSON holds may have lone surrogates."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _last_line(text: str) -> str:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from gem.content import replace_surrogates
 from gem.errors import BadArgument, needs_extra
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.piped import OneShotSandbox
@@ -100,7 +101,10 @@ class RemoteSandbox(OneShotSandbox):
                 f"the service at {self.info['url']} answered without a run_result: {answer}"[:500]
             )
         longest = budget.output_kb << 10
-        out, err = ((ran.get(name) or "")[: longest + 1] for name in ("stdout", "stderr"))
+        texts = [ran.get(name) or "" for name in ("stdout", "stderr")]
+        if not all(isinstance(text, str) for text in texts):
+            raise SandboxFailed(f"the service at {self.info['url']} answered without text: {answer}"[:500])
+        out, err = (replace_surrogates(text[: longest + 1]) for text in texts)
         code = ran.get("return_code")
         if ran.get("status") not in ("Finished", "TimeLimitExceeded") or (
             ran["status"] == "Finished" and not isinstance(code, int)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from gem.content import replace_surrogates
 from gem.errors import BadArgument
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status
 
@@ -121,7 +122,7 @@ def cell_result(
         TypeError, ValueError: for an invalid reply.
     """
     if (error := reply.get("error")) is not None:  # our half in there failed, for lack of memory or files
-        words = f"{stderr}{_text(str(error)[:500])}\n"
+        words = f"{stderr}{replace_surrogates(str(error)[:500])}\n"
         return Result(Status.RE, stdout, words, exit_code=1, wall_s=wall_s, info=info)
     status = Status(str(reply.get("status")))
     numbers = (reply.get("exit_code"), reply.get("signal"))
@@ -144,15 +145,10 @@ def cell_result(
         wall_s=wall_s,
         cpu_s=float(cpu_s),
         cut=reply.get("cut") is True,
-        value=None if value is None else _text(value[:LONGEST_SHOWN]),
+        value=None if value is None else replace_surrogates(value[:LONGEST_SHOWN]),
         figures=tuple(figures),
         info=info,
     )
-
-
-def _text(text: str) -> str:
-    """Return text that can be written as UTF-8: a program's output may hold lone surrogates."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def _is_json(text: bytes) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
 
-from gem.content import Image, ToolSpec
+from gem.content import Image, ToolSpec, replace_surrogates
 from gem.errors import BadArgument, NoVerdict, ToolError, UnknownArgument, check_least, did_you_mean
 from gem.tools import calls
 from gem.tools._mcp_sessions import McpSession, Server
@@ -288,7 +288,7 @@ class MCPTool(BaseTool):
                 pieces.append(f"[{part.type}, which cannot be shown]")
         if not answer.content and answer.structured_content is not None:
             pieces.append(json.dumps(answer.structured_content, ensure_ascii=False))
-        text = "\n".join(pieces).encode(errors="replace").decode()  # lone surrogates break tokenizers
+        text = replace_surrogates("\n".join(pieces))  # they break tokenizers
         return ToolResult(
             cut_middle(text, self.max_chars) or ("" if images else "[no output]"),
             error=bool(answer.is_error),

@@ -11,6 +11,8 @@ import pytest
 pytest.importorskip("httpx")
 
 from gem.errors import BadArgument
+from gem.graders.code import CodeGrader, feedback
+from gem.graders.code_tests import read_tests
 from gem.sandbox.base import Budget, Case, SandboxFailed, Status
 from gem.sandbox.piped import UnsafeSandbox
 from gem.sandbox.remote import RemoteSandbox
@@ -127,12 +129,30 @@ def test_an_answer_that_is_none():
 
     own = '{"status": "Failed", "run_result": {"status": "Error", "stderr": "exception on running command"}}'
     cut = '{"status": "Success", "run_result": {"status": "Finished", "return_code": null}}'
-    for body in ("[]", "{}", "<html>", '{"run_result": 3}', own, cut):
+    odd = '{"status": "Success", "run_result": {"status": "Finished", "return_code": 0, "stdout": {"a": 1}}}'
+    for body in ("[]", "{}", "<html>", '{"run_result": 3}', own, cut, odd):
         transport = httpx.MockTransport(lambda request, body=body: httpx.Response(200, text=body))
         sandbox = RemoteSandbox("http://service", transport=transport)
         with pytest.raises(SandboxFailed, match="service"):
             sandbox.run("print(1)")
         sandbox.close()
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_half_a_surrogate_pair_reaches_no_observation(code):
+    import httpx
+
+    ran = {"status": "Finished", "return_code": code, "stdout": "\ud800 out", "stderr": "\udfff err"}
+    answer = json.dumps({"status": "Success", "run_result": ran})
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=answer))
+    sandbox = RemoteSandbox("http://service", transport=transport)
+    result = sandbox.run("print(1)")
+    assert (result.stdout, result.stderr) == ("? out", "? err")
+    tests = read_tests({"inputs": ["1\n"], "outputs": ["2\n"], "public": 1})
+    score = CodeGrader(sandbox).judge("print(1)", tests)
+    assert not score.correct
+    feedback(score.info["public"], "program").encode()
+    sandbox.close()
 
 
 def test_no_sessions_and_no_name(sandbox, monkeypatch):

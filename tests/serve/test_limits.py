@@ -48,6 +48,31 @@ def test_pages_of_other_sites_and_other_names_are_refused(serving, connected):
     assert httpx.post(server.url + "/reset", json={}, headers={"Origin": "null"}).status_code == 403
 
 
+ORIGINS = [
+    "https://evil.example",
+    "null",
+    "",
+    "http://127.0.0.1",
+    "http://127.0.0.1:1",
+    "http://localhost.evil.example",
+]
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_web_sockets_of_pages_of_other_sites_are_refused_as_requests_are(serving, connected, token):
+    server = serving(token=token)
+    own = {} if token is None else {"Authorization": f"Bearer {token}"}
+    for origin in ORIGINS:
+        headers = {**own, "Origin": origin}
+        for path in ("/ws", "/mcp", "/gem", "/served:Obeying/ws", "/served:Obeying/mcp"):
+            assert status_of(connected, server, path, **headers) == 403, (origin, path)
+        assert httpx.get(server.url + "/schema", headers=headers).status_code == 403
+    assert connected(server, "/gem", **own, Origin=server.url)
+    if token is None:  # by a name of theirs that points here
+        host = {"Host": "evil.example", "Origin": "http://evil.example"}
+        assert httpx.get(server.url + "/schema", headers=host).status_code == 421
+
+
 def test_a_full_server_says_so_and_has_room_again(serving, connected, until):
     server = serving(limits={"sessions": 2})
     first, second = connected(server), connected(server)

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 
 import gem
 from gem import registry
+from gem.content import replace_surrogates
 from gem.core import Env
 from gem.errors import BadArgument, UnknownArgument, needs_extra, text_of_error
 from gem.hosts import wire
@@ -320,7 +321,7 @@ class Application:
         return _json(openenv.encode(openenv.SCHEMA))
 
     async def _metadata(self, offer: Offer, request: Request) -> Response:
-        about = {"name": offer.id, "description": openenv.plain(offer.about), "version": gem.__version__}
+        about = {"name": offer.id, "description": replace_surrogates(offer.about), "version": gem.__version__}
         return _json(openenv.encode(about))
 
     async def _openapi(self, request: Request) -> Response:
@@ -403,7 +404,7 @@ def task_of(offer: Offer, index: Any) -> dict[str, Any]:
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
         raise BadArgument(f"index is {index!r:.40}; {offer.id} has tasks 0 to {len(tasks) - 1}.")
     task: Task = tasks[index]
-    return {"id": openenv.plain(task.id), "index": index, **openenv.observation(task.question)}
+    return {"id": replace_surrogates(task.id), "index": index, **openenv.observation(task.question)}
 
 
 def tasks_of(offer: Offer, start: Any, stop: Any) -> list[dict[str, Any]]:

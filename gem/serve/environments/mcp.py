@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 import gem
+from gem.content import replace_surrogates
 from gem.errors import BadAction, BadArgument, EpisodeOver
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions
@@ -103,7 +104,7 @@ class Tools:
                     return {"session_id": named.id, "closed": False, "closing": True}
                 await self.sessions.close(named)
                 return {"session_id": named.id, "closed": True}
-        raise _Wrong(NO_METHOD, f"Method not found: {openenv.plain(request.method):.80}")
+        raise _Wrong(NO_METHOD, f"Method not found: {replace_surrogates(request.method):.80}")
 
     async def _call(self, params: dict[str, Any], session: Session | None) -> dict[str, Any]:
         action = {

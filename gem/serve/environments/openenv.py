@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from gem import codec
-from gem.content import Image, Obs, ToolCall, ToolSpec, text_of
+from gem.content import Image, Obs, ToolCall, ToolSpec, replace_surrogates, text_of
 from gem.core import Start, Step
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, GemError, NoVerdict, ResetNeeded
 from gem.record import StopReason, Verdict
@@ -103,7 +103,7 @@ def describe_error(error: Exception) -> str:
     that the client gets.
     """
     if isinstance(error, GemError) and (name_of(type(error)) or "").startswith("gem."):
-        return plain(str(error))
+        return replace_surrogates(str(error))
     number = secrets.token_hex(4)
     LOG.error("error %s in an environment", number, exc_info=error)
     return f"the environment raised {type(error).__name__}; the server's log has more, under {number}."
@@ -117,17 +117,12 @@ def error_message(error: Exception) -> bytes:
 # -- an environment's values in the protocol
 
 
-def plain(text: str) -> str:
-    """Return text that UTF-8 can hold: a model's text may contain half of a surrogate pair."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
 def observation(obs: Obs) -> dict[str, Any]:
     """Return an observation in OpenEnv's form."""
     if type(obs) is str:
-        return {"text": plain(obs)}
+        return {"text": replace_surrogates(obs)}
     return {
-        "text": plain(text_of(obs)),
+        "text": replace_surrogates(text_of(obs)),
         "parts": [] if isinstance(obs, str) else [_part(part) for part in obs],
     }
 
@@ -135,8 +130,13 @@ def observation(obs: Obs) -> dict[str, Any]:
 def _part(part: Any) -> dict[str, Any]:
     if isinstance(part, Image):
         data = base64.b64encode(part.data).decode()
-        return {"type": "image", "mime": plain(part.mime), "data": data, "alt": plain(part.alt)}
-    return {"type": "text", "text": plain(part.text)}
+        return {
+            "type": "image",
+            "mime": replace_surrogates(part.mime),
+            "data": data,
+            "alt": replace_surrogates(part.alt),
+        }
+    return {"type": "text", "text": replace_surrogates(part.text)}
 
 
 def pack_start(session: Session, start: Start) -> dict[str, Any]:
@@ -195,12 +195,12 @@ def action_of(data: Mapping[str, Any], tools: Sequence[ToolSpec]) -> str:
             raise BadAction('a call_tool action has "tool_name", a text, and "arguments", an object.')
         if name not in [tool.name for tool in tools]:
             known = ", ".join(tool.name for tool in tools) or "none"
-            raise BadAction(f"there is no tool {plain(name)!r:.80}; there are: {known}.")
+            raise BadAction(f"there is no tool {replace_surrogates(name)!r:.80}; there are: {known}.")
         return calls.write("", (ToolCall("", name, json.dumps(arguments)),))
     strangers = set(data) - {"text", "metadata"}
     text = data.get("text")
     if strangers or not isinstance(text, str):
-        got = ", ".join(sorted(map(plain, data))) or "nothing"
+        got = ", ".join(sorted(map(replace_surrogates, data))) or "nothing"
         raise BadAction(f'the action has {got:.200}; accepted: {{"text": "..."}}.')
     return text
 
@@ -349,4 +349,4 @@ async def _answer(sessions: Sessions, session: Session, message: Message) -> byt
         return encode({"type": "observation", "data": await reset(sessions, session, message.data)})
     if message.type == "state":
         return encode({"type": "state", "data": state(session)})
-    raise Unreadable("UNKNOWN_TYPE", f"unknown message type: {plain(message.type)!r:.80}")
+    raise Unreadable("UNKNOWN_TYPE", f"unknown message type: {replace_surrogates(message.type)!r:.80}")

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from gem.content import replace_surrogates
 from gem.errors import BadArgument, NoVerdict
 
 MAX_WORDS = 64
@@ -108,7 +109,7 @@ def words(query: str) -> list[str]:
 
 def plain(query: str) -> str:
     """Return a query that any service can take: one line of valid Unicode, MAX_QUERY_CHARS at most."""
-    return " ".join(query.encode("utf-8", "replace").decode().replace("\0", " ").split())[:MAX_QUERY_CHARS]
+    return " ".join(replace_surrogates(query).replace("\0", " ").split())[:MAX_QUERY_CHARS]
 
 
 def best_passage(passages: Sequence[str], query: str) -> str:

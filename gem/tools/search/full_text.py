@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gem.content import replace_surrogates
 from gem.errors import BadArgument, MissingData, needs_extra
 from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, check_topk, words
 from gem.tools.search.corpus import Source, documents, fingerprint
@@ -126,7 +127,7 @@ def _build(source: Source, home: Path | None = None) -> Any:
     writer = index.writer(heap_size=_HEAP, num_threads=1)
     place = -1
     for place, document in enumerate(documents(source)):
-        name, title, text = map(_valid, document)
+        name, title, text = map(replace_surrogates, document)
         fields = {"id": name, "title": title, "body": _heading(title) + text}
         writer.add_document(tantivy.Document(place=place, **fields))
     if place < 0:
@@ -201,7 +202,3 @@ def _round(score: float) -> float:
 
 def _heading(title: str) -> str:
     return f"{title}\n" * TITLE_COUNTS
-
-
-def _valid(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
