@@ -55,7 +55,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 KEY = "gem-"
 """The prefix of the keys of opened episodes; an unknown key with this prefix never opens an episode."""
 
-WORD = re.compile(r"(?:[A-Z]+|[a-z]*(?:[A-Z][a-z]+)*)[0-9]{0,8}[A-Za-z]?")
+WORD = re.compile(r"(?:[A-Z]+|[A-Z]?[a-z]+|[a-z]*(?:[A-Z][a-z]{2,})+)?(?:[0-9]{1,8}[A-Za-z]?)?")
 """A word of a name that a person chose, such as ``try``, ``gsm8k``, ``v0`` or ``TicTacToe``."""
 
 LONGEST_WORD = 16
