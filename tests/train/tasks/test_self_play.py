@@ -54,7 +54,9 @@ def test_self_play_held_to_a_reference_goes_towards_the_equilibrium_of_kuhn_poke
         run.iteration = iteration
         run.learner.publish(iteration)
     before, after = exploitability(played[0])[0], exploitability(sum(played[-20:], Counter()))[0]
-    assert before > 0.8
+    assert (
+        before > 0.6
+    )  # the first weights play nearly at random: 0.92, less or more by the noise of 256 episodes
     assert after < before / 2
 
 
