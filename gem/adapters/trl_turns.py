@@ -63,7 +63,11 @@ class TurnGRPOTrainer(GRPOTrainer):
         own = [discounted_returns(row["turn_rewards"], self._gamma) for row in inputs]
         returns = gather_object(own)
         none = [""] * len(returns)
-        view = View((), SEAT, returns, returns, none, [0] * len(returns), self._gamma)
+        counts = [Counter(row["turn_of"]) for row in inputs]
+        tokens = gather_object(
+            [[each[turn] for turn in range(len(row))] for each, row in zip(counts, own, strict=True)]
+        )
+        view = View((), SEAT, returns, returns, none, [0] * len(returns), self._gamma, tokens=tokens)
         everyones = ALGORITHMS[self._kind].compute_advantages(view)
         first = self.accelerator.process_index * len(own)
         advantages_BT = torch.zeros_like(made["completion_ids"], dtype=torch.float32)
