@@ -9,6 +9,7 @@ per token; this trainer computes them with `gem.estimators` from the reward of e
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from gem.errors import BadArgument, check_argument, needs_extra
