@@ -104,11 +104,6 @@ def text_of(obs: Obs) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def replace_surrogates(text: str) -> str:
-    """Return text that UTF-8 can hold: text of a model or a program may contain half of a surrogate pair."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
 def printable(obs: Obs) -> str:
     """Return an observation as text that is safe to print: control characters are escaped."""
     return "".join(

@@ -382,6 +382,11 @@ def reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).rstrip(".")
 
 
+def replace_surrogates(text: str) -> str:
+    """Return text that UTF-8 can hold: text of a model or a program may contain half of a surrogate pair."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def text_of_error(error: BaseException) -> str:
     """Return the text of an error; an error of another package may fail even in ``__str__``."""
     try:

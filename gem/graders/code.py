@@ -19,8 +19,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
-from gem.content import replace_surrogates
-from gem.errors import NoVerdict, check_argument
+from gem.errors import NoVerdict, check_argument, replace_surrogates
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.code_tests import CANDIDATE, CodeTests, TestsReader, find_definitions, read_tests, root
 from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value

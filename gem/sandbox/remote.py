@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from gem.content import replace_surrogates
-from gem.errors import BadArgument, needs_extra
+from gem.errors import BadArgument, needs_extra, replace_surrogates
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.piped import OneShotSandbox
 from gem.sandbox.request import Request

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from gem.content import replace_surrogates
-from gem.errors import BadArgument
+from gem.errors import BadArgument, replace_surrogates
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status
 
 LONGEST_VALUE = 4 << 20  # of what a judged call returns

@@ -13,8 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeAlias
 
-from gem.content import Image, ToolSpec, replace_surrogates
-from gem.errors import BadArgument, NoVerdict, ToolError, UnknownArgument, check_least, did_you_mean
+from gem.content import Image, ToolSpec
+from gem.errors import (
+    BadArgument,
+    NoVerdict,
+    ToolError,
+    UnknownArgument,
+    check_least,
+    did_you_mean,
+    replace_surrogates,
+)
 from gem.tools import calls
 from gem.tools._mcp_sessions import McpSession, Server
 from gem.tools.base_tool import BaseTool, ToolResult

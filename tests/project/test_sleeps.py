@@ -25,6 +25,7 @@ SLEEPS = {
     "serve/test_serve_chaos.py": (1, "an agent that takes its time"),
     "shared/ray_worlds.py": (1, "an environment that takes its time"),
     "shared/waiting.py": (2, "the polls"),
+    "testing/test_deadline.py": (2, "environments that hang, in a sleep and in a loop of short ones"),
     "tools/mcp_odd_server.py": (1, "a server that hangs"),
     "train/tasks/test_mixture.py": (1, "an environment that takes its time"),
 }

@@ -12,9 +12,8 @@ from urllib.parse import parse_qs
 
 import gem
 from gem import registry
-from gem.content import replace_surrogates
 from gem.core import Env
-from gem.errors import BadArgument, UnknownArgument, needs_extra, text_of_error
+from gem.errors import BadArgument, UnknownArgument, needs_extra, replace_surrogates, text_of_error
 from gem.hosts import wire
 from gem.hosts.base import auto_kind, make_host
 from gem.naming import without_digest

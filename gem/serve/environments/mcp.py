@@ -14,8 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 import gem
-from gem.content import replace_surrogates
-from gem.errors import BadAction, BadArgument, EpisodeOver
+from gem.errors import BadAction, BadArgument, EpisodeOver, replace_surrogates
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions
 

@@ -20,9 +20,18 @@ import msgspec
 from msgspec import Struct
 
 from gem import codec
-from gem.content import Image, Obs, ToolCall, ToolSpec, replace_surrogates, text_of
+from gem.content import Image, Obs, ToolCall, ToolSpec, text_of
 from gem.core import Start, Step
-from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, GemError, NoVerdict, ResetNeeded
+from gem.errors import (
+    BadAction,
+    BadArgument,
+    EnvClosed,
+    EpisodeOver,
+    GemError,
+    NoVerdict,
+    ResetNeeded,
+    replace_surrogates,
+)
 from gem.record import StopReason, Verdict
 from gem.rollout.episode import check_reward, find_task_stop, find_truncation_stop
 from gem.serve.environments.sessions import Draining, Full, Offer, Session, Sessions

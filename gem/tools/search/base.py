@@ -7,8 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gem.content import replace_surrogates
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import BadArgument, NoVerdict, replace_surrogates
 
 MAX_WORDS = 64
 """The most different words of a query that count, so that no query takes long."""

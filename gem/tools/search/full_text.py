@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gem.content import replace_surrogates
-from gem.errors import BadArgument, MissingData, needs_extra
+from gem.errors import BadArgument, MissingData, needs_extra, replace_surrogates
 from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, check_topk, words
 from gem.tools.search.corpus import Source, documents, fingerprint
 
