@@ -273,7 +273,7 @@ def check_least(name: str, value: float | None, least: int = 1) -> None:
     Raises:
         BadArgument: with the name, the number and what is accepted.
     """
-    if value is not None and value < least:
+    if value is not None and not value >= least:  # NaN is neither
         raise BadArgument(f"{name} is {value}; accepted: {least} or more.")
 
 

@@ -1,3 +1,4 @@
+import math
 import pickle
 import re
 import shlex
@@ -122,3 +123,11 @@ def test_the_command_names_this_interpreter():
 def test_without_pip_the_command_is_uvs(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert errors.install_command("data").startswith("uv pip install --python ")
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.5, math.nan])
+def test_a_number_below_the_least_is_refused_and_nan_is(value):
+    with pytest.raises(errors.BadArgument, match="accepted: 1 or more"):
+        errors.check_least("turns", value)
+    errors.check_least("turns", None)
+    errors.check_least("turns", 1)

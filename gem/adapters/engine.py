@@ -102,7 +102,9 @@ class EngineAgent(BaseAgent):
             raise NoVerdict("the engine returned an answer without log probabilities.")
         text, calls = read_answer(self.renderer, reply.token_ids, ask)
         finish = "stop" if reply.token_ids[-1] in self.renderer.stop_ids else "length"
-        return replace(reply, text=text, prompt_ids=prompt, finish=finish, tool_calls=calls)
+        return replace(
+            reply, text=text, prompt_ids=prompt, finish=finish, tool_calls=calls or reply.tool_calls
+        )
 
 
 def why_unscored(episode: Episode) -> str:

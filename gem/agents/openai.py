@@ -22,6 +22,7 @@ from gem.agents.connections import Clients
 from gem.agents.endpoint import Endpoint, fits_a_header
 from gem.agents.outcomes import (
     EXCERPT,
+    NO_END,
     Fault,
     Said,
     Verdict,
@@ -56,7 +57,6 @@ MOST_SPARED = 20  # tries of an ask that do not count, because the server was bu
 LONGEST_KNOCK_S = 2.0  # longest wait between two tries of a server that is not there
 LINGER_S = 5.0  # wait for data after the end of a streamed answer
 TAIL_S = 0.05  # wait for a stream to close after it sent its end
-NO_END = "none"  # the finish reason in `Reply.extra` of a stream that was closed without one
 LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
 Api = Literal["chat", "responses", "completions"]
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
@@ -637,7 +637,8 @@ async def _read_error(response: httpx.Response) -> Said:
 
 def redirect_of(response: httpx.Response) -> str:
     """Return the address that a redirect names, for an error: no redirect is followed."""
-    return f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if response.status_code < 400 else ""
+    moved = 300 <= response.status_code < 400
+    return f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if moved else ""
 
 
 def _read_call(body: bytes) -> str | None:

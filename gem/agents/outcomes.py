@@ -21,6 +21,10 @@ EXCERPT = 300
 """Characters of a server's answer that an error quotes."""
 
 
+NO_END = "none"
+"""The finish reason in `Reply.extra` of a stream that was closed without one."""
+
+
 class Verdict(StrEnum):
     """The consequence for the ask."""
 

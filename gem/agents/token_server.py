@@ -253,10 +253,10 @@ class TokenServerAgent(OpenAIAgent):
         if response.status_code == 404 and optional:
             return {}
         if response.status_code != 200:
-            complaint = self.endpoint.hide_secrets(complaint_of(response.content))[:EXCERPT]
+            complaint = complaint_of(response.content)[:EXCERPT]
             hint = f" ({self._tokens.missing})" if response.status_code == 404 else ""
-            place = redirect_of(response)
-            raise NoVerdict(f"{path} answered {response.status_code}{place}: {complaint!r}{hint}")
+            why = f"{path} answered {response.status_code}{redirect_of(response)}: {complaint!r}{hint}"
+            raise NoVerdict(self.endpoint.hide_secrets(why))
         try:
             read = response.json() if response.content else {}
         except (ValueError, RecursionError) as error:

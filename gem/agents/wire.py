@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -92,7 +91,8 @@ class Chunks:
         self.ended = self.closed = False
         self._body: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
-        self._ids: Counter[str] = Counter()
+        self._ids: set[str] = set()
+        self._chunks = 0  # that have an id
 
     def take(self, event: Any) -> None:
         """See Collector.take."""
@@ -106,9 +106,11 @@ class Chunks:
         choices = chunk.get("choices") or []
         if not isinstance(choices, list):
             raise NoResponse("choices of another type")
-        if choices and isinstance(own := chunk.get("id"), str):
-            self._ids[own] += 1
-            if 1 < len(self._ids) < self._ids.total():
+        own = chunk.get("id")
+        if choices and own and isinstance(own, str):  # chunks with notes of a filter have an empty one
+            self._ids.add(own)
+            self._chunks += 1
+            if 1 < len(self._ids) < self._chunks:
                 raise NoResponse("chunks of several answers in one stream")
         self.take_whole(chunk)
         for choice in map(as_object, choices):

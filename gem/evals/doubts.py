@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from gem.agents.outcomes import NO_END
 from gem.evals.usage import model_of
 from gem.record import Episode, Turn
 
@@ -38,11 +39,11 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
         if not episode.scored or not (turns if episode.turns else models_play):
             continue
         scored += 1
-        if not turns or _is_wordless(turns[0]):
+        if all(map(_is_wordless, turns)):
             doubts[WORDLESS].add(place)
         for turn in turns:
             extra = turn.extra or {}
-            if extra.get("finish_reason") == "none":
+            if extra.get("finish_reason") == NO_END:
                 doubts[ENDLESS].add(place)
             if isinstance(model := extra.get("model"), str):
                 models[str(model_of(episode.run, turn))][model].add(place)
@@ -64,9 +65,9 @@ def count_doubts(episodes: Sequence[Episode]) -> tuple[dict[str, int], int]:
     return {doubt: len(places) for doubt, places in doubts.items()}, len(set().union(*doubts.values()))
 
 
-def describe_doubts(doubts: Mapping[str, int], played: int) -> list[str]:
+def describe_doubts(doubts: Mapping[str, int], scored: int) -> list[str]:
     """Return a sentence for each doubt, with its count and what it means for the figures."""
-    return [f"{count} of {played} episodes {doubt}: {CONSEQUENCES[doubt]}" for doubt, count in doubts.items()]
+    return [f"{count} of {scored} episodes {doubt}: {CONSEQUENCES[doubt]}" for doubt, count in doubts.items()]
 
 
 def _is_wordless(turn: Turn) -> bool:

@@ -174,7 +174,7 @@ def describe_waits() -> str:
     It may be called from any thread.
     """
     waits: Counter[str] = Counter()
-    with suppress(RuntimeError):  # an episode began or ended meanwhile
+    with suppress(RuntimeError, BadArgument):  # an episode began or ended meanwhile; a seat has no agent
         for flights in list(_OPEN):
             for flight in list(flights._by_index.values()):
                 for ask in flight.asks:

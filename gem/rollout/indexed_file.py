@@ -22,6 +22,7 @@ from gem.errors import StoreError, reason
 from gem.rollout.index import Entry, Index, Mark, Place, Span, is_damaged
 
 CHUNK = 1 << 20
+LAST = 64  # bytes before the end of the scanned part that tell whether another process cut it
 ENDS = 4096  # bytes at the file's start, and before the end of the scanned part, in the hash of the index
 SAVE_EVERY = 256  # lines that a writer appends before it writes them into the index
 SCAN_AT_ONCE = 4096  # lines that are scanned before they are written into the index
@@ -216,13 +217,7 @@ class IndexedFile:
                 then has no part of the line.
         """
         with self.lock, self._exclusive():
-            state = os.fstat(self._fd)
-            if not state.st_nlink:
-                raise StoreError(
-                    f"{self.path} was deleted, or replaced by another file, while it was open: what is "
-                    "appended would be lost. Put the file back, or start again with a store of another name."
-                )
-            size = state.st_size
+            size = self._size_to_write()
             self._refresh(size)
             line, entry, run, run_line = compose()
             torn = size > self._scan_end
@@ -236,6 +231,7 @@ class IndexedFile:
                 self._new_runs[run] = at, start
             self._known.add(run)
             self._note(made)
+            self._last = line[-LAST:]
             if len(self._new) >= SAVE_EVERY:
                 self._save()
 
@@ -243,9 +239,10 @@ class IndexedFile:
         """Drop what stands after the first `size` bytes, and the index with it.
 
         Raises:
-            StoreError: when the file cannot be written.
+            StoreError: when the file was deleted or replaced since it was opened, or cannot be written.
         """
         with self.lock, self._exclusive():
+            self._size_to_write()
             try:
                 os.ftruncate(self._fd, size)
             except OSError as error:
@@ -255,6 +252,20 @@ class IndexedFile:
     def has_run(self, run: str) -> bool:
         """Return whether the file has the line of a run."""
         return run in self._known or self.run(run) is not None
+
+    def _size_to_write(self) -> int:
+        """Return the file's size.
+
+        Raises:
+            StoreError: when what is written would be lost.
+        """
+        state = os.fstat(self._fd)
+        if not state.st_nlink:
+            raise StoreError(
+                f"{self.path} was deleted, or replaced by another file, while it was open: what is "
+                "appended would be lost. Put the file back, or start again with a store of another name."
+            )
+        return state.st_size
 
     def _write(self, data: bytes, size: int, fsync: bool) -> None:
         written = 0
@@ -305,6 +316,7 @@ class IndexedFile:
     def _begin(self, mark: Mark) -> None:
         """Reset the scan to the part that an index covers, up to `mark`."""
         self._base, self._scan_end, self._torn = mark, mark.scanned, mark.torn
+        self._last = self.read(max(0, mark.scanned - LAST), mark.scanned) if mark.scanned else b""
         self._new: list[Entry] = []
         self._new_numbers: dict[str, int] = {}
         self._new_runs: dict[str, Span] = {}
@@ -317,7 +329,10 @@ class IndexedFile:
     def _refresh(self, size: int | None = None) -> None:
         """Scan what was added to the file, which has `size` bytes."""
         size = os.fstat(self._fd).st_size if size is None else size
-        if size < self._scan_end:  # the file was truncated: scan it again
+        cut = size < self._scan_end
+        if size > self._scan_end:  # it may have been cut, and have grown again since
+            cut = self.read(self._scan_end - len(self._last), self._scan_end) != self._last
+        if cut:
             self._forget_index()
             self._known.clear()
         before = -1
@@ -339,7 +354,7 @@ class IndexedFile:
                 self._new_runs.setdefault(meaning, (start, end))
             else:
                 self._note(meaning)
-            self._scan_end = end
+            self._scan_end, self._last = end, (line + b"\n")[-LAST:]
             if len(self._new) >= SCAN_AT_ONCE:
                 break
 

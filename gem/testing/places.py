@@ -34,7 +34,7 @@ def place(frames: list[FrameType], error: BaseException | None = None) -> str:
         if is_authors(frame.f_code.co_filename):
             file = os.path.basename(frame.f_code.co_filename)
             return f"in {frame.f_code.co_name}() ({file}:{lines[frame]})"
-    classes = [type(env.unwrapped) for env in map(env_of, frames) if env is not None]
+    classes = [type(getattr(env, "unwrapped", env)) for env in map(env_of, frames) if env is not None]
     if not classes:
         return "in the environment's class"
     made = classes[0]
@@ -49,7 +49,7 @@ def place(frames: list[FrameType], error: BaseException | None = None) -> str:
 
 
 def called_method(error: BaseException) -> str:
-    """Return the name of the environment's method that was called, as ``step()``, or ``""``."""
+    """Return the name of the environment's method that was called, as ``step``, or ``""``."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if env_of(frame) is not None:
             return method_name(frame)
@@ -58,7 +58,8 @@ def called_method(error: BaseException) -> str:
 
 def method_name(frame: FrameType) -> str:
     """Return the name of a frame's function; the guard of step() counts as step()."""
-    return frame.f_code.co_name.removeprefix("run_")
+    name = frame.f_code.co_name
+    return name.removeprefix("run_") if name in ("run_reset", "run_step", "run_close") else name
 
 
 def env_of(frame: FrameType) -> Env | None:

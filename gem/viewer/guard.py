@@ -8,7 +8,7 @@ own name to 127.0.0.1 (DNS rebinding).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from secrets import compare_digest
 
 from starlette.responses import PlainTextResponse
@@ -39,7 +39,7 @@ class Guard:
     """Middleware that lets requests to `app` with the token through, and adds HEADERS to every response."""
 
     app: ASGIApp
-    token: str
+    token: str = field(repr=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""

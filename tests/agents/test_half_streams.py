@@ -83,6 +83,15 @@ def test_ids_that_name_chunks_and_not_answers_are_no_splice(names):
     assert answer.text == "xxx"
 
 
+def test_a_note_of_a_filter_has_no_id_and_is_no_splice():
+    note = chunk("", "")
+    end = chunk("", finish_reason="stop")
+    with StubServer("", faults=[RawAnswer.stream(chunk("ye"), note, chunk("s"), note, end)]) as server:
+        (answer,) = ask(server)
+        assert len(server.requests) == 1
+    assert answer.text == "yes"
+
+
 def test_the_counts_after_an_answer_may_have_another_id():
     usage = {"id": "u", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
     with StubServer(

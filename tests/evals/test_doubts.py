@@ -6,6 +6,9 @@ import json
 import pytest
 
 from gem import cli
+from gem.evals.doubts import find_doubts
+from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.specs import TaskRef
 from gem.testing.stub_server import RawAnswer, StubServer, completion
 
 pytest.importorskip("httpx")
@@ -71,6 +74,18 @@ def test_streams_without_any_finish_reason_are_scored_and_counted(tmp_path):
         code = cli.main([*command, "--out", str(tmp_path / "run"), "--gate", "doubtful<=0"])
     (row,) = json.loads((tmp_path / "run" / "result.json").read_text())["results"]
     assert (code, row["scored"], row["doubtful"]) == (1, 4, 4)
+
+
+def test_an_empty_first_answer_that_is_not_the_end_is_no_doubt():
+    def played():
+        turns = [Turn("agent", "q", text) for text in ("", r"\boxed{3}")]
+        ends = {"agent": SeatEnd(StopReason.SOLVED, terminated=True)}
+        run = RunInfo(agent="A", model="m")
+        return Episode(
+            TaskRef(EASY), run, turns=turns, stop=StopReason.SOLVED, ends=ends, verdict=Verdict.SCORED
+        )
+
+    assert find_doubts([played(), played()]) == {}
 
 
 def test_an_ordinary_run_has_no_doubts(tmp_path):

@@ -60,7 +60,7 @@ def test_every_change_of_a_real_file_is_a_program_that_differs(mutants):
 
 
 def test_the_choice_is_repeated_by_its_seed_and_covers_each_package(mutants):
-    chosen = mutants.choose(40, 0, ["gem/statistics", "gem/rollout"])
-    assert chosen == mutants.choose(40, 0, ["gem/statistics", "gem/rollout"])
-    assert chosen != mutants.choose(40, 1, ["gem/statistics", "gem/rollout"])
+    chosen = mutants.choose(ROOT, 40, 0, ["gem/statistics", "gem/rollout"])
+    assert chosen == mutants.choose(ROOT, 40, 0, ["gem/statistics", "gem/rollout"])
+    assert chosen != mutants.choose(ROOT, 40, 1, ["gem/statistics", "gem/rollout"])
     assert {mutant.path.split("/")[1] for mutant in chosen} == {"statistics", "rollout"}

@@ -26,9 +26,7 @@ from gem.tools.search.remote import RetrieveEngine
 
 CODES = [301, 302, 303, 307, 308]
 ASK = Ask("e", "agent", 0, (Message("user", "hello"),))
-CLIENT = re.compile(
-    r"httpx2?\.(Async)?Client\(|httpx2?\.(get|post|stream|request)\(|[^.\w]connect\($|urlopen", re.M
-)
+CLIENT = re.compile(r"httpx2?\.(Async)?Client\(|httpx2?\.(get|post|stream|request)\(|[^.\w]connect\(|urlopen")
 
 
 class Handler(BaseHTTPRequestHandler):

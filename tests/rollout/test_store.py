@@ -1231,3 +1231,29 @@ def test_a_file_system_without_locks_is_named(path, monkeypatch):
         monkeypatch.undo()
         store.append(episode())
         assert len(store) == 1
+
+
+def test_a_reader_that_looks_only_after_a_cut_store_has_grown_again_scans_it_anew(path):
+    with EpisodeStore(path) as store, EpisodeStore(path, read_only=True) as reader:
+        for number in range(4):
+            store.append(episode(number))
+        assert len(reader) == 4
+        with EpisodeStore(path) as other:
+            other.truncate(2)
+            for number in range(10, 16):
+                other.append(episode(number))
+        expected = ["e0", "e1", *(f"e{number}" for number in range(10, 16))]
+        for each in (reader, store):
+            each.refresh()
+            assert jobs(each) == expected
+            assert [entry.job for entry in each.select()] == expected
+        store.append(episode(20))
+        assert jobs(reader) == [*expected, "e20"]
+
+
+def test_a_store_that_was_deleted_is_not_cut(path):
+    with EpisodeStore(path) as store:
+        store.append(episode())
+        path.unlink()
+        with pytest.raises(StoreError, match="was deleted"):
+            store.truncate(0)

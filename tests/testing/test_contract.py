@@ -555,6 +555,11 @@ class MisspellsAttribute(Broken):
         return super().step(str(self.nubmer))
 
 
+class WrapperForgetsSuper(EnvWrapper):
+    def __init__(self):
+        self.letter = "a"
+
+
 @pytest.mark.parametrize(
     ("target", "seen", "place"),
     [
@@ -571,6 +576,12 @@ def test_one_mistake_is_one_finding_with_file_and_line(target, seen, place):
     assert len(found.also) > 5
     assert f"{len(found.rules)} broken" in str(report)
     assert f"The same in {len(found.also)} more rules, in {found.calls[0]}" in str(report)
+
+
+def test_a_wrapper_without_an_environment_is_a_finding():
+    (found, *_) = check_env(WrapperForgetsSuper, seeds=[0]).findings
+    assert "has no attribute 'env'" in found.seen
+    assert "in the class WrapperForgetsSuper" in found.change
 
 
 class RaisesTwice(Broken):
