@@ -12,10 +12,11 @@ from gem.errors import GemError, StoreError, reason
 
 
 @contextmanager
-def replace_file(path: Path, partial: Path | None = None) -> Iterator[Path]:
+def replace_file(path: Path, partial: Path | None = None, *, parents: bool = False) -> Iterator[Path]:
     """Yield the path of a temporary file, which replaces `path` at the end of the block.
 
     It is removed if the block fails. `partial`: another path than that of `path` with ``.partial`` behind it.
+    With `parents`, missing folders are made.
 
     Raises:
         StoreError: where the block raises OSError, or the file cannot be replaced; the old one stays.
@@ -23,6 +24,8 @@ def replace_file(path: Path, partial: Path | None = None) -> Iterator[Path]:
     partial = partial or path.with_name(path.name + ".partial")
     try:
         with explain_errors(path, ". Free disk space or choose another place, and run the command again."):
+            if parents:
+                path.parent.mkdir(parents=True, exist_ok=True)
             yield partial
             with partial.open("rb") as file:
                 os.fsync(file.fileno())

@@ -40,6 +40,7 @@ from gem.errors import (
     needs_extra,
     reason,
 )
+from gem.files import lock_file
 from gem.record import RunInfo
 from gem.source_files import cache_folder
 
@@ -388,8 +389,6 @@ def _lock_place(place: Path) -> Iterator[Path]:
     Raises:
         StoreError: when the cache cannot be written.
     """
-    import fcntl
-
     partial = place.with_name(f"{place.name}.partial")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -397,7 +396,7 @@ def _lock_place(place: Path) -> Iterator[Path]:
     except OSError as error:
         raise _unwritable(error) from error
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock.fileno(), wait=True)
         _remove(partial)  # of a process that was killed
         try:
             yield partial

@@ -124,16 +124,26 @@ class DataGrader(Rebuildable):
         return cls.read_reference
 
     @staticmethod
-    def read_reference(value: Any, row: Mapping[str, Any]) -> Any:
+    def read_golds(reference: Any) -> Sequence[Any]:
+        """Return the right answers that a reference stands for, of which any is accepted.
+
+        Raises:
+            BadArgument: when this grader cannot read it.
+        """
+        return [reference]
+
+    @classmethod
+    def read_reference(cls, value: Any, row: Mapping[str, Any]) -> Any:
         """Return the reference of a row from the cell of its answer.
 
         Raises:
             BadArgument: when this grader cannot read it.
         """
+        cls.read_golds(value)
         return value
 
-    @staticmethod
-    def write_answer(reference: Any) -> str:
+    @classmethod
+    def write_answer(cls, reference: Any) -> str:
         """Return a reference as an answer in the required form."""
         return str(reference)
 
@@ -145,3 +155,12 @@ class DataGrader(Rebuildable):
             NoVerdict: when the grader fails.
         """
         return check_score(grade_with(grader, reply, reference, question))
+
+
+class BoxedGrader(DataGrader):
+    """A DataGrader of answers in a box."""
+
+    @classmethod
+    def write_answer(cls, reference: Any) -> str:
+        """Return the first right answer of a reference in a box."""
+        return f"\\boxed{{{cls.read_golds(reference)[0]}}}"

@@ -11,7 +11,7 @@ from string import ascii_uppercase
 from typing import Any, ClassVar
 
 from gem.errors import BadArgument
-from gem.graders.base import DataGrader, Score
+from gem.graders.base import BoxedGrader, Score
 from gem.graders.text import exact_match
 from gem.parsing import boxed_or_tagged
 from gem.tasks.columns import Columns
@@ -31,7 +31,7 @@ _ANCHOR = re.compile(
 )
 
 
-class ChoiceGrader(DataGrader):
+class ChoiceGrader(BoxedGrader):
     r"""A grader that compares the chosen option with the right one.
 
     The answer is the content of the last ``\boxed{}`` or ``<answer>``, or else the reply itself, what stands
@@ -74,9 +74,9 @@ class ChoiceGrader(DataGrader):
         return ChoiceReader(columns.choices, _find_first_number(rows, columns))
 
     @staticmethod
-    def write_answer(reference: Any) -> str:
-        """Return the letter of the right choice in a box."""
-        return f"\\boxed{{{reference['answer']}}}"
+    def read_golds(reference: Any) -> Sequence[str]:
+        """Return the letter of the right choice."""
+        return [reference["answer"]]
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,12 @@ that do not change its value. A reference that cannot be read is compared word f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from gem.errors import BadArgument, NoVerdict, missing_extra
-from gem.graders.base import BOXED, UNDECIDED, DataGrader, Grader, Score
+from gem.graders.base import BOXED, UNDECIDED, BoxedGrader, Grader, Score
 from gem.graders.mathematics.decision import decide, formula, readable
 from gem.graders.mathematics.questions import copied, formed
 from gem.graders.mathematics.replies import final_answer, references
@@ -47,7 +46,7 @@ def workers() -> WorkerPool:
     return WorkerPool(WORKER)
 
 
-class MathGrader(DataGrader):
+class MathGrader(BoxedGrader):
     r"""A grader that compares a final answer with a reference, as mathematics.
 
     The answer is the content of the last ``\boxed{}``, and of the boxes that belong to the same statement
@@ -103,15 +102,9 @@ class MathGrader(DataGrader):
         return Score(0.0, False, excerpt, why)
 
     @staticmethod
-    def read_reference(value: Any, row: Mapping[str, Any]) -> Any:
-        """Return the reference of a row; see `references`."""
-        references(value)
-        return value
-
-    @staticmethod
-    def write_answer(reference: Any) -> str:
-        """Return the first text of a reference in a box."""
-        return f"\\boxed{{{references(reference)[0]}}}"
+    def read_golds(reference: Any) -> list[str]:
+        """Return the texts of a reference; see `references`."""
+        return references(reference)
 
     @classmethod
     def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:

@@ -7,12 +7,12 @@ Units, currency signs, words around the number and the way it is written (``1,23
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from gem.errors import BadArgument, check_argument
-from gem.graders.base import DataGrader, Score
+from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics import number_words
 from gem.parsing import boxed, boxed_or_tagged
 
@@ -25,7 +25,7 @@ _NUMBER = re.compile(
 )
 
 
-class NumberGrader(DataGrader):
+class NumberGrader(BoxedGrader):
     r"""A grader that compares a number with the number of a reference.
 
     The answer's number is the only one in the last ``\boxed{}`` or ``<answer>``, or else the last one of the
@@ -57,15 +57,9 @@ class NumberGrader(DataGrader):
         return Score(float(right), right, (text or "")[:200], "equal" if right else "another number")
 
     @staticmethod
-    def read_reference(value: Any, row: Mapping[str, Any]) -> Any:
-        """Return the reference of a row; see `read_numbers`."""
-        read_numbers(value)
-        return value
-
-    @staticmethod
-    def write_answer(reference: Any) -> str:
-        """Return the first number of a reference in a box."""
-        return f"\\boxed{{{read_numbers(reference)[0]}}}"
+    def read_golds(reference: Any) -> Sequence[Fraction]:
+        """Return the numbers of a reference; see `read_numbers`."""
+        return read_numbers(reference)
 
 
 def answered_number(reply: str) -> tuple[Fraction | None, str | None]:

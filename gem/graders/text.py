@@ -67,14 +67,15 @@ class TextGrader(DataGrader):
         return Score(value, right, given[:200] or None, why)
 
     @staticmethod
-    def read_reference(value: Any, row: Mapping[str, Any]) -> Any:
-        """Return the reference of a row; see `references`."""
-        if not any(text.strip() for text in references(value)):
-            raise BadArgument(f"the reference is {value!r:.80}, which is empty")
-        return value
+    def read_golds(reference: Any) -> Sequence[str]:
+        """Return the texts of a reference; see `references`."""
+        texts = references(reference)
+        if not any(text.strip() for text in texts):
+            raise BadArgument(f"the reference is {reference!r:.80}, which is empty")
+        return texts
 
-    @staticmethod
-    def write_answer(reference: Any) -> str:
+    @classmethod
+    def write_answer(cls, reference: Any) -> str:
         """Return the first text of a reference: in a box, or in tags if its braces would break the box."""
         text = unboxed_references(reference)[0]
         box = f"\\boxed{{{text}}}"

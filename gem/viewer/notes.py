@@ -6,7 +6,6 @@ counts. Lines are only appended, so two viewers of one store do not overwrite ea
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from pathlib import Path
@@ -14,7 +13,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from gem.errors import BadArgument
-from gem.files import explain_errors
+from gem.files import explain_errors, lock_file
 from gem.viewer.json_files import JsonLines
 
 LONGEST = 4000
@@ -65,7 +64,7 @@ class Notes:
                 self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
             )
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                lock_file(fd, wait=True)
                 size = os.fstat(fd).st_size
                 torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
                 os.write(fd, b"\n" * torn + line.encode())

@@ -503,8 +503,7 @@ def write_report(paths: Sequence[Path], out: Path | None = None) -> Path:
         if out.exists() and not out.is_file():
             raise BadArgument(f"{out} is not a regular file; name one that may be replaced.")
         text = page(runs, paths)
-        with replace_file(out) as partial:
-            out.parent.mkdir(parents=True, exist_ok=True)
+        with replace_file(out, parents=True) as partial:
             partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
         return out
     finally:

@@ -44,8 +44,7 @@ def write_page(summary: Summary, folder: Path) -> Path:
     """
     path, text = page_path(summary.study, folder), page(summary)
     if not path.exists() or path.read_bytes() != text.encode():
-        with replace_file(path) as partial:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with replace_file(path, parents=True) as partial:
             partial.write_text(text, encoding="utf-8")
     return path
 

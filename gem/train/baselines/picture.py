@@ -50,8 +50,7 @@ def write_picture(summary: Summary, folder: Path) -> Path | None:
     from gem.evals.picture import check_picture
 
     check_picture(path)
-    with replace_file(path) as partial:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with replace_file(path, parents=True) as partial:
         _draw(summary, partial)
     return path
 

@@ -175,8 +175,7 @@ def write(path: Path, value: Row | Run) -> None:
     Raises:
         StoreError: when it cannot be written.
     """
-    with replace_file(path) as partial:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with replace_file(path, parents=True) as partial:
         partial.write_text(_format_json(asdict(value)) + "\n", encoding="utf-8")
 
 

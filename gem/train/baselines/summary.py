@@ -299,7 +299,10 @@ def references(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
 
     None where a run has no solver, or where not every solver is better than all random play.
     """
-    results, measure = [run.figures for each in cells for run in each.runs.values()], cells[0].measure
+    if not cells:
+        return None
+    measure = cells[0].measure
+    results = [run.figures for each in cells for run in each.runs.values()]
     low, high = (scores_of(results, measure, policy) for policy in ("random", "optimum"))
     if not low or not high:
         return None

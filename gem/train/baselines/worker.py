@@ -56,8 +56,7 @@ def write_job(folder: Path, job: Job) -> None:
     Raises:
         StoreError: when it cannot be written.
     """
-    with replace_file(folder / JOB) as partial:
-        folder.mkdir(parents=True, exist_ok=True)
+    with replace_file(folder / JOB, parents=True) as partial:
         partial.write_text(json.dumps(asdict(job)))
 
 

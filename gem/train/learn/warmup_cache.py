@@ -6,7 +6,6 @@ computed. Its CPU seconds are stored with it and count for every run that uses i
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from gem import __version__
 from gem.errors import StoreError
+from gem.files import lock_file
 from gem.tools.search_tool import URL
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
@@ -72,8 +72,7 @@ class WarmUps:
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be written: {error}.") from error
         with lock:
-            with suppress(OSError):  # some network file systems keep no locks
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            lock_file(lock.fileno(), wait=True)
             with suppress(StoreError):  # there is none, or it is damaged: it is made anew
                 state = checkpoint.load(path)
                 load_weights(policy, state, str(path))

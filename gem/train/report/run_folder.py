@@ -104,7 +104,8 @@ class Metrics:
     phase: str = ""
 
 
-ELSEWHERE = "; choose another --out."
+OTHER_OUT = "; choose another --out."
+"""The cure where a run's folder cannot be written."""
 
 SOMETIMES = ("environments", "opponents", "stage", "phase")
 """Fields that a line has only where they are not empty."""
@@ -244,7 +245,7 @@ class RunFolder:
         Raises:
             StoreError: when another trainer uses it, or it cannot be created.
         """
-        with explain_errors(self.path, ELSEWHERE):
+        with explain_errors(self.path, OTHER_OUT):
             self.path.mkdir(parents=True, exist_ok=True)
             folder = os.open(self.path, os.O_RDONLY)
         try:
@@ -282,7 +283,7 @@ class RunFolder:
             StoreError: when the folder holds a run already, or cannot be written.
         """
         self.check_free()
-        with explain_errors(self.path, ELSEWHERE):
+        with explain_errors(self.path, OTHER_OUT):
             self.path.mkdir(parents=True, exist_ok=True)
             self.metrics.write_text("")
             for file in (self.evaluations, self.best, self.next_best, self.warmup):
