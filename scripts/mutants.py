@@ -173,15 +173,15 @@ def is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and ast.unparse(node).startswith("warnings.warn(")
 
 
-def choose(count: int, seed: int, only: list[str]) -> list[Mutant]:
-    """Return mutants, of each package as many as its share of the places that can be changed."""
+def choose(root: Path, count: int, seed: int, only: list[str]) -> list[Mutant]:
+    """Return mutants of files below `root`, of each package as many as its share of the places."""
     chances = random.Random(seed)
     chosen: list[Mutant] = []
     folders = {
         folder: sorted(
             mutant
-            for file in sorted((ROOT / folder).rglob("*.py") if (ROOT / folder).is_dir() else [ROOT / folder])
-            for mutant in find_mutants(str(file.relative_to(ROOT)), file.read_bytes())
+            for file in sorted((root / folder).rglob("*.py") if (root / folder).is_dir() else [root / folder])
+            for mutant in find_mutants(str(file.relative_to(root)), file.read_bytes())
         )
         for folder in only
     }
@@ -396,9 +396,10 @@ def main() -> int:
     file = OUT / kept
     rows = [json.loads(line) for line in file.open()] if file.exists() else []
     if not options.report:
-        chosen = choose(options.count, options.seed, options.only or [f"gem/{name}" for name in PACKAGES])
         done = {(each["path"], each["start"], each["after"]) for each in rows}
         clone = Clone(OUT / "clone", "not slow and not system" if options.fast else "not slow")
+        only = options.only or [f"gem/{name}" for name in PACKAGES]
+        chosen = choose(clone.folder, options.count, options.seed, only)  # not of what is not committed
         tests = [each.replace("/", "-") for each in options.tests]
         measured = OUT / ".".join(["lines", commit, *["fast"] * options.fast, *tests])
         lines = Lines(clone, measured, options.workers, options.tests)

@@ -91,19 +91,19 @@ def _row(name: str, of: EnvResult | Mean | None, card: Scorecard, columns: Seque
     if of is None:
         cells = ["not here", *[""] * (len(columns) - 2)]
     else:
-        figures = format_figures(of, card)
+        figures = format_figures(of, card, [name for name in columns if name.startswith("pass")])
         cells = [figures[column] for column in columns[1:]]
     return f"| {' | '.join([name, *cells])} |"
 
 
-def format_figures(of: EnvResult | Mean, card: Scorecard) -> dict[str, str]:
-    """Return figures as text, by the names of their columns; withheld where the coverage is too low."""
+def format_figures(of: EnvResult | Mean, card: Scorecard, passes: Sequence[str] = ()) -> dict[str, str]:
+    """Return figures by the names of their columns, with these `passes`; withheld at too low a coverage."""
     why = of.withheld if isinstance(of, Mean) else card.withheld(of)
     figures = {
         "success": format_interval(of.success),
         "return": format_interval(of.reward, "{:.3f}"),
         "normalised": format_interval(card.find_normalised(of), "{:.3f}"),
-        **{name: format_interval(of.passes.get(name)) for name in passes_of(card.overall)},
+        **{name: format_interval(of.passes.get(name)) for name in passes},
     }
     return {
         **(dict.fromkeys(figures, "withheld") if why else figures),

@@ -158,10 +158,10 @@ class Processes(Host):
             now = perf_counter()
             for worker in self._workers:
                 if worker.in_flight and now > worker.deadline(self.call_s):
-                    late = overdue("the start of a worker", START_S, "START_S")
                     if worker.runs and self.call_s is not None:
-                        late = overdue("a call", self.call_s)
-                    self._replace(worker, late)
+                        self._replace(worker, overdue("a call", self.call_s))
+                    else:
+                        self._replace(worker, overdue("the start of a worker", START_S, "START_S"))
             if now >= until:
                 break
         done, self._done = self._done, []

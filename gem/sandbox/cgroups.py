@@ -184,7 +184,7 @@ class Groups:
 
 
 def find() -> Place | None:
-    """Return the place where memory groups can be made, tested once per process; None if there is none."""
+    """Return the place where memory groups can be made, tested at first use; None if there is none."""
     return _find_for(os.getpid())
 
 

@@ -361,9 +361,16 @@ def _shared_line() -> re.Pattern[bytes]:
 
 
 def _read(path: str) -> bytes:
-    with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
-        return file.read(8192)
-    return b""
+    try:  # for every process at every look, where a file object would cost as much as the rest
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 8192)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
 
 
 def _sum(text: bytes, names: tuple[bytes, ...]) -> int:

@@ -216,10 +216,12 @@ def find_families() -> dict[int, list[int]]:
 
 def list_descendants(pid: int, families: dict[int, list[int]] | None = None) -> list[int]:
     """Return all processes below one. Raises OSError without /proc."""
-    unvisited = dict(find_families() if families is None else families)
-    descendants, left = [], [pid]
+    families = find_families() if families is None else families
+    descendants, left, visited = [], [pid], {pid}
     while left:
-        children = unvisited.pop(left.pop(), [])  # once: numbers that come again could make a circle
+        # once: numbers that come again could make a circle
+        children = [child for child in families.get(left.pop(), ()) if child not in visited]
+        visited.update(children)
         descendants += children
         left += children
     return descendants

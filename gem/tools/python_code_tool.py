@@ -77,11 +77,11 @@ class PythonCodeTool(SessionTool):
         Args:
             code: a whole program.
         """
-        sandbox = backend(self.sandbox_type)
         if not self.stateful:
-            with closing(sandbox.session(budget=self.budget)) as session:
+            with closing(backend(self.sandbox_type).session(budget=self.budget)) as session:
                 return self._make_result(session.execute(code))
         if self._session is None:
+            sandbox = backend(self.sandbox_type)
             self._session = sandbox.session(budget=self.budget, preload=("numpy", "sympy"))
         return self._make_result(self._session.execute(code))
 
