@@ -177,7 +177,6 @@ class Connection:
                 so none is to blame. That happens when another server process crashes on a busy machine.
         """
         line = self._line()
-        self._code = self._reason = ""
         poll = select.poll()
         poll.register(line.socket, select.POLLIN)
         for _ in range(100):  # more than it may say before it hangs up
@@ -186,7 +185,10 @@ class Connection:
             try:
                 line.consume_input()
             except self._lost as error:
-                self._reconnect(self._reason or str(error), self._code or _SILENT)
+                with contextlib.suppress(self._errors):
+                    line.is_busy()  # hears what came together with the end
+                code, why = self._end
+                self._reconnect(why or str(error), code or _SILENT)
             line.is_busy()  # hears notices
         return line
 
@@ -228,6 +230,7 @@ class Connection:
         except psycopg.OperationalError as error:
             # Its frames hold the half-open connection, for which a server that hung would wait.
             raise NoVerdict(f"PostgreSQL cannot be reached: {error}") from error.with_traceback(None)
+        self._end = "", ""  # what the server said about ending this connection: a code, and why
         self._connection.add_notice_handler(self._note)
         asked = b"SELECT pg_catalog.pg_postmaster_start_time()"
         line = self._connection.pgconn
@@ -241,7 +244,8 @@ class Connection:
     def _note(self, notice: Diagnostic) -> None:
         """Record why the server ends the connection."""
         if notice.sqlstate in _NO_FAULT_OF_SQL or notice.severity_nonlocalized == "FATAL":
-            self._code, self._reason = notice.sqlstate or "", notice.message_primary or ""
+            self._code = notice.sqlstate or ""
+            self._end = self._code, notice.message_primary or ""
 
     def _exchange(self, send: Callable[[], None], seconds: float, rows: int, cut: bool) -> SqlResult:
         """Send a message and read the reply, or raise an error that says who ended the connection."""

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 from waiting import until
@@ -168,6 +169,21 @@ def test_a_statement_that_crashes_its_own_process_is_to_blame_and_its_neighbour_
         assert suicide.value("SELECT 7") == 7
         with pytest.raises(NoVerdict):
             neighbour.run("SELECT 1", 5)
+
+
+def test_what_the_server_said_with_the_answer_before_is_kept(postgres_dsn):
+    """The message that the connection ends may come together with an answer, and its end only later."""
+    with Owned(postgres_dsn) as admin, Owned(postgres_dsn) as other:
+        other.run("BEGIN", 5)
+        other.run("SET LOCAL idle_in_transaction_session_timeout = 1", 5)
+        asked = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {other.pid}"
+        until(lambda: admin.value(asked) == 0)
+        line = other._connection.pgconn
+        with suppress(other._errors):  # as an answer's reader does
+            line.consume_input()
+        line.is_busy()
+        with pytest.raises(ToolError, match="the connection was lost"):
+            other.run("SELECT 1", 5)
 
 
 def test_a_connection_that_is_gone_without_a_word_before_a_statement_is_nobodys_fault(postgres_dsn):
