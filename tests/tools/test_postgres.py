@@ -1,8 +1,10 @@
 """A connection's limits, and who is blamed when it ends."""
 
+import os
+import socket
 import sys
 import time
-from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from waiting import until
@@ -173,15 +175,12 @@ def test_a_statement_that_crashes_its_own_process_is_to_blame_and_its_neighbour_
 
 def test_what_the_server_said_with_the_answer_before_is_kept(postgres_dsn):
     """The message that the connection ends may come together with an answer, and its end only later."""
-    with Owned(postgres_dsn) as admin, Owned(postgres_dsn) as other:
-        other.run("BEGIN", 5)
-        other.run("SET LOCAL idle_in_transaction_session_timeout = 1", 5)
-        asked = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {other.pid}"
-        until(lambda: admin.value(asked) == 0)
-        line = other._connection.pgconn
-        with suppress(other._errors):  # as an answer's reader does
-            line.consume_input()
-        line.is_busy()
+    with Owned(postgres_dsn) as other:
+        other.run("SELECT 1", 5)
+        end = {"sqlstate": "25P03", "severity_nonlocalized": "FATAL", "message_primary": "idle for too long"}
+        other._note(SimpleNamespace(**end))
+        with socket.socket(fileno=os.dup(other._line().socket)) as line:
+            line.shutdown(socket.SHUT_RDWR)
         with pytest.raises(ToolError, match="the connection was lost"):
             other.run("SELECT 1", 5)
 
