@@ -23,8 +23,8 @@ SANDBOXED := tests/contract tests/docs tests/envs/code tests/envs/database/test_
 	tests/testing/test_audit_code.py tests/graders/test_code.py tests/tools \
 	-k "not (test_every_id or test_golden) or code: or db: or terminal:"
 
-# One more than there are processors: many tests wait, and a worker costs about 12 s of CPU for its imports.
-WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 4 ? n + 1 : 4)))
+# Two more than there are processors: tests wait for half of their time; a worker costs 12 s of CPU for imports.
+WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 3 ? n + 2 : 4)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup wheels demo demo-llm test test-changed test-system test-slow test-all test-sandbox mutants lint check format docs bench clean

@@ -265,6 +265,7 @@ def test_check_says_what_it_cannot_find(target, why, capsys, monkeypatch):
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.system
 def test_check_names_a_rule_that_does_not_end(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("gem.cli.check.SLOW_S", 0.1)

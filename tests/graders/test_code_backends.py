@@ -71,6 +71,7 @@ def test_honest_submissions_have_the_verdict_of_plain_python(sandbox):
     check_honest(sandbox, HONEST[:: 7 if sandbox.backend in ("userns", "landlock") else 29])
 
 
+@pytest.mark.system
 def test_what_crosses_in_a_way_of_its_own_has_the_verdict_of_plain_python():
     check_honest(opened("userns")[0] or opened("landlock")[0], CARRIED)
 
@@ -159,6 +160,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize(("statement", "told"), LIMITS.items())
+@pytest.mark.system
 def test_info_says_which_limit_was_met(statement, told):
     sandbox, why_not = opened("userns") if opened("userns")[0] else opened("landlock")
     if sandbox is None:

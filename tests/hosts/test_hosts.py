@@ -501,6 +501,7 @@ if __name__ == "__main__":
     ],
     ids=["killed", "exits", "interrupted"],
 )
+@pytest.mark.system
 def test_no_worker_outlives_its_parent(
     tmp_path: Path, then: str, sent: signal.Signals | None, code: int
 ) -> None:

@@ -106,6 +106,7 @@ class Keeps(BaseAgent):
 @both
 @pytest.mark.parametrize("on_time", ["none", "scored"])
 @pytest.mark.parametrize("kind", [Hangs, Computes, Knows, Keeps])
+@pytest.mark.system
 def test_one_slow_ask_costs_its_own_episode_alone(kind, drive, on_time):
     with kind() as agent:
         episodes = drive(ten(), agent, limits=Limits(policy_s=1.0, on_time=on_time))
@@ -114,6 +115,7 @@ def test_one_slow_ask_costs_its_own_episode_alone(kind, drive, on_time):
 
 @both
 @pytest.mark.parametrize("host", ["serial", "thread"])
+@pytest.mark.system
 def test_what_environments_take_is_nobodys(drive, host):
     class Slow(Three):
         def step(self, action):

@@ -304,6 +304,7 @@ os.environ["MPLCONFIGDIR"] = os.environ["TMPDIR"]
 
 
 @pytest.mark.parametrize("package", PROGRAMS)
+@pytest.mark.system
 def test_packages_under_the_allow_list(sandbox, package):
     try_package(sandbox, package)
 

@@ -276,6 +276,7 @@ USES = {
 
 @pytest.mark.filterwarnings("ignore:programs run on the backend")
 @pytest.mark.parametrize("use", USES)
+@pytest.mark.system
 def test_threads_are_counted_whose_first_one_has_ended(watched, use):
     alone = watched.backend == "landlock"  # which lets no program start another: the kernel holds the one
     if alone and use == "command":

@@ -303,6 +303,7 @@ def test_a_thread_that_burns_while_the_session_idles_ends_it(sandbox):
         assert session.execute("2").value == "2"
 
 
+@pytest.mark.system
 def test_a_server_that_sleeps_and_many_short_cells_are_left_alone(sandbox):
     with sandbox.session(budget=SPARING) as session:
         session.execute("import subprocess\nserver = subprocess.Popen(['sleep', '600'])")

@@ -81,6 +81,7 @@ def read_to_end(connection):
 
 
 @pytest.mark.parametrize("beginning", BEGINNINGS.values(), ids=BEGINNINGS)
+@pytest.mark.system
 def test_a_request_that_does_not_arrive_is_given_up(server, beginning):
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(beginning.encode())

@@ -51,6 +51,7 @@ def constant(right):
     return lambda answer, tests: Score(float(right), right)
 
 
+@pytest.mark.system
 def test_the_code_grader_passes_its_audit_on_a_program_and_a_function():
     card = audit_code([PROGRAM, FUNCTION], CodeGrader(budget=QUICK))
     assert card.ok, str(card)

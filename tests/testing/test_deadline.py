@@ -86,6 +86,7 @@ def test_what_hangs_in_a_thread_alone_is_found():
     assert found.seen.startswith("step(")
 
 
+@pytest.mark.system
 def test_many_calls_may_take_longer_than_one_may():
     class Slow(EchoEnv):
         def step(self, action):

@@ -433,7 +433,10 @@ def chat(body):
 
 
 @both
-@pytest.mark.parametrize(("kind", "times", "error"), ENDPOINT_ROWS)
+@pytest.mark.parametrize(
+    ("kind", "times", "error"),
+    [pytest.param(*row, marks=pytest.mark.system if row[0] == "hang" else ()) for row in ENDPOINT_ROWS],
+)
 def test_endpoints(tmp_path, drive, workers, kind, times, error):
     hit = sorted(seed for seed in SEEDS if seed % 4 == HIT)
     plan = Faults((Fault("endpoint", kind, times=times, of=[_asked(seed) for seed in hit]),))
@@ -443,6 +446,7 @@ def test_endpoints(tmp_path, drive, workers, kind, times, error):
 
 @both
 @pytest.mark.parametrize("form", range(len(garbage.BODIES)))
+@pytest.mark.system
 def test_garbage_of_an_endpoint_is_no_verdict(tmp_path, drive, workers, form):
     plan = Faults((Fault("endpoint", "garbage", times=EVER, of=(_asked(HIT),), form=form),))
     play_endpoint_cell(tmp_path, drive, workers, plan, {HIT: ("agent", "NoVerdict")})

@@ -287,6 +287,7 @@ def test_a_killed_worker_breaks_its_episodes_and_no_others(mode: AutoresetMode) 
 
 
 @pytest.mark.parametrize("backend", ["thread", "process"])
+@pytest.mark.system
 def test_a_hung_environment_is_given_up(backend: str) -> None:
     with VectorEnv([Scripted] * 2, backend, seed=0, call_s=2.0) as vec:
         vec.reset()

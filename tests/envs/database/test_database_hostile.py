@@ -162,6 +162,7 @@ def test_whatever_an_agent_stores_its_state_has_a_verdict(fresh, statement):
         "SELECT printf('%.*c', 2000000000, 'x')",
     ],
 )
+@pytest.mark.system
 def test_what_no_limit_of_the_engine_stops_fails_the_task_and_not_the_sandbox(fresh, stuck):
     step = fresh.step(f"<sql>{stuck}</sql>")
     if step.done:

@@ -319,6 +319,7 @@ def test_replaced_git_objects_do_not_pass_for_a_merge(make):
     assert env.step("<submit/>").reward == 0.0
 
 
+@pytest.mark.system
 def test_a_box_that_the_agent_bursts_is_its_own_failure(make):
     env = make()
     env.reset(seed=0)
