@@ -810,6 +810,7 @@ def test_time_that_is_spent_is_out_of_time(fault):
     assert type(error) is OutOfTime
 
 
+@pytest.mark.system
 def test_one_slow_answer_costs_its_own_episode_in_both_drivers():
     hang = Event()
 

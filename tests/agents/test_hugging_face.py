@@ -37,6 +37,7 @@ def forward_logprobs(model, ids, temperature=1.0):
 
 @each_model
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.system
 def test_logprobs_over_whole_rollouts_are_those_of_one_forward_pass(name, temperature):
     model = make_model(name)
     agent = HuggingFaceAgent(model, RENDERER, temperature=temperature, max_tokens=12)
@@ -89,6 +90,7 @@ def test_entropies_are_those_of_one_forward_pass(name, temperature, cache, monke
 
 @each_model
 @pytest.mark.parametrize("batch_size", [64, 3])
+@pytest.mark.system
 def test_a_reply_does_not_depend_on_the_batch(name, batch_size):
     agent = HuggingFaceAgent(make_model(name), RENDERER, max_tokens=20, batch_size=batch_size)
     together = agent(ASKS)

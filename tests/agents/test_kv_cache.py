@@ -58,6 +58,7 @@ def turn(episode, seed, text="the secret", after=None, seat="agent", **changes):
 
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("history", [None, HistoryPolicy("last")])
+@pytest.mark.system
 def test_whole_rollouts_are_the_same(name, history):
     told = {} if history is None else {"history": history}
     jobs = [Job(Chatter, seed % 6) for seed in range(10)]

@@ -104,6 +104,7 @@ def test_a_shape_that_does_not_divide_is_refused():
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.system
 def test_logprobs_over_whole_rollouts_are_those_of_one_forward_pass(temperature):
     agent = Chatty(temperature=temperature)
     episodes = rollout(GUESS, agent, concurrency=5)  # slots are used again and again
@@ -164,6 +165,7 @@ def test_only_new_tokens_are_processed():
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.0])
+@pytest.mark.system
 def test_a_reply_does_not_depend_on_the_batch(temperature):
     together = tiny(temperature=temperature)(ASKS)
     assert len({len(reply.token_ids) for reply in together}) > 2

@@ -301,6 +301,7 @@ def test_a_runner_publishes_while_it_streams(protocol, tmp_path):
         ("sglang", "/update_weights_from_disk"),
     ],
 )
+@pytest.mark.system
 def test_after_a_failed_publish_nobody_is_answered_until_one_succeeds(protocol, path, tmp_path):
     with serve(protocol) as server, agent_of(server, temperature=0.0, weights_folder=tmp_path) as agent:
         agent.publish(1, OLD.state_dict())

@@ -73,6 +73,7 @@ def test_in_plain_python_some_liar_passes_every_assert(table, few):
 
 
 @pytest.mark.parametrize("liar", LIARS)
+@pytest.mark.system
 def test_objects_that_the_tests_did_not_make_are_equal_to_nothing(liar):
     few = dict([*SOURCES.items()][list(LIARS).index(liar) :: 2 * len(LIARS)])
     assert accepted(strongest(), liar, "object", EQUALITIES + COMPUTATIONS, few) == ("AC", "")

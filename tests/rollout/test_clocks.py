@@ -156,6 +156,7 @@ def test_a_batch_of_one_agent_is_not_the_time_of_another(drive):
 
 
 @both
+@pytest.mark.system
 def test_of_several_seats_the_slow_one_costs_its_own_game_alone(drive):
     class Fine(BaseAgent):
         async def ask(self, ask):

@@ -293,6 +293,7 @@ def test_so_are_the_background_jobs_of_a_command(sandbox):
         assert (told.stdout, told.info["leftovers"]) == ("5\n", "ended: their cpu budget was spent")
 
 
+@pytest.mark.system
 def test_a_thread_that_burns_while_the_session_idles_ends_it(sandbox):
     with sandbox.session(budget=SPARING) as session:
         burn = "import threading\ndef burn():\n    while True: pass\n"

@@ -849,6 +849,7 @@ def test_what_has_no_finite_log_probabilities_cannot_be_trained_on(serve):
     assert (told["trainable"], told["why"]) == (False, "call 0 has no log probabilities")
 
 
+@pytest.mark.system
 def test_an_environment_that_cannot_be_made_is_told(serve):
     program = Program(serve())
     with socket.socket() as free:

@@ -155,6 +155,7 @@ def found_by(target, **options):
     ],
     ids=["Remembers", "SeatsRemember", "LocksItself", "HidesErrors", "HidesTools"],
 )
+@pytest.mark.system
 def test_what_breaks_a_rule_is_caught(target, rules):
     assert found_by(target) == rules
 

@@ -79,6 +79,7 @@ def test_a_tree_says_what_each_row_says_by_itself(weighted, capacity):
 
 @given(batches(), capacities)
 @settings(deadline=None)
+@pytest.mark.system
 def test_every_token_to_learn_on_stands_in_the_batch_once(weighted, capacity):
     batch = collate(weighted, PAD, capacity)
     expected = [

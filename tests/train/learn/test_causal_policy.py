@@ -267,6 +267,7 @@ def test_no_such_device(folder):
         make_policy(small(folder, folder, device="nowhere"))
 
 
+@pytest.mark.system
 def test_demonstrations_alone_are_cloned(folder, tmp_path):
     demos = tmp_path / "demos.jsonl"
     write_demos(ENV, demos, episodes=12)

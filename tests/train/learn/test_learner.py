@@ -119,6 +119,7 @@ def gradients(loss, policy):
 
 @pytest.mark.parametrize("logits_at_a_time", [1 << 25, 500])
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.system
 def test_it_says_what_the_model_says(name, logits_at_a_time, monkeypatch):
     monkeypatch.setattr(module, "LOGITS", logits_at_a_time)
     policy = causal(name)

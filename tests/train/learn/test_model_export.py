@@ -131,6 +131,7 @@ def test_the_exported_model_is_the_one_that_was_trained(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.system
 def test_peft_loads_an_adapter(base, tmp_path, dtype):
     peft = pytest.importorskip("peft")
     learner = make_run(base, tmp_path / "run", lora_rank=2, dtype=dtype)

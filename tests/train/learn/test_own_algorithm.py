@@ -311,6 +311,7 @@ def test_an_algorithm_that_claims_no_bias_and_has_one_is_unexpected():
 # -- rewards and callbacks
 
 
+@pytest.mark.system
 def test_a_reward_of_ones_own_is_what_is_learnt_from_and_not_what_is_shown(own, tmp_path):
     learner, _ = learnt("reinforce", reward="own.py:shorter")
     by_source = {item.source: item.targets for item in learner.rows}

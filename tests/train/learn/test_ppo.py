@@ -217,6 +217,7 @@ class Stop(Watcher):
             raise KeyboardInterrupt
 
 
+@pytest.mark.system
 def test_stale_samples_come_from_the_weights_before(tmp_path):
     config = TrainConfig.fit(
         **{**vars(QUICK), "algorithm": "rebn", "staleness": 1, "importance_cap": 2.0, "out": tmp_path / "a"}

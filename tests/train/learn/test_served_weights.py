@@ -69,6 +69,7 @@ def move(policy, by=0.01):
 
 
 @both
+@pytest.mark.system
 def test_stale_weights_are_refused(folder, tmp_path, protocol):
     with serve(folder, protocol) as server:
         policy = make(folder, tmp_path, server)

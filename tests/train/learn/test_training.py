@@ -70,6 +70,7 @@ def registry(monkeypatch):
 # -- a run
 
 
+@pytest.mark.system
 def test_a_run_leaves_its_figures(whole):
     out, summary = whole
     assert json.loads((out / "summary.json").read_text()) == summary
@@ -172,6 +173,7 @@ def test_a_crash_between_metrics_and_checkpoint(whole, tmp_path):
 
 
 @pytest.mark.parametrize("part", ["masters", "wall_s", "optimiser"])
+@pytest.mark.system
 def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path, part):
     config = replace(QUICK, out=tmp_path, episodes=16, eval_episodes=1)
     train(config)

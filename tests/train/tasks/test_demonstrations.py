@@ -55,6 +55,7 @@ def config(demos, tmp_path):
 # -- cloning alone
 
 
+@pytest.mark.system
 def test_cloning_alone_trains_and_measures(config):
     log = Log()
     summary = train(config, watcher=log)

@@ -118,6 +118,7 @@ def test_where_instances_cannot_be_told_apart_seeds_are_other_seeds(monkeypatch)
 # -- a run with evaluations
 
 
+@pytest.mark.system
 def test_the_evaluations_of_a_run(whole):
     found = evaluations(whole)
     assert [each.iteration for each in found] == [0, 2, 4]

@@ -183,6 +183,7 @@ def learnt(tmp_path, scale, **changes):
 
 
 @pytest.mark.parametrize("algorithm", ["rebn", "turn_rebn", "ppo"])
+@pytest.mark.system
 def test_by_environment_the_unit_of_one_reward_changes_nothing(tmp_path, algorithm):
     """A power of two, so that not even the rounding differs."""
     how = {"algorithm": algorithm, "value_weight": 0.0}
@@ -238,6 +239,7 @@ def whole(tmp_path_factory):
     return out, train(replace(MIXED, mix_by="tokens", out=out))
 
 
+@pytest.mark.system
 def test_a_run_tells_the_figures_of_each_environment(whole):
     out, summary = whole
     assert summary["env"] == "four + two"

@@ -199,6 +199,7 @@ def test_the_store_says_which_copy_played(whole):
                 assert versions <= {int(name.removeprefix("snapshot@"))}
 
 
+@pytest.mark.system
 def test_a_copy_is_the_policy_as_it_was(tmp_path):
     trainer = make_trainer(replace(POOL, out=tmp_path))
     warm(trainer)

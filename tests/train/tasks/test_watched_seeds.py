@@ -37,6 +37,7 @@ def whole(tmp_path_factory):
     return out
 
 
+@pytest.mark.system
 def test_each_seed_is_played_at_each_checkpoint(whole):
     episodes = watched(whole)
     assert set(episodes) == {f"{iteration}-{number}" for iteration in range(5) for number in range(3)}
