@@ -18,7 +18,7 @@ from enum import Enum, EnumType
 from numbers import Integral
 from operator import attrgetter
 from os import PathLike, fspath
-from typing import Any, ClassVar, Literal, Self, SupportsIndex
+from typing import Any, ClassVar, Literal, Self, SupportsIndex, TypeAlias
 
 from gem.errors import BadArgument, GemError, UnknownArgument, check_argument, did_you_mean
 from gem.plugins import load
@@ -52,6 +52,11 @@ class Needs:
                 raise BadArgument(f"an environment needs {name}={value}; accepted: 0 or more.")
 
 
+Chance: TypeAlias = tuple[float, str]
+"""What an answer earns on average that does not depend on the observation, as a share of the full reward, and
+the reason why it may."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
     """The definition of an environment id, and the environment's claims; the contract suite tests the claims.
@@ -64,7 +69,8 @@ class EnvSpec:
     it is best to run many at the same time. `solver`: ``exact`` wins every episode with the full reward,
     ``measured`` wins a share `solver_rate` of them, ``oracle`` reads the hidden answer, ``none``. `seats`:
     the seats that act; other seats than ``agent`` mean that it is a `gem.seats.SeatedEnv`, whose solver
-    plays every seat. `needs`: the resources it needs on a cluster node.
+    plays every seat. `chance`: the share of the full reward that an answer earns on average that does not
+    depend on the observation, and why it does, as (0.5, "the answer is yes or no"). `needs`: the resources it needs on a cluster node.
     """
 
     id: str
@@ -81,6 +87,7 @@ class EnvSpec:
     solver_rate: float | None = None
     seats: tuple[str, ...] = ("agent",)
     needs: Needs = field(default_factory=Needs)
+    chance: Chance | None = None
 
     def __post_init__(self) -> None:
         """Refuse a malformed id and an invalid claim."""
@@ -89,6 +96,10 @@ class EnvSpec:
         check_argument("solver", self.solver, self.solver in SOLVERS, ", ".join(SOLVERS))
         if (self.solver == "measured") != (self.solver_rate is not None):
             raise BadArgument(f"{self.id}: solver_rate is for a measured solver, which needs it.")
+        if self.chance is not None and not (0 < self.chance[0] <= 1 and self.chance[1]):
+            raise BadArgument(
+                f"{self.id}: chance is {self.chance!r}; accepted: a level above 0 and at most 1, and its reason."
+            )
 
     @property
     def family(self) -> str:

@@ -58,7 +58,9 @@ The other columns:
   pixels.
 - **Open** counts the findings that ask for a change:
     - a full reward that is out of reach, or a return above it;
-    - knowing nothing that pays more than a third of it;
+    - knowing nothing that pays more than a third of it, or wins more than a third of the episodes, whatever
+      random play earns; more than a twentieth for no answer at all. A spec may declare a higher chance level
+      with its reason. What 40 episodes leave open, up to 100 with other seeds decide;
     - copying that pays more than guessing, where the card does not say why;
     - a solver hardly better than random play;
     - an answer that leaks;

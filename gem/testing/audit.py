@@ -20,11 +20,12 @@ from gem.record import Call, Limits
 from gem.rollout import Conversation
 from gem.rollout.conversation import carry_out
 from gem.seats import SeatedEnv
+from gem.specs import Chance
 from gem.statistics import mean_interval
 from gem.testing.card import Card, Check, Played, Spread, tokens
 from gem.testing.contract import Target, resolve
 from gem.testing.deadline import CALL_S, CallHung, call_deadline
-from gem.testing.policies import COPIERS, IGNORANT, Deals, Moment, Player, policies
+from gem.testing.policies import COPIERS, IGNORANT, NO_ANSWER, Deals, Moment, Player, policies
 from gem.testing.rules import FULL_REWARD
 from gem.testing.transcripts import act
 
@@ -47,7 +48,14 @@ FEWEST_INSTANCES = 5
 """The fewest distinct instances of a task; with fewer, a policy can memorise them all."""
 
 IGNORANT_REWARD = 1 / 3
-"""The most that an ignorant policy may earn on average, as a share of the full reward."""
+"""The most that an ignorant policy may earn on average, as a share of the full reward, if its environment
+declares no chance level."""
+
+NO_ANSWER_REWARD = 0.05
+"""The most that a policy may earn on average that gives no answer at all, as a share of the full reward."""
+
+CONFIRMED = 100
+"""The most episodes, with other seeds, that decide whether an ignorant policy earns too much."""
 
 COPIED_REWARD = 0.05
 """The most that copiers may earn on average above guessing, as a share of the full reward."""
@@ -129,16 +137,26 @@ def _audit(target: Target, episodes: int, instances: int) -> Card:
         failed: list[str] = []
         elsewhere = range(len(seeds), len(seeds) + CANDIDATES)
         deals = Deals(env, [*seeds, *elsewhere], forkable=claims is None or claims.forkable)
+        best: dict[str, Player] = {}
         for policy, players in policies(deals, seeds, elsewhere, longest).items():
             tried = [_play(deals, player, seeds, longest, failed) for player in players]
             played[policy] = max(tried, key=lambda one: one.reward)
+            best[policy] = players[tried.index(played[policy])]
+        chance = claims.chance if claims else getattr(type(env.unwrapped), "chance", None)
+        for policy, one in played.items():
+            # the best of several is lucky too, and few episodes leave much open: others decide
+            allowed = _allowed(policy, chance)
+            if policy in IGNORANT and _least(one, played) <= allowed < _share(one, played):
+                count = min(CONFIRMED, max(FEWEST_EPISODES, TURNS // one.turns.median))
+                fresh = range(elsewhere.stop, elsewhere.stop + count)
+                played[policy] = _play(deals, best[policy], fresh, longest, failed)
         views = [_watch(deals, seed, longest) for seed in seeds]
         oracle = bool(claims and claims.solver == "oracle")
         distinct = len({_identity(deals, seed) for seed in range(instances)})
         checks = (
             _full_reward(played),
             _bounds(played),
-            _ignorance(played),
+            _ignorance(played, chance),
             _copying(name, played, oracle),
             _gap(played),
             _leak(deals, seeds, views, oracle),
@@ -277,18 +295,44 @@ def _bounds(played: Mapping[str, Played]) -> Check:
     return Check(name, True, f"{policy} earned {over[policy]:g} in an episode", change)
 
 
-def _ignorance(played: Mapping[str, Played]) -> Check:
+def _allowed(policy: str, chance: Chance | None) -> float:
+    """Return the share of the full reward that an ignorant policy may earn, whatever random play earns."""
+    usual = NO_ANSWER_REWARD if policy in NO_ANSWER else IGNORANT_REWARD
+    return max(usual, chance[0]) if chance else usual
+
+
+def _share(one: Played, played: Mapping[str, Played]) -> float:
+    """Return the share of the full reward that a policy earns, or of the episodes that it wins if that is more.
+
+    Where a loss costs what a win pays, who wins three of four earns half.
+    """
+    return max(one.reward / scale(played), one.success)
+
+
+def _wins(one: Played) -> str:
+    return f" and won {one.success:.0%}" if one.success > one.reward else ""
+
+
+def _least(one: Played, played: Mapping[str, Played]) -> float:
+    """Return the low end of the 95% interval of a policy's share."""
+    return max(one.low / scale(played), one.rate.low)
+
+
+def _ignorance(played: Mapping[str, Played], chance: Chance | None) -> Check:
     name = "knowing nothing earns little"
     paid = {policy: played[policy] for policy in IGNORANT}
-    too_much = [policy for policy, one in paid.items() if one.low > IGNORANT_REWARD * scale(played)]
+    too_much = [policy for policy, one in paid.items() if _least(one, played) > _allowed(policy, chance)]
     best = max(paid, key=lambda policy: paid[policy].reward)
     summary = ", ".join(
-        f"{policy} earned {paid[policy].reward:.3f} by saying {paid[policy].says[:60]!r}"
+        f"{policy} earned {paid[policy].reward:.3f}{_wins(paid[policy])} by saying {paid[policy].says[:60]!r}"
         for policy in too_much or [best]
     )
+    if chance is not None:
+        summary += f"; declared as chance is {chance[0]:g}: {chance[1]}"
     if too_much:
         change = (
-            "pay less for what can be guessed, draw answers from more, or refuse what is no single answer"
+            "pay less for what can be guessed, draw answers from more, or refuse what is no single answer; "
+            "if few answers are the task, declare it: chance=(LEVEL, 'why') in its spec or class"
         )
         return Check(name, True, summary, change)
     if paid[best].episodes < FEWEST_EPISODES:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
+from gem.errors import BadArgument
 from gem.testing.places import env_of, is_authors, method_name, place
 
 CALL_S = 30.0
@@ -78,7 +79,12 @@ def call_deadline(call_s: float | None, *, end_process: bool = False) -> Iterato
     Only a main thread can be interrupted, and only where the system has SIGALRM; elsewhere, and with None,
     nothing is watched. With `end_process`, code in C that cannot be interrupted ends the process after twice
     the time, with a traceback on stderr.
+
+    Raises:
+        BadArgument: for a number that is not above 0.
     """
+    if call_s is not None and not call_s > 0:
+        raise BadArgument(f"call_s is {call_s}; accepted: more than 0 seconds, or None for no limit.")
     main = threading.current_thread() is threading.main_thread()
     if call_s is None or not main or not hasattr(signal, "SIGALRM"):
         yield None

@@ -425,3 +425,79 @@ def test_copying_may_earn_what_the_audit_says_why(monkeypatch):
     (check,) = (check for check in card.checks if check.name == "copying earns little")
     assert not check.open
     assert check.seen.endswith("it may: it is a reading exercise")
+
+
+class Submits(Riddle):
+    """Takes back what was said until `<submit/>`, which wins in a share of the episodes by itself."""
+
+    max_turns = 200
+    share = 0.5
+
+    def step(self, action):
+        if action == "<submit/>":
+            return Step("Done.", float(self.rng.random() < self.share), True, False, {})
+        return super().step(action)
+
+    def random_move(self):
+        return self.actor_rng.choice("abcdefghij")
+
+    def sample_random_action(self):
+        return "<submit/>" if self.actor_rng.random() < 0.5 else super().sample_random_action()
+
+
+class SubmitsSeldom(Submits):
+    share = 0.2
+
+
+@pytest.mark.parametrize(
+    ("game", "episodes"),
+    [(Submits, 8), (Submits, 20), (Submits, 40), (SubmitsSeldom, 20), (SubmitsSeldom, 40)],
+)
+def test_an_empty_action_that_is_paid_is_found_whatever_random_play_earns(game, episodes):
+    card = audit_env(game, episodes=episodes, instances=40)
+    (finding,) = [check for check in card.findings if check.name == "knowing nothing earns little"]
+    assert "by saying '<submit/>'" in finding.seen
+
+
+class Coin(Riddle):
+    """Name the side of a coin from its number: one answer of two, and a constant is right in half of all."""
+
+    def deal(self):
+        self.secret = self.rng.choice("ab")
+        return f"Name the letter. {self.hinted()} Sheet {self.rng.randrange(1000)}."
+
+    def random_move(self):
+        return self.actor_rng.choice("ab")
+
+    def instance(self):
+        return str(self.rng.random())
+
+
+@pytest.mark.parametrize("episodes", [8, 16])
+def test_a_constant_that_is_often_right_is_found_with_few_episodes_too(episodes):
+    card = audit_env(Coin, episodes=episodes, instances=40)
+    (finding,) = card.findings
+    assert finding.name == "knowing nothing earns little"
+    assert "chance=(LEVEL, 'why')" in finding.change
+    assert card.policies["constant"].episodes in (16, audit.CONFIRMED)
+
+
+class DeclaredCoin(Coin):
+    chance = (0.5, "the answer is a or b")
+
+
+def test_what_is_declared_as_chance_with_a_reason_is_no_finding():
+    declared = EnvSpec("test:Coin", Coin, max_turns=1, solver="exact", chance=DeclaredCoin.chance)
+    for target in (DeclaredCoin, declared):
+        card = audit_env(target, episodes=16, instances=40)
+        assert card.findings == ()
+        (check,) = [check for check in card.checks if check.name == "knowing nothing earns little"]
+        assert check.seen.endswith("declared as chance is 0.5: the answer is a or b")
+    low = EnvSpec("test:Coin", Coin, max_turns=1, solver="exact", chance=(0.35, "one of three"))
+    assert [check.name for check in audit_env(low, **QUICK).findings] == ["knowing nothing earns little"]
+
+
+@pytest.mark.parametrize("chance", [(0.0, "never"), (1.5, "always"), (0.5, "")])
+def test_a_chance_without_a_share_or_reason_is_refused(chance):
+    with pytest.raises(BadArgument, match="a level above 0 and at most 1, and its reason"):
+        EnvSpec("test:Coin", Coin, chance=chance)
