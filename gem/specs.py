@@ -69,8 +69,9 @@ class EnvSpec:
     it is best to run many at the same time. `solver`: ``exact`` wins every episode with the full reward,
     ``measured`` wins a share `solver_rate` of them, ``oracle`` reads the hidden answer, ``none``. `seats`:
     the seats that act; other seats than ``agent`` mean that it is a `gem.seats.SeatedEnv`, whose solver
-    plays every seat. `chance`: the share of the full reward that an answer earns on average that does not
-    depend on the observation, and why it does, as (0.5, "the answer is yes or no"). `needs`: the resources it needs on a cluster node.
+    plays every seat. `needs`: the resources it needs on a cluster node. `chance`: the share of the full
+    reward that an answer earns on average that does not depend on the observation, and why it does, as
+    ``(0.5, "the answer is yes or no")``.
     """
 
     id: str
@@ -98,7 +99,8 @@ class EnvSpec:
             raise BadArgument(f"{self.id}: solver_rate is for a measured solver, which needs it.")
         if self.chance is not None and not (0 < self.chance[0] <= 1 and self.chance[1]):
             raise BadArgument(
-                f"{self.id}: chance is {self.chance!r}; accepted: a level above 0 and at most 1, and its reason."
+                f"{self.id}: chance is {self.chance!r}; accepted: a level above 0 and at most 1, and its "
+                "reason."
             )
 
     @property

@@ -145,8 +145,8 @@ def _audit(target: Target, episodes: int, instances: int) -> Card:
         chance = claims.chance if claims else getattr(type(env.unwrapped), "chance", None)
         for policy, one in played.items():
             # the best of several is lucky too, and few episodes leave much open: others decide
-            allowed = _allowed(policy, chance)
-            if policy in IGNORANT and _least(one, played) <= allowed < _share(one, played):
+            limit = _share_limit(policy, chance)
+            if policy in IGNORANT and _least(one, played) <= limit < _share(one, played):
                 count = min(CONFIRMED, max(FEWEST_EPISODES, TURNS // one.turns.median))
                 fresh = range(elsewhere.stop, elsewhere.stop + count)
                 played[policy] = _play(deals, best[policy], fresh, longest, failed)
@@ -295,14 +295,14 @@ def _bounds(played: Mapping[str, Played]) -> Check:
     return Check(name, True, f"{policy} earned {over[policy]:g} in an episode", change)
 
 
-def _allowed(policy: str, chance: Chance | None) -> float:
+def _share_limit(policy: str, chance: Chance | None) -> float:
     """Return the share of the full reward that an ignorant policy may earn, whatever random play earns."""
     usual = NO_ANSWER_REWARD if policy in NO_ANSWER else IGNORANT_REWARD
     return max(usual, chance[0]) if chance else usual
 
 
 def _share(one: Played, played: Mapping[str, Played]) -> float:
-    """Return the share of the full reward that a policy earns, or of the episodes that it wins if that is more.
+    """Return the share of the full reward that a policy earns, or of episodes that it wins if that is more.
 
     Where a loss costs what a win pays, who wins three of four earns half.
     """
@@ -321,7 +321,7 @@ def _least(one: Played, played: Mapping[str, Played]) -> float:
 def _ignorance(played: Mapping[str, Played], chance: Chance | None) -> Check:
     name = "knowing nothing earns little"
     paid = {policy: played[policy] for policy in IGNORANT}
-    too_much = [policy for policy, one in paid.items() if _least(one, played) > _allowed(policy, chance)]
+    too_much = [policy for policy, one in paid.items() if _least(one, played) > _share_limit(policy, chance)]
     best = max(paid, key=lambda policy: paid[policy].reward)
     summary = ", ".join(
         f"{policy} earned {paid[policy].reward:.3f}{_wins(paid[policy])} by saying {paid[policy].says[:60]!r}"
