@@ -132,6 +132,10 @@ class IndexedFile:
         """Return the bytes from `start` to `end`."""
         return os.pread(self._fd, end - start, start)
 
+    def read_line(self, start: int, end: int) -> bytes:
+        """Return the line from `start` to `end` without its line break, which a last one may lack."""
+        return self.read(start, end).removesuffix(b"\n")
+
     def line_number(self, start: int) -> int:
         """Return the number, from 1, of the line that begins at byte `start`."""
         return 1 + sum(1 for _ in _lines(self._fd, 0, start))
@@ -221,7 +225,7 @@ class IndexedFile:
             self._refresh(size)
             line, entry, run, run_line = compose()
             torn = size > self._scan_end
-            closing = CLOSE_OFF if torn else b""
+            closing = CLOSE_OFF if torn else self._missing_break
             at = size + len(closing)
             start = at + len(run_line)
             made = entry(self.count, start, start + len(line))
@@ -326,6 +330,11 @@ class IndexedFile:
         self._new_numbers.setdefault(entry.id, entry.number)
         self._scan_end = entry.end
 
+    @property
+    def _missing_break(self) -> bytes:
+        """The line break that a whole last line lacks."""
+        return b"\n" if self._last and not self._last.endswith(b"\n") else b""
+
     def _refresh(self, size: int | None = None) -> None:
         """Scan what was added to the file, which has `size` bytes."""
         size = os.fstat(self._fd).st_size if size is None else size
@@ -341,11 +350,27 @@ class IndexedFile:
             self._scan(size)
             if len(self._new) >= SAVE_EVERY:
                 self._save()
+        if self._scan_end < size and self.read(max(0, size - LAST), size).rstrip().endswith(b"}"):
+            self._scan_unfinished(self.read(self._scan_end, size), size)
+
+    def _scan_unfinished(self, line: bytes, size: int) -> None:
+        """Take a last line that lacks only its line break; one that is cut stays unread, as more may come."""
+        meaning = self._read_line(self.count, line, self._scan_end, size)
+        if isinstance(meaning, str):
+            self._new_runs.setdefault(meaning, (self._scan_end, size))
+        elif meaning is not None and meaning.id:
+            self._note(meaning)
+        else:
+            return
+        self._scan_end, self._last = size, line[-LAST:]
 
     def _scan(self, size: int) -> None:
         """Scan the complete lines up to `size`, at most SCAN_AT_ONCE entries."""
         for start, line in _lines(self._fd, self._scan_end, size):
             end = start + len(line) + 1
+            if not line and self._missing_break:  # that of a line which was read without it
+                self._scan_end, self._last = end, b"\n"
+                continue
             # A torn line was terminated by an append; some tools end lines with a carriage return.
             meaning = self._read_line(self.count, line, start, end) if line.rstrip().endswith(b"}") else None
             if meaning is None:

@@ -4,7 +4,7 @@ A line is a JSON object that begins with its schema number and ends with a check
 defines its form. The settings of a run are in a separate line, before the run's first episode. An append is
 one write of whole lines at the end of the file, under a file lock. So several writers do not mix their lines,
 and no id is written twice. A torn line of a killed writer is skipped and counted, and the next append
-terminates it. Reading takes no lock and sees each line when it is complete.
+terminates it; a last line that lacks only its line break is read as the others. Reading takes no lock and sees each line when it is complete.
 
 The file ``<name>.index.sqlite`` beside it has a summary of each episode and the position of its line, so that
 a store of 100,000 episodes can be opened and filtered without reading them. It is a cache and may be deleted.
@@ -210,7 +210,7 @@ class EpisodeStore(Sequence[Episode], Closing):
             IndexError: when there is no such episode.
         """
         start, end, _ = self._file.place(self._position(number))
-        return self._file.read(start, end - 1)
+        return self._file.read_line(start, end)
 
     def task(self, number: int) -> TaskRef:
         """Return the task of an episode; this is much faster than reading its turns.
@@ -369,7 +369,7 @@ class EpisodeStore(Sequence[Episode], Closing):
     def _read_at_place(self, number: int) -> Episode | None:
         """Return the episode at its position in the index; None when its line is not there."""
         start, end, wanted = self._file.place(number)
-        line = self._file.read(start, end - 1)
+        line = self._file.read_line(start, end)
         try:
             self._check_line(line[:64], start)
             episode = codec.decode(line)

@@ -106,7 +106,7 @@ def test_token_ids_can_be_left_out(path):
     assert written[0].tokens == 0
 
 
-@pytest.mark.parametrize("kept", [1, 5, 11, 40, -2, -1])
+@pytest.mark.parametrize("kept", [1, 5, 11, 40, -3, -2])
 def test_a_torn_last_line_is_skipped_counted_and_closed_off(path, kept):
     with EpisodeStore(path) as store:
         store.append(episode(0))
@@ -122,6 +122,45 @@ def test_a_torn_last_line_is_skipped_counted_and_closed_off(path, kept):
         assert store.torn == 1
     with EpisodeStore(path, read_only=True) as again:
         assert jobs(again) == ["e0", "e2", "e3"]
+
+
+@pytest.mark.parametrize("cut", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_last_line_that_lacks_only_its_line_break_is_an_episode(path, cut, indexed):
+    wanted = [episode(i) for i in range(4)]
+    with EpisodeStore(path) as store:
+        for each in wanted[:2]:
+            store.append(each)
+    path.write_bytes(path.read_bytes().replace(b"\n", cut)[:-1])
+    for read_only in (True, False):
+        if not indexed:
+            index_of(path).unlink(missing_ok=True)
+        with EpisodeStore(path, read_only=read_only) as store:
+            assert (list(store), store.torn) == (wanted[:2], 0)
+            assert [entry.job for entry in store.latest()] == ["e0", "e1"]
+    reader = EpisodeStore(path, read_only=True)
+    assert len(reader) == 2
+    with EpisodeStore(path) as store:
+        with pytest.raises(DuplicateEpisode):
+            store.append(wanted[1])
+        for each in wanted[2:]:
+            store.append(each)
+        assert (list(store), store.torn) == (wanted, 0)
+    with reader, EpisodeStore(path, read_only=True) as again:
+        for one in (reader, again):
+            assert (list(one), one.torn) == (wanted, 0)
+    assert len(lines(path)) == 5
+
+
+def test_the_line_of_a_run_that_lacks_only_its_line_break_is_read(path):
+    with EpisodeStore(path) as store:
+        store.append(episode(0))
+    path.write_bytes(lines(path)[0][:-1])
+    with EpisodeStore(path) as store:
+        assert (store.runs, store.torn) == ([RUN], 0)
+        store.append(episode(1))
+    assert len(lines(path)) == 2
+    assert EpisodeStore(path, read_only=True)[0].run == RUN
 
 
 @pytest.mark.parametrize("kept", [1, 10, 11, 12, 40, -300, -2])
