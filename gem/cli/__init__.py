@@ -70,7 +70,7 @@ COMMANDS: dict[str, Command] = {
     "eval": Command("gem.cli.eval:command", "measure agents on environments"),
     "compare": Command("gem.cli.compare:compare_runs", "compare two stored runs on the same tasks"),
     "power": Command("gem.cli.power:power", "estimate the smallest difference that a suite can detect"),
-    "store": Command("gem.cli.store:COMMANDS", "list, show and merge stored episodes"),
+    "store": Command("gem.cli.store:COMMANDS", "list, show, merge and verify stored episodes"),
     "export": Command("gem.cli.export:export", "write a trained model, or stored episodes, for other tools"),
     "import": Command("gem.cli.export:import_", "read episodes from other tools' files into a store"),
     "view": Command("gem.cli.view:view", "look at episodes and training runs in the browser"),

@@ -1,4 +1,4 @@
-"""The subcommands of ``gem-gym store``: list, show and merge stored episodes, print their schema."""
+"""The subcommands of ``gem-gym store``: list, show, merge and verify stored episodes, print their schema."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tyro.conf import Positional, arg
 from gem import codec
 from gem.cli.play import show
 from gem.cli.terms import FAILED, MaybeInt, MaybeText, table
+from gem.cli.verify import verify
 from gem.content import printable
 from gem.errors import BadArgument, check_least, did_you_mean
 from gem.record import Verdict
@@ -163,5 +164,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "ls": ls,
     "cat": cat,
     "merge": merge_stores,
+    "verify": verify,
     "schema": schema,
 }

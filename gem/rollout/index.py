@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from gem.errors import BadArgument
 
@@ -130,15 +131,25 @@ _BOUNDS = {
 _SEED, _AFTER = Entry._fields.index("seed"), Entry._fields.index("reward")
 
 
+class OtherForm(sqlite3.DatabaseError):
+    """A database that is not an index as this version of gem makes it."""
+
+
 class Index:
     """An open index. Its `mark` is the part of the store that it covered when last opened or extended."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Open the index at `path`, or create it; None: a temporary index of this process."""
-        self.path = path
+    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
+        """Open the index at `path`, or create it; None: a temporary index of this process.
+
+        With `read_only` nothing is created or changed.
+        """
+        self.path, self.read_only = path, read_only
         before = None if path is None else _inode(path)
+        name = "" if path is None else str(path)
+        if read_only:
+            name = f"file:{quote(os.path.abspath(name))}?mode=ro"
         self._db = sqlite3.connect(
-            "" if path is None else path, timeout=WAIT_S, isolation_level=None, check_same_thread=False
+            name, timeout=WAIT_S, isolation_level=None, check_same_thread=False, uri=read_only
         )
         try:
             with _readable():
@@ -153,8 +164,8 @@ class Index:
             "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
         )
         if version != VERSION:
-            if version or tables:
-                raise sqlite3.DatabaseError(f"{self.path} is no index of this form")
+            if version or tables or self.read_only:
+                raise OtherForm(f"{self.path} is no index of this form")
             self._db.executescript(_TABLES)
         self._inode = None if self.path is None else _inode(self.path)
         if before not in (None, self._inode):
@@ -205,25 +216,25 @@ class Index:
 
     def number(self, episode: str) -> int | None:
         """Return the number of the first episode with this id, or None."""
-        row = self._db.execute(
-            "SELECT number FROM episodes WHERE id = ? ORDER BY number LIMIT 1", (_plain(episode),)
-        ).fetchone()
-        return None if row is None else int(row[0])
+        query = "SELECT number FROM episodes WHERE id = ? ORDER BY number LIMIT 1"
+        row = self._rows(query, (_plain(episode),)).fetchone()
+        with _readable():
+            return None if row is None else int(row[0])
 
     def run(self, run: str, size: int) -> Span | None:
         """Return the position of a run's line in a file of `size` bytes, or None."""
-        row = self._db.execute('SELECT start, "end" FROM runs WHERE id = ?', (_plain(run),)).fetchone()
+        row = self._rows('SELECT start, "end" FROM runs WHERE id = ?', (_plain(run),)).fetchone()
         return None if row is None else _span(row[0], row[1], size)
 
     def runs(self) -> list[str]:
         """Return the ids of the runs, in the order of their lines."""
         with _readable():
-            return [_text(run) for (run,) in self._db.execute("SELECT id FROM runs ORDER BY start")]
+            return [_text(run) for (run,) in self._rows("SELECT id FROM runs ORDER BY start")]
 
     def select(self, wanted: Mapping[str, Any], below: int) -> list[Entry]:
         """Return the entries with a number less than `below` that match `wanted`; see `matches`."""
         where, values = _where(wanted, below)
-        rows = self._db.execute(f"SELECT * FROM episodes WHERE {where} ORDER BY number", values)
+        rows = self._rows(f"SELECT * FROM episodes WHERE {where} ORDER BY number", values)
         with _readable():
             return list(map(_entry, rows))
 
@@ -247,9 +258,7 @@ class Index:
         way = "DESC" if descending else "ASC"
         by = f'ORDER BY "{order}" {way}, number {way}'
         numbers = f"SELECT number FROM episodes WHERE {where} {by} LIMIT ? OFFSET ?"  # whole rows sort slowly
-        rows = self._db.execute(
-            f"SELECT * FROM episodes WHERE number IN ({numbers}) {by}", (*values, count, start)
-        )
+        rows = self._rows(f"SELECT * FROM episodes WHERE number IN ({numbers}) {by}", (*values, count, start))
         with _readable():
             entries = list(map(_entry, rows))
         return entries[::-1] if backwards else entries, total
@@ -257,7 +266,7 @@ class Index:
     def tally(self, wanted: Mapping[str, Any], below: int) -> list[Tally]:
         """Return the sums over the entries of `select`, by environment, end and outcome."""
         where, values = _where(wanted, below)
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT spec, stop, verdict, success, count(*), total(reward), total(reward * reward), "
             f"sum(turns), sum(tokens), sum(calls) FROM episodes WHERE {where} "
             "GROUP BY spec, stop, verdict, success",
@@ -273,7 +282,7 @@ class Index:
 
     def tasks(self, below: int) -> list[TaskTally]:
         """Return the sums over the entries with a verdict and a number less than `below`, by task."""
-        rows = self._db.execute(
+        rows = self._rows(
             'SELECT spec, "group", seed, count(*), count(success), total(success), total(reward) '
             "FROM episodes WHERE number < ? AND verdict = 'scored' GROUP BY spec, \"group\", seed",
             (below,),
@@ -285,7 +294,7 @@ class Index:
             ]
 
     def _between(self, first: int, last: int, descending: bool) -> list[Entry]:
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT * FROM episodes WHERE number >= ? AND number < ? "
             f"ORDER BY number {'DESC' if descending else 'ASC'}",
             (first, last),
@@ -315,7 +324,7 @@ class Index:
             self._db.close()
 
     def _read_mark(self) -> Mark:
-        row = self._db.execute("SELECT * FROM mark").fetchone()
+        row = self._rows("SELECT * FROM mark").fetchone()
         if row is None:
             return Mark()
         if tuple(map(type, row)) != (int, int, int, bytes, int, int) or min(row[:3]) < 0:
@@ -331,9 +340,12 @@ class Index:
         if count != self.mark.episodes or self._value("PRAGMA quick_check(1)") != "ok":
             raise sqlite3.DatabaseError("the index is damaged")
 
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        with _readable():  # even the names of its columns may be damaged
+            return self._db.execute(query, values)
+
     def _one(self, query: str, values: tuple[Any, ...] = ()) -> Any:
-        with _readable():
-            row = self._db.execute(query, values).fetchone()
+        row = self._rows(query, values).fetchone()
         if row is None:
             raise sqlite3.DatabaseError(f"the index lacks a row: {query}")
         return row

@@ -83,7 +83,7 @@ class IndexedFile:
         self.lock = RLock()
         self._locked, self._lost, self._pid = False, 0, os.getpid()
         self._place = self.path.absolute()  # the program may change its working directory
-        self._index_path = self._place.with_name(self.path.name + ".index.sqlite")
+        self.index_path = self._place.with_name(self.path.name + ".index.sqlite")
         self._known: set[str] = set()  # runs whose line is known to be there
         self._begin(Mark())
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
@@ -94,7 +94,7 @@ class IndexedFile:
     def load(self) -> None:
         """Load the index if it fits the file, and scan the rest of the file."""
         with suppress(sqlite3.Error):
-            if self._index_path.exists() and (index := self._fitting_index()) is not None:
+            if self.index_path.exists() and (index := self._fitting_index()) is not None:
                 self._index = index
                 self._begin(index.mark)
         self._refresh()
@@ -415,7 +415,7 @@ class IndexedFile:
         ends = self.read(0, min(ENDS, scanned)) + self.read(tail, scanned)
         return blake2b(ends, digest_size=16).digest()
 
-    def _fits(self, mark: Mark) -> bool:
+    def fits(self, mark: Mark) -> bool:
         """Return whether an index with this mark is of this file, and the file was only appended to."""
         state = os.fstat(self._fd)
         if not mark.scanned:
@@ -459,19 +459,19 @@ class IndexedFile:
             if not is_damaged(error):
                 raise
         self._unlink_index()
-        return Index(self._index_path)
+        return Index(self.index_path)
 
     def _fitting_index(self) -> Index | None:
         """Return the index beside the file, or a new one if there is none; None if it does not fit."""
-        index = Index(self._index_path)
-        if self._fits(index.mark):
+        index = Index(self.index_path)
+        if self.fits(index.mark):
             return index
         index.close()
         return None
 
     def _unlink_index(self) -> None:
         for end in ("", "-journal"):  # SQLite would apply the journal of a deleted index to the next one
-            self._index_path.with_name(self._index_path.name + end).unlink(missing_ok=True)
+            self.index_path.with_name(self.index_path.name + end).unlink(missing_ok=True)
 
     def _replace_index(self, error: Exception) -> None:
         """Continue with a temporary index, because the one beside the file cannot be used.

@@ -4,7 +4,8 @@ A line is a JSON object that begins with its schema number and ends with a check
 defines its form. The settings of a run are in a separate line, before the run's first episode. An append is
 one write of whole lines at the end of the file, under a file lock. So several writers do not mix their lines,
 and no id is written twice. A torn line of a killed writer is skipped and counted, and the next append
-terminates it; a last line that lacks only its line break is read as the others. Reading takes no lock and sees each line when it is complete.
+terminates it; a last line that lacks only its line break is read as the others. Reading takes no lock and
+sees each line when it is complete.
 
 The file ``<name>.index.sqlite`` beside it has a summary of each episode and the position of its line, so that
 a store of 100,000 episodes can be opened and filtered without reading them. It is a cache and may be deleted.
@@ -141,7 +142,7 @@ class EpisodeStore(Sequence[Episode], Closing):
                     "an episode that is played again needs another attempt, or another run."
                 )
             run_line = b"" if file.has_run(run.id) else codec.encode_run(run) + b"\n"
-            return Addition(line, partial(_entry, episode, self.tokens), run.id, run_line)
+            return Addition(line, partial(summarize, episode, self.tokens), run.id, run_line)
 
         file.append(compose, self.fsync)
 
@@ -543,14 +544,20 @@ def _read_line(number: int, line: bytes, start: int, end: int) -> Entry | str | 
 
 def _read_entry(number: int, line: bytes, start: int, end: int) -> Entry:
     try:
-        return _entry(codec.decode(line), True, number, start, end)
+        return summarize(codec.decode(line), True, number, start, end)
     except ValueError:
-        return Entry(
-            number, "", "", "", 0, 0, "", "", 0, "damaged", Verdict.NONE, None, None, 0, 0, 0, start, end
-        )
+        return damaged_entry(number, start, end)
 
 
-def _entry(episode: Episode, tokens: bool, number: int, start: int, end: int) -> Entry:
+def damaged_entry(number: int, start: int, end: int) -> Entry:
+    """Return the entry of a line that cannot be read."""
+    return Entry(
+        number, "", "", "", 0, 0, "", "", 0, "damaged", Verdict.NONE, None, None, 0, 0, 0, start, end
+    )
+
+
+def summarize(episode: Episode, tokens: bool, number: int, start: int, end: int) -> Entry:
+    """Return the entry of an episode whose line begins at `start`; `tokens`: whether its ids are stored."""
     return Entry(
         number=number,
         id=episode.id,

@@ -293,7 +293,7 @@ def open_sources(
     """
     stores: list[Path] = []
     for path in paths:
-        below = [path] if path.is_file() else list(_stores(path))
+        below = [path] if path.is_file() else list(find_stores(path))
         if not below:
             raise BadArgument(f"{path} holds no {wanted}.")
         stores += [each for each in below if each not in stores]
@@ -326,13 +326,14 @@ def _empty() -> EpisodeStore:
         return EpisodeStore(file.name, read_only=True)
 
 
-def _stores(folder: Path, depth: int = 0) -> Iterable[Path]:
+def find_stores(folder: Path, depth: int = 0) -> Iterable[Path]:
+    """Yield the stores in a folder and in those below it; that of a run may not exist yet."""
     if (folder / EPISODES).is_file() or all((folder / name).is_file() for name in (CONFIG, METRICS)):
         yield folder / EPISODES  # does not exist if a training run has just begun, or stores no episodes
     yield from sorted(path for path in folder.glob("episodes-*.jsonl") if RANK.fullmatch(path.name))
     if depth < DEEPEST and folder.is_dir():
         for below in sorted(each for each in folder.iterdir() if each.is_dir()):
-            yield from _stores(below, depth + 1)
+            yield from find_stores(below, depth + 1)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

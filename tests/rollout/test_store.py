@@ -1103,6 +1103,19 @@ def test_an_index_that_says_what_cannot_be_is_not_believed(path, change):
         assert [each.seed for each in store] == list(range(10))
 
 
+def test_an_index_whose_columns_have_no_name_is_not_believed(path):
+    with EpisodeStore(path) as store:
+        for i in range(3):
+            store.append(episode(i))
+    data = index_of(path).read_bytes()
+    place = data.index(b'"reward"')
+    index_of(path).write_bytes(data[: place + 3] + b"\xef" + data[place + 4 :])
+    with EpisodeStore(path, read_only=True) as store:
+        assert [entry.job for entry in store.select()] == ["e0", "e1", "e2"]
+        assert store.page(order="reward")[1] == 3
+        assert store.get("run-e1-0-0").job == "e1"
+
+
 def test_an_index_with_exchanged_pages_is_not_believed(path):
     with EpisodeStore(path) as store:
         for i in range(400):
