@@ -93,6 +93,7 @@ LOADERS = {
     "gem/rollout/regrade.py": {"load": GIVEN},
     "gem/rollout/jobs.py": {"spec_named": GIVEN},
     "gem/rollout/store.py": {"codec.decode": MARKED, "codec.decode_task": MARKED},
+    "gem/rollout/verify.py": {"codec.decode": MARKED},
     "gem/schema_1.py": {"TaskRef": MARKED},
     "gem/serve/environments/app.py": {"load": REGISTERED, "spec_named": GIVEN},
     "gem/serve/environments/native.py": {"codec.unpack": MARKED},
