@@ -31,7 +31,8 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -173,21 +174,33 @@ def is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and ast.unparse(node).startswith("warnings.warn(")
 
 
-def choose(root: Path, count: int, seed: int, only: list[str]) -> list[Mutant]:
-    """Return mutants of files below `root`, of each package as many as its share of the places."""
+def choose(
+    root: Path, count: int, seed: int, only: list[str], without: Sequence[str] = (), even: bool = False
+) -> list[Mutant]:
+    """Return mutants of files below `root`, of each package as many as its share of the places.
+
+    Args:
+        root: the folder in which `only` and `without` are paths.
+        count: mutants in all, about.
+        seed: of the choice.
+        only: folders or files.
+        without: beginnings of paths that are left out.
+        even: of each of `only` the same number instead.
+    """
     chances = random.Random(seed)
     chosen: list[Mutant] = []
     folders = {
         folder: sorted(
             mutant
             for file in sorted((root / folder).rglob("*.py") if (root / folder).is_dir() else [root / folder])
+            if not str(file.relative_to(root)).startswith(tuple(without))
             for mutant in find_mutants(str(file.relative_to(root)), file.read_bytes())
         )
         for folder in only
     }
     total = sum(map(len, folders.values()))
     for places in folders.values():
-        share = max(1, round(count * len(places) / total))
+        share = max(1, round(count / len(folders) if even else count * len(places) / total))
         chosen += chances.sample(places, min(share, len(places)))
     chances.shuffle(chosen)
     return chosen
@@ -384,6 +397,10 @@ def main() -> int:
         "--only", nargs="+", metavar="PATH", help="folders or files of gem, by default nine packages"
     )
     parser.add_argument(
+        "--without", nargs="+", metavar="PATH", default=[], help="beginnings of paths that are left out"
+    )
+    parser.add_argument("--even", action="store_true", help="of each package the same number of mutants")
+    parser.add_argument(
         "--tests", nargs="+", metavar="PATH", default=[], help="only these, by default tests/"
     )
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="of the measurement (default 2)")
@@ -399,9 +416,11 @@ def main() -> int:
         done = {(each["path"], each["start"], each["after"]) for each in rows}
         clone = Clone(OUT / "clone", "not slow and not system" if options.fast else "not slow")
         only = options.only or [f"gem/{name}" for name in PACKAGES]
-        chosen = choose(clone.folder, options.count, options.seed, only)  # not of what is not committed
-        tests = [each.replace("/", "-") for each in options.tests]
-        measured = OUT / ".".join(["lines", commit, *["fast"] * options.fast, *tests])
+        chosen = choose(  # not of what is not committed
+            clone.folder, options.count, options.seed, only, options.without, options.even
+        )
+        tests = f"{zlib.crc32(' '.join(options.tests).encode()):x}"
+        measured = OUT / ".".join(["lines", commit, *["fast"] * options.fast, *[tests] * bool(options.tests)])
         lines = Lines(clone, measured, options.workers, options.tests)
         for number, mutant in enumerate(chosen, 1):
             if (mutant.path, mutant.start, mutant.after) in done:

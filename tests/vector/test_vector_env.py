@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clocks import Clock
 from host_envs import Fragile, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from gem.errors import (
 from gem.hosts.base import KINDS, make_host
 from gem.registry import Maker
 from gem.testing import EchoEnv
+from gem.vector import vector_env
 from gem.vector.vector_env import AsyncVectorEnv, AutoresetMode, Results, SyncVectorEnv, VectorEnv
 
 ANY = pytest.mark.parametrize("backend", KINDS)
@@ -152,6 +154,24 @@ def test_recv_returns_what_is_there_when_time_is_up() -> None:
         assert results.reward.shape == (0,)
         gate.set()
         assert sorted(vec.recv(2).indices) == [0, 1]
+
+
+def test_recv_waits_for_its_time_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(vector_env, "perf_counter", clock)
+    waits = []
+
+    def ready(at_least: int, timeout: float) -> list[Any]:
+        waits.append((at_least, timeout))
+        clock.advance(4.0)
+        return []
+
+    with VectorEnv([Scripted] * 2, seed=0) as vec, monkeypatch.context() as patch:
+        vec.reset()
+        vec.send(["go", "go"])
+        patch.setattr(vec._host, "ready", ready)
+        assert vec.recv(2, timeout=12.0).indices == []
+        assert waits == [(2, 12.0), (2, 8.0), (2, 4.0)]
 
 
 # -- seeds
