@@ -376,3 +376,18 @@ def test_events_come_whole_out_of_any_pieces(end, size):
     events = bodies.Events()
     found = [data for at in range(0, len(raw), size) for data in events.feed(raw[at : at + size])]
     assert [*found, *events.end()] == [b"a\nb", b"\xf0\x9f\x99\x82", b"end"]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [(b"data: a\n", []), (b"\n", [b"a"])],
+        [(b"data: a\r\n", []), (b"\r", []), (b"\n", [b"a"])],
+        [(b"data: a\r", []), (b"\r", []), (b"data: b\n", [b"a"])],
+        [(b"data: a\r\rdata: b", [b"a"])],
+        [(b"data: ", []), (b"a", []), (b"\n\ndata: b", [b"a"]), (b"\n\n", [b"b"])],
+    ],
+)
+def test_an_event_comes_with_the_piece_that_ends_it(pieces):
+    events = bodies.Events()
+    assert [[*events.feed(piece)] for piece, _ in pieces] == [expected for _, expected in pieces]

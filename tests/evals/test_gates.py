@@ -148,6 +148,8 @@ def test_under_the_coverage_no_headline_is_given_and_it_says_why():
     assert of.overall.withheld == f"the coverage of {EASY} is under 95.0%"
     assert of.to_json()["results"][0]["withheld"].startswith("coverage 50.0%")
     assert card(result(lost=5)).overall.withheld == ""
+    both = card(result(lost=5), result(HARD, lost=5), result(OTHER, lost=5), min_coverage=0.95)
+    assert both.overall.withheld == f"the coverage of {EASY} and 2 more is under 95.0%"
 
 
 PRICED = Prices({"m": Price(1.0, 2.0, 0.5)})

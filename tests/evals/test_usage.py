@@ -66,6 +66,10 @@ def test_cached_tokens_have_a_price_of_their_own(tmp_path):
     assert read.cost({}) == 0
 
 
+def test_what_costs_nothing_has_the_price_0(tmp_path):
+    assert prices(tmp_path, "[models.a]\ninput = 0\noutput = 0").cost({"a": Usage(10, 10)}) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

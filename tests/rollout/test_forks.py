@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from threading import Lock
 
@@ -242,6 +243,11 @@ def test_rates_have_intervals_of_rates():
     for value in values:
         assert 0 <= value.before.low < value.before.high <= 1
         assert value.advantage.low < value.advantage.mean <= value.advantage.high
+        one, other, gain = value.after, value.before, value.advantage
+        assert gain.mean == one.mean - other.mean  # its interval is that of two independent means
+        assert gain.mean - gain.low == pytest.approx(math.hypot(one.mean - one.low, other.high - other.mean))
+        assert gain.high - gain.mean == pytest.approx(math.hypot(one.high - one.mean, other.mean - other.low))
+        assert gain.n == one.n + other.n
     assert values[-1].after.mean == 0
 
 
