@@ -655,6 +655,44 @@ def test_an_environment_that_is_alone_takes_nobody_along_and_its_worker_goes_wit
         assert len(host.pids) == 1
 
 
+def test_a_thread_starts_only_when_there_is_a_call_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "MAX_THREADS", 2)
+    inside = threading.Semaphore(0)
+    gate = threading.Event()
+
+    class Inside(Scripted):
+        def step(self, action: str) -> Any:
+            inside.release()
+            return super().step(action)
+
+    with filled(Threads(), [partial(Inside, gate=gate)] * 4) as host:
+        host.submit(0, "reset", (0,))
+        assert len(host.ready(timeout=DEADLINE_S)) == 1
+        assert len(host._threads) == 1
+        for index in (1, 2, 3):
+            call(host, index, "reset", (0,))
+        host.submit_all([(i, "step", ("wait",), {}) for i in range(4)])
+        assert all(inside.acquire(timeout=DEADLINE_S) for _ in range(2))
+        assert len(host._threads) == 2
+        gate.set()
+        host.ready(4)
+
+
+@pytest.mark.parametrize("thread_safe", [True, False])
+def test_what_a_thread_made_is_closed_when_it_is_removed(thread_safe: bool, tmp_path: Path) -> None:
+    spec = EnvSpec("test:Leaving", Leaving, {"path": str(tmp_path / "closed")}, thread_safe=thread_safe)
+    register(spec)
+    try:
+        with filled(Threads(), [Maker(spec.id)] * 2) as host:
+            host.remove(0)  # never made
+            assert not (tmp_path / "closed").exists()
+            call(host, 1, "reset", (1,))
+            host.remove(1)
+            assert (tmp_path / "closed").exists()
+    finally:
+        del ENV_REGISTRY[spec.id]
+
+
 def test_threads_beyond_the_number_of_environments_end() -> None:
     everybody = threading.Barrier(8, timeout=DEADLINE_S)
     before = threading.active_count()

@@ -13,7 +13,7 @@ from host_envs import Scripted
 
 from gem.errors import WorkerDied
 from gem.hosts import processes, ray_cluster, remote, serial, threads
-from gem.hosts.base import Host
+from gem.hosts.base import Host, Outcome
 from gem.hosts.processes import Processes
 from gem.hosts.ray_cluster import Node, Nodes
 from gem.hosts.remote import Remote
@@ -237,6 +237,21 @@ def test_an_answer_of_a_server_is_waited_for_until_time_is_up_or_it_is_overdue(
         (outcome,) = host.ready(timeout=9.0)
     assert isinstance(outcome.error, WorkerDied)
     assert waits == [3.0, 2.0]
+
+
+def test_a_message_of_a_worker_ends_its_calls_and_says_when_it_was_heard(clock: Clock) -> None:
+    host = Processes(call_s=5.0)
+    worker = object.__new__(processes._Worker)
+    worker.in_flight, worker.heard = {0, 1, 2}, clock.now
+    message = processes.pack_outcomes([Outcome(0, "a"), Outcome(2, None, KeyError("b"))])
+    worker.pipe = SimpleNamespace(poll=lambda: True, recv_bytes=lambda: message)  # type: ignore[assignment]
+    clock.advance(3.0)
+    host._read(worker)
+    assert [(each.index, each.value, type(each.error)) for each in host._done] == [
+        (0, "a", type(None)),
+        (2, None, KeyError),
+    ]
+    assert (worker.in_flight, worker.deadline(5.0)) == ({1}, clock.now + 5.0)
 
 
 # -- nodes of a Ray cluster
