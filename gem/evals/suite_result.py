@@ -95,14 +95,13 @@ class SuiteResult:
             for row in card.rows
             if row.entry is entry and row.result is not None
         ]
-        if len(self.suite.entries) > 1:
-            means = zip_longest(*([(name, each, card) for each in card.categories] for name, card in cards))
-            rows += [
-                (name, mean.name, mean, card)
-                for name, mean, card in filter(None, chain.from_iterable(means))
-                if mean.environments
-            ]
-            rows += [(name, "overall", card.overall, card) for name, card in cards if len(card.results) > 1]
+        means = zip_longest(*([(name, each, card) for each in card.categories] for name, card in cards))
+        rows += [
+            (name, mean.name, mean, card)
+            for name, mean, card in filter(None, chain.from_iterable(means))
+            if mean.environments
+        ]
+        rows += [(name, "overall", card.overall, card) for name, card in cards if len(card.results) > 1]
         return rows
 
     @property

@@ -68,7 +68,7 @@ def test_a_connection_that_is_there_is_used_and_kept_unless_it_is_another_one(
     ray = use(monkeypatch, Ray(connected_to="10.0.0.1:6379"))
     for address in (None, "auto", "10.0.0.1:6379"):
         Cluster(address).close()
-    with pytest.raises(BadArgument, match=r"connected to the Ray cluster at 10\.0\.0\.1:6379, not at 'local'"):
+    with pytest.raises(BadArgument, match=r"to the Ray cluster at 10\.0\.0\.1:6379, not at 'local'"):
         Cluster("local")
     assert ray.calls == []
 

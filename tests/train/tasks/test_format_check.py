@@ -1,6 +1,7 @@
 """A warm-up that stops when the format is learnt, and a run that begins below random play and says so."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from gem.errors import BadArgument
 from gem.evals import summarise
 from gem.record import Failure, StopReason
 from gem.train.config import TrainConfig
+from gem.train.learn.preparation import warn_below_random
 from gem.train.learn.training import train
 from gem.train.learn.warmup import warm_up_seed
 from gem.train.learn.warmup_cache import WarmUps
@@ -169,6 +171,25 @@ def test_where_success_is_unknown_returns_are_compared():
     assert is_below(summarise("test:X", nothing), summarise("test:X", paid_out))
     assert not is_below(summarise("test:X", paid_out), summarise("test:X", nothing))
     assert not is_below(summarise("test:X", [BROKEN]), summarise("test:X", paid_out))
+
+
+def test_each_environment_that_begins_below_random_play_is_named():
+    below = {"before": measured(0, 100).to_json(), "random": measured(30, 100).to_json()}
+    above = {"before": below["random"], "random": below["before"]}
+    log = Log()
+
+    def warn(figures):
+        log.warnings.clear()
+        warn_below_random(SimpleNamespace(figures=figures, watcher=log))
+        return [text.partition("before any RL")[0] for text in log.warnings]
+
+    assert warn(below) == [""]
+    assert warn(above) == []
+    assert warn({"before": below["before"]}) == []
+    assert warn({"environments": {"a": below, "b": above, "c": {"random": below["random"]}, "d": below}}) == [
+        "a: ",
+        "d: ",
+    ]
 
 
 @pytest.mark.system
