@@ -25,6 +25,8 @@ import reference_pages
 import yaml
 
 import gem
+from gem.cli.silence import Silence
+from gem.waiting import name_wait
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "build/site"
@@ -43,9 +45,12 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def main() -> int:
     """Write and build the site, and print the time; return 1 if something is wrong."""
     begun = time.monotonic()
-    write(SOURCE, tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"])
-    written = time.monotonic()
-    wrong = build(SOURCE)
+    with Silence():
+        with name_wait("the generated pages to be written"):
+            write(SOURCE, tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"])
+        written = time.monotonic()
+        with name_wait("zensical, which builds the site"):
+            wrong = build(SOURCE)
     for line in wrong:
         print(line, file=sys.stderr)
     if not wrong:

@@ -159,6 +159,7 @@ if [ "$PART" = all ]; then
 fi
 if [ "$PART" != demo ]; then
     # A pretrained model of 94 MB for training, into the user's cache. What needs it says how to get it.
+    say "fetching the model smollm2, 94 MB, unless it is here"
     if ! said=$(.venv/bin/python -m gem models --fetch smollm2 2>&1); then
         say "going on without the model smollm2 (later: .venv/bin/python -m gem models --fetch smollm2): $said"
     fi

@@ -5,16 +5,16 @@ from functools import partial
 
 import pytest
 
-from gem import cli
+from gem import cli, waiting
 from gem.agents import BaseAgent
 from gem.cli import silence
-from gem.cli.eval_report import Terminal
 from gem.core import Env, Start, Step
+from gem.errors import BadArgument
 from gem.record import AgentInfo, Reply
 from gem.registry import ENV_REGISTRY, register
 from gem.rollout import Job, Runner
-from gem.rollout.flights import describe_waits
 from gem.specs import EnvSpec
+from gem.waiting import describe_waits, name_wait, report_news
 
 PATIENCE_S = 20
 
@@ -61,42 +61,144 @@ def gated():
     del ENV_REGISTRY[spec.id]
 
 
-@pytest.mark.parametrize("waits_for", ["agent", "environment"])
-def test_a_line_says_what_is_waited_for_and_each_takes_twice_as_long(gated, waits_for):
-    gate, other = threading.Event(), gated
-    (other if waits_for == "agent" else gate).set()
-    lines = []
+@pytest.fixture
+def shown(monkeypatch):
+    """Show lines after 0.05 s; the lines, and who is called with each."""
+    lines, callbacks = [], []
 
     def show(line):
         lines.append(line)
-        if len(lines) == 2:
-            gate.set()
-            other.set()
+        for call in callbacks:
+            call(line)
 
-    with silence.Silence(show, after_s=0.05), Runner(Slow(gate), host="thread") as runner:
+    monkeypatch.setattr(silence, "show_line", show)
+    monkeypatch.setattr(silence, "AFTER_S", 0.05)
+    return lines, callbacks
+
+
+@pytest.mark.parametrize("waits_for", ["agent", "environment"])
+def test_a_line_says_what_is_waited_for_and_each_takes_twice_as_long(gated, shown, waits_for):
+    gate, other = threading.Event(), gated
+    (other if waits_for == "agent" else gate).set()
+    lines, callbacks = shown
+    expected = "answers of Slow m (3)" if waits_for == "agent" else "calls of test:Gated: step (3)"
+    gates = gate, other
+    callbacks.append(lambda _: sum(map(wanted, lines)) == 2 and [each.set() for each in gates])
+
+    def wanted(line):
+        return line.endswith(f"waiting for {expected}")
+
+    with silence.Silence(), Runner(Slow(gate), host="thread") as runner:
         episodes = runner.play([Job("test:Gated", seed) for seed in range(3)])
     assert [episode.scored for episode in episodes] == [True] * 3
-    expected = "answers of Slow m (3)" if waits_for == "agent" else "calls of test:Gated: step (3)"
-    assert all(line.endswith(f"waiting for {expected}") for line in lines)
+    assert sum(map(wanted, lines)) == 2
     assert describe_waits() == ""
 
 
-def test_what_happens_breaks_the_silence(gated):
-    gated.set()
-    lines = []
-    with silence.Silence(lines.append, after_s=PATIENCE_S) as watch:
-        watch.break_it()
+def test_news_break_the_silence(gated, shown):
+    lines, _ = shown
+    with silence.Silence("all", after_s=PATIENCE_S):
+        report_news()
     assert lines == []
 
 
-def test_an_evaluation_says_what_it_waits_for(gated, monkeypatch, capsys):
-    show = Terminal.on_message
+def test_the_widest_wait_is_said_first_and_each_ends_with_its_block():
+    with name_wait("the update"), name_wait("a server"):
+        assert describe_waits() == "the update: a server"
+    assert describe_waits() == ""
 
-    def show_and_open(self, text):
-        show(self, text)
-        gated.set()
 
-    monkeypatch.setattr(Terminal, "on_message", show_and_open)
-    monkeypatch.setattr(silence, "AFTER_S", 0.05)
-    assert cli.main(["eval", "test:Gated", "--agent", "random", "-n", "1", "--host", "thread"]) == 0
-    assert "waiting for calls of test:Gated: step (1)" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("host", "limit"), [("thread", ""), ("serial", ", which has no limit of time on the host serial")]
+)
+def test_an_evaluation_says_what_it_waits_for(gated, shown, host, limit):
+    lines, callbacks = shown
+    expected = f"waiting for calls of test:Gated: step{limit} (1)"
+    callbacks.append(lambda line: line.endswith(expected) and gated.set())
+    assert cli.main(["eval", "test:Gated", "--agent", "random", "-n", "1", "--host", host]) == 0
+    assert any(line.endswith(expected) for line in lines)
+
+
+def test_a_close_without_a_limit_of_time_says_so(gated, shown, monkeypatch):
+    lines, callbacks = shown
+    closing = threading.Event()
+    monkeypatch.setattr(Gated, "close", lambda self: closing.wait(PATIENCE_S))
+    gated.set()
+    callbacks.append(lambda line: "close() of" in line and closing.set())
+    assert cli.main(["eval", "test:Gated", "--agent", "random", "-n", "1", "--host", "serial"]) == 0
+    assert any("waiting for close() of an environment, which has no limit" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("args", "place", "expected"),
+    [
+        (["models", "--fetch", "smollm2"], "gem.models.fetch", "pip, which downloads smollm2"),
+        (
+            ["audit", "--grader", "math"],
+            "gem.testing.audit_grader.audit_grader",
+            "the audit of the grader math",
+        ),
+        (["audit", "game:Sudoku-v0-easy"], "gem.testing.audit.audit_env", "the audit of game:Sudoku-v0-easy"),
+        (["compare", "a", "b"], "gem.cli.compare.read_run", "the episodes of both runs to be read"),
+        (["serve", "game:Sudoku-v0-easy"], "gem.serve.environments.server.EnvironmentServer", "to start"),
+        (["serve-search", "world"], "gem.tools.search.open_engine", "the index of world"),
+        (["store", "ls", "x"], "gem.cli.store.EpisodeStore", "gem-gym store"),
+        (["export", "--format", "atif", "x", "y"], "gem.cli.export.EpisodeStore", "gem-gym export"),
+    ],
+)
+def test_a_command_says_what_it_waits_for(shown, monkeypatch, args, place, expected):
+    lines, callbacks = shown
+    heard = threading.Event()
+    callbacks.append(lambda line: line.endswith(expected) and heard.set())
+
+    def wait(*args, **kwargs):
+        assert heard.wait(PATIENCE_S)
+        raise BadArgument("that is all")
+
+    monkeypatch.setattr(place, wait)
+    assert cli.main(args) == 2
+    assert any(line.endswith(expected) for line in lines)
+
+
+def test_a_server_that_waits_for_requests_stays_quiet():
+    assert silence.Silence("")._otherwise == ""
+    assert {"play", "view", "tail", "proxy"} == {*cli.STAYS_QUIET}
+
+
+@pytest.mark.system
+def test_training_names_what_it_waits_for(monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    named = []
+
+    class Recorder(dict):
+        def __setitem__(self, key, value):
+            named.append(value)
+            super().__setitem__(key, value)
+
+    monkeypatch.setattr(waiting, "_named", Recorder())
+    args = [
+        "--episodes",
+        "32",
+        "--batch",
+        "32",
+        "--warmup-steps",
+        "2",
+        "--eval-episodes",
+        "4",
+        "--eval-every",
+        "1",
+    ]
+    assert cli.main(["train", "--out", str(tmp_path / "run"), *args]) == 0
+    for wait in (
+        "torch to be loaded",
+        "the model tiny and the environments to be made",
+        "the figures of random play in game:GuessTheNumber-v0-easy",
+        "a step of the warm-up",
+        "the episodes of iteration 1",
+        "the update of iteration 1",
+        "the figures on held-out instances",
+        f"{tmp_path}/run/checkpoint.pt to be written",
+        "the figures of trained, sampled in game:GuessTheNumber-v0-easy",
+    ):
+        assert wait in named
+    assert describe_waits() == ""

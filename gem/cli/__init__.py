@@ -13,7 +13,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -21,10 +21,12 @@ import tyro
 from tyro.conf import FlagCreatePairsOff
 
 import gem
+from gem.cli.silence import Silence
 from gem.cli.terms import FAILED, INTERRUPTED, MISUSED
 from gem.content import printable
 from gem.errors import BadArgument, GemError, did_you_mean, reason
 from gem.registry import load
+from gem.waiting import name_wait
 
 
 def _join_indented_lines() -> None:
@@ -92,6 +94,9 @@ COMMANDS: dict[str, Command] = {
 PARSES_ITSELF = ("train", "eval")
 """Commands whose defaults depend on their arguments; their functions take the arguments and program name."""
 
+STAYS_QUIET = ("play", "view", "tail", "proxy")
+"""Commands that wait for people, or for requests."""
+
 REPEATS = ("eval",)
 """Commands with flags that take one value and may be repeated."""
 
@@ -149,11 +154,14 @@ def _run(args: list[str]) -> int:
         raise BadArgument(f"no command {name!r}.{did_you_mean(name, COMMANDS)} `gem-gym --help` shows all.")
     if name not in REPEATS:
         _refuse_repeated(rest)
-    command, prog = load(COMMANDS[name].entry_point), f"gem-gym {name}"
-    if name in PARSES_ITSELF:
-        return command(rest, prog) or 0
-    run = tyro.extras.subcommand_cli_from_dict if isinstance(command, dict) else tyro.cli
-    return run(command, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
+    prog = f"gem-gym {name}"
+    with nullcontext() if name in STAYS_QUIET else Silence("" if name.startswith("serve") else prog):
+        with name_wait(f"{prog} to be loaded"):
+            command = load(COMMANDS[name].entry_point)
+        if name in PARSES_ITSELF:
+            return command(rest, prog) or 0
+        run = tyro.extras.subcommand_cli_from_dict if isinstance(command, dict) else tyro.cli
+        return run(command, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
 
 
 def _refuse_repeated(args: Sequence[str]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from threading import Timer
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
@@ -17,6 +17,7 @@ from gem.content import printable
 from gem.errors import BadArgument, ContractBroken, GemError, check_least
 from gem.naming import is_fixed
 from gem.registry import load, spec_named
+from gem.waiting import name_wait
 
 
 def check(
@@ -48,14 +49,14 @@ def check(
     code = 0
     for name in targets:
         target = environment(name)
-        with _slow_rules_told(name) as begin:
+        with ExitStack() as rule:
             report = check_env(
                 target,
                 seeds=range(seeds),
                 hosts=thorough,
                 hash_seed=thorough,
                 faults=faults,
-                on_rule=begin,
+                on_rule=partial(_begin_rule, rule, name),
                 call_s=call_s,
                 end_process=True,
             )
@@ -69,30 +70,10 @@ def check(
     return code
 
 
-SLOW_S = 10.0
-"""Seconds after which a rule that still runs is named: what never returns shows nothing else."""
-
-
-@contextmanager
-def _slow_rules_told(name: str) -> Iterator[Callable[[str], None]]:
-    """Give a function to call at the start of each rule; rules that take long are named on stderr."""
-    timers: list[Timer] = []
-
-    def begin(rule: str) -> None:
-        for timer in timers:
-            timer.cancel()
-        warning = (
-            f"{name}: the rule {rule} has run for {SLOW_S:g} s; does the environment return? Ctrl-C stops."
-        )
-        timers[:] = [Timer(SLOW_S, print, [printable(warning)], {"file": sys.stderr})]
-        timers[0].daemon = True
-        timers[0].start()
-
-    try:
-        yield begin
-    finally:
-        for timer in timers:
-            timer.cancel()
+def _begin_rule(rule: ExitStack, env: str, name: str) -> None:
+    """Name a rule as what the command waits for, in place of the one before."""
+    rule.close()
+    rule.enter_context(name_wait(f"the rule {name} of {env}; does the environment return? Ctrl-C stops"))
 
 
 def audit(
@@ -137,7 +118,8 @@ def audit(
             return _audit_code()
         from gem.testing.audit_grader import audit_grader
 
-        report = audit_grader(grader)
+        with name_wait(f"the audit of the grader {grader}"):
+            report = audit_grader(grader)
         print(report)
         return 0 if report.ok else FAILED
     from gem.testing.audit import audit_env
@@ -157,7 +139,10 @@ def audit(
     rows, code = [], 0
     for target in wanted:
         try:
-            card = audit_env(target, episodes=episodes, instances=instances, call_s=call_s, end_process=True)
+            with name_wait(f"the audit of {_target_name(target)}"):
+                card = audit_env(
+                    target, episodes=episodes, instances=instances, call_s=call_s, end_process=True
+                )
         except ContractBroken as error:
             print(f"{_target_name(target)}: not audited: {printable(str(error))}", file=sys.stderr)
             code = FAILED
@@ -212,7 +197,8 @@ def _audit_code() -> int:
             print(f"{name}: not audited: the folder GEM_DATA does not hold {' or '.join(HUMANEVAL)}.")
             continue
         print(f"{name}: about {30 * len(solutions)} programs, which takes minutes ...", file=sys.stderr)
-        report = audit_code(solutions)
+        with name_wait(f"the programs of {name}"):
+            report = audit_code(solutions)
         print(f"{name}, {report}")
         code = code if report.ok else FAILED
     return code

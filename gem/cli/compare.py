@@ -16,6 +16,7 @@ from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
 from gem.evals.comparison import MIN_COVERAGE
 from gem.evals.outcomes import Metric
 from gem.statistics import Interval
+from gem.waiting import name_wait
 
 
 def compare_runs(
@@ -53,8 +54,10 @@ def compare_runs(
 
     if picture is not None:
         check_picture(picture)
-    a, b = read_run(run_a, seat), read_run(run_b, seat)
-    comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
+    with name_wait("the episodes of both runs to be read"):
+        a, b = read_run(run_a, seat), read_run(run_b, seat)
+    with name_wait("the bootstrap intervals"):
+        comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
     if json:
         about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}
         print(json_module.dumps({**about, **comparison.to_json()}, indent=2, allow_nan=False))

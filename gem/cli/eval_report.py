@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from typing import Self
 
 from gem.cli.eval_progress import Progress
-from gem.cli.silence import Silence
 from gem.cli.terms import table
 from gem.content import printable
 from gem.errors import AgentUnavailable
@@ -29,7 +28,6 @@ class Terminal(SuiteEvents):
 
     result: SuiteResult
     progress: Progress
-    silence: Silence
 
     def __init__(self, as_json: bool = False) -> None:
         """Nothing is printed yet."""
@@ -50,13 +48,11 @@ class Terminal(SuiteEvents):
         """Show the progress from now on."""
         self.result = result
         self.progress = self._last.enter_context(Progress(self.as_json, result.prices))
-        self.silence = self._last.enter_context(Silence(self.on_message))
 
     def on_play(self, label: str, agent: str, episodes: int) -> None:
         """Begin a line of the progress."""
         self._messages.clear()
         self.progress.begin(label, agent, episodes)
-        self.silence.break_it()
 
     def on_episode(self, episode: Episode) -> None:
         """Count the episode, and keep the first message of each error."""
@@ -64,7 +60,6 @@ class Terminal(SuiteEvents):
             name = f"{episode.error.boundary}: {episode.error.type}"
             self._messages.setdefault(name, episode.error.message)
         self.progress.hear(episode)
-        self.silence.break_it()
 
     def on_row(self, agent: str, row: Scored) -> None:
         """Print why an environment has no figures, or why episodes have no verdict."""

@@ -8,6 +8,7 @@ from tyro.conf import arg
 
 from gem.cli.terms import FAILED, MaybeText, table
 from gem.content import printable
+from gem.waiting import name_wait
 
 
 def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None) -> int:
@@ -29,7 +30,9 @@ def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None
     from gem import models as known
 
     if fetch is not None:
-        print(known.fetch(fetch))
+        with name_wait(f"pip, which downloads {fetch}"):
+            path = known.fetch(fetch)
+        print(path)
         return 0
     if device is not None:
         seconds = known.matmul_seconds(device, width=576, hidden=1536)

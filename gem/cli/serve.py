@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from gem.cli.terms import MaybeFolder
+from gem.waiting import name_wait
 
 
 def serve_search(
@@ -30,7 +31,9 @@ def serve_search(
     from gem.tools.search import open_engine
 
     print(f"opening {source} ...", flush=True)
-    with SearchServer(open_engine(source, index_dir=index), host, port, topk=topk) as server:
+    with name_wait(f"the index of {source}"):
+        engine = open_engine(source, index_dir=index)
+    with SearchServer(engine, host, port, topk=topk) as server:
         print(f"SEARCH_URL={server.url}", flush=True)
         server.serve_forever()
     return 0
@@ -86,17 +89,18 @@ def serve(
         call_s=call_s,
         drain_s=drain_s,
     )
-    server = EnvironmentServer(
-        [each for words in ids for each in words.split(",") if each],
-        host=host,
-        port=port,
-        token=os.environ.get("GEM_SERVE_TOKEN") or None,
-        origins=origins,
-        limits=limits,
-        backend=backend,
-        keywords=keywords,
-        wrappers=wrappers,
-    )
+    with name_wait(f"the environments {', '.join(ids)} to start"):
+        server = EnvironmentServer(
+            [each for words in ids for each in words.split(",") if each],
+            host=host,
+            port=port,
+            token=os.environ.get("GEM_SERVE_TOKEN") or None,
+            origins=origins,
+            limits=limits,
+            backend=backend,
+            keywords=keywords,
+            wrappers=wrappers,
+        )
     print(f"serving {', '.join(server.application.offers)} at {server.url}", flush=True)
     server.serve()
     return 0

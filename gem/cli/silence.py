@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
 from threading import Event, Thread
 from time import perf_counter
 from typing import Self
 
 from gem.content import printable
-from gem.rollout.flights import describe_waits
+from gem.waiting import describe_waits, news_at, report_news
 
 AFTER_S = 10.0
 """Seconds without news after which the line comes; the next one comes after twice as many, and so on."""
 
 
 class Silence:
-    """A watch over a command; `break_it` says that something has happened."""
+    """A watch over a command, from a thread."""
 
-    def __init__(self, show: Callable[[str], None], after_s: float | None = None) -> None:
-        """Call `show`, from a thread, with each line."""
-        self._show, self._after_s = show, after_s or AFTER_S
+    def __init__(self, otherwise: str = "", after_s: float | None = None) -> None:
+        """Print the first line after these seconds without news; AFTER_S by default.
+
+        `otherwise` is said to be waited for where nothing is named; empty: then there is no line.
+        """
+        self._otherwise, self._after_s = otherwise, after_s or AFTER_S
         self._over = Event()
-        self.break_it()
-
-    def break_it(self) -> None:
-        """Begin to count the seconds anew."""
-        self._since, self._wait_s = perf_counter(), self._after_s
+        self._thread = Thread(target=self._watch, name="gem-silence", daemon=True)
 
     def __enter__(self) -> Self:
         """Begin to watch."""
-        Thread(target=self._watch, name="gem-silence", daemon=True).start()
+        report_news()
+        self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -37,9 +37,17 @@ class Silence:
         self._over.set()
 
     def _watch(self) -> None:
-        while not self._over.wait(max(0.01, self._since + self._wait_s - perf_counter())):
-            silent_s = perf_counter() - self._since
-            if silent_s >= self._wait_s:
-                self._wait_s *= 2
-                if waits := describe_waits():
-                    self._show(printable(f"no episode has ended for {silent_s:.0f} s; waiting for {waits}"))
+        wait_s, since = self._after_s, news_at()
+        while not self._over.wait(max(0.01, since + wait_s - perf_counter())):
+            if news_at() != since:
+                wait_s, since = self._after_s, news_at()
+            silent_s = perf_counter() - since
+            if silent_s >= wait_s:
+                wait_s = 2 * silent_s
+                if waits := describe_waits() or self._otherwise:
+                    show_line(f"nothing has happened for {silent_s:.0f} s; waiting for {waits}")
+
+
+def show_line(text: str) -> None:
+    """Print a line on stderr, which may be replaced meanwhile: above a live picture of the progress."""
+    print(printable(text), file=sys.stderr, flush=True)

@@ -21,6 +21,9 @@ from gem.hosts.base import (
     wrap_exception,
 )
 from gem.hosts.verbs import VERBS
+from gem.waiting import name_wait
+
+CLOSES = "close() of an environment, which has no limit of time on the host serial"
 
 
 class Serial(Host):
@@ -37,11 +40,13 @@ class Serial(Host):
         self._slots[index] = Slot(recipe)
 
     def _remove(self, index: int) -> None:
-        self._slots.pop(index).close()
+        with name_wait(CLOSES):
+            self._slots.pop(index).close()
 
     def _renew(self, index: int, recipe: Recipe | None) -> None:
         slot = self._slots[index]
-        slot.close()
+        with name_wait(CLOSES):
+            slot.close()
         slot.recipe = recipe or slot.recipe
 
     def env(self, index: int) -> Env:
@@ -102,5 +107,6 @@ class Serial(Host):
 
     def _close(self) -> None:
         self._todo.clear()
-        for slot in self._slots.values():
-            slot.close()
+        with name_wait(CLOSES):
+            for slot in self._slots.values():
+                slot.close()

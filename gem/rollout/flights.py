@@ -21,6 +21,7 @@ from gem.rollout.jobs import Trial
 from gem.rollout.options import RunOptions
 from gem.rollout.places import Place, Places
 from gem.rollout.schedule import Schedule
+from gem.waiting import add_source, report_news
 
 ALONE = os.cpu_count() or 1
 """Limit on episodes that run in separate workers at the same time."""
@@ -141,6 +142,7 @@ class Flights:
             EnvClosed: after close(), which cancelled the episode.
         """
         self._schedule.check_open()
+        report_news()
         del self._by_index[flight.place.index]
         self._places.give_back(flight.place)
         try:
@@ -168,7 +170,7 @@ class Flights:
 _OPEN: WeakSet[Flights] = WeakSet()
 
 
-def describe_waits() -> str:
+def describe_flights() -> str:
     """Return what the episodes in flight in this process wait for, with counts; empty if there are none.
 
     It may be called from any thread.
@@ -180,8 +182,12 @@ def describe_waits() -> str:
                 for ask in flight.asks:
                     waits[f"answers of {_name_agent(flight.holder(ask))}"] += 1
                 if not flight.asks:
-                    waits[f"calls of {flight.record.spec}: {flight.call.verb}"] += 1
+                    alone = "" if flights.waits else ", which has no limit of time on the host serial"
+                    waits[f"calls of {flight.record.spec}: {flight.call.verb}{alone}"] += 1
     return ", ".join(f"{what} ({count})" for what, count in waits.most_common(4))
+
+
+add_source(describe_flights)
 
 
 def _name_agent(agent: Agent) -> str:

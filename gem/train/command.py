@@ -22,6 +22,7 @@ from gem.train.config import TrainConfig
 from gem.train.config.toml_file import read_configs, to_toml
 from gem.train.report.progress import Terminal, about_best, draw, sketch, table
 from gem.train.report.run_folder import RunFolder
+from gem.waiting import name_wait
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,8 @@ def _carry_out(
     phase_of: Path | None = None,
 ) -> int:
     check_torch()
-    from gem.train.learn.training import train  # here: seconds, after all that can be refused at once
+    with name_wait("torch to be loaded"):
+        from gem.train.learn.training import train  # here: seconds, after all that can be refused at once
 
     console = Console(quiet=not _first())
     watcher = Terminal(console)

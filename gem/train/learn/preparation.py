@@ -22,6 +22,7 @@ from gem.train.report.run_folder import WarmupStep
 from gem.train.tasks.demonstrations import loss_on, open_demonstrations
 from gem.train.tasks.format_check import FormatCheck, is_below
 from gem.train.tasks.played_env import PlayedEnv
+from gem.waiting import name_wait
 
 TIMES = 20
 """How often in a warm-up the loss on held-out demonstrations is measured."""
@@ -71,6 +72,10 @@ def warm(trainer: Trainer, warm_ups: WarmUps | None = None) -> float:
     ):
 
         def make() -> None:
+            with name_wait("a step of the warm-up"):
+                make_steps()
+
+        def make_steps() -> None:
             warm_up(
                 trainer.policy,
                 [env.maker for env in envs],

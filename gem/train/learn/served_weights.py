@@ -21,6 +21,7 @@ from gem.tokens.renderer import Renderer
 from gem.tokens.rows import Row
 from gem.train.learn import parallel
 from gem.train.learn.batch import Weighted, collate
+from gem.waiting import name_wait
 
 if TYPE_CHECKING:
     from gem.agents.token_server import TokenServerAgent
@@ -66,8 +67,9 @@ class ServedWeights:
             StoreError: when they cannot be written.
         """
         if parallel.rank() == 0:
-            agent.publish(version, policy.model)
-            self._check(policy, agent, version)
+            with name_wait(f"{agent.url} to load the weights of version {version}"):
+                agent.publish(version, policy.model)
+                self._check(policy, agent, version)
         parallel.wait()
         agent.policy_version = version
 

@@ -31,6 +31,7 @@ from gem.train.tasks.demonstrations import cloned_seeds
 from gem.train.tasks.held_out import HeldOut
 from gem.train.tasks.schedule import Slot, figures_of
 from gem.train.tasks.watched_seeds import WatchedSeeds
+from gem.waiting import name_wait
 
 NAN = float("nan")
 
@@ -63,10 +64,12 @@ class Trainer(Sampling):
         while not self.ended:
             with self.count_time():
                 began = time.perf_counter()
-                episodes = self.next_episodes()
+                with name_wait(f"the episodes of iteration {self.iteration + 1}"):
+                    episodes = self.next_episodes()
                 sampled = time.perf_counter()
                 self.ask("on_episodes", episodes, self.iteration + 1)
-                steps = self.learn(episodes)
+                with name_wait(f"the update of iteration {self.iteration + 1}"):
+                    steps = self.learn(episodes)
                 updated = time.perf_counter()
                 slots = self.slots_of(episodes)
                 self.iteration += 1
@@ -140,7 +143,8 @@ class Trainer(Sampling):
         """
         if self.watched is not None and (self.ended or self.watched.due(self.iteration)):
             self.wait_for_samples()
-            self.watched.play(self.iteration)
+            with name_wait("the episodes of the watched seeds"):
+                self.watched.play(self.iteration)
 
     def evaluate(self) -> None:
         """Measure the policy on held-out instances, at the iterations where that is due.
@@ -153,7 +157,7 @@ class Trainer(Sampling):
         ends = (self.begin, self.config.iterations)
         if not every or (self.iteration % every and self.iteration not in ends):
             return
-        with self.count_time():
+        with self.count_time(), name_wait("the figures on held-out instances"):
             self.wait_for_samples()
             evaluation = parallel.from_first(lambda: self.held_out.measure(self.iteration))
             self.evaluations.append(evaluation)
@@ -261,7 +265,8 @@ class Trainer(Sampling):
             "schedule": self.schedule.state(),
         }
         if parallel.rank() == 0:
-            checkpoint.save(self.folder.checkpoint, state)
+            with name_wait(f"{self.folder.checkpoint} to be written"):
+                checkpoint.save(self.folder.checkpoint, state)
             self.folder.keep_best()
             if self.league is not None:  # now no checkpoint needs the others
                 self.opponents.prune({*self.league.members, *self.schedule.in_use()})

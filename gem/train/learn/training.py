@@ -40,6 +40,7 @@ from gem.train.report.selection import best
 from gem.train.report.watcher import Watcher, Watchers
 from gem.train.tasks.demonstrations import open_demonstrations
 from gem.train.tasks.played_env import check_random_actor, check_solver, played_envs
+from gem.waiting import name_wait
 
 
 def train(
@@ -76,7 +77,8 @@ def train(
     watchers = Watchers(watcher or Watcher(), make_loggers(config.log), callbacks)
     if config.reward:
         find_reward(config.reward)
-    trainer = make_trainer(config, watchers)
+    with name_wait(f"the model {config.model} and the environments to be made"):
+        trainer = make_trainer(config, watchers)
     trainer.callbacks = callbacks
     first = parallel.rank() == 0
     if not first:

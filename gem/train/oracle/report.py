@@ -34,6 +34,7 @@ from gem.train.oracle.measure import (
     measure,
     number,
 )
+from gem.waiting import name_wait
 
 ROUNDING = 1e-5
 """Relative tolerance of equality with the mean step: episodes hold log probabilities in float32."""
@@ -255,4 +256,6 @@ def judge(
         judged = Judge(env, seed)
         for gamma in gammas[:1] if one_turn else gammas:
             for name in algorithms or CASES:
-                yield judged.row(name, gamma, batch=batch, samples=samples)
+                with name_wait(f"the mean step of {name} in {env}"):
+                    row = judged.row(name, gamma, batch=batch, samples=samples)
+                yield row

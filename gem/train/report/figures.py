@@ -17,7 +17,9 @@ from gem.record import Agent, Episode
 from gem.rollout import Job, rollout
 from gem.statistics import mean_interval, rate_interval
 from gem.train.learn.trainer import Trainer
+from gem.train.report.progress import TITLES
 from gem.train.tasks.played_env import PlayedEnv
+from gem.waiting import name_wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,8 @@ def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> No
         others = [
             RandomAgent() if each == "random" else trainer.opponents.agent(each) for each in contest.against
         ]
-        measured = required(contest.measure(agent, others, episodes))
+        with name_wait(f"the figures of {TITLES[name]} in {contest.label}"):
+            measured = required(contest.measure(agent, others, episodes))
         if trainer.config.curriculum and measured.success is None:
             raise BadArgument(f"a curriculum needs success, which {contest.label} does not report.")
         if len(measured_in) == 1 and not contest.against:

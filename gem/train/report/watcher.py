@@ -12,6 +12,7 @@ from gem.evals import EnvResult
 from gem.plugins import call_foreign
 from gem.train.config import TrainConfig
 from gem.train.report.run_folder import Evaluation, Metrics, RunFolder
+from gem.waiting import report_news
 
 
 class Watcher:
@@ -79,6 +80,7 @@ class Watchers(Watcher):
         self.callbacks = dict(callbacks or {})
 
     def _tell(self, hook: str, *args: Any, **named: Any) -> None:
+        report_news()
         getattr(self.first, hook)(*args, **named)
         for name, callback in self.callbacks.items():
             call_foreign(f"--callback {name}: {hook}", partial(getattr(callback, hook), *args, **named))

@@ -1,0 +1,52 @@
+"""What this process waits for, and since when nothing has happened; a command that is silent can say it.
+
+Code that may take long names what it waits for (`name_wait`), in any thread. Where something ends, it reports
+news. `gem.cli.silence` prints a line when there has been no news for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from time import perf_counter
+
+_NUMBERS = count()
+_named: dict[int, str] = {}
+_sources: list[Callable[[], str]] = []
+_news_at = perf_counter()
+
+
+@contextmanager
+def name_wait(what: str) -> Iterator[None]:
+    """Name what the block waits for; its beginning and its end are news. Blocks may be nested."""
+    number = next(_NUMBERS)
+    _named[number] = what
+    report_news()
+    try:
+        yield
+    finally:
+        del _named[number]
+        report_news()
+
+
+def report_news() -> None:
+    """Report that something has happened: the seconds of silence are counted anew."""
+    global _news_at
+    _news_at = perf_counter()
+
+
+def news_at() -> float:
+    """Return when something happened last, in the seconds of `time.perf_counter`."""
+    return _news_at
+
+
+def add_source(describe: Callable[[], str]) -> None:
+    """Let `describe` say what else is waited for; it is called in any thread and returns "" for nothing."""
+    _sources.append(describe)
+
+
+def describe_waits() -> str:
+    """Return what this process waits for, the widest first; empty if nothing is named."""
+    named = [*_named.copy().values(), *(describe() for describe in _sources)]
+    return ": ".join(what for what in named if what)
