@@ -1,15 +1,18 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gem.errors import NoVerdict
+from gem.graders import fork_server
 from gem.graders.pool import Missing, WorkerLost, WorkerPool
 
 ECHO = Path(__file__).with_name("echo_worker.py")
@@ -32,6 +35,24 @@ def test_nothing_starts_before_a_question_and_one_worker_serves_the_next(pool):
     first, second = ask(pool, say="a"), ask(pool, say="\ud800\x00é")
     assert (first["said"], second["said"]) == ("a", "\ud800\x00é")
     assert first["pid"] == second["pid"] == pool.pids[0]
+
+
+def test_what_a_program_raises_is_a_short_answer(monkeypatch):
+    monkeypatch.setattr(fork_server, "_limit_memory", lambda: None)  # of this process
+    monkeypatch.setattr(signal, "setitimer", lambda *_: None)
+
+    def answer(question):
+        raise ValueError(question["say"])
+
+    here, there = socket.socketpair()
+    with here, there:
+        for say in ("x", "x" * 1000):
+            fork_server.send(here, {"say": say, "cpu_s": 1.0})
+        here.shutdown(socket.SHUT_WR)
+        fork_server._work(there, SimpleNamespace(answer=answer))
+        short, cut = fork_server.receive(here), fork_server.receive(here)
+    assert short == {"why": "ValueError: x"}
+    assert cut == {"why": ("ValueError: " + "x" * 1000)[:200]}
 
 
 def test_spent_cpu_is_told_apart_from_a_worker_that_died_or_slept(pool):
