@@ -137,7 +137,9 @@ def test_what_is_not_here_is_left_out_and_counted_never_zero():
     assert of.categories[1].withheld == "no environment of it is here"
     values = json.loads(json.dumps(of.to_json()))
     assert values["results"][1]["missing"] == "needs data"
-    assert values["overall"]["left_out"] == 1
+    assert (values["overall"]["left_out"], values["overall"]["coverage"]) == (1, 1.0)
+    assert of.categories[1].to_json()["coverage"] is None
+    assert card(result(lost=10), result(HARD)).overall.to_json()["coverage"] == pytest.approx(20 / 30)
 
 
 def test_under_the_coverage_no_headline_is_given_and_it_says_why():

@@ -378,6 +378,18 @@ def test_where_episodes_are_cut_off_an_exact_critic_stands_in_for_what_would_hav
     assert found.mean[:, ~played].abs().max() == 0
 
 
+def test_the_spread_of_drawn_batches_is_estimated_without_bias():
+    drawn = [torch.tensor([[1.0, -2.0]]), torch.tensor([[4.0, 0.0]]), torch.tensor([[2.5, 0.5]])]
+    measured = measure(lambda batch: batch, ((1 / 3, each) for each in drawn), listed=False)
+    every = torch.stack(drawn)
+    trace = float(every.var(0, unbiased=True).sum())
+    assert measured.mean[0].tolist() == pytest.approx(every.mean(0)[0].tolist())
+    assert (measured.trace, measured.batches) == (pytest.approx(trace, rel=1e-5), 3)
+    assert measured.error == pytest.approx(math.sqrt(trace / 3), rel=1e-5)
+    listed = measure(lambda batch: batch, ((1 / 3, each) for each in drawn), listed=True)
+    assert (listed.trace, listed.error) == (pytest.approx(trace * 2 / 3, rel=1e-5), 0.0)
+
+
 @pytest.mark.system
 def test_drawn_batches_agree_with_listed_ones(judges):
     listed = judges["bandit"].row("reinforce", 1.0, batch=2)

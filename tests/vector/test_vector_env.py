@@ -123,6 +123,10 @@ def test_a_mapping_steps_some_and_returns_in_its_own_order(backend: str) -> None
         assert [text.split()[0] for text in obs] == ["three", "one"]
         assert reward.shape == (2,)
         assert [info["turn"] for info in vec.step(["go"] * 4)[4]] == [1, 2, 1, 2]
+        assert [info["turn"] for info in vec.step({2: "go", 0: "go", 3: "go", 1: "go"})[4]] == [2, 2, 3, 3]
+        assert len(vec.reset(indices=[3, 2, 1, 0])[0]) == 4
+        with pytest.raises(BadArgument, match="accepted: 0 to 3, each once"):
+            vec.step({0: "go", 4: "go"})
 
 
 def test_send_and_recv_let_each_environment_go_at_its_own_pace() -> None:

@@ -3,6 +3,7 @@
 import copy
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from gem.train.learn import learner as module
 from gem.train.learn.batch import Target, Weighted, collate, microbatches
 from gem.train.learn.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.learn.policy import Base, CausalPolicy, TinyPolicy, checkpoint_layers, freeze_below
+from gem.train.learn.steps import REFERENCE_LOGPROB, penalise
 
 SHAPE = {
     "hidden_size": 32,
@@ -342,6 +344,38 @@ def test_a_critic_values_the_state_before_each_turn(own):
     assert [value for _, value in mine] == pytest.approx([value for _, value in theirs], abs=2e-5)
     learner.update(ROWS, lambda b, o: ((o.value - 1).square().sum(), {}), len(ROWS))
     assert learner.forward(batch).value.sub(1).square().mean() < found.sub(1).square().mean()
+
+
+def test_a_penalty_is_what_the_policy_moved_from_the_reference_by_turn():
+    def store(rows, full):
+        assert not full
+        for item in rows:
+            item.stored_outputs = {REFERENCE_LOGPROB: torch.tensor(item.reference)}
+
+    items = [
+        SimpleNamespace(
+            row=SimpleNamespace(
+                learnt=[1, 3, 4], logprobs=[0.0, -1.0, 0.0, -2.0, -4.0], turn=[-1, 0, -1, 1, 1]
+            ),
+            reference=[-1.5, -1.0, -1.0],
+            source=1,
+        ),
+        SimpleNamespace(
+            row=SimpleNamespace(learnt=[0], logprobs=[-3.0], turn=[1]), reference=[-2.0], source=0
+        ),
+    ]
+    episodes = [SimpleNamespace(turns_of=lambda seat: [seat] * 2)] * 2
+    learner = SimpleNamespace(reference=object(), store_reference=store)
+    config, progress = SimpleNamespace(kl_reward=True), SimpleNamespace(kl=lambda config: 0.5)
+    found = penalise(learner, episodes, items, "agent", config, progress)
+    assert found == [[0.0, -0.5], [0.25, -2.0]]
+    for without in (
+        (learner, episodes, [], "agent", config, progress),
+        (SimpleNamespace(reference=None), episodes, items, "agent", config, progress),
+        (learner, episodes, items, "agent", SimpleNamespace(kl_reward=False), progress),
+        (learner, episodes, items, "agent", config, SimpleNamespace(kl=lambda config: 0.0)),
+    ):
+        assert penalise(*without) is None
 
 
 def test_weights_of_another_shape_are_refused():

@@ -278,6 +278,9 @@ def test_a_failed_export_leaves_nothing(base, tmp_path, monkeypatch):
     monkeypatch.setattr(model_export, "write_model", full)
     with pytest.raises(StoreError):
         export_model(tmp_path / "run", tmp_path / "out")
+    no_folder = tmp_path / "run" / "config.json" / "out"
+    with pytest.raises(StoreError, match=r"cannot be written: .*; choose another --out"):
+        export_model(tmp_path / "run", no_folder)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
