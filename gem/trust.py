@@ -43,7 +43,7 @@ MADE = frozenset(
         *("builtins:float", "builtins:int", "pathlib:Path"),
         *("gem.graders.cascade:CascadeGrader", "gem.graders.code:CodeGrader"),
         *("gem.graders.functions:FunctionGrader", "gem.graders.math:MathGrader"),
-        *("gem.graders.text:TextGrader",),
+        *("gem.graders.rubric:Rubric", "gem.graders.text:TextGrader"),
         *("gem.tools.python_code_tool:PythonCodeTool", "gem.tools.shell_tool:ShellTool"),
         *("gem.graders.code_tests:CodeTests", "gem.history:HistoryPolicy", "gem.sandbox.base:Budget"),
         *("gem.record:Limits", "gem.record:StopReason", "gem.record:Verdict"),
@@ -204,7 +204,7 @@ def check_settings(
     Args:
         settings: tables, lists and values, as TOML and JSON have them.
         is_prefix: tells whether registered ids begin as this text does; it is then looked up, not loaded.
-        prose: keys whose texts are for readers.
+        prose: keys whose texts are for readers; a table under one is checked.
         folder: the folder that relative paths start from.
 
     Raises:
@@ -218,7 +218,8 @@ def check_settings(
                 value = json.loads(value)
         check_values(value)
         if isinstance(value, Mapping):
-            pending += [(str(name), each) for name, each in value.items() if name not in prose]
+            named = [(n, each) for n, each in value.items() if n not in prose or isinstance(each, Mapping)]
+            pending += [(str(name), each) for name, each in named]
         elif isinstance(value, list | tuple):
             pending += [(key, each) for each in value]
         elif isinstance(value, str):
@@ -245,6 +246,8 @@ def _check_text(key: str, text: str, is_prefix: Callable[[str], bool]) -> None:
     if key == "wrappers":
         check_wrapper(text)
         return
+    if key == "grader" and text.endswith(".toml"):
+        refuse("the file gives a grader that may name code,", text)
     if key in ("id", "ids", "env", "transfer") and is_prefix(text):
         return
     prefix = text.partition(":")[0]

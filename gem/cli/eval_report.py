@@ -131,6 +131,10 @@ def _show_tables(result: SuiteResult) -> None:
                 success = reward = "withheld"
             rest = ("",) * (len(heads) - 4)
             rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
+        for part, mean in of.parts.items() if isinstance(of, EnvResult) else ():
+            shown = "withheld" if owner.withheld(of) else format_interval(mean, "{:.3f}")
+            rest = ("",) * (len(heads) - 3)
+            rows.append((f"  {printable(part)}", "", "-", "-", shown, *rest))
     for names, body in ((heads, rows), (columns, passes)):
         if body and result.several:
             table("env", "agent", *names, rows=body)

@@ -11,7 +11,7 @@ from typing import Any
 from gem.errors import NoVerdict
 from gem.evals.doubts import count_doubts
 from gem.evals.usage import Usage, spent_on
-from gem.record import AgentInfo, Episode, RunInfo
+from gem.record import AgentInfo, Episode, RunInfo, Turn
 from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
 
 
@@ -45,6 +45,9 @@ class EnvResult:
     samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed), over the tasks with a verdict for all
     samples. `usage` is the token usage of the episodes, by model.
 
+    `parts` has the mean of each named part of the reward, such as a rubric's scores, summed over the turns of
+    an episode, over the episodes that have it.
+
     `doubtful` episodes have a sign that the server made their outcome, and not the model; `doubts` counts
     them by sign (`gem.evals.doubts`).
     """
@@ -70,6 +73,7 @@ class EnvResult:
     usage: dict[str, Usage] = field(default_factory=dict)
     doubts: dict[str, int] = field(default_factory=dict)
     doubtful: int = 0
+    parts: dict[str, Interval] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float:
@@ -103,7 +107,8 @@ class EnvResult:
             name: {"success": bounds(seat.success), "reward": bounds(seat.reward), "turns": seat.turns}
             for name, seat in self.seats.items()
         }
-        plain["passes"] = {name: bounds(each) for name, each in self.passes.items()}
+        for name in ("passes", "parts"):
+            plain[name] = {key: bounds(each) for key, each in plain[name].items()}
         plain["usage"] = {model: asdict(usage) for model, usage in self.usage.items()}
         coverage = self.coverage if self.episodes else None
         return {**plain, "seats": seats, "coverage": coverage, "boundaries": self.boundaries}
@@ -118,7 +123,8 @@ class EnvResult:
             name: SeatResult(_interval(seat["success"]), _or_nan(_interval(seat["reward"])), seat["turns"])
             for name, seat in values["seats"].items()
         }
-        plain["passes"] = {name: _or_nan(_interval(each)) for name, each in plain.get("passes", {}).items()}
+        for name in ("passes", "parts"):
+            plain[name] = {key: _or_nan(_interval(each)) for key, each in plain.get(name, {}).items()}
         plain["usage"] = {model: Usage(**usage) for model, usage in plain.get("usage", {}).items()}
         return cls(**{**plain, "seats": seats})
 
@@ -200,6 +206,12 @@ def summarise(
             turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
         )
 
+    def summarise_part(part: str) -> Interval:
+        earned = [[parts[part] for parts in map(_parts_of, each.turns) if part in parts] for each in scored]
+        known = [(math.fsum(values), each) for values, each in zip(earned, scored, strict=True) if values]
+        return mean([value for value, _ in known], [each for _, each in known])
+
+    parts = dict.fromkeys(part for each in scored for turn in each.turns for part in _parts_of(turn))
     unscored = len(episodes) - len(scored)
     doubts, doubtful = count_doubts(episodes)
     return EnvResult(
@@ -226,7 +238,12 @@ def summarise(
         usage=spent_on(episodes),
         doubts=doubts,
         doubtful=doubtful,
+        parts={part: summarise_part(part) for part in parts},
     )
+
+
+def _parts_of(turn: Turn) -> dict[str, float]:
+    return turn.rewards or {}
 
 
 def _passes(with_success: Sequence[Episode], samples: int) -> dict[str, Interval]:

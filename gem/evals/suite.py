@@ -41,6 +41,14 @@
     prompt = "Answer briefly: {question}"
     few_shot = "examples.csv"
 
+    [[environments]]              # the same with several graders; see `gem.graders.rubric.Rubric`
+    data = "q.csv"
+    [environments.grader]
+    correct = "exact"             # the part that says what is correct; left out: a value of `passing` (1)
+    exact = {grader = "text"}
+    brief = {grader = "brief.py:score", weight = 0.2}
+    clear = {grader = "judge:MODEL", weight = 0, rubric = "1: a child understands it. 0: all else."}
+
 Paths in it (an agent's folder, ``id = "relay.py:Relay"``, data) are relative to the file. Of code and
 servers, a suite names only what any file may name (`gem.trust`), unless it is trusted.
 """
@@ -213,7 +221,10 @@ def load_suite(name: str, *, trust: bool = False, **changes: Any) -> Suite:
         raise BadArgument(f"{name} is not valid TOML: {error}.") from error
     if not trust:
         registry.accept_settings(
-            values, name, prose=("about", "category", "prompt"), folder=source.parent if source else ""
+            values,
+            name,
+            prose=("about", "category", "prompt", "rubric"),
+            folder=source.parent if source else "",
         )
     return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
 
@@ -278,7 +289,7 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
     if data is not None:
         brought = data_task(
             data,
-            row.get("grader", str, ""),
+            row.get("grader", dict if isinstance(row.values.get("grader"), dict) else str, ""),
             row.get("columns", dict, {}),
             row.get("split", str, ""),
             row.get("prompt", str, ""),

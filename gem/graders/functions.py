@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from numbers import Real
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, did_you_mean
 from gem.graders import MADE
 from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with, takes_question
+from gem.graders.judge import JudgeGrader, check_instructions
 from gem.naming import load_named
 from gem.plugins import check_parameters, load
 from gem.record import Ask
 from gem.source_files import remember_name
 from gem.specs import Rebuildable
 
-FORMS = ", ".join((*MADE, "judge:MODEL[@URL], package.module:function, or path/file.py:function"))
+FORMS = ", ".join(
+    (*MADE, "judge:MODEL[@URL], package.module:function, path/file.py:function, or rubric.toml")
+)
 """The names of graders, for messages."""
 
 GRADER_HELP = (
-    f"{', '.join(MADE)}, judge:MODEL[@URL] (a model grades), or a function of answer and reference, as "
-    "package.module:fn or file.py:fn"
+    f"{', '.join(MADE)}, judge:MODEL[@URL] (a model grades), a function of answer and reference, as "
+    "package.module:fn or file.py:fn, or several with weights: rubric.toml"
 )
 """The names of graders, for the help of commands."""
 
@@ -40,12 +45,17 @@ def named_grader(name: Any, folder: str = "") -> tuple[str, Grader | None]:
     module of a function is executed.
 
     Args:
-        name: a name as in `FORMS`, or a function ``(answer, reference)``, or a grader.
+        name: a name as in `FORMS`, or a function ``(answer, reference)``, or a grader; or the table of a
+            rubric, see `gem.graders.rubric.read_rubric`.
         folder: the folder that a relative path of a file starts from.
 
     Raises:
         BadArgument: for an unknown name, and a function that does not take an answer and a reference.
     """
+    if isinstance(name, Mapping):
+        from gem.graders.rubric import read_rubric  # which is made of what is here
+
+        return read_rubric(name)
     if not isinstance(name, str):
         return "function", name if isinstance(name, FunctionGrader | JudgeByName) else FunctionGrader(name)
     if name in MADE:
@@ -54,9 +64,24 @@ def named_grader(name: Any, folder: str = "") -> tuple[str, Grader | None]:
         judge = JudgeByName(name.removeprefix("judge:"))
         remember_name("judge", judge.model)
         return "judge", judge
+    if name.endswith(".toml"):
+        return named_grader(read_grader(name, folder))
     if ":" not in name:
         raise BadArgument(f"grader is {name!r}.{did_you_mean(name, (*MADE, 'judge:'))} Accepted: {FORMS}.")
     return "function", FunctionGrader(load_named(name, "grader", folder=folder))
+
+
+def read_grader(name: str, folder: str = "") -> Any:
+    """Return a grader's name as settings can hold it: the table in place of the file of a rubric.
+
+    Raises:
+        BadArgument: for a file that cannot be read.
+    """
+    if not name.endswith(".toml"):
+        return name
+    from gem.graders.rubric import read_file  # which is made of what is here
+
+    return read_file(os.path.join(folder, os.path.expanduser(name)))
 
 
 def make_grader(name: str) -> Grader:
@@ -140,22 +165,38 @@ class JudgeByName(Rebuildable):
     The agent is made at the first answer, in the process that grades.
     """
 
-    def __init__(self, model: str, rubric: str = RUBRIC) -> None:
+    waits: ClassVar[bool] = True
+
+    def __init__(
+        self, model: str, rubric: str | None = None, prompt: str | None = None, passing: float = 1.0
+    ) -> None:
         """Set the judge.
 
+        Args:
+            model: its name.
+            rubric: the meaning of its scores; None: `RUBRIC`, where a `prompt` does not say it.
+            prompt: see JudgeGrader, also for `passing`.
+            passing: the lowest score that counts as correct.
+
         Raises:
-            BadArgument: for an empty name.
+            BadArgument: for an empty name, and for what JudgeGrader refuses.
         """
         if not model.strip("@ "):
             raise BadArgument("the judge has no name; accepted: judge:MODEL[@URL], as judge:gpt-4o.")
-        self.model, self.rubric = model, rubric
-        self._judge: Grader | None = None
+        if rubric is None:
+            rubric = RUBRIC if prompt is None or "{rubric}" in prompt else ""
+        check_instructions(rubric, prompt, passing)
+        self.model, self.settings = model, (rubric, prompt, passing)
+        self._judge: JudgeGrader | None = None
         self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
-        """The judge's model."""
-        return f"judge:{self.model}"
+        """The judge's model, and a digest of what it is told where that is not `RUBRIC`."""
+        if self.settings == (RUBRIC, None, 1.0):
+            return f"judge:{self.model}"
+        digest = blake2b(repr(self.settings).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+        return f"judge:{self.model}#{digest}"
 
     def __call__(self, answer: str, reference: Any, question: str = "") -> Score:
         """Score `answer`; see JudgeGrader."""
@@ -167,7 +208,7 @@ class JudgeByName(Rebuildable):
         Raises:
             AgentUnavailable: when it does not answer; it would give no verdict on any answer.
         """
-        agent = self._open_judge().agent  # type: ignore[attr-defined]  # a JudgeGrader's
+        agent = self._open_judge().agent
         try:
             agent([Ask("ping", "judge", 0, (Message("user", "Say yes."),), max_tokens=16)])
         except Exception as error:  # whatever the judge's model or server did
@@ -188,17 +229,18 @@ class JudgeByName(Rebuildable):
         if close is not None:
             close()
 
-    def _open_judge(self) -> Grader:
+    def _open_judge(self) -> JudgeGrader:
         with self._lock:
             if self._judge is None:
                 settings = load("gem.agents.named:AgentSettings")(temperature=0.0)  # of a layer above
                 named_agent = load("gem.agents.named:named_agent")
                 agent = named_agent(self.model, settings) or named_agent(f"openai:{self.model}", settings)
-                self._judge = cast(Grader, load("gem.graders.judge:JudgeGrader")(agent, self.rubric))
+                rubric, prompt, passing = self.settings
+                self._judge = JudgeGrader(agent, rubric, prompt=prompt, passing=passing)
             return self._judge
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return JudgeByName, (self.model, self.rubric)
+        return JudgeByName, (self.model, *self.settings)
 
 
 def ping_judges(kwargs: Mapping[str, Any]) -> None:
@@ -208,5 +250,5 @@ def ping_judges(kwargs: Mapping[str, Any]) -> None:
         AgentUnavailable: see `JudgeByName.ping`.
     """
     for value in kwargs.values():
-        if isinstance(value, JudgeByName):
-            value.ping()
+        if isinstance(value, Rebuildable) and (ping := getattr(value, "ping", None)) is not None:
+            ping()

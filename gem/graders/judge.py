@@ -12,7 +12,7 @@ import json
 import secrets
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 from gem.content import Message
 from gem.errors import BadArgument, NoVerdict, check_argument
@@ -52,6 +52,9 @@ class JudgeGrader(Rebuildable):
     If the judge refuses, gives unreadable replies or fails twice, NoVerdict is raised.
     """
 
+    waits: ClassVar[bool] = True
+    """It waits for its agent, so many answers are best graded at the same time."""
+
     def __init__(
         self,
         agent: Agent,
@@ -73,14 +76,7 @@ class JudgeGrader(Rebuildable):
             max_tokens: the most tokens of a verdict, including the thinking before it; None for no limit.
             tag: draws the tag of a question; the graded agent must not be able to predict it.
         """
-        if prompt is None and not rubric.strip():
-            raise BadArgument("the rubric is empty; describe what the scores 1 and 0 mean, or give a prompt.")
-        if prompt is not None and (not prompt.strip() or (rubric and "{rubric}" not in prompt)):
-            raise BadArgument(
-                f"prompt is {prompt!r:.80}; accepted: a text that tells the judge what to do, with "
-                "{rubric} in it where there is a rubric."
-            )
-        check_argument("passing", passing, 0 < passing <= 1, "more than 0, at most 1")
+        check_instructions(rubric, prompt, passing)
         self.agent, self.rubric, self.prompt, self.passing = agent, rubric, prompt, passing
         self.max_tokens, self.tag = max_tokens, tag
 
@@ -141,6 +137,22 @@ class JudgeGrader(Rebuildable):
         return text
 
 
+def check_instructions(rubric: str, prompt: str | None, passing: float) -> None:
+    """Refuse what a judge cannot be told; the arguments are those of JudgeGrader.
+
+    Raises:
+        BadArgument: for no rubric and no prompt, a rubric without a place in the prompt, and a wrong limit.
+    """
+    if prompt is None and not rubric.strip():
+        raise BadArgument("the rubric is empty; describe what the scores 1 and 0 mean, or give a prompt.")
+    if prompt is not None and (not prompt.strip() or (rubric and "{rubric}" not in prompt)):
+        raise BadArgument(
+            f"prompt is {prompt!r:.80}; accepted: a text that tells the judge what to do, with "
+            "{rubric} in it where there is a rubric."
+        )
+    check_argument("passing", passing, 0 < passing <= 1, "more than 0, at most 1")
+
+
 def _quote_all(nonce: str, **texts: Any) -> str:
     """Return the texts that are not None, each in a block with the tag."""
     blocks = {name: _quote(text) for name, text in texts.items() if text is not None}
@@ -151,7 +163,7 @@ def _quote(value: Any) -> str:
     """Return a text, or a list of texts, as JSON without angle brackets, and so without tags."""
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return f"[{', '.join(map(_quote, value))}]" if len(value) != 1 else _quote(value[0])
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     if len(text) > LONGEST:
         half = LONGEST // 2
         text = f"{text[:half]}\n[{len(text) - LONGEST} characters left out]\n{text[-half:]}"

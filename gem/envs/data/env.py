@@ -15,9 +15,10 @@ from gem.envs.data.reading import digest_of, first_row, read_tasks
 from gem.envs.kit.dataset import DatasetEnv
 from gem.errors import BadArgument, MissingData, NoSolver
 from gem.graders import GIVEN, MADE
-from gem.graders.base import Grader, Score
+from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.choice import options, read_choices
 from gem.graders.functions import FunctionGrader, class_of
+from gem.graders.rubric import Rubric
 from gem.tasks.base import Task
 from gem.tasks.columns import parse_columns
 from gem.tasks.sources import Source
@@ -68,7 +69,8 @@ class DataEnv(DatasetEnv):
             name: the kind of grader: one of `gem.graders.MADE`, judge or function.
             data: a file, a folder, a data set's name, rows, or a data frame.
             grader: the grader of the kind `judge` or `function`: a `JudgeByName`, any grader, or a function
-                of answer and reference.
+                of answer and reference. Of another kind, a grader in its place, such as a `Rubric`; the
+                kind then says how rows are read and what an answer looks like.
             columns: the columns that are not found by their names, as ``{"question": "q", "answer": "a"}``.
             split: the split; None if there is only one.
             prompt: a text in which ``{question}``, ``{choices}`` and any column in braces are filled in.
@@ -118,6 +120,8 @@ class DataEnv(DatasetEnv):
         """What was understood of the data, as a paragraph."""
         right = self._class.criterion
         how = f"Grader {self.kind}: right is {right}" if right else f"Grader {_name(self.grader)}"
+        if isinstance(self.grader, Rubric):
+            how = self.grader.about
         rows = f"{len(self.tasks)} row{'s' * (len(self.tasks) != 1)}"
         understood = self.columns.describe(self._row)
         more = " The prompt is yours." if self.prompt.template is not None else ""
@@ -131,7 +135,8 @@ class DataEnv(DatasetEnv):
 
     def grade(self, action: str) -> Score:
         """Score the agent's reply; see DatasetEnv.grade."""
-        return self._class.grade_row(self.grader, action, self.answer, text_of(self.task.question))
+        of_row = DataGrader if isinstance(self.grader, Rubric) else self._class  # its parts read their rows
+        return of_row.grade_row(self.grader, action, self.answer, text_of(self.task.question))
 
     def refusal(self) -> str:
         """Return what the agent reads after an answer that could not be read."""

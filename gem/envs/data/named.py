@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from gem.envs.data.env import DataEnv
 from gem.envs.data.reading import digest_of, first_row, read_tasks
 from gem.errors import BadArgument, reason
-from gem.graders.functions import named_grader
+from gem.graders.functions import named_grader, read_grader
 from gem.graders.number import find_numbers
+from gem.graders.rubric import fix_table
 from gem.graders.text import unboxed_references
 from gem.tasks.columns import find_columns, parse_columns
 from gem.tasks.sources import Source, is_place, open_rows
@@ -39,7 +40,7 @@ class OwnData(NamedTuple):
 
 def data_task(
     data: str,
-    grader: str = "",
+    grader: str | Mapping[str, Any] = "",
     columns: str | Mapping[str, str] = "",
     split: str = "",
     prompt: str = "",
@@ -49,7 +50,8 @@ def data_task(
     """Return an environment over data that a command line or a suite names; its rows are checked.
 
     A path is relative to `folder`, and is kept relative to the working folder. Without a grader, its kind
-    follows from the data; see `guess_kind`. A prompt that ends in ``.txt`` is the file that holds it.
+    follows from the data; see `guess_kind`. A prompt that ends in ``.txt`` is the file that holds it. A
+    grader may be the table of a rubric (`gem.graders.rubric.read_rubric`), or a TOML file that holds it.
 
     Raises:
         MissingData, BadArgument: see DataEnv and `gem.graders.functions.named_grader`.
@@ -64,6 +66,7 @@ def data_task(
         kwargs["prompt"] = _text_in(prompt, folder) if prompt.endswith(".txt") else prompt
     if few_shot:
         kwargs["few_shot"] = _relative(few_shot, folder)
+    grader = read_grader(grader, str(folder)) if isinstance(grader, str) else fix_table(grader, folder)
     kind, own_grader = named_grader(grader, str(folder)) if grader else ("", None)
     kind = kind or guess_kind(kwargs["data"], split or None, given)
     digest = digest_of(kwargs["data"], kwargs.get("few_shot"))
@@ -79,7 +82,7 @@ def named_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Only keywords that this user gave may come here; see `gem.graders.functions.named_grader`.
     """
-    if not env_id.startswith("data:") or not isinstance(kwargs.get("grader"), str):
+    if not env_id.startswith("data:") or not isinstance(kwargs.get("grader"), str | Mapping):
         return kwargs
     return {**kwargs, "grader": named_grader(kwargs["grader"])[1]}
 
@@ -88,7 +91,8 @@ def title_of(env_id: str, kwargs: Mapping[str, Any]) -> str:
     """Return the name of an environment over data in figures: ``q.csv:text``."""
     split = f"[{kwargs['split']}]" if "split" in kwargs else ""
     grader = getattr(kwargs.get("grader"), "name", env_id.partition(":")[2])
-    return f"{Path(str(kwargs.get('data'))).name}{split}:{grader.removeprefix('function:')}"
+    grader = grader.removeprefix("function:").partition("#")[0]
+    return f"{Path(str(kwargs.get('data'))).name}{split}:{grader}"
 
 
 def _relative(name: str, folder: str | Path) -> str:
