@@ -72,6 +72,7 @@ LOADERS = {
     },
     "gem/evals/usage.py": {"tomllib.loads": PLAIN},
     "gem/graders/functions.py": {"load_named": ASKED, "load": OWN},
+    "gem/graders/rubric.py": {"tomllib.loads": GIVEN, "fix_name": ASKED},
     "gem/hosts/base.py": {"load": OWN},
     "gem/hosts/processes.py": {"pickle.loads": SENT},
     "gem/hosts/remote.py": {"TaskRef": GIVEN},
