@@ -125,16 +125,18 @@ def _show_tables(result: SuiteResult) -> None:
         rows.append((label, name, *_row(of, owner, heads)))
         if columns:
             passes.append((label, name, *(format_interval(of.passes.get(each)) for each in columns)))
-        for seat, own in of.seats.items() if isinstance(of, EnvResult) else ():
+        if not isinstance(of, EnvResult):
+            continue
+        withheld = bool(owner.withheld(of))
+        rest = ("",) * (len(heads) - 4)
+        for seat, own in of.seats.items():
             success, reward = format_interval(own.success), format_interval(own.reward, "{:.3f}")
-            if isinstance(of, EnvResult) and owner.withheld(of):
+            if withheld:
                 success = reward = "withheld"
-            rest = ("",) * (len(heads) - 4)
             rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
-        for part, mean in of.parts.items() if isinstance(of, EnvResult) else ():
-            shown = "withheld" if owner.withheld(of) else format_interval(mean, "{:.3f}")
-            rest = ("",) * (len(heads) - 3)
-            rows.append((f"  {printable(part)}", "", "-", "-", shown, *rest))
+        for part, mean in of.parts.items():
+            shown = "withheld" if withheld else format_interval(mean, "{:.3f}")
+            rows.append((f"  {printable(part)}", "", "-", "-", shown, "-", *rest))
     for names, body in ((heads, rows), (columns, passes)):
         if body and result.several:
             table("env", "agent", *names, rows=body)
