@@ -135,8 +135,8 @@ def _show_tables(result: SuiteResult) -> None:
                 success = reward = "withheld"
             rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
         for part, mean in of.parts.items():
-            shown = "withheld" if withheld else format_interval(mean, "{:.3f}")
-            rows.append((f"  {printable(part)}", "", "-", "-", shown, "-", *rest))
+            reward = "withheld" if withheld else format_interval(mean, "{:.3f}")
+            rows.append((f"  {printable(part)}", "", "-", "-", reward, "-", *rest))
     for names, body in ((heads, rows), (columns, passes)):
         if body and result.several:
             table("env", "agent", *names, rows=body)
