@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from gem.errors import needs_extra
+from gem.errors import AgentUnavailable, needs_extra
 
 with needs_extra("an agent that asks a server", "httpx", "openai"):
     import httpx
@@ -38,10 +38,19 @@ class Clients:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Yield a client for one request: the one used last, as its connection is still open."""
+        """Yield a client for one request: the one used last, as its connection is still open.
+
+        Raises:
+            AgentUnavailable: for a proxy that cannot be used.
+        """
         if not self._free:
             limits = httpx.Limits(max_connections=EACH, max_keepalive_connections=EACH)
-            client = httpx.AsyncClient(verify=self._context, timeout=self._timeout, limits=limits)
+            try:
+                client = httpx.AsyncClient(verify=self._context, timeout=self._timeout, limits=limits)
+            except (ImportError, ValueError, httpx.InvalidURL) as error:
+                raise AgentUnavailable(
+                    f"the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used: {error}"
+                ) from error
             self._all.append(client)
             self._free += [client] * EACH
         client = self._free.pop()

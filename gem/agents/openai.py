@@ -42,6 +42,7 @@ from gem.agents.responses import Responses
 from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
+from gem.proxies import through_proxy
 from gem.record import AgentInfo, Ask, Reply
 from gem.seeding import stream as seeded
 from gem.tokens.renderer import Renderer
@@ -445,7 +446,7 @@ class OpenAIAgent(BaseAgent):
 
     def _describe(self, why: str) -> str:
         """Return an error's text without the keys that a server repeats."""
-        return self.endpoint.hide_secrets(f"{self._address} {why}")
+        return self.endpoint.hide_secrets(f"{self._address}{through_proxy(self.url)} {why}")
 
     @property
     def _address(self) -> str:

@@ -27,6 +27,7 @@ from gem.agents.pace import Pace
 from gem.agents.token_formats import FORMATS, TokenFormat
 from gem.content import Message, ToolCall
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, check_argument, needs_extra
+from gem.proxies import through_proxy
 from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import take_calls
@@ -231,7 +232,8 @@ class TokenServerAgent(OpenAIAgent):
             except NoVerdict as error:
                 self._doubt = f"{self._root} did not load version {version}: {error}. Publish again."
                 if isinstance(error.__cause__, httpx.ConnectError):
-                    self._doubt = f"no server answers at {self._root}; start it there, or name another."
+                    where = f"{self._root}{through_proxy(self._root)}"
+                    self._doubt = f"no server answers at {where}; start it there, or name another."
                 raise AgentUnavailable(self._doubt) from error
             self._doubt = ""
             self.policy_version = version
@@ -248,7 +250,8 @@ class TokenServerAgent(OpenAIAgent):
                     self._root + path, content=content, headers=headers, timeout=self._load_timeout
                 )
         except (httpx.HTTPError, OSError) as error:
-            why = f"{path} was not answered: {type(error).__name__} {error}"
+            at = through_proxy(self._root)
+            why = f"{path}{at} was not answered: {type(error).__name__} {error}"
             raise NoVerdict(self.endpoint.hide_secrets(why)) from error
         if response.status_code == 404 and optional:
             return {}

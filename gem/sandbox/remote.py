@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from gem.errors import BadArgument, needs_extra, replace_surrogates
+from gem.proxies import through_proxy
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
 from gem.sandbox.piped import OneShotSandbox
 from gem.sandbox.request import Request
@@ -87,7 +88,10 @@ class RemoteSandbox(OneShotSandbox):
             response.raise_for_status()
             answer = response.json()
         except (self._broken, ValueError) as error:
-            raise SandboxFailed(f"the service at {self.info['url']} failed: {error!r}"[:500]) from error
+            url = self.info["url"]
+            raise SandboxFailed(
+                f"the service at {url}{through_proxy(url)} failed: {error!r}"[:500]
+            ) from error
         if not isinstance(answer, dict) or answer.get("status") == "SandboxError":
             reason = answer.get("message") if isinstance(answer, dict) else answer
             raise SandboxFailed(f"the service at {self.info['url']} says that it failed: {str(reason)[:300]}")

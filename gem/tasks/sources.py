@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from gem.content import Image, Obs, Part, Text
 from gem.errors import BadArgument, MissingData, did_you_mean, install_command
+from gem.proxies import through_proxy
 from gem.tasks.base import Task, TaskSet
 from gem.tasks.files import (
     SUFFIXES,
@@ -434,7 +435,8 @@ def _from_hub(name: str, split: str | None) -> Any:
     try:
         return import_datasets().load_dataset(name)
     except (OSError, ValueError, RuntimeError) as error:  # all that absence, networks and permissions raise
-        raise missing(name, split, f"{type(error).__name__}: {str(error)[:200]}") from error
+        why = f"{type(error).__name__}: {str(error)[:200]}{through_proxy(_hub())}"
+        raise missing(name, split, why) from error
 
 
 def _unreachable() -> str:
@@ -444,13 +446,17 @@ def _unreachable() -> str:
             return f"{switch} is set"
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return ""  # the proxy resolves names; only its own client can tell
-    hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    hub = urlsplit(_hub())
     port = hub.port or (443 if hub.scheme == "https" else 80)
     try:
         socket.create_connection((hub.hostname or "", port), timeout=PROBE_S).close()
     except OSError as error:
         return f"{hub.hostname}: {error}"
     return ""
+
+
+def _hub() -> str:
+    return os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
 
 
 def _is_cached(name: str) -> bool:

@@ -23,6 +23,7 @@ from gem.errors import (
     did_you_mean,
     replace_surrogates,
 )
+from gem.proxies import through_proxy
 from gem.tools import calls
 from gem.tools._mcp_sessions import McpSession, Server
 from gem.tools.base_tool import BaseTool, ToolResult
@@ -321,7 +322,8 @@ class MCPTool(BaseTool):
             except Exception as error:
                 if not left:
                     check = "URL" if server.url else "command by hand"
-                    raise NoVerdict(f"{server} cannot be reached: {error} Check its {check}.") from error
+                    where = f"{server}{through_proxy(server.url or '')}"
+                    raise NoVerdict(f"{where} cannot be reached: {error} Check its {check}.") from error
         raise AssertionError  # the last try returns or raises
 
     def _healthy(self, server: Server) -> bool:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from gem.errors import BadArgument, needs_extra
+from gem.proxies import through_proxy
 from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, check_topk, plain
 from gem.tools.search.corpus import document_of
 
@@ -91,7 +92,7 @@ class RemoteEngine(OpenedEngine):
                 time.sleep(min(self.backoff_s * 2 ** (tries - 1) * (0.5 + jitter.random()), LONGEST_WAIT_S))
         for name in self.key_names:
             why = why.replace(os.environ.get(name) or "\0", f"${name}")
-        failed = SearchFailed(f"{url} {why} (tried {tries} time{'s' * (tries > 1)})")
+        failed = SearchFailed(f"{url}{through_proxy(url)} {why} (tried {tries} time{'s' * (tries > 1)})")
         failed.status = status
         raise failed
 
