@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from gem.content import Message
 from gem.errors import AgentUnavailable, NoVerdict
 from gem.proxies import proxy_of, through_proxy
 
