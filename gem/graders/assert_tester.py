@@ -309,6 +309,10 @@ class Peer:
     def note_error(self, error: BaseException) -> None:
         """Record an exception that comes from the other process."""
 
+    def note_end(self) -> Gone:
+        """Return the exception which says that the other process ended."""
+        return Gone()
+
     def _answer(self, operation: str, operands: list[Any]) -> None:
         """Perform an operation for the other process; `operands` is emptied, so that they can be released."""
         try:
@@ -341,7 +345,7 @@ class Peer:
             while view:
                 view = view[os.write(self.fd, view) :]
         except OSError:
-            raise Gone from None
+            raise self.note_end() from None
 
     def _receive(self) -> tuple[str, str, Any]:
         """Return the next message: its kind, its operation, and its value or operands."""
@@ -383,7 +387,7 @@ class Peer:
             except OSError:
                 piece = b""
             if not piece:
-                raise Gone
+                raise self.note_end()
             data += piece
         return bytes(data)
 
@@ -890,8 +894,14 @@ operators on a FOUND object and the tests' own plain data.
 class Refused(BaseException):
     """An operation in which an object of the submission would decide about the tests' own plain data.
 
-    No test may catch it and try another operation: by then the submission has seen the data.
+    No test may catch it and try another operation: by then the submission has seen the data. So it is
+    remembered, however it is caught.
     """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        peer = _peer()
+        peer.refused = peer.refused or self
 
 
 class Stand(type):
@@ -969,6 +979,12 @@ class Thing:
 
     def __deepcopy__(self, memo: Any) -> Any:
         return _ask(self, "deepcopy")
+
+    def __bool__(self) -> bool:
+        """Return True, as objects do whose class does not say; a comparison may not give such an object."""
+        if _level(self) == TAINTED:
+            raise Refused("an object of the submission would be the truth about the tests' own plain data")
+        return True
 
     @property
     def __class__(self) -> Any:
@@ -1208,6 +1224,8 @@ class Tester(Peer):
         self.space = Space()
         self.foreign: BaseException | None = None
         self.failed: BaseException | None = None  # an assert of the tests, which the submission caught
+        self.refused: Refused | None = None
+        self.ended = False
         self.asserts: list[range] = []  # the lines of those that can hold
         self.stops = False
 
@@ -1286,6 +1304,11 @@ class Tester(Peer):
     def note_error(self, error: BaseException) -> None:
         """Record that this exception is the submission's, not an assert's."""
         self.foreign = error
+
+    def note_end(self) -> Gone:
+        """Record that the submission's process ended, which tests with a bare `except` would not notice."""
+        self.ended = True
+        return super().note_end()
 
     def perform(self, operation: str, operands: list[Any]) -> Any:
         """Perform an operation on an object of the tests, if the submission may: use it, not inspect it."""
@@ -1391,13 +1414,18 @@ class Tester(Peer):
         number, name, qualname, theirs, bases, names = described
         ours = [self._class(base) for base in bases]
         over = [base for base in ours if base is not object]
+        truth = None
         if not any(isinstance(base, Stand) for base in over):
+            for plain_base in filter(lambda each: issubclass(each, (*SCALARS, *CONTAINERS)), over):
+                truth = getattr(plain_base, "__bool__", _has_items(plain_base))
             over = [Thing, *over]
         elif Thing in over:
             over.remove(Thing)
         over.sort(key=lambda base: not isinstance(base, Stand) and base is not Thing)
         native = any(issubclass(base, (*SCALARS, *CONTAINERS)) for base in over)
         space: dict[str, Any] = {"__qualname__": str(qualname), "__module__": "submission"}
+        if names.get("__len__") or truth is not None:  # else Thing's would say that all are true
+            space["__bool__"] = _METHODS["__bool__"] if names.get("__len__") else truth
         for each, there in names.items():
             if each in _METHODS:
                 if native and each in _NATIVE:
@@ -1413,6 +1441,10 @@ class Tester(Peer):
         type.__setattr__(kind, "_gem_number", number)
         self._kept[number] = kind
         return kind
+
+
+def _has_items(base: Any) -> Callable[[Any], bool]:
+    return lambda value: bool(base.__len__(value))
 
 
 def _builtin(caught: ast.expr) -> bool:
@@ -1540,4 +1572,7 @@ def test(fd: int, source: str, preamble: str, name: str | None, classes: list[st
         return ["WA", _words(error)]
     except BaseException as error:
         return ["RE", f"{type.__getattribute__(type(error), '__name__')}: {_words(error)}"]
-    return ["AC", ""] if peer.failed is None else ["WA", _words(peer.failed)]
+    if peer.ended:
+        return None
+    failed = peer.refused or peer.failed
+    return ["AC", ""] if failed is None else ["WA", _words(failed)]

@@ -167,6 +167,14 @@ WRONG = {
         "def f(function):\n    try: function(7)\n    except BaseException: pass",
         "calls = []\ndef hear(x):\n    calls.append(x)\n    assert x == 6\nf(hear)\nassert calls",
     ),
+    "a second question after a bare except": (
+        "class Lie:\n    def __sub__(self, o):\n        Lie.seen = o\n        return 0\ndef f(x): return getattr(Lie, 'seen', Lie())",
+        "def close(a, b):\n    try:\n        return abs(a() - b) < 1e-9\n    except:\n        return a() == b\nassert close(lambda: f(3), 6)",
+    ),
+    "an object that is true": (
+        "class Lie:\n    def startswith(self, x): return self\ndef f(x): return Lie()",
+        "assert f(3).startswith('ab')",
+    ),
     "a second question after the answer was seen": (
         "class Lie:\n    def __sub__(self, o):\n        Lie.seen = o\n        return 0\ndef f(x): return getattr(Lie, 'seen', Lie())",
         "def close(a, b):\n    try:\n        return abs(a() - b) < 1e-9\n    except Exception:\n        return a() == b\nassert close(lambda: f(3), 6)",

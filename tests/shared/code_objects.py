@@ -204,6 +204,7 @@ def matches(x):
     match x:
         case 6:
             return True
+peer = globals()['__caught__'].__self__ if '__caught__' in globals() else None
 passed = []
 for before, expression in SOURCES:
     for piece in PIECES:
@@ -215,6 +216,9 @@ for before, expression in SOURCES:
             holds = bool(eval(piece))
         except BaseException:
             holds = False
+        if peer is not None:  # each is a test of its own
+            holds = holds and peer.failed is None and peer.refused is None
+            peer.failed = peer.refused = None
         if holds:
             passed.append((expression, piece))
 decides = bool(6 == Box())
