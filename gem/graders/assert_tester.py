@@ -14,6 +14,7 @@ decides about the tests' own plain data only where the tests made its object; se
 from __future__ import annotations
 
 import _thread
+import abc
 import ast
 import builtins
 import collections
@@ -30,7 +31,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 LONGEST = 16 << 20
 MOST_PRINTED = 1 << 20
@@ -186,6 +187,10 @@ _VIEW_NAMES = {type(view({})): name for name, view in _VIEWS.items()}
 _LAZY = {each.__name__: each for each in (map, zip, filter, enumerate, reversed, memoryview, object)}
 """Builtin types whose instances stay in their process."""
 
+_NATURAL = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FunctionType)
+"""Further ones, which tests name by `types` or ask `inspect` about."""
+
+_DATACLASS_MARKS = ("_FIELD", "_FIELD_CLASSVAR", "_FIELD_INITVAR", "MISSING")
 _CONSTANTS = {"...": ..., "NotImplemented": NotImplemented, "itself": ITSELF}
 _CONSTANT_NAMES = {id(value): name for name, value in _CONSTANTS.items()}
 _GLOBAL: dict[type, str] = {
@@ -195,6 +200,22 @@ _GLOBAL: dict[type, str] = {
 
 _GLOBALS = {name: kind for kind, name in _GLOBAL.items()}
 _ARRAY = re.compile(r"[<>|=](?:[biufc?]\d{1,3}|[US]\d{1,6}|[mM]8(?:\[\d{0,6}[A-Za-z]{1,2}\])?)")
+
+
+def _dataclass_mark(value: Any, kind: type) -> str | None:
+    """Return the name of a constant that `dataclasses` compares by identity."""
+    if kind.__module__ != "dataclasses":
+        return None
+    space = vars(sys.modules["dataclasses"])
+    return next((name for name in _DATACLASS_MARKS if space.get(name) is value), None)
+
+
+def _standard(module: Any, name: Any) -> type | None:
+    """Return a class of Python's own modules that this process has imported, if there is one of that name."""
+    if not isinstance(module, str) or module.partition(".")[0] not in sys.stdlib_module_names:
+        return None
+    kind = vars(sys.modules.get(module, builtins)).get(name)
+    return kind if isinstance(kind, type) else None
 
 
 def _class_of(module: str, name: str) -> type:
@@ -230,7 +251,16 @@ def _await(thing: Any) -> Any:
     async def whole() -> Any:
         return await thing
 
-    return _loop.run_until_complete(whole())
+    outer = asyncio._get_running_loop()
+    if outer is None:
+        return _loop.run_until_complete(whole())
+    inner = asyncio.new_event_loop()  # of an awaitable that the other process awaits inside of one of this
+    asyncio._set_running_loop(None)
+    try:
+        return inner.run_until_complete(whole())
+    finally:
+        asyncio._set_running_loop(outer)
+        inner.close()
 
 
 _BINARY = {
@@ -239,7 +269,7 @@ _BINARY = {
         *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"),
         *("lshift", "rshift"),
     )
-} | {"divmod": divmod}
+} | {"pow": pow, "divmod": divmod}
 _INPLACE = {f"i{name}": getattr(operator, f"__i{name}__") for name in _BINARY if name != "divmod"}
 _ORDER = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 _UNARY: dict[str, Callable[..., Any]] = {
@@ -247,6 +277,7 @@ _UNARY: dict[str, Callable[..., Any]] = {
     **{"bool": bool, "len": len, "iter": iter, "next": next, "repr": repr, "str": str, "hash": hash},
     **{"bytes": bytes, "int": int, "float": float, "complex": complex, "reversed": reversed, "dir": dir},
     **{"floor": math.floor, "ceil": math.ceil, "trunc": math.trunc},
+    **{"fspath": os.fspath, "length_hint": operator.length_hint},
     "missing": lambda thing, key: type(thing).__missing__(thing, key),
     "enter": lambda thing: type(thing).__enter__(thing),
     "aenter": lambda thing: type(thing).__aenter__(thing),
@@ -493,7 +524,7 @@ class Peer:
             return {"c": [value.real, value.imag]}
         if (key := _value_type(kind)) is not None and _is_plain_value(value):
             return {"v": [*key, *(self.encode(each, depth + 1) for each in _VALUES[key](value))]}
-        if (constant := _CONSTANT_NAMES.get(id(value))) is not None:
+        if (constant := _CONSTANT_NAMES.get(id(value)) or _dataclass_mark(value, kind)) is not None:
             return {"k": constant}
         if issubclass(kind, type) and value in _GLOBAL:
             return {"g": _GLOBAL[value]}
@@ -565,6 +596,8 @@ class Peer:
                 data = bytes.fromhex(content[0])
                 return memoryview(data if content[1] else bytearray(data))
             case "k":
+                if content in _DATACLASS_MARKS:
+                    return vars(__import__("dataclasses"))[content]
                 return _CONSTANTS[content]
             case "g":
                 return _GLOBALS[content]
@@ -766,7 +799,7 @@ class Server(Peer):
             if isinstance(name, str):
                 names[name] = value is not None
         bases = [self._describe(base) for base in kind.__bases__]
-        return [number, kind.__name__, kind.__qualname__, kind.__module__ == "submission", bases, names]
+        return [number, kind.__name__, kind.__qualname__, str(kind.__module__), bases, names]
 
     def decode_object(self, value: dict[str, Any]) -> Any:
         """Return a stand-in for an object of the tester."""
@@ -783,7 +816,7 @@ class Server(Peer):
                 object.__setattr__(thing, "_gem_number", number)
                 object.__setattr__(thing, "_gem_peer", self)
                 if value["f"]:
-                    vars(far).update(__name__=value["c"], __qualname__=value["c"])
+                    vars(far).update(__name__=value["c"], __qualname__=value["c"], __doc__=value["d"])
             self.keep(number, thing)
         return thing
 
@@ -825,6 +858,17 @@ class Far:
     def __call__(self, *args: Any, **names: Any) -> Any:
         """Call it in the tests' process."""
         return _far_ask(self, "call", list(args), names)
+
+
+class _Awaited:
+    """The waiting for an awaitable of the tests, which is over at once for the submission's loop."""
+
+    def __init__(self, far: Far, operation: str) -> None:
+        self.far, self.operation = far, operation
+
+    def __iter__(self) -> Any:
+        yield from ()
+        return _far_ask(self.far, self.operation)
 
 
 class FarFunction:
@@ -872,6 +916,8 @@ for _name, (_operation, _kind) in SPECIAL_METHODS.items():
         setattr(Far, _name, (lambda o: lambda self, other: self._gem_peer.ask(o, other, self))(_operation))
     elif _kind == "exit":
         setattr(Far, _name, (lambda o: lambda self, kind, error, tb: _far_ask(self, o, error))(_operation))
+    elif _kind == "await":
+        setattr(Far, _name, (lambda o: lambda self: iter(_Awaited(self, o)))(_operation))
 
 
 def serve(space: dict[str, Any], fd: int) -> None:
@@ -944,6 +990,10 @@ class Stand(type):
         """Return whether it has this member."""
         return isinstance(thing, Thing) and bool(_peer().ask("contains", cls, thing))
 
+    def __dir__(cls) -> Any:
+        """Return the names of the attributes of the submission's class, which mocks are made of."""
+        return _peer().ask("dir", cls)
+
     def __repr__(cls) -> str:
         """Return the repr of the submission's class."""
         return str(_peer().ask("repr", cls))
@@ -960,7 +1010,8 @@ def _short(cls: type) -> str:
 class Thing:
     """An object of the submission, as seen in the tests' process."""
 
-    _gem_number: int
+    _gem_number = 0
+    _gem_natural = None
     _gem_level = FOUND
     _gem_met = False
 
@@ -990,6 +1041,8 @@ class Thing:
     def __class__(self) -> Any:
         """The tests' class of this name, if they have one: both come from the same source."""
         kind = type(self)
+        if (natural := type.__getattribute__(kind, "_gem_natural")) is not None:
+            return natural
         trusted = _peer().space.get(_short(kind)) or _LAZY.get(_short(kind))
         return trusted if isinstance(trusted, type) and not isinstance(trusted, Stand) else kind
 
@@ -1065,22 +1118,23 @@ for _operation in ("copy", "dir", "repr", "str", "format"):  # where a class def
 
 
 def _binary(operation: str, name: str, *, swapped: bool) -> Any:
-    def method(self: Any, other: Any) -> Any:
+    def method(self: Any, other: Any, *modulus: Any) -> Any:
         pair = (other, self) if swapped else (self, other)
+        plain = not all(isinstance(each, Thing) for each in (other, *modulus))
         if not _opaque(self):
             base = _base(type(self), (*SCALARS, *CONTAINERS))
             if not isinstance(other, Thing) and _level(self) != MADE:
                 native = getattr(base, name, None)
-                return NotImplemented if native is None else native(self, other)
+                return NotImplemented if native is None else native(self, other, *modulus)
         if not isinstance(other, Thing) and not _plain(other):
             return NotImplemented  # an object of the tests: it is asked first
         levels = {_level(each) for each in pair if isinstance(each, Thing)}
-        value = _peer().ask(operation, *pair)
+        value = _peer().ask(operation, *pair, *modulus)
         if value is ITSELF and operation in _INPLACE:
             value = self
-        if not isinstance(other, Thing) and "sub" in operation:  # with a difference, tests compare
+        if plain and "sub" in operation:  # with a difference, tests compare
             levels = {level if level == MADE else FOUND for level in levels}
-        if TAINTED in levels or (not isinstance(other, Thing) and FOUND in levels):
+        if TAINTED in levels or (plain and FOUND in levels):
             return _taint(value)
         return value if value is self and operation in _INPLACE else _derive(value, levels, pair)
 
@@ -1136,7 +1190,7 @@ def _forward_send(self: Any, value: Any) -> Any:
 
 
 class _Forwarded:
-    """An attribute of a submission's class that a builtin type defines differently, or not at all."""
+    """An attribute of a submission's class that a stand-in's has too, or a builtin type differently."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -1234,6 +1288,7 @@ class Tester(Peer):
         tree = ast.parse(source, "tests.py")
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         self.space |= {"__caught__": self.caught, "__drop__": self.drop, "__step__": lambda: step() and False}
+        theirs = {*self.space.theirs, self.space.entry} - _bound(tree)
         for node in list(ast.walk(tree)):
             match node:
                 case ast.Assert() if not isinstance(node.test, ast.Constant):
@@ -1241,6 +1296,11 @@ class Tester(Peer):
                     stepped = ast.Call(ast.Name("__step__", ast.Load()), [], [])
                     node.test = ast.BoolOp(ast.Or(), [stepped, node.test])
                     ast.fix_missing_locations(ast.copy_location(node.test, node))
+                case ast.ClassDef(body=body):  # where a name that is missing would be no one's
+                    loads = {each.id for each in _names(node) if isinstance(each.ctx, ast.Load)}
+                    if names := sorted(loads & theirs):
+                        place = int(ast.get_docstring(node, clean=False) is not None)
+                        body.insert(place, ast.copy_location(ast.Global(names), node))
                 case ast.ExceptHandler(type=ast.AST() as kinds) if not _builtin(kinds):
                     noted = ast.Expr(ast.Call(ast.Name("__caught__", ast.Load()), [], []))
                     node.body.insert(0, ast.fix_missing_locations(ast.copy_location(noted, node.body[0])))
@@ -1358,7 +1418,8 @@ class Tester(Peer):
             base = next((each for each in kind.__mro__ if each in _GLOBAL), Exception)
             args = [self.encode(each, depth + 1) if _tells(each) else repr(each) for each in value.args]
             return {"h": number, "K": {"g": _GLOBAL[base]}, "c": kind.__name__, "e": args}
-        return {"h": number, "f": _function(value), "c": getattr(value, "__name__", kind.__name__)}
+        name, doc = getattr(value, "__name__", kind.__name__), getattr(value, "__doc__", None)
+        return {"h": number, "f": _function(value), "c": name, "d": doc if type(doc) is str else None}
 
     def decode_object(self, value: dict[str, Any]) -> Any:
         """Return the stand-in for an object or a class of the submission."""
@@ -1411,8 +1472,12 @@ class Tester(Peer):
             return _GLOBALS[described["g"]]
         if isinstance(described, int):
             return self._kept[described]
-        number, name, qualname, theirs, bases, names = described
+        number, name, qualname, module, bases, names = described
+        theirs = module == "submission"
         ours = [self._class(base) for base in bases]
+        known = None if theirs else _standard(module, name)
+        if known is not None and issubclass(known, BaseException):  # which the tests may catch by its name
+            ours = [known, *(base for base in ours if not issubclass(known, base))]
         over = [base for base in ours if base is not object]
         truth = None
         if not any(isinstance(base, Stand) for base in over):
@@ -1424,6 +1489,7 @@ class Tester(Peer):
         over.sort(key=lambda base: not isinstance(base, Stand) and base is not Thing)
         native = any(issubclass(base, (*SCALARS, *CONTAINERS)) for base in over)
         space: dict[str, Any] = {"__qualname__": str(qualname), "__module__": "submission"}
+        space["__doc__"] = _Forwarded("__doc__")
         if names.get("__len__") or truth is not None:  # else Thing's would say that all are true
             space["__bool__"] = _METHODS["__bool__"] if names.get("__len__") else truth
         for each, there in names.items():
@@ -1439,8 +1505,31 @@ class Tester(Peer):
             space |= {"send": _forward_send, "throw": _thrown, "close": lambda self: None}
         kind = type.__new__(Stand, str(name)[:200], tuple(over), space)
         type.__setattr__(kind, "_gem_number", number)
+        if module == "builtins":
+            natural = next((each for each in _NATURAL if each.__name__ == name), None)
+            type.__setattr__(kind, "_gem_natural", natural)
+        if known is not None and isinstance(known, abc.ABCMeta):
+            cast(Any, known).register(kind)
         self._kept[number] = kind
         return kind
+
+
+def _names(tree: ast.AST) -> Iterable[ast.Name]:
+    return (each for each in ast.walk(tree) if isinstance(each, ast.Name))
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    """Return the names that code binds in any scope."""
+    bound = {each.id for each in _names(tree) if not isinstance(each.ctx, ast.Load)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                bound.add(name)
+            case ast.alias():
+                bound.add((node.asname or node.name).partition(".")[0])
+    return bound
 
 
 def _has_items(base: Any) -> Callable[[Any], bool]:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from code_programs import BACKENDS, opened
-from code_protocols import EXEMPT, HOSTILE, MODES, PLACES, harness, hostile_code, rows, special_names
+from code_programs import BACKENDS, opened, plain_python
+from code_protocols import (
+    EXEMPT,
+    HOSTILE,
+    MODES,
+    PLACES,
+    harness,
+    honest,
+    hostile_code,
+    rows,
+    special_names,
+)
 
 from gem.graders.code import CodeGrader
 from gem.graders.code_tests import read_tests
@@ -64,3 +74,19 @@ def test_tests_with_a_bare_except_do_not_overlook_that_the_submission_ended():
     sandbox = sandbox_named("userns")
     assert judged(sandbox, "def f(x): raise ValueError", test)[0] == "AC"
     assert judged(sandbox, "import os\ndef f(x): os._exit(0)", test)[0] == "RE"
+
+
+def check_honest(sandbox, programs):
+    verdicts = {each.name: judged(sandbox, each.code, each.raw[0], each.row["classes"]) for each in programs}
+    assert verdicts == {each.name: ("AC", "") for each in programs}
+    assert {each.name: plain_python(each) for each in programs} == {each.name: "AC" for each in programs}
+
+
+def test_honest_protocols_are_accepted():
+    check_honest(sandbox_named("userns"), honest()[::9])
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_honest_protocol_is_accepted(backend):
+    check_honest(sandbox_named(backend), honest())
