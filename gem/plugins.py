@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import traceback
@@ -41,6 +42,15 @@ def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Cal
         raise BadArgument(
             f"entry point {entry_point!r}: {module_name} has no {attribute!r}.{known}"
         ) from None
+
+
+@functools.lru_cache(maxsize=256)
+def declares(function: Any, name: str) -> bool:
+    """Return whether a function of somebody else has a parameter of this name."""
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def check_parameters(what: str, function: Callable[..., Any], names: Collection[str], *keywords: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gem.errors import NoVerdict
+from gem.plugins import declares
 from gem.specs import Rebuildable
 
 if TYPE_CHECKING:
@@ -54,15 +54,7 @@ class Grader(Protocol):
 def takes_question(grader: Any) -> bool:
     """Return whether a grader has a parameter `question`."""
     call = getattr(type(grader), "__call__", None)  # noqa: B004 - of its class, which is looked at once
-    return _declares_question(call if inspect.isfunction(call) else grader)
-
-
-@functools.lru_cache(maxsize=256)
-def _declares_question(callee: Any) -> bool:
-    try:
-        return "question" in inspect.signature(callee).parameters
-    except (TypeError, ValueError):
-        return False
+    return declares(call if inspect.isfunction(call) else grader, "question")
 
 
 def grade_with(grader: Grader, answer: str, reference: Any, question: str | None) -> Score:

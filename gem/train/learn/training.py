@@ -76,7 +76,7 @@ def train(
     callbacks = make_callbacks(config.callback)  # all before a model is loaded
     watchers = Watchers(watcher or Watcher(), make_loggers(config.log), callbacks)
     if config.reward:
-        find_reward(config.reward)
+        find_reward(config.reward, config.grouped)
     with name_wait(f"the model {config.model} and the environments to be made"):
         trainer = make_trainer(config, watchers)
     trainer.callbacks = callbacks
