@@ -36,6 +36,8 @@ class DataFlags:
     column in braces are filled in too."""
     few_shot: Annotated[str, arg(metavar="FILE", help_behavior_hint="")] = ""
     """A file of examples in the form of the data, which are shown before the question."""
+    shuffle_choices: bool = False
+    """Show the choices of each row in an order that the episode's seed draws."""
     split: Annotated[str, arg(metavar="NAME", help_behavior_hint="")] = ""
     """The split of the data, if it has several."""
 
@@ -46,7 +48,8 @@ class DataFlags:
             BadArgument: for the other flags without --data. Otherwise see `data_task`.
         """
         if self.data:
-            return data_task(self.data, self.grader, self.columns, self.split, self.prompt, self.few_shot)
+            given = (self.data, self.grader, self.columns, self.split, self.prompt, self.few_shot)
+            return data_task(*given, shuffle_choices=self.shuffle_choices)
         for each in fields(self):
             if getattr(self, each.name):
                 flag = each.name.replace("_", "-")

@@ -295,6 +295,7 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
             row.get("prompt", str, ""),
             row.get("few_shot", str, ""),
             folder,
+            row.get("shuffle_choices", bool, False),
         )
         env, title, about = brought.env, brought.title, brought.about
         kwargs = {**brought.kwargs, **kwargs}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from random import Random
 from string import ascii_uppercase
 from typing import Any, ClassVar
 
@@ -113,6 +114,27 @@ def _find_first_number(rows: Any, columns: Columns) -> int | None:
                 answers.append(answer)
                 choices.append(option)
     return first_number(answers, choices)
+
+
+_NAMES_OTHERS = re.compile(
+    r"\b(?i:all|any|both|either|neither|none)(?: of)?(?: the)? "
+    r"(?i:above|below|choices|options|others?|these)\b"
+    r"|\b[A-Z] (?:and|or|nor|&) [A-Z]\b"
+)
+
+
+def shuffle(reference: Mapping[str, Any], rng: Random) -> dict[str, Any]:
+    """Return the reference of a ChoiceGrader with its choices in an order drawn by `rng`.
+
+    Where a choice names others, as "all of the above" and "A and B" do, the order is kept.
+    """
+    choices = list(reference["choices"])
+    if any(_NAMES_OTHERS.search(choice) for choice in choices):
+        return dict(reference)
+    order = list(range(len(choices)))
+    rng.shuffle(order)
+    right = order.index(ascii_uppercase.index(reference["answer"]))
+    return {"choices": [choices[at] for at in order], "answer": ascii_uppercase[right]}
 
 
 def read_letter(reply: str, choices: Sequence[str]) -> str | None:

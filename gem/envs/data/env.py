@@ -16,9 +16,10 @@ from gem.envs.kit.dataset import DatasetEnv
 from gem.errors import BadArgument, MissingData, NoSolver
 from gem.graders import GIVEN, MADE
 from gem.graders.base import DataGrader, Grader, Score
-from gem.graders.choice import options, read_choices
+from gem.graders.choice import options, read_choices, shuffle
 from gem.graders.functions import FunctionGrader, class_of
 from gem.graders.rubric import Rubric
+from gem.seeding import stream
 from gem.tasks.base import Task
 from gem.tasks.columns import parse_columns
 from gem.tasks.sources import Source
@@ -62,6 +63,7 @@ class DataEnv(DatasetEnv):
         max_attempts: int = 1,
         retry_discount: float = 1.0,
         use_format_error_reward: bool = False,
+        shuffle_choices: bool = False,
     ) -> None:
         """Set the data and how answers are graded.
 
@@ -81,6 +83,8 @@ class DataEnv(DatasetEnv):
             max_attempts: how often the agent may answer.
             retry_discount: the factor on the reward for each attempt before a right one.
             use_format_error_reward: whether an unreadable answer earns a penalty.
+            shuffle_choices: show the choices in an order that the episode's seed draws; see
+                `gem.graders.choice.shuffle`.
 
         Raises:
             MissingData: when there is no such data.
@@ -94,7 +98,9 @@ class DataEnv(DatasetEnv):
                 "another --out."
             )
         given = parse_columns(columns) if isinstance(columns, str) else dict(columns or {})
-        self.kind, self._class = name, class_of(name)
+        if shuffle_choices and name != "choice":
+            raise BadArgument(f"data:{name} cannot shuffle choices; accepted: data:choice.")
+        self.kind, self._class, self.shuffle_choices = name, class_of(name), shuffle_choices
         tasks, self.columns = read_tasks(data, split, given, name)
         if digest is None:
             tasks.check()
@@ -128,6 +134,14 @@ class DataEnv(DatasetEnv):
         if self.prompt.examples:
             more += f" {len(self.prompt.examples)} examples stand before each question."
         return f"{self.tasks.name}: {rows}. {understood[0].upper()}{understood[1:]}. {how}.{more}"
+
+    @property
+    def task(self) -> Task:
+        """The task of the running episode; its choices stand in the order that is shown."""
+        task = super().task
+        if not self.shuffle_choices:
+            return task
+        return replace(task, reference=shuffle(task.reference, stream(self._need_seed(), "choices")))
 
     def show(self, task: Task) -> Obs:
         """Return the prompt of a row."""

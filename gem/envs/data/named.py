@@ -46,6 +46,7 @@ def data_task(
     prompt: str = "",
     few_shot: str = "",
     folder: str | Path = "",
+    shuffle_choices: bool = False,
 ) -> OwnData:
     """Return an environment over data that a command line or a suite names; its rows are checked.
 
@@ -64,6 +65,8 @@ def data_task(
         kwargs["split"] = split
     if prompt:
         kwargs["prompt"] = _text_in(prompt, folder) if prompt.endswith(".txt") else prompt
+    if shuffle_choices:
+        kwargs["shuffle_choices"] = True
     if few_shot:
         kwargs["few_shot"] = _relative(few_shot, folder)
     grader = read_grader(grader, str(folder)) if isinstance(grader, str) else fix_table(grader, folder)
@@ -92,7 +95,8 @@ def title_of(env_id: str, kwargs: Mapping[str, Any]) -> str:
     split = f"[{kwargs['split']}]" if "split" in kwargs else ""
     grader = getattr(kwargs.get("grader"), "name", env_id.partition(":")[2])
     grader = grader.removeprefix("function:").partition("#")[0]
-    return f"{Path(str(kwargs.get('data'))).name}{split}:{grader}"
+    shuffled = "+shuffled" if kwargs.get("shuffle_choices") else ""
+    return f"{Path(str(kwargs.get('data'))).name}{split}:{grader}{shuffled}"
 
 
 def _relative(name: str, folder: str | Path) -> str:

@@ -7,8 +7,10 @@ from gem.agents.solver import SolverAgent
 from gem.envs.data.env import DataEnv
 from gem.envs.data.named import data_task
 from gem.errors import BadArgument, MissingData
-from gem.registry import ENV_REGISTRY, register
+from gem.graders.choice import ChoiceGrader
+from gem.registry import ENV_REGISTRY, Maker, register
 from gem.rollout import Job, rollout
+from gem.rollout.regrade import regrade
 from gem.specs import EnvSpec
 from gem.testing import check_env
 
@@ -254,3 +256,52 @@ def test_it_keeps_the_contract(kind, monkeypatch):
     kwargs = {"name": kind, "data": rows}
     register(EnvSpec("t:Own-v0", DataEnv, kwargs, max_turns=1, solver="oracle"))
     check_env("t:Own-v0", seeds=range(2)).raise_if_broken()
+
+
+CAPITALS = [
+    {"question": f"Letter {n}?", "choices": [f"w{n}", f"x{n}", f"y{n}", f"z{n}"], "answer": "ABCD"[n % 4]}
+    for n in range(12)
+]
+
+
+def test_choices_are_shuffled_by_the_seed_and_the_letter_with_them():
+    plain = gem.make("data:choice", data=CAPITALS)
+    env = gem.make("data:choice", data=CAPITALS, shuffle_choices=True)
+    letters, orders = [], []
+    for idx in range(12):
+        plain.reset(idx=idx, seed=idx)
+        text = plain.answer["choices"]["ABCD".index(plain.answer["answer"])]
+        obs = env.reset(idx=idx, seed=idx).obs
+        letter = env.answer["answer"]
+        assert f"\n{letter}. {text}\n" in obs
+        assert sorted(env.answer["choices"]) == sorted(plain.answer["choices"])
+        again = gem.make("data:choice", data=CAPITALS, shuffle_choices=True)
+        assert again.reset(idx=idx, seed=idx).obs == obs
+        assert env.step(env.solve()).info["success"]
+        letters.append(letter)
+        orders.append([each[0] for each in env.answer["choices"]])
+    assert len(set(letters)) == 4
+    assert len({*map(tuple, orders)}) > 6
+    assert env.reset(idx=0, seed=0).obs != env.reset(idx=0, seed=12).obs  # another epoch
+
+
+@pytest.mark.parametrize(
+    "last", ["None of the above", "all of these", "A and B", "Both of the above", "None of the others"]
+)
+def test_choices_that_name_others_keep_their_order(last):
+    rows = [{"question": "Which?", "choices": ["one", "two", last], "answer": "C"}]
+    env = gem.make("data:choice", data=rows, shuffle_choices=True)
+    for seed in range(8):
+        assert f"A. one\nB. two\nC. {last}" in env.reset(seed=seed).obs
+
+
+def test_a_shuffled_episode_is_graded_again_as_it_was_shown():
+    maker = Maker("data:choice", {"data": write("q.jsonl", CAPITALS), "shuffle_choices": True})
+    episodes = rollout([Job(maker, seed) for seed in range(6)], SolverAgent())
+    assert all(episode.success for episode in episodes)
+    assert all(row.after for row in regrade(episodes, ChoiceGrader()))
+
+
+def test_only_choices_are_shuffled():
+    with pytest.raises(BadArgument, match="data:text cannot shuffle choices"):
+        gem.make("data:text", data=PLAIN, shuffle_choices=True)
