@@ -113,7 +113,7 @@ class Case:
     second process; `fd` is one end of a socket between them. What `test` returns comes back as JSON in
     `Result.value`. It returns None if the submission's process has ended; the result then says how that
     process ended. With `steps` above 1, its global ``step()`` begins another step, of at most 1000: each has
-    the budget's seconds to itself, and all together have `steps` times its CPU seconds.
+    the budget's seconds to itself, and all together have `steps` times as many.
     """
 
     stdin: bytes | None = None

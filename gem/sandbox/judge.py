@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, CoroutineType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from gem.sandbox import lockdown
 from gem.sandbox.cells import Wire
@@ -39,7 +39,7 @@ from gem.sandbox.program import (
 )
 from gem.sandbox.template import Template
 
-LOOK_S = 0.05  # between looks at the CPU time and the output of a case
+LOOK_S = 0.05  # on average between looks at the CPU time and the output of a case
 MOST_WAITING = 10  # times its wall-clock budget, for a case that gets no processor
 _SIGNALS = frozenset(map(int, signal.valid_signals()))
 Enter = Callable[[str, Callable[[], None]], None]
@@ -194,16 +194,18 @@ class Judge:
         step, before = 0, [0.0] * len(pids)
         pid, decides = pids[0], pids[-1]
         clock, reported, wanted, why, alone_so_far = _Clock(begun), begun, case["output"], "", True
+        most_s, next_look = case["wall_s"], begun + _pause()
         while True:
             done, status, usage = os.wait4(decides, os.WNOHANG)
             if done:
                 break
             now = time.monotonic()
-            if now >= clock.looked + LOOK_S:  # most cases are over before
-                ran, waits, alone = _observe(pids)
+            if now >= next_look:  # most cases are over before
+                next_look = now + _pause()
+                ran, threads, alone = _observe(pids)
                 if not (alone and (self.namespaces or set(list_others()) <= {*pids, self.template.pid})):
                     alone_so_far = False  # what it started may be what keeps it from running
-                clock.look(now, ran, waits and alone_so_far)
+                clock.look(now, ran, threads if alone_so_far else {})
                 spent = [_sum_cpu(each) for each in pids]
                 if case["steps"] > 1 and (size := os.fstat(value).st_size) > step:  # a byte for each step
                     step, before, clock.used = size, spent, 0.0
@@ -211,18 +213,18 @@ class Judge:
                     why = "cpu"
                 elif os.fstat(out).st_size > wanted or os.fstat(err).st_size > wanted:
                     why = "output"
-                elif clock.used >= case["wall_s"]:
+                elif max(clock.used, clock.total / case["steps"]) >= most_s and not clock.waits:
                     why = "wall"
-                elif now >= begun + MOST_WAITING * case["wall_s"]:
+                elif max(clock.used, now - begun - clock.total) >= MOST_WAITING * most_s:
                     why = "starved"
-                elif now >= reported + case["wall_s"]:
+                elif now >= reported + most_s:
                     reported = now
                     self.wire.send({"waits": True})
             if why:
                 os.kill(decides, signal.SIGKILL)
                 _, status, usage = os.wait4(decides, 0)
                 break
-            signal.sigtimedwait([signal.SIGCHLD], min(case["wall_s"], LOOK_S))
+            signal.sigtimedwait([signal.SIGCHLD], max(0.0, next_look - time.monotonic()))
         wall_s, cpu_s = time.monotonic() - begun, usage.ru_utime + usage.ru_stime
         if decides != pid:
             gone = not why and os.waitstatus_to_exitcode(status) == _GONE
@@ -319,38 +321,70 @@ _MOST_STEPS = 1000  # each is a blank before the report
 _GONE = 75  # the exit code of a tester whose submission has ended
 
 
+def _pause() -> float:
+    """Return the seconds until the next look: of no fixed length, or a program could behave for looks."""
+    return LOOK_S * (0.5 + os.urandom(1)[0] / 255)
+
+
+class _Thread(NamedTuple):
+    """A thread: the seconds that it ran and waited for a processor, and whether it runs or could run."""
+
+    ran: float
+    waited: float
+    ready: bool
+
+
 class _Clock:
-    """A clock of a case's wall time, which does not count waiting for a processor."""
+    """A clock of a case's wall time, which does not count waiting for a processor.
+
+    The kernel counts a thread's waiting once it is over. A program can add to it only by threads of its own
+    that run meanwhile, and what these ran is taken off.
+    """
 
     def __init__(self, begun: float) -> None:
-        self.looked, self.used, self._ran = begun, 0.0, 0.0
+        self.looked, self.used, self.total, self._ran = begun, 0.0, 0.0, 0.0
+        self.waits = False  # at the last look, and since the one before: which is not counted yet
+        self._before: dict[int, tuple[float, _Thread]] = {}  # with what all had run when it last changed
 
-    def look(self, now: float, ran: float, waits: bool) -> None:
-        """Count the time since the last look. `ran`: total CPU seconds; `waits`: it runs or could run."""
+    def look(self, now: float, ran: float, threads: Mapping[int, _Thread]) -> None:
+        """Count the time since the last look; `ran`: CPU seconds of all threads, `threads`: by number."""
         passed, self.looked = now - self.looked, now
-        part, self._ran = max(0.0, ran - self._ran), ran
-        self.used += min(passed, part) if waits else passed
+        then, self._ran = self._ran, ran
+        idle, waited = max(0.0, passed - (ran - then)), 0.0
+        before, self._before, self.waits = self._before, {}, False
+        for number, thread in threads.items():
+            since, old = before.get(number, (then, _Thread(0.0, 0.0, False)))
+            if thread.ready and not thread.ran:  # it never ran so far, or this kernel counts nothing
+                waited = max(waited, idle)
+            elif thread[:2] != old[:2]:
+                others = max(0.0, ran - since - (thread.ran - old.ran))
+                waited, since = max(waited, thread.waited - old.waited - others), ran
+            elif thread.ready and idle > passed / 2:
+                self.waits = True
+            self._before[number] = since, thread
+        self.used, self.total = (max(0.0, each + passed - waited) for each in (self.used, self.total))
 
 
-def _observe(pids: Sequence[int]) -> tuple[float, bool, bool]:
-    """Return the CPU seconds with descendants, whether a thread could run, and whether these are all."""
+def _observe(pids: Sequence[int]) -> tuple[float, dict[int, _Thread], bool]:
+    """Return the CPU seconds with descendants, the threads with a fair share, and whether these are all."""
     own = read_fields(os.getpid())
-    ran, waits, threads, processes = 0.0, False, 0, 0
+    ran, threads, processes, count = 0.0, dict[int, _Thread](), 0, 0
     left = list(pids)
-    while left and threads < _LOOKED_AT:
+    while left and count < _LOOKED_AT:
         pid = left.pop()
         processes += 1
-        ran += _cpu(pid)
+        ran += _cpu(pid)  # which brings what its threads ran up to date
         with contextlib.suppress(OSError):
             for task in os.listdir(f"/proc/{pid}/task"):
-                threads += 1
+                count += 1
                 fields = read_fields(pid, f"task/{task}/stat")
+                spent = read_fields(pid, f"task/{task}/schedstat") or ("0", "0")
                 # One that asked to come after all others cannot complain that they come before it.
-                fair = own and fields and all(fields[i] == own[i] for i in _SCHEDULING)
-                waits = waits or bool(fair and fields[0] == "R")
+                if own and fields and all(fields[i] == own[i] for i in _SCHEDULING):
+                    threads[int(task)] = _Thread(int(spent[0]) / 1e9, int(spent[1]) / 1e9, fields[0] == "R")
                 with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children") as file:
                     left += map(int, file.read().split())
-    return ran, waits, processes == len(pids)
+    return ran, threads, processes == len(pids)
 
 
 _LOOKED_AT = 256  # threads

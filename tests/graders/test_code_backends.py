@@ -179,16 +179,17 @@ def test_info_says_which_limit_was_met(statement, told):
 
 
 def test_a_process_that_waits_for_a_processor_uses_up_no_wall_clock():
-    from gem.sandbox.judge import _Clock
+    from gem.sandbox.judge import _Clock, _Thread
 
     clock = _Clock(0.0)
-    clock.look(1.0, 0.25, True)  # it ran for a quarter and waited for the rest
+    clock.look(1.0, 0.25, {7: _Thread(0.25, 0.75, True)})  # it ran for a quarter and waited for the rest
     assert clock.used == 0.25
-    clock.look(2.0, 0.25, True)  # it waited
+    clock.look(2.0, 0.25, {7: _Thread(0.25, 1.75, True)})  # it waited
     assert clock.used == 0.25
-    clock.look(3.0, 0.25, False)  # it slept
+    clock.look(3.0, 0.25, {7: _Thread(0.25, 1.75, False)})  # it slept
     assert clock.used == 1.25
-    clock.look(3.5, 2.25, True)  # four threads ran
+    others = {number: _Thread(0.5, 0.0, True) for number in (8, 9, 10)}
+    clock.look(3.5, 2.25, {7: _Thread(0.75, 1.75, True), **others})  # four threads ran
     assert clock.used == 1.75
 
 
