@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
+import platform
 import re
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -41,6 +43,9 @@ REST_S = 0.5  # before they wait again
 PATIENCE_S = 3.0  # after which what is shared, and nobody can tell, counts in each process
 _NOTICE, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _RECEIVE, _SEND, _CONTINUE = 0xC0502100, 0xC0182101, 1  # SECCOMP_IOCTL_NOTIF_*
+_KCMP = {"x86_64": 312, "aarch64": 272, "arm64": 272}.get(platform.machine())
+_KCMP_VM = 1
+_api = ctypes.CDLL(None)
 _THREADS = re.compile(rb"^Threads:\s*(\d+)", re.MULTILINE)
 _HELD = (b"\nRssAnon:", b"\nVmSwap:", b"\nVmPTE:")
 _PARTS = (b"\nPss_Anon:", b"\nSwapPss:")
@@ -156,8 +161,8 @@ class Account:
         looked = [measure_by_threads(pid) for pid in processes]
         if None in looked and self.limit:
             return self.limit + 1
-        processes = [thread for thread, _ in filter(None, looked)]
-        each = [size for _, size in filter(None, looked)]
+        both = [look or (pid, 0) for pid, look in zip(processes, looked, strict=True)]
+        threads, each = [thread for thread, _ in both], [size for _, size in both]
         more = self.granted + in_files(processes, self.limit)
         untold = False
         if self.granted and sum(each) + more > self.limit > 0:
@@ -169,7 +174,7 @@ class Account:
             self.blind = 0.0
             return own + more if len(each) == 1 else total
         if not untold and (own + more <= self.limit or len(each) > 1):  # which share since they were forked
-            own_bytes = self.parts(partial(_sum_shares, processes, each, shared, self.limit - more))
+            own_bytes = self.parts(partial(_sum_shares, processes, threads, each, shared, self.limit - more))
             untold, own = own_bytes is None, own_bytes or 0
         if not untold:
             self.blind = 0.0
@@ -233,18 +238,37 @@ def _alive(processes: list[int], grants: int, on_their_way: int) -> tuple[list[i
     return processes, grants, len(alive) + on_their_way
 
 
-def _sum_shares(processes: list[int], each: list[int], shared: int, enough: int) -> int | None:
+def _sum_shares(
+    processes: list[int], threads: Sequence[int], each: Sequence[int], shared: int, enough: int
+) -> int | None:
     """Return the bytes of processes, each with its part of what it shares, counted up to `enough`.
 
     None if that is exceeded and a process ended meanwhile: the others' parts grew while they were added up.
     """
-    own = 0
-    for pid, size in zip(processes, each, strict=True):
+    own, counted = 0, list[int]()
+    for pid, thread, size in zip(processes, threads, each, strict=True):
+        if any(have_one_memory(thread, other) for other in counted):
+            continue
+        counted.append(thread)
         own += measure_share(pid, max(0, size - shared) if pid == processes[0] else size)
         if own > enough:
-            ended = any(size and not measure(pid) for pid, size in zip(processes, each, strict=True))
+            ended = any(size and _has_ended(pid) for pid, size in zip(processes, each, strict=True))
             return None if ended else own
     return own
+
+
+def _has_ended(pid: int) -> bool:
+    thread_and_size = measure_by_threads(pid)
+    return thread_and_size is not None and not thread_and_size[1]
+
+
+def have_one_memory(thread: int, other: int) -> bool:
+    """Return whether two processes, each given by a thread, have one memory, as after a vfork.
+
+    False where the kernel does not say.
+    """
+    same = _KCMP is not None and _api.syscall(*map(ctypes.c_long, (_KCMP, thread, other, _KCMP_VM))) == 0
+    return same and measure(thread) > 0  # those that have ended are alike in having none
 
 
 def _busy(thread: int) -> bool:
@@ -262,22 +286,31 @@ def measure(pid: int) -> int:
 def measure_by_threads(pid: int) -> tuple[int, int] | None:
     """Return a thread by which the memory of a process can be read, and the bytes that the process holds.
 
-    The thread is the first one, `pid`, unless that has ended: then nothing is known of it, though the others
-    go on. None if each of many looks found only threads that have ended, and more of them.
+    For the rest see `ask_threads`.
     """
-    if size := measure(pid):
-        return pid, size
+    return ask_threads(pid, measure)
+
+
+def ask_threads(pid: int, find: Callable[[int], T]) -> tuple[int, T] | None:
+    """Return a thread of a process by which `find` finds something, and what it finds.
+
+    The thread is the first one, `pid`, unless that has ended: then nothing is known of it, though the others
+    go on. If nothing is found by any, that is returned. None if each of many looks found only threads that
+    have ended, and more of them.
+    """
+    if result := find(pid):
+        return pid, result
     before: list[int] = []
     for _ in range(LISTINGS):
         tasks = _list_threads(pid)
         for task in tasks:
-            if size := measure(task):
-                return task, size
+            if result := find(task):
+                return task, result
         # A thread that has no memory never has any again. If the same ones are all there are, all is gone.
         left = _THREADS.search(_read(f"/proc/{pid}/status"))
         count = 0 if left is None else int(left[1])
         if count < 2 or (tasks == before and count == len(tasks)):
-            return pid, 0
+            return pid, result
         before = tasks
     return None
 
@@ -291,25 +324,34 @@ def _list_threads(pid: int) -> list[int]:
 
 def measure_share(pid: int, otherwise: int) -> int:
     """Return the bytes of a process, including its part of what it shares; `otherwise` if that is hidden."""
-    text = _read(f"/proc/{pid}/smaps_rollup")
+    return (ask_threads(pid, partial(_measure_share_by, otherwise)) or (pid, otherwise))[1]
+
+
+def _measure_share_by(otherwise: int, thread: int) -> int:
+    text = _read(f"/proc/{thread}/smaps_rollup")
     if not text:
-        return min(otherwise, measure(pid))  # nothing, if it ended meanwhile
-    return _sum(text, _PARTS) + _sum(_read(f"/proc/{pid}/status"), _HELD[2:])
+        return min(otherwise, measure(thread))  # nothing, if it ended meanwhile
+    return _sum(text, _PARTS) + _sum(_read(f"/proc/{thread}/status"), _HELD[2:])
 
 
 def shared_memory(pid: int) -> set[bytes] | None:
     """Return the ids of the nameless shared memory that a process maps; None if they are hidden."""
-    thread, _ = measure_by_threads(pid) or (pid, 0)
     try:
-        with open(f"/proc/{thread}/maps", "rb") as file:
-            return set(_shared_line().findall(file.read()))
-    except (FileNotFoundError, ProcessLookupError):
-        return set()
+        _, maps = ask_threads(pid, _read_maps) or (pid, None)
     except OSError:
         return None
+    return None if maps is None else set(_shared_line().findall(maps))
 
 
-def in_files(processes: list[int], enough: int) -> int:
+def _read_maps(thread: int) -> bytes:
+    try:
+        with open(f"/proc/{thread}/maps", "rb") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def in_files(processes: Sequence[int], enough: int) -> int:
     """Return the bytes that sockets and pipes of processes may hold, counted up to `enough`.
 
     0 if few are open.
@@ -319,34 +361,37 @@ def in_files(processes: list[int], enough: int) -> int:
     counted: set[str] = set()
     total = 0
     for pid in processes:
-        try:
-            folder = os.open(f"/proc/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY)
-        except PermissionError:  # it hides: all may be sockets
+        _, links = ask_threads(pid, _links) or (pid, set())
+        if not links:  # it hides, if it is not gone: all may be sockets
             total += _open_files(pid) * _BYTES["socket"]
-            continue
-        except OSError:
-            continue
-        try:
-            new = set(_links(folder)) - counted
-        finally:
-            os.close(folder)
-        counted |= new
-        total += sum(_BYTES.get(name.partition(":")[0], 0) for name in new)
+        total += sum(_BYTES.get(name.partition(":")[0], 0) for name in links - counted)
+        counted |= links
         if total > enough > 0:  # growing, perhaps, while it is looked at
             break
     return total
 
 
-def _links(folder: int) -> Iterator[str]:
-    with contextlib.suppress(OSError):  # the process is gone
-        for name in os.listdir(folder):
-            with contextlib.suppress(OSError):
-                yield os.readlink(name, dir_fd=folder)
+def _links(thread: int) -> set[str]:
+    links: set[str] = set()
+    with contextlib.suppress(OSError):  # it is gone, or hides
+        folder = os.open(f"/proc/{thread}/fd", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in os.listdir(folder):
+                with contextlib.suppress(OSError):
+                    links.add(os.readlink(name, dir_fd=folder))
+        finally:
+            os.close(folder)
+    return links
 
 
 def _open_files(pid: int) -> int:
+    return (ask_threads(pid, _count_files) or (pid, 0))[1]
+
+
+def _count_files(thread: int) -> int:
     with contextlib.suppress(OSError):  # gone, or hidden from an old kernel's reader
-        return os.stat(f"/proc/{pid}/fd").st_size or len(os.listdir(f"/proc/{pid}/fd"))  # 0 before Linux 6.2
+        files = f"/proc/{thread}/fd"
+        return os.stat(files).st_size or len(os.listdir(files))  # 0 before Linux 6.2
     return 0
 
 

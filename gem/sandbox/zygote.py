@@ -196,7 +196,7 @@ class Zygote:
                 os.kill(pid, signal.SIGINT)
             case "arm":
                 child.armed, child.cpu_s, child.looked = True, message["cpu_s"], 0.0
-                child.cpu_before = _cpu(_tree(pid))
+                child.cpu_before = _cpu(self._list_processes(pid))
             case "disarm":
                 child.armed, child.cpu_s = False, 0.0
 
@@ -221,11 +221,15 @@ class Zygote:
         pid = process = memory.process_of(asked.thread)
         while pid > 1 and pid not in self.children:
             fields = read_fields(pid)
-            pid = int(fields[1]) if fields else 0
+            above = int(fields[1]) if fields else 0
+            orphan = (
+                above == self.pid and self.shared_folders and pid not in (self.template.pid, *self.removing)
+            )
+            pid = next(iter(self.children), 0) if orphan else above
         if pid not in self.children:
             asked.refuse()
         elif not asked.another:
-            self.children[pid].memory.grant(asked, partial(_tree, pid))
+            self.children[pid].memory.grant(asked, partial(self._list_processes, pid))
         elif (fields := read_fields(process)) and int(fields[17]) < self.children[pid].threads:
             asked.let()
         else:
@@ -385,8 +389,8 @@ class Zygote:
             if child.deadline and now >= child.deadline:
                 self._kill(pid, child, "wall")
                 continue
-            processes = _tree(pid, family)
-            used = child.memory.measure_use(processes, partial(_tree, pid), self.shared)
+            processes = self._list_processes(pid, family)
+            used = child.memory.measure_use(processes, partial(self._list_processes, pid), self.shared)
             child.peak = max(child.peak, used)
             child.tick = self._tick(child, used)
             cpu = _cpu(processes)
@@ -398,6 +402,15 @@ class Zygote:
             elif not child.armed and child.idle_cpu_s:
                 self._hold_idle(pid, child, processes, cpu, span)
             child.processes = processes
+
+    def _list_processes(self, pid: int, families: dict[int, list[int]] | None = None) -> list[int]:
+        """Return a child and all below it, where it is the only one also those that lost their parents."""
+        families = find_families() if families is None else families
+        roots = [pid]
+        if self.shared_folders:
+            known = {*self.children, *self.removing, self.template.pid}
+            roots += [orphan for orphan in families.get(self.pid, ()) if orphan not in known]
+        return [process for root in roots for process in _tree(root, families)]
 
     def _tick(self, child: Child, used: int) -> float:
         """Return how soon to check again: before memory can exceed the limit by half."""
@@ -424,7 +437,7 @@ class Zygote:
             return
         ended: set[int] = set()
         for _ in range(20):
-            running = {p for p in list_descendants(pid) if _lives(p)} - ended
+            running = {p for p in self._list_processes(pid)[1:] if _lives(p)} - ended
             _end(running)
             ended |= running
             if not running:

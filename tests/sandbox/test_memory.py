@@ -4,6 +4,7 @@ import contextlib
 import json
 import mmap
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from gem.sandbox import cgroups, memory, seccomp
 from gem.sandbox.base import Budget, Case, Status
 from gem.sandbox.choice import open_sandbox
 from gem.sandbox.client import ZygoteSandbox
+from gem.sandbox.program import list_descendants
 from gem.sandbox.selftest import self_test
 
 if not sys.platform.startswith("linux"):
@@ -27,7 +29,7 @@ HERE = Path(__file__).parent / "abuse"
 ROOT = str(HERE.parents[2])
 sys.path.insert(0, str(HERE))
 try:
-    from memory_ways import BUDGET, PRELUDE, WAYS
+    from memory_ways import BUDGET, PACED, PACED_PRELUDE, PRELUDE, WAYS
 finally:
     sys.path.remove(str(HERE))
 
@@ -168,6 +170,7 @@ def two(monkeypatch):
     gate, sizes = threading.Event(), {1: 60, 2: 60}
     monkeypatch.setattr(memory, "measure", sizes.get)
     monkeypatch.setattr(memory, "in_files", lambda *_: 0)
+    monkeypatch.setattr(memory, "have_one_memory", lambda *_: False)
     monkeypatch.setattr(memory, "measure_share", lambda *_: gate.wait(60) and 10)
     monkeypatch.setattr(memory, "shared_memory", lambda pid: gate.wait(60) and set())
     yield gate, sizes
@@ -218,6 +221,7 @@ def test_parts_that_grew_while_they_were_added_up_are_told_anew(monkeypatch):
 
     monkeypatch.setattr(memory, "measure", sizes.get)
     monkeypatch.setattr(memory, "in_files", lambda *_: 0)
+    monkeypatch.setattr(memory, "have_one_memory", lambda *_: False)
     monkeypatch.setattr(memory, "measure_share", apart)
     monkeypatch.setattr(memory, "LOOK_S", 60.0)
     account = memory.Account(85)
@@ -247,9 +251,6 @@ def test_an_old_look_takes_nothing_back_that_was_granted_since(monkeypatch):
 
 # ------------------------------------------------------------------------------------ other hideouts
 
-FIRST_ENDED = PRELUDE + WAYS["threads of 5 processes whose first thread has ended"]
-"""Prints a character for every 4 MiB that it keeps; unnoticed it keeps 500 MiB."""
-
 
 def run_cell(sandbox, code):
     with contextlib.closing(sandbox.session(budget=BUDGET)) as session:
@@ -274,16 +275,51 @@ USES = {
 }
 
 
+class Outside:
+    """The most MiB that all processes below this one held at a time, as their parts of memory say."""
+
+    def __enter__(self):
+        self.before, self.peak_mb, self._over = self._look(), 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._go_on)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def _go_on(self):
+        while not self._over.wait(0.005):
+            self.peak_mb = max(self.peak_mb, (self._look() - self.before) / 1024)
+
+    def _look(self):
+        counted: list[int] = []
+        for pid in list_descendants(os.getpid()):
+            if not any(memory.have_one_memory(pid, other) for other in counted):
+                counted.append(pid)
+        return sum(map(self._held, counted))
+
+    def _held(self, pid):
+        for task in memory._list_threads(pid):
+            with contextlib.suppress(OSError):
+                text = Path(f"/proc/{pid}/task/{task}/smaps_rollup").read_text()
+                return sum(map(int, re.findall(r"^(?:Pss_Anon|Pss_Shmem|SwapPss): +(\d+)", text, re.M)))
+        return 0
+
+
 @pytest.mark.filterwarnings("ignore:programs run on the backend")
 @pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("way", PACED)
 @pytest.mark.system
-def test_threads_are_counted_whose_first_one_has_ended(watched, use):
+def test_no_way_takes_half_as_much_again(watched, way, use):
     alone = watched.backend == "landlock"  # which lets no program start another: the kernel holds the one
     if alone and use == "command":
         pytest.skip("no commands without processes")
-    ran = USES[use](watched, FIRST_ENDED)
-    assert alone or ran.status is Status.MLE, ran
-    assert 4 * ran.stdout.count("|") <= 1.5 * BUDGET.memory_mb
+    with Outside() as outside:
+        ran = USES[use](watched, PACED_PRELUDE + PACED[way])
+    within = outside.peak_mb <= BUDGET.memory_mb
+    assert ran.status is Status.MLE or "refused" in ran.stdout or within, (ran, outside.peak_mb)
+    assert max(outside.peak_mb, 4 * ran.stdout.count("|")) <= 1.5 * BUDGET.memory_mb, ran
     assert watched.run("print(1)").stdout == "1\n"
 
 
@@ -315,6 +351,42 @@ def test_what_is_held_is_read_from_proc():
         assert memory.measure_share(os.getpid(), 0) > 30 << 20
     assert memory.measure(1 << 22) == 0
     assert memory.measure_share(1 << 22, 5) == 0  # it is gone
+
+
+VFORKS = """
+import ctypes, subprocess, sys
+libc, x = ctypes.CDLL(None), bytearray(b"x") * (160 << 20)
+for _ in range(30): subprocess.run(["/bin/true"])
+stacks = [ctypes.create_string_buffer(1 << 18) for _ in range(2)]
+for stack, flags in zip(stacks, (0x100 | 17, 0x4100 | 17)):  # CLONE_VM, and CLONE_VFORK with it
+    at = ctypes.c_void_p((ctypes.addressof(stack) + (1 << 17)) & -64)
+    assert libc.clone(ctypes.cast(libc.usleep, ctypes.c_void_p), at, flags, ctypes.c_void_p(300_000)) > 0
+print("fine")
+"""
+
+
+@pytest.mark.system
+@pytest.mark.filterwarnings("ignore:programs run on the backend")
+def test_a_memory_that_processes_have_in_common_counts_once(watched):
+    """A child has its parent's memory until it starts a program, if it is made as subprocess does."""
+    if watched.backend == "landlock":
+        pytest.skip("no processes")
+    if not memory.have_one_memory(os.getpid(), os.getpid()):
+        pytest.skip("this kernel does not say who has one memory")
+    for ask in (USES["run"], USES["judged"]):
+        ran = ask(watched, VFORKS)
+        assert (ran.status, ran.stdout) == (Status.OK, "fine\n"), ran
+
+
+def test_processes_that_ended_have_no_memory_in_common():
+    assert memory.have_one_memory(os.getpid(), os.getpid()) in (True, memory._KCMP is None)
+    assert not memory.have_one_memory(os.getpid(), os.getppid())
+    ended = [subprocess.Popen([sys.executable, "-c", ""]) for _ in range(2)]
+    for process in ended:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not memory.have_one_memory(ended[0].pid, ended[1].pid)
+    for process in ended:
+        process.wait()
 
 
 ROTATING = """

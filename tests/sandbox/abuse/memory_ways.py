@@ -568,3 +568,144 @@ _way(
     "descriptors in flight",
     "a, b = socket.socketpair()\nfailed(tried(socket.send_fds, a, [b'x'], [0])) and refused()\nhold()",
 )
+
+# --- paced, so that a look comes between ------------------------------------------------------------------
+
+PACED_PRELUDE = (
+    PRELUDE.replace("monotonic() + 4", "monotonic() + 1.6")
+    + """
+kept = []
+def grow(pieces=25, pause=0.04):
+    "Keep 4 MiB after another, and print a character for each."
+    for _ in range(pieces):
+        if late() or failed(got := tried(lambda: bytearray(b"x") * (4 * MB))): break
+        kept.append(got); os.write(1, b"|"); time.sleep(pause)
+def begin(work):
+    while failed(tried(lambda: threading.Thread(target=work).start())): late() and os._exit(0)
+def turn():
+    if late(): os._exit(0)
+    time.sleep(0.0002)
+    begin(turn)
+def fill():
+    grow()
+    while not late(): time.sleep(0.05)
+    os._exit(0)
+def fork():
+    "Whether this is a child; None where there can be none."
+    pid = tried(os.fork)
+    return None if failed(pid) else pid == 0
+def workers(work, many=5):
+    for _ in range(many):
+        child = fork()
+        if child is None: return work()
+        if child: return work()
+    hold()
+def end_this_thread(): libc.syscall(ctypes.c_long(60 if X86 else 93), 0)
+libc.clone.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+def clone(flags, seconds):
+    "Start a process that sleeps in the same memory."
+    got = libc.clone(ctypes.cast(libc.sleep, ctypes.c_void_p), map(MB) + MB - 64, flags | 17, seconds)
+    if got < 0 and ctypes.get_errno() != 11: refused(os.strerror(ctypes.get_errno()))
+"""
+)
+
+PACED: dict[str, str] = {
+    "first threads that have ended": "def work():\n    threading.Thread(target=fill).start()\n    end_this_thread()\nworkers(work)",
+    "first threads that have ended, each below another": """
+for _ in range(4):
+    if not fork(): break
+threading.Thread(target=fill).start()
+end_this_thread()
+""",
+    "threads that come and go": """
+def keep():
+    if len(kept) < 60: grow(1, 0.03)
+    begin(keep)
+def work():
+    for each in (turn, keep): begin(each)
+    end_this_thread()
+workers(work, 3)
+""",
+    "shared without a name, by threads that come and go": """
+def keep():
+    at = map(4 * MB, 0x21)
+    if at:
+        libc.memset(at, 1, 4 * MB); libc.madvise(at, 4 * MB, 4); os.write(1, b"|")
+    time.sleep(0.015)
+    begin(keep)
+def work():
+    for each in (turn, keep): begin(each)
+    end_this_thread()
+workers(work, 3)
+""",
+    "the only thread left is another process's (CLONE_VM)": """
+def work():
+    grow()
+    clone(0x100, 4)
+    os._exit(0)
+workers(work)
+""",
+    "in a vfork that does not end": """
+def work():
+    threading.Thread(target=fill).start()
+    clone(0x4100, 4)
+    hold()
+workers(work)
+""",
+    "a clone in each memory, which grows on": """
+def work():
+    clone(0x100, 4)
+    fill()
+workers(work)
+""",
+    "trees of ended processes": """
+def work():
+    for _ in range(2):
+        if fork():
+            if fork(): os._exit(0)
+            os._exit(0)
+    fill()
+workers(work, 4)
+""",
+    "grandchildren that outlive their parents": """
+def work():
+    os.setsid()
+    child = fork()
+    if child is False: os._exit(0)
+    fill()
+workers(work)
+""",
+    "handed on from parent to child": """
+if fork() is False: hold()
+while not late():
+    grow(4)
+    if fork() is False: os._exit(0)
+hold()
+""",
+    "shared without a name": """
+def work():
+    for _ in range(25):
+        at = map(4 * MB, 0x21)
+        if not at: break
+        libc.memset(at, 1, 4 * MB); os.write(1, b"|"); time.sleep(0.04)
+    hold()
+workers(work)
+""",
+    "pipes that were enlarged": """
+import fcntl
+def work():
+    for _ in range(100):
+        ends = tried(os.pipe)
+        if failed(ends) or failed(tried(fcntl.fcntl, ends[1], 1031, MB)): break
+        os.set_blocking(ends[1], False)
+        size = tried(os.write, ends[1], bytes(MB))
+        kept.append(0 if failed(size) else size)
+        if len(kept) % 4 == 0: os.write(1, b"|" * (sum(kept[-4:]) // (4 * MB)))
+    kept or refused()
+    hold()
+workers(work)
+""",
+    "memory files": WAYS["memory files"],
+    "System V memory": WAYS["System V memory"],
+}
+"""Ways at a pace that a watch can follow: they are to take no more than half as much again as the limit."""
