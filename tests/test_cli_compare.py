@@ -7,6 +7,7 @@ import pytest
 
 from gem.cli import main
 from gem.errors import install_command
+from gem.evals import picture
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef
@@ -141,6 +142,20 @@ def test_the_picture_shows_each_environment(store, capsys, tmp_path, suffix):
     if suffix == "svg":
         said(capsys, "compare", a, b, "--picture", file)
         assert b"<b>" not in first
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_in_a_picture_only_the_mean_of_several_environments_is_bold(
+    several, store, capsys, tmp_path, monkeypatch
+):
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(
+        picture, "_draw_row", lambda axes, place, row, scale, bold: drawn.append((place, bold))
+    )
+    ends = {"test:X": "l" * 20, **({"test:Y": "w" * 20} if several else {})}
+    said(capsys, "compare", store("a", ends), store("b", ends), "--picture", tmp_path / "x.png")
+    assert drawn == ([(0, False), (1, False), (2, True)] if several else [(0, False)])
 
 
 def test_a_picture_that_cannot_be_written_or_drawn_is_told(store, capsys, tmp_path, monkeypatch):

@@ -109,6 +109,12 @@ def test_a_mistake_is_told(old, new, said, tmp_path):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("share", ["0", "1", "1.0"])
+def test_a_coverage_of_nothing_and_of_all_can_be_asked_for(share, tmp_path):
+    text = FILE.replace("min_coverage = 0.9", f"min_coverage = {share}")
+    assert suite(tmp_path, text).min_coverage == float(share)
+
+
 def test_an_empty_suite_and_one_that_is_not_there_are_told(tmp_path):
     with pytest.raises(BadArgument, match="has no environments"):
         suite(tmp_path, "")

@@ -5,11 +5,11 @@ from itertools import count
 import pytest
 
 from gem.agents import RandomAgent, ScriptedAgent, SeatAgents, SolverAgent
-from gem.agents.base import BaseAgent
+from gem.agents.base import BaseAgent, BatchBroken
 from gem.envs.seats.kuhn_poker import KuhnPoker
 from gem.envs.seats.matrix_game import MatrixGame
 from gem.errors import BadArgument
-from gem.record import Call, Limits, Reply, StopReason, Verdict
+from gem.record import Ask, Call, Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore, Job, rollout, rollout_async
 from gem.rollout import drive as drive_generator
 from gem.rollout import episode as module
@@ -295,6 +295,30 @@ def test_one_model_in_several_seats_is_asked_once_for_all_of_them():
     rollout([Job(MATRIX, seed) for seed in range(3)], {"player_0": model, "player_1": model})
     assert model.batches == [6] * 5
     assert len(model.forgotten) == 3
+
+
+def test_asks_of_several_seats_are_answered_in_their_order_by_one_batch_of_each_agent():
+    batches = []
+
+    class Named(BaseAgent):
+        def __init__(self, name):
+            self.name = name
+
+        def __call__(self, asks):
+            batches.append((self.name, [ask.seat for ask in asks]))
+            return [Reply(f"{self.name} {ask.seat}") for ask in asks]
+
+    x, y = Named("x"), Named("y")
+    both = SeatAgents({"a": x, "b": y, "c": x})
+    asks = [Ask("e", seat, 0, ()) for seat in "abcba"]
+    assert [reply.text for reply in both(asks)] == ["x a", "y b", "x c", "y b", "x a"]
+    assert batches == [("x", ["a", "c", "a"]), ("y", ["b", "b"])]
+    broken = SeatAgents({"a": x, "b": ScriptedAgent(lambda ask: 1 / 0)})
+    with pytest.raises(BatchBroken) as raised:
+        broken([Ask("e", "b", 0, ()), Ask("e", "a", 0, ())])
+    assert [type(answer) for answer in raised.value.answers] == [ZeroDivisionError, Reply]
+    with pytest.raises(BadArgument, match="seat 'c' has no agent"):
+        broken([Ask("e", "c", 0, ())])
 
 
 def test_who_is_missing_or_too_many_is_told_before_anything_is_played():

@@ -629,6 +629,12 @@ CARRIED: list[Program] = [
         "! import numpy as np\na = np.array([3, 2])\nf(a)\nassert a.tolist() == [3, 2]",
     ),
     *_asserts(
+        "an object of the tests", "import operator\ndef f(name, x, y): return getattr(operator, name)(x, y)\ndef put(p, value): p.x = value; return p.x",
+        *[f"class P:\n    def __r{name.strip('_')}__(self, o): return (o, 7)\nassert f('{name}', 2, P()) == (2, 7)" for name in ("add", "sub", "mul", "truediv", "mod", "pow", "and_", "lshift")],
+        "! class P:\n    def __radd__(self, o): return 7\nassert f('add', 2, P()) == 8",
+        "class P:\n    x = 1\np = P()\nassert put(p, 5) == 5 and p.x == 5", "class P:\n    pass\np = P()\nassert put(p, [1]) == [1] and p.x == [1]",
+    ),
+    *_asserts(
         "a class that the task names", _MONEY,
         "assert Money(5) == 5 and Money(5) < 6", "a = Money(5)\nassert a + 1 == 6 and 1 + a == 6", "assert Money(5) ** 2 == 25", "! assert Money(5) ** 2 == 26", "assert Money(5) in [5] and [Money(5)] == [5]",
         "assert sum([Money(1), Money(2)]) == 3", "assert Money(2) * 3 == Money(6)", "! assert Money(2) == 3", prompt="Write the class `Money` with operators.",

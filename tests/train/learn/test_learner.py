@@ -145,6 +145,20 @@ def test_rounding_to_bfloat16_is_not_taken_for_a_model_that_sees_no_tree(monkeyp
         assert causal(name, torch.bfloat16).capacity == capacity
 
 
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, TypeError, NotImplementedError, AttributeError])
+def test_a_model_that_refuses_trees_gets_whole_rows(error, monkeypatch):
+    states = CausalPolicy.states
+
+    def refuse(self, batch):
+        if batch.sees is not None:
+            raise error("a mask of four dimensions")
+        return states(self, batch)
+
+    assert causal().capacity is not None
+    monkeypatch.setattr(CausalPolicy, "states", refuse)
+    assert causal().capacity is None
+
+
 def test_no_tensor_of_all_tokens_by_the_whole_vocabulary_is_made(monkeypatch):
     monkeypatch.setattr(module, "LOGITS", 500)  # 5 places by 97 words
     policy = causal()
