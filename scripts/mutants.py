@@ -55,7 +55,11 @@ NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True, order=True)
 class Mutant:
-    """A change of one place: from byte `start` to byte `end` of a file stands `after`."""
+    """A change of one place: from byte `start` to byte `end` of a file stands `after`.
+
+    `changed`: the line with the change, which with the path is its name in `tests/mutants.toml`: it stays
+    when other lines come and go.
+    """
 
     path: str
     line: int
@@ -63,15 +67,11 @@ class Mutant:
     end: int
     before: str
     after: str
+    changed: str
 
     def apply(self, source: bytes) -> bytes:
         """Return the source with the change."""
         return source[: self.start] + self.after.encode() + source[self.end :]
-
-    @property
-    def key(self) -> str:
-        """The name of the mutant in `tests/mutants.toml`; it stays when lines above it come and go."""
-        return f"{self.path}: {self.before} -> {self.after}"
 
 
 def find_mutants(path: str, source: bytes) -> Iterator[Mutant]:
@@ -96,7 +96,11 @@ def find_mutants(path: str, source: bytes) -> Iterator[Mutant]:
         return source[begin(node) : stop(node)].decode()
 
     def change(node: ast.expr | ast.stmt, start: int, end: int, after: str) -> Mutant:
-        return Mutant(path, node.lineno, start, end, source[start:end].decode(), after)
+        head, tail = source.rfind(b"\n", 0, start) + 1, source.find(b"\n", end) % (len(source) + 1)
+        line = f"{source[head:start].decode()}{after}{source[end:tail].decode()}"
+        return Mutant(
+            path, node.lineno, start, end, source[start:end].decode(), after, " ".join(line.split())
+        )
 
     def swap(node: ast.expr | ast.stmt, left: int, right: int) -> Iterator[Mutant]:
         """Swap the operator between two operands; brackets and comments may stand there too."""
@@ -366,12 +370,14 @@ def row(mutant: Mutant, state: str, how: str, tests: int, began: float) -> dict[
 
 def report(rows: list[dict[str, object]]) -> int:
     """Print the share that died in each package, and what lived; return how many of these are not judged."""
-    judged = tomllib.loads(JUDGED.read_text())["equivalent"] if JUDGED.exists() else {}
+    read = tomllib.loads(JUDGED.read_text())["equivalent"] if JUDGED.exists() else []
+    judged = {(each["path"], each["changed"]) for each in read}
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     alive = []
     for each in rows:
         mutant = Mutant(**{name: each[name] for name in Mutant.__dataclass_fields__})  # type: ignore[arg-type]
-        state = "equivalent" if each["state"] == "alive" and mutant.key in judged else str(each["state"])
+        known = each["state"] == "alive" and (mutant.path, mutant.changed) in judged
+        state = "equivalent" if known else str(each["state"])
         counts["/".join(mutant.path.split("/")[:2])][state] += 1
         if state == "alive":
             alive.append(mutant)
@@ -384,7 +390,7 @@ def report(rows: list[dict[str, object]]) -> int:
             f"{name:24}{count.total():8}{count['killed']:8}{count['equivalent']:12}{count['alive']:7}{share:>20}"
         )
     for mutant in sorted(alive):
-        print(f"\n{mutant.path}:{mutant.line}  {mutant.before!r} -> {mutant.after!r}")
+        print(f"\n{mutant.path}:{mutant.line}  {mutant.before!r} -> {mutant.after!r}\n    {mutant.changed}")
     return len(alive)
 
 

@@ -149,7 +149,7 @@ class VectorEnv(Closing):
         """Make every environment, choose each one's first seed, and return their ids."""
         ids: list[str | None] = [None] * self.num_envs
         self._host.submit_all([(member.index, "introduce", (), NO_KWARGS) for member in self._members])
-        first = [0] * self.num_envs if seed is None else _first_seeds(seed, range(self.num_envs))
+        first = None if seed is None else _first_seeds(seed, range(self.num_envs))
         failed: Exception | None = None
         for index, value, error in self._host.ready(self.num_envs):
             member = self._by_index[index]
@@ -157,7 +157,7 @@ class VectorEnv(Closing):
             if error is None:
                 ids[member.place], own = value
                 fresh = seeding.fresh() if own is None else own
-                member.seed = fresh if seed is None else first[member.place]
+                member.seed = fresh if first is None else first[member.place]
         if failed is not None:
             raise failed
         return ids
