@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from gem.agent_names import AGENTS, AgentName
+from gem.agents import named
 from gem.agents.named import AgentByName, AgentSettings, is_named, make_agent, named_agent
 from gem.agents.scripted import ScriptedAgent
 from gem.cli import main
@@ -71,6 +72,27 @@ def test_a_maker_gets_the_text_behind_the_colon_and_the_settings(tape):
 def test_a_file_may_not_name_an_agent_that_needs_trust(key, text, tape):
     with pytest.raises(BadArgument, match="--trust"):
         accept_settings({key: text}, "suite.toml")
+
+
+@pytest.mark.parametrize(
+    ("given", "temperature", "tokens", "tools"),
+    [
+        ({}, 1.0, 1024, None),
+        ({"temperature": "none", "max_tokens": 7}, 1.0, 7, None),
+        ({"temperature": 0.5, "tool_calls": "text"}, 0.5, 1024, "text"),
+    ],
+)
+def test_a_local_model_gets_the_settings_of_its_name(given, temperature, tokens, tools, monkeypatch):
+    pytest.importorskip("transformers")
+    hugging_face = pytest.importorskip("gem.agents.hugging_face")
+    made = []
+    monkeypatch.setattr(
+        named.models, "load_causal", lambda model, device: (f"{model} on {device}", "tokenizer")
+    )
+    monkeypatch.setattr("gem.tokens.chat_template.ChatTemplateRenderer", lambda tokenizer: tokenizer)
+    monkeypatch.setattr(hugging_face, "HuggingFaceAgent", lambda *args, **more: made.append((args, more)))
+    named.make_local_agent("little", AgentSettings(device="meta", **given))
+    assert made == [(("little on meta", "tokenizer", temperature, tokens), {"tools": tools})]
 
 
 @pytest.mark.parametrize("text", ["random", "solver", "hf:x", "openai:m@http://127.0.0.1:1/v1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from functools import partial
 from types import SimpleNamespace
@@ -207,36 +208,64 @@ def test_a_server_that_is_gone_is_tried_for_a_while(
     assert len(tries) == pytest.approx(seconds / remote.RETRY_S, abs=2.1)
 
 
+class Connection:
+    """In place of a web socket: it keeps what is sent, and an answer never comes."""
+
+    socket = SimpleNamespace(setsockopt=lambda *_: None)
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.sent: list[str] = []
+        self.waits: list[float | None] = []
+
+    def send(self, message: str) -> None:
+        self.sent.append(message)
+
+    def recv(self, timeout: float | None) -> str:
+        self.waits.append(timeout)
+        self.clock.advance(timeout or 0.0)
+        raise TimeoutError
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+
+
 def test_an_answer_of_a_server_is_waited_for_until_time_is_up_or_it_is_overdue(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: list[float | None] = []
-
-    class Connection:
-        socket = SimpleNamespace(setsockopt=lambda *_: None)
-
-        def send(self, message: str) -> None:
-            """Take it."""
-
-        def recv(self, timeout: float | None) -> str:
-            waits.append(timeout)
-            clock.advance(timeout or 0.0)
-            raise TimeoutError
-
-        def __enter__(self) -> Connection:
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            """End."""
-
-    monkeypatch.setattr(remote, "open_web_socket", lambda *_, **__: Connection())
+    connection = Connection(clock)
+    monkeypatch.setattr(remote, "open_web_socket", lambda *_, **__: connection)
     with Remote(call_s=5.0, address="http://127.0.0.1:1") as host:
         index = host.add(remote.Elsewhere(TaskRef("test:Any")))
         host.submit(index, "reset", (1,))
         assert host.ready(timeout=3.0) == []
         (outcome,) = host.ready(timeout=9.0)
     assert isinstance(outcome.error, WorkerDied)
-    assert waits == [3.0, 2.0]
+    assert connection.waits == [3.0, 2.0]
+
+
+@pytest.mark.parametrize("length", [10, 400, 900, 1100])
+def test_requests_go_in_as_few_messages_as_hold_them(
+    clock: Clock, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = Connection(clock)
+    monkeypatch.setattr(remote, "open_web_socket", lambda *_, **__: connection)
+    monkeypatch.setattr(remote, "FRAME_BYTES", 1000)
+    with Remote(address="http://127.0.0.1:1") as host:
+        for _ in range(20):
+            host.add(remote.Elsewhere(TaskRef("test:Any")))
+        host.submit_all([(index, "step", (f"{index} {'x' * length}",), {}) for index in range(20)])
+        frames = [json.loads(each) for each in connection.sent]
+        assert [request["args"][0].split()[0] for frame in frames for request in frame] == [
+            str(index) for index in range(20)
+        ]
+        sizes = [len(each) - 1 for each in connection.sent]  # with a comma or bracket behind each request
+        assert all(size <= 1000 for size, frame in zip(sizes, frames, strict=True) if len(frame) > 1)
+        first = [len(json.dumps(frame[0], separators=(",", ":"))) for frame in frames]
+        assert all(size + nxt >= 1000 for size, nxt in zip(sizes, first[1:], strict=False))
 
 
 def test_a_message_of_a_worker_ends_its_calls_and_says_when_it_was_heard(clock: Clock) -> None:

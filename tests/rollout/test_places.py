@@ -3,9 +3,10 @@ from functools import partial
 import pytest
 
 from gem.agents.random import RandomAgent
+from gem.hosts.base import make_host
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker
 from gem.rollout import Job, rollout
-from gem.rollout.places import expected_task, maker, pool_key
+from gem.rollout.places import Places, expected_task, maker, pool_key
 from gem.specs import TaskRef
 from gem.testing.doubles import EchoEnv
 
@@ -65,3 +66,15 @@ def test_data_that_looks_alike_is_told_apart():
     one, other = Rows("ab"), Rows("cd")
     assert pool_key(Maker(EASY, {"data": one})) != pool_key(Maker(EASY, {"data": other}))
     assert pool_key(Maker(EASY, {"data": one})) == pool_key(Maker(EASY, {"data": one}))
+
+
+def test_places_of_dropped_episodes_are_free_when_their_calls_have_ended():
+    with make_host("thread") as host:
+        places = Places(host, 2)
+        dropped = [places.take(EASY), places.take(EASY)]
+        host.submit_all([(place.index, "reset", (1,), {}) for place in dropped])
+        alone = places.take(EASY, alone=True)
+        indices = {place.index for place in dropped}
+        places.abandon(cut_off := [*dropped, alone])
+        assert (cut_off, host.busy, places.alone, len(host)) == ([], set(), 0, 2)
+        assert {places.take(EASY).index, places.take(EASY).index} == indices

@@ -515,3 +515,5 @@ def test_make_vec_takes_a_host_and_wrappers_by_name() -> None:
         gem.make_vec(GUESS, ["conkat"], num_envs=2)
     with pytest.raises(BadArgument, match=r"accepted: a sequence, as \['concat'\]"):
         gem.make_vec(GUESS, "concat")
+    with pytest.raises(BadArgument, match="The number of environments is num_envs"):
+        gem.make_vec(GUESS, 3)  # type: ignore[arg-type]  # as Gymnasium takes it

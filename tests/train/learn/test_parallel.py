@@ -44,6 +44,36 @@ def run(out, *more, processes):
     return [(m["success"], m["tokens_sampled"], m["loss"], m["entropy"], m["kl"]) for m in lines]
 
 
+@pytest.mark.parametrize(("processes", "count"), [(1, 4), (2, 7), (3, 7), (3, 2), (2, 0)])
+def test_what_is_shared_out_is_gathered_in_its_order(processes, count, monkeypatch):
+    monkeypatch.setattr(parallel, "world", lambda: processes)
+    at = [0]
+    monkeypatch.setattr(parallel, "rank", lambda: at[0])
+    shares = []
+    for at[0] in range(processes):
+        shares.append(parallel.share(range(count)))
+
+    def exchange(into, own):
+        assert own == shares[at[0]]
+        into[:] = shares
+
+    monkeypatch.setattr(parallel.distributed, "all_gather_object", exchange)
+    for at[0] in range(processes):
+        assert parallel.gather(shares[at[0]]) == [*range(count)]
+
+
+def test_what_the_first_process_makes_the_others_get(monkeypatch):
+    monkeypatch.setattr(parallel, "world", lambda: 2)
+
+    def exchange(into, own):
+        into[:] = [["made"], []]
+
+    monkeypatch.setattr(parallel.distributed, "all_gather_object", exchange)
+    for rank, make in ((0, lambda: "made"), (1, lambda: pytest.fail("made twice"))):
+        monkeypatch.setattr(parallel, "rank", lambda rank=rank: rank)
+        assert parallel.from_first(make) == "made"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["rebn", "ppo", "turn_grpo"])
 def test_two_processes_have_the_losses_of_one(tmp_path, algorithm):

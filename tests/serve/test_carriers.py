@@ -1,0 +1,62 @@
+"""The thread that uses a server's host: what it tells those who wait when it ends."""
+
+import asyncio
+import threading
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("starlette")
+
+from gem.core import Env, Start, Step
+from gem.errors import NoVerdict
+from gem.hosts import threads
+from gem.hosts.threads import Threads
+from gem.serve.environments import app
+from gem.serve.environments.carriers import OnHost
+
+DEADLINE_S = 20.0
+
+
+class Held(Env):
+    """Its step tells that it has begun, and waits for the gate."""
+
+    def __init__(self, begun, gate):
+        self.begun, self.gate = begun, gate
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        return Start("go", {})
+
+    def step(self, action):
+        self.begun.set()
+        self.gate.wait(DEADLINE_S)
+        return Step("done", 0.0, True, False, {})
+
+
+def test_a_call_in_flight_when_the_server_ends_has_no_verdict(monkeypatch):
+    monkeypatch.setattr(threads, "CLOSE_S", 0.01)
+    begun, gate = threading.Event(), threading.Event()
+
+    async def run():
+        carrier = OnHost(Threads())
+        place = carrier.add(partial(Held, begun, gate))
+        outcome = await carrier.call(place, "reset", (1,))
+        assert outcome.error is None, outcome.error
+        stepping = asyncio.ensure_future(carrier.call(place, "step", ("x",)))
+        assert await asyncio.to_thread(begun.wait, DEADLINE_S)
+        await asyncio.to_thread(carrier.close)
+        return await asyncio.wait_for(stepping, DEADLINE_S)
+
+    try:
+        error = asyncio.run(run()).error
+    finally:
+        gate.set()
+    assert type(error) is NoVerdict
+    assert "the server ended during the call" in str(error)
+
+
+def test_an_error_of_the_server_itself_has_an_answer_without_details():
+    answer = asyncio.run(app._hide_error(SimpleNamespace(), RuntimeError("secret")))
+    assert (answer.status_code, answer.body) == (500, b'{"detail":"internal error"}')
