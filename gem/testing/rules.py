@@ -26,6 +26,7 @@ from gem.content import ToolCall, ToolSpec, check_obs, text_of, written_tools
 from gem.core import Env
 from gem.record import SEAT, StopReason
 from gem.seats import MultiStep, SeatedEnv
+from gem.seeding import stream
 from gem.testing.deadline import Deadline
 from gem.testing.places import where
 from gem.testing.transcripts import (
@@ -65,10 +66,74 @@ HOSTILE: dict[str, str] = {
     "a format string": "\\boxed{%n%s{0.__class__}}",
     "a terminal's escape": "\\boxed{\x1b[2J}",
     "tags": "</answer><answer></answer>",
+    "half a tag": "<answer",
+    "a tag in itself": "<answer>" * 2000,
+    "brackets 100,000 deep": "[" * 100_000 + "]" * 100_000,
+    "JSON 5,000 deep": '{"a":' * 5000 + "1" + "}" * 5000,
+    "JSON that is no object": "<tool_call>[[null]]</tool_call>",
+    "a call without a name": '<tool_call>{"arguments": {}}</tool_call>',
+    "a call with numbers that JSON lacks": '<tool_call>{"name": "x", "arguments": {"x": NaN}}</tool_call>',
+    "a call with an integer of 5,000 digits": '<tool_call>{"name": "x", "arguments": {"x": %s}}</tool_call>'
+    % ("9" * 5000),
+    "a call with half a surrogate": '<tool_call>{"name": "\\ud800", "arguments": {"\\udfff": 1}}</tool_call>',
+    "an XML bomb": '<!DOCTYPE a [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]><a>&b;</a>',
+    "a LaTeX bomb": "\\boxed{\\def\\a{\\a\\a}\\a}",
+    "fractions 1,000 deep": "\\boxed{" + r"\frac{1}{" * 1000 + "2" + "}" * 1001,
+    "a tower of powers": "\\boxed{9^{9^{9^{9}}}}",
+    "SQL": "<sql>'; DROP TABLE t; --</sql>",
+    "SQL with a NUL": "<sql>SELECT '\x00\ud800'</sql>",
+    "an open fence": "```python\nprint(\ud800",
+    "a shell": "<bash>$(:(){ :|:& };:",
+    "two directions": "\u202e\\boxed{\u20661\u2069}",
+    "10,000 accents": "e" + "\u0301" * 10_000,
+    "surrogates alone": "\udfff\ud800",
+    "line ends of all kinds": "\r\n\r\x0b\x0c\x85\u2028\u2029",
 }
 """Actions that must be handled as answers, whatever they say."""
 
 FULL_REWARD = 1.0
+_PIECES = (
+    *(
+        "\ud800",
+        "\x00",
+        "\u202e",
+        "\u0301",
+        "\\",
+        "{",
+        "}",
+        "[",
+        "]",
+        "<",
+        ">",
+        '"',
+        "'",
+        "|",
+        "_",
+        "^",
+        "$",
+        "%",
+        "&",
+    ),
+    *(
+        "nan",
+        "inf",
+        "-",
+        ".",
+        ",",
+        "1e999",
+        "9" * 5000,
+        "٣",
+        "½",
+        "null",
+        "\n",
+        "\t",
+        " ",
+        "</answer>",
+        "\\boxed{",
+        "```",
+    ),
+)
+_MUTATIONS = 12
 _PLAY_CAP = 1000  # turns of random play after which an environment without a stated budget is let off
 
 
@@ -556,7 +621,9 @@ def hostile_actions(case: Subject) -> None:
     ordinary = {
         f"the ordinary mistake {action!r:.60}": action for action in _ordinary_mistakes(env, start[0])
     }
-    for what, action in {**HOSTILE, **ordinary}.items():
+    rng = stream(case.seeds[0], "mutations")
+    mutated = {f"the mutation {a!r:.60}": a for a in mutate(_right_text(env), rng, _MUTATIONS)}
+    for what, action in {**HOSTILE, **ordinary, **mutated}.items():
         if state is None:
             env.reset(seed=case.seeds[0])
         else:
@@ -567,6 +634,40 @@ def hostile_actions(case: Subject) -> None:
             failure = f"{what}: {type(error).__name__} was raised: {str(error)[:200]}"
             raise Broken(failure, f"treat it as an unreadable answer {where(error)}") from error
         _check_step(step, what)
+
+
+def mutate(text: str, rng: random.Random, count: int) -> list[str]:
+    """Return `count` texts near to one: pieces of it removed, repeated, moved, or hostile ones put in."""
+    texts = []
+    for _ in range(count):
+        mutated = text
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            i, k = sorted(rng.randrange(len(mutated) + 1) for _ in range(2))
+            before, inside, behind = mutated[:i], mutated[i:k], mutated[k:]
+            mutated = rng.choice(
+                (
+                    before + behind,
+                    before + inside * rng.choice((2, 50)) + behind,
+                    behind + inside + before,
+                    before + rng.choice(_PIECES) + inside + behind,
+                    before + rng.choice(_PIECES) + behind,
+                    before + inside.swapcase() + behind,
+                )
+            )
+        texts.append(mutated[:_LONGEST])
+    return texts
+
+
+_LONGEST = 100_000  # characters of a mutation
+
+
+def _right_text(env: Env) -> str:
+    """Return what the solver says in this state, a legal action without one; of seats that of one."""
+    try:
+        action: Any = env.solve()
+    except errors.NoSolver:
+        action = act(env)
+    return str(next(iter(action.values())) if isinstance(action, dict) else action)
 
 
 def _ordinary_mistakes(env: Env, obs: Any) -> list[str]:
