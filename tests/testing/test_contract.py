@@ -184,6 +184,13 @@ class WantsNumbers(Broken):
         return super().step(action)
 
 
+class TrustsADigit(Broken):
+    def step(self, action):
+        if action[:1].isdigit():  # as in a right answer, of which it is a mutation
+            int(action)
+        return super().step(action)
+
+
 def step_takes_anything(self, action):
     return Broken.step(self, str(action))
 
@@ -313,6 +320,7 @@ BREAKS = [
     (claims(EchoEnv, solver="none"), {"solver"}),
     (claims(EchoEnv, solver="measured", solver_rate=0.5), {"solver"}),
     (WantsNumbers, {"hostile-actions"}),
+    (TrustsADigit, {"hostile-actions"}),
     (TakesAnything, {"text-only"}),
     (NeverOver, {"order-of-calls"}),
     (TakesAnyOption, {"unknown-keywords"}),

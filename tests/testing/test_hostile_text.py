@@ -4,14 +4,17 @@ import contextlib
 import functools
 import json
 import signal
+from random import Random
 
 import pytest
 
 import gem
+from gem.agents.scripted import ScriptedAgent
 from gem.envs.code.env import CodeEnv
 from gem.envs.math.env import MathEnv
 from gem.envs.qa.env import QaEnv
 from gem.errors import MissingData, MissingExtra
+from gem.evals.evaluator import evaluate
 from gem.graders import MADE
 from gem.graders.cascade import CascadeGrader
 from gem.graders.choice import ChoiceGrader
@@ -22,8 +25,9 @@ from gem.graders.math import MathGrader
 from gem.graders.number import NumberGrader
 from gem.graders.sql import same_rows, same_state
 from gem.graders.text import TextGrader
+from gem.rollout.store import EpisodeStore
 from gem.sandbox.base import SandboxFailed
-from gem.testing.rules import everybody
+from gem.testing.rules import HOSTILE, everybody, mutate, right_text
 from gem.tools import calls
 from tests.shared import hostile_text
 
@@ -143,6 +147,36 @@ def test_an_environment_takes_every_text(env_id):
     env.close()
 
 
+def mutations(env, seed, count):
+    """Return mutations of a right answer to the task of that seed."""
+    env.reset(seed=seed)
+    return mutate(right_text(env), Random(seed), count)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("env_id", one_of_each())
+def test_an_environment_takes_mutations_of_right_answers(env_id):
+    env = made(env_id)
+    for seed in range(2):
+        chosen = fitting(env_id, mutations(env, seed, 20))
+        let_loose(env, ("{}",), [text.replace("{", "{{").replace("}", "}}") for text in chosen])
+    env.close()
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("env_id", one_of_each())
+def test_an_episode_of_hostile_answers_has_a_verdict_and_can_be_stored(env_id, tmp_path):
+    env = made(env_id)
+    answers = fitting(env_id, [*HOSTILE.values(), *mutations(env, 0, 20)])
+    env.close()
+    rng = Random(7)
+    agent = ScriptedAgent(lambda ask: rng.choice(answers))
+    with EpisodeStore(tmp_path / "run") as store:
+        result = evaluate(agent, env_id, episodes=5, store=store, limits=gem.Limits(turns=8))
+        assert (result.no_verdict.mean, result.errors) == (0.0, {})
+        assert [episode.verdict for episode in store] == ["scored"] * 5
+
+
 CODE_TESTS = {"fn_name": "f", "inputs": [[1]], "outputs": [[[7], 1]], "public": 1}
 ROWS = {
     "math": lambda: MathEnv(
@@ -220,6 +254,19 @@ def test_a_grader_takes_some_texts(name):
     for text in sample(len(name), 20):
         with in_time(text):
             READERS[name](text)
+
+
+@pytest.mark.parametrize("name", [*READERS, pytest.param("math", marks=pytest.mark.system)])
+def test_a_grader_takes_mutations_of_right_answers(name):
+    rng = Random(len(name))
+    for reference in REFERENCES:
+        for form in ("{}", "\\boxed{{{}}}"):
+            for text in mutate(form.format(reference), rng, 3):
+                with in_time(text):
+                    if name == "math":
+                        assert 0.0 <= MathGrader()(text, reference).value <= 1.0
+                    else:
+                        READERS[name](text)
 
 
 @pytest.mark.parametrize("form", [r"{0}^/ \pm\tool", r"\boxed{{{0}\left}}", "answer {0}", "{1}", "{2}"])
