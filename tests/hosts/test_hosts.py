@@ -611,6 +611,19 @@ def test_environments_come_and_go_and_no_index_comes_twice(kind: str) -> None:
 
 
 @ANY
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_map_gives_values_and_errors_by_their_place(kind: str, count: int) -> None:
+    with make_host(kind, [Scripted] * count) as host:
+        starts, errors = host.map(range(count), "reset", range(count))
+        assert [start.obs for start in starts] == [Scripted().reset(seed).obs for seed in range(count)]
+        assert errors == {}
+        actions = ["go"] * (count - 1) + ["raise"]
+        values, errors = host.map(range(count)[::-1], "step", actions)
+        assert [value and value.obs.split()[0] for value in values] == ["go"] * (count - 1) + [None]
+        assert {place: type(error) for place, error in errors.items()} == {count - 1: ValueError}
+
+
+@ANY
 def test_what_is_removed_or_renewed_is_closed_at_once(kind: str, tmp_path: Path) -> None:
     left = [tmp_path / name for name in ("removed", "renewed", "never made", "stays")]
     with make_host(kind, [partial(Leaving, str(path)) for path in left]) as host:

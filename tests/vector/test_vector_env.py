@@ -506,6 +506,16 @@ def unlucky() -> Env:
     raise OSError("no luck")
 
 
+@pytest.mark.parametrize("own", [(5, 7, 9), (5, None, 9), (None, None, None)])
+def test_make_vec_begins_with_the_seeds_that_are_given(own: tuple[int | None, ...]) -> None:
+    kwargs: list[dict[str, Any]] = [{} if seed is None else {"seed": seed} for seed in own]
+    with gem.make_vec([GUESS] * 3, vec_kwargs=kwargs, seed=3) as vec:
+        vec.reset()
+        played = [env.unwrapped.seed for env in vec.envs]
+    derived = [seeding.derive(3, "env", place) for place in range(3)]
+    assert played == [there if seed is None else seed for seed, there in zip(own, derived, strict=True)]
+
+
 def test_make_vec_takes_a_host_and_wrappers_by_name() -> None:
     with make_host("thread") as host, gem.make_vec(GUESS, ["concat"], num_envs=2, backend=host) as vec:
         rules = vec.reset()[0][0]

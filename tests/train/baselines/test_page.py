@@ -207,6 +207,13 @@ def test_seeds_that_stopped_at_different_episodes_are_drawn_apart(study, tmp_pat
     assert "| stopped early |" in page(summary)
 
 
+def test_an_environment_with_one_variant_has_its_picture(study, tmp_path):
+    found = study()
+    (cell,) = found.cells
+    put(found, cell, {1: a_run(0.4, curve=[0.1, 0.5])})
+    assert write_picture(summarise_study(found), tmp_path) is not None
+
+
 def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
