@@ -283,6 +283,26 @@ def test_a_message_of_a_worker_ends_its_calls_and_says_when_it_was_heard(clock: 
     assert (worker.in_flight, worker.deadline(5.0)) == ({1}, clock.now + 5.0)
 
 
+@pytest.mark.parametrize("end", [EOFError, OSError, None])
+def test_a_worker_whose_caller_is_gone_has_a_while_to_finish(
+    end: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[Any] = []
+    messages = iter([b"one", b"two", b"" if end is None else None])
+
+    def receive() -> bytes:
+        message = next(messages)
+        if message is None:
+            assert end is not None
+            raise end
+        return message
+
+    monkeypatch.setattr(processes, "sleep", lambda seconds: steps.append(f"slept {seconds:g} s"))
+    monkeypatch.setattr(processes.os, "_exit", lambda code: steps.append(f"ended with {code}"))
+    processes._listen(SimpleNamespace(recv_bytes=receive), SimpleNamespace(put=steps.append))  # type: ignore[arg-type]
+    assert steps == [b"one", b"two", None, "slept 2 s", "ended with 1"]
+
+
 # -- nodes of a Ray cluster
 
 

@@ -1309,3 +1309,17 @@ def test_a_store_that_was_deleted_is_not_cut(path):
         path.unlink()
         with pytest.raises(StoreError, match="was deleted"):
             store.truncate(0)
+
+
+def test_numbers_count_from_either_end_and_end_there(path):
+    with EpisodeStore(path) as store:
+        for number in range(3):
+            store.append(episode(number))
+        lines = path.read_bytes().split(b"\n")
+        lines = [line for line in lines if b'"episode"' in line or b'"job"' in line][-3:]
+        assert [store.line(number) for number in range(-3, 3)] == [*lines, *lines]
+        assert [store[number].job for number in range(-3, 3)] == [each.job for each in [*store, *store]]
+        for number in (-4, 3):
+            for read in (store.line, store.__getitem__):
+                with pytest.raises(IndexError, match=f"holds 3 episodes; there is no number {number}"):
+                    read(number)

@@ -60,3 +60,23 @@ def test_a_call_in_flight_when_the_server_ends_has_no_verdict(monkeypatch):
 def test_an_error_of_the_server_itself_has_an_answer_without_details():
     answer = asyncio.run(app._hide_error(SimpleNamespace(), RuntimeError("secret")))
     assert (answer.status_code, answer.body) == (500, b'{"detail":"internal error"}')
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "pause"), [(600.0, app.REAP_S), (app.REAP_S, app.REAP_S / 2), (0.5, 0.25)]
+)
+def test_sessions_are_looked_through_often_enough_for_their_lease(lease_s, pause, monkeypatch):
+    steps = []
+
+    async def sleep(seconds):
+        steps.append(seconds)
+        if len(steps) == 5:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(app.asyncio, "sleep", sleep)
+    owner = SimpleNamespace(
+        limits=SimpleNamespace(lease_s=lease_s), sessions=SimpleNamespace(reap=lambda: steps.append("reap"))
+    )
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(app.Application._reap(owner))
+    assert steps == [pause, "reap", pause, "reap", pause]

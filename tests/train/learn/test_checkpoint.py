@@ -1,6 +1,8 @@
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +125,13 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     checkpoint.save(path, {"iteration": 4})
     assert checkpoint.load(path)["iteration"] == 4
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_takes_the_old_ones_place(tmp_path, monkeypatch):
+    steps, sync, replace = [], os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: steps.append(os.fstat(fd).st_size) or sync(fd))
+    monkeypatch.setattr(Path, "replace", lambda self, to: steps.append("replace") or replace(self, to))
+    path = tmp_path / "run" / "checkpoint.pt"
+    checkpoint.save(path, {"iteration": 3})
+    assert steps == [path.stat().st_size, "replace"]
+    assert checkpoint.load(path)["iteration"] == 3
