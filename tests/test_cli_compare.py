@@ -1,7 +1,9 @@
 """``gem-gym compare`` and ``gem-gym power`` on stored runs."""
 
 import json
+import math
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ from gem.evals import picture
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef
+from gem.statistics import Interval
 
 ENDS = {"w": StopReason.SOLVED, "l": StopReason.FAILED, "-": StopReason.ERROR}
 
@@ -156,6 +159,25 @@ def test_in_a_picture_only_the_mean_of_several_environments_is_bold(
     ends = {"test:X": "l" * 20, **({"test:Y": "w" * 20} if several else {})}
     said(capsys, "compare", store("a", ends), store("b", ends), "--picture", tmp_path / "x.png")
     assert drawn == ([(0, False), (1, False), (2, True)] if several else [(0, False)])
+
+
+@pytest.mark.parametrize("metric", ["success", "return"])
+def test_a_row_of_a_picture_is_a_point_in_its_interval(metric):
+    scale = 100.0 if metric == "success" else 1.0
+    drawn = []
+    axes = SimpleNamespace(plot=lambda x, y, **style: drawn.append((x, y, style["color"], style["alpha"])))
+    row = SimpleNamespace(difference=Interval(0.2, -0.1, 0.5, 9, 9), better=None, withheld="")
+    grey = picture.COLOURS[None]
+    picture._draw_row(axes, 3, row, scale, bold=False)
+    assert drawn == [([-0.1 * scale, 0.5 * scale], [3, 3], grey, 1.0), ([0.2 * scale], [3], grey, 1.0)]
+    drawn.clear()
+    row.difference, row.better, row.withheld = Interval(0.2, -math.inf, math.inf, 1, 1), "B", "why"
+    picture._draw_row(axes, 4, row, scale, bold=True)
+    assert drawn == [([0.2 * scale], [4], picture.COLOURS["B"], 0.35)]
+    drawn.clear()
+    row.difference = None
+    picture._draw_row(axes, 5, row, scale, bold=True)
+    assert drawn == []
 
 
 def test_a_picture_that_cannot_be_written_or_drawn_is_told(store, capsys, tmp_path, monkeypatch):

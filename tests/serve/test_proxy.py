@@ -871,3 +871,23 @@ def test_a_server_that_nobody_takes_from_keeps_no_episodes():
         server.stop()
         thread.join()
     assert server.take() == []
+
+
+@pytest.mark.parametrize("in_batches", [True, False])
+def test_an_agent_drops_what_it_keeps_of_each_episode_that_ended(serve, in_batches):
+    dropped = []
+
+    class Keeper(ScriptedAgent):
+        def forget(self, episode):
+            dropped.append(episode)
+
+    class Asked(Keeper):
+        async def ask(self, ask):
+            return echo(ask)
+
+    server = serve(Keeper(echo) if in_batches else Asked(echo))
+    ended = []
+    for key in ("p1", "p2", "p3"):
+        Program(server, key).say(user("hi"))
+        ended.append(server.reward(key, 1.0).id)
+    assert dropped == (ended[:2] if in_batches else ended)  # with batches, before the next one
