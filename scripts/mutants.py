@@ -98,6 +98,8 @@ def find_mutants(path: str, source: bytes) -> Iterator[Mutant]:
     def change(node: ast.expr | ast.stmt, start: int, end: int, after: str) -> Mutant:
         head, tail = source.rfind(b"\n", 0, start) + 1, source.find(b"\n", end) % (len(source) + 1)
         line = f"{source[head:start].decode()}{after}{source[end:tail].decode()}"
+        if after in ("pass", "None", "raise", "break", "continue"):  # which say nothing of what was there
+            line = f"{source[head:end].decode()} -> {after}"
         return Mutant(
             path, node.lineno, start, end, source[start:end].decode(), after, " ".join(line.split())
         )
