@@ -108,6 +108,8 @@ class Judging:
         if reply is None:
             if ended is None or ended["why"] != "memory":
                 raise self._explain_end(ended, "the submission's child ended by itself")
+            if ended["why_at"] < begun:  # for the memory of the case before, which was over by then
+                raise Lost("the submission's child ended too late")
             ended = {**ended, "wall_s": time.monotonic() - begun}
             return verdict(ended, "", "", self.budget, self.info, cut=False), False
         _check(reply)

@@ -147,6 +147,7 @@ class Account:
     grants: int = 0
     maps: Look = field(default_factory=Look)
     parts: Look = field(default_factory=Look)
+    spells: int = 0  # of being within the limit: what was asked in one says nothing in the next
     blind: float = 0.0  # since when it cannot be told what is shared
     sizes: dict[int, int] = field(default_factory=dict)  # what processes held then, or when they were new
 
@@ -172,10 +173,12 @@ class Account:
         own, total = sum(max(0, size - shared) for size in each), sum(each) + more
         if total <= self.limit or not self.limit:
             self.blind = 0.0
+            self.spells += 1
             return own + more if len(each) == 1 else total
         if not untold and (own + more <= self.limit or len(each) > 1):  # which share since they were forked
-            own_bytes = self.parts(partial(_sum_shares, processes, threads, each, shared, self.limit - more))
-            untold, own = own_bytes is None, own_bytes or 0
+            rest = (shared, self.limit - more, self.spells)
+            own_bytes, spell = self.parts(partial(_sum_shares, processes, threads, each, *rest)) or (None, 0)
+            untold, own = own_bytes is None or spell != self.spells, own_bytes or 0
         if not untold:
             self.blind = 0.0
             return own + more
@@ -239,9 +242,9 @@ def _alive(processes: list[int], grants: int, on_their_way: int) -> tuple[list[i
 
 
 def _sum_shares(
-    processes: list[int], threads: Sequence[int], each: Sequence[int], shared: int, enough: int
-) -> int | None:
-    """Return the bytes of processes, each with its part of what it shares, counted up to `enough`.
+    processes: list[int], threads: Sequence[int], each: Sequence[int], shared: int, enough: int, spell: int
+) -> tuple[int | None, int]:
+    """Return the bytes of processes, each with its part of what it shares, up to `enough`, and `spell`.
 
     None if that is exceeded and a process ended meanwhile: the others' parts grew while they were added up.
     """
@@ -253,8 +256,8 @@ def _sum_shares(
         own += measure_share(pid, max(0, size - shared) if pid == processes[0] else size)
         if own > enough:
             ended = any(size and _has_ended(pid) for pid, size in zip(processes, each, strict=True))
-            return None if ended else own
-    return own
+            return (None if ended else own), spell
+    return own, spell
 
 
 def _has_ended(pid: int) -> bool:

@@ -80,6 +80,7 @@ class Child:
     cpu_before: float = 0.0
     peak: int = 0
     why: str = ""
+    why_at: float = 0.0  # when the look began that was the reason
     processes: list[int] = field(default_factory=list)
     idle_cpu_s: float = 0.0  # what may be spent between requests, 0 for any amount
     idle_left: float = 0.0
@@ -450,7 +451,8 @@ class Zygote:
         _tell(child.status, {"leftovers": "cpu"})
 
     def _kill(self, pid: int, child: Child, why: str) -> None:
-        child.why = child.why or why
+        if not child.why:
+            child.why, child.why_at = why, child.looked
         child.deadline, child.armed = 0.0, False
         os.kill(pid, signal.SIGKILL)
         if not self.config["namespaces"]:
@@ -499,6 +501,7 @@ class Zygote:
                     "why": child.why,
                     "cpu_s": usage.ru_utime + usage.ru_stime,
                     "wall_s": time.monotonic() - child.begun,
+                    "why_at": child.why_at,
                     "memory": max(child.peak, usage.ru_maxrss * 1024 - self.shared, 0),
                 },
             )

@@ -19,6 +19,7 @@ from gem.sandbox import cgroups, memory, seccomp
 from gem.sandbox.base import Budget, Case, Status
 from gem.sandbox.choice import open_sandbox
 from gem.sandbox.client import ZygoteSandbox
+from gem.sandbox.judging import Judging
 from gem.sandbox.program import list_descendants
 from gem.sandbox.selftest import self_test
 
@@ -194,6 +195,21 @@ def test_a_process_that_keeps_its_maps_locked_holds_nobody_up(two, granted, monk
         assert used() == 120 + granted  # no honest one holds it for long
     two[0].set()
     assert until(lambda: (size := used()) != 100 and size) == 20
+
+
+def test_a_look_that_took_long_says_nothing_once_the_sum_was_within_the_limit(two):
+    """What it measured is over, and by now there may be more that is shared."""
+    gate, sizes = two
+    account = memory.Account(100)
+    assert account.measure_use([1, 2], lambda: [1, 2], 0) == 100
+    sizes[2] = 30
+    assert account.measure_use([1, 2], lambda: [1, 2], 0) == 90
+    gate.set()
+    until(lambda: not account.parts._done.locked())
+    sizes[2] = 70
+    account.parts._results[0] = 130, 0  # as those two held then
+    assert account.measure_use([1, 2], lambda: [1, 2], 0) == 100
+    assert until(lambda: (size := account.measure_use([1, 2], lambda: [1, 2], 0)) != 100 and size) == 20
 
 
 def test_what_grows_behind_a_lock_is_counted_as_it_looks(two):
@@ -507,6 +523,24 @@ def test_a_case_that_bursts_its_group_is_told_so(grouped):
     budget = replace(BUDGET, memory_mb=128, disk_mb=1)
     statuses = [result.status for result in grouped.judge(code, cases, budget=budget)]
     assert statuses == [Status.OK, Status.MLE, Status.OK]
+
+
+def test_a_case_pays_for_no_memory_of_the_case_before(sandbox, monkeypatch):
+    """The fork server may end a judge for what it looked at while the case before still ran."""
+    hear, ends = Judging._hear, []
+
+    def ended_late(judging, child, wire, patience_s):
+        if judging.done and not ends:
+            ends.append(
+                {"status": 9, "why": "memory", "why_at": 1.0, "cpu_s": 0.0, "wall_s": 0.0, "memory": 1}
+            )
+            return None, [], ends[0]
+        return hear(judging, child, wire, patience_s)
+
+    monkeypatch.setattr(Judging, "_hear", ended_late)
+    results = sandbox.judge("print(input())", [Case(stdin=b"1"), Case(stdin=b"2")])
+    assert [(result.status, result.stdout) for result in results] == [("OK", "1\n"), ("OK", "2\n")]
+    assert ends
 
 
 @pytest.fixture
