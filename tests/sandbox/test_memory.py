@@ -515,13 +515,20 @@ def test_a_control_group_ends_a_burst(grouped):
     assert grouped.run("print(1)").stdout == "1\n"
 
 
-def test_a_case_that_bursts_its_group_is_told_so(grouped):
-    from gem.sandbox.base import Case
+BURST = """
+import os
+n, ends = int(input()), os.pipe()
+pid = os.fork()
+x = bytearray(b"x") * (n << 20)
+os.close(ends[1])
+pid and os.wait() or os.read(ends[0], 1)  # until both hold theirs
+"""
 
-    code = "import os\nn = int(input())\npid = os.fork()\nx = bytearray(b'x') * (n << 20)\npid and os.wait()"
+
+def test_a_case_that_bursts_its_group_is_told_so(grouped):
     cases = [Case(stdin=b"1\n"), Case(stdin=b"100\n"), Case(stdin=b"2\n")]
     budget = replace(BUDGET, memory_mb=128, disk_mb=1)
-    statuses = [result.status for result in grouped.judge(code, cases, budget=budget)]
+    statuses = [result.status for result in grouped.judge(BURST, cases, budget=budget)]
     assert statuses == [Status.OK, Status.MLE, Status.OK]
 
 
@@ -576,12 +583,14 @@ def test_groups_are_used_again_and_removed(own_place):
     assert there() == []
 
 
-def test_groups_of_a_killed_host_are_removed_by_the_next(grouped, monkeypatch):
-    monkeypatch.setattr(cgroups, "YOUNG_S", 0.0)
-    place = cgroups.find()
+def test_groups_of_a_killed_host_are_removed_by_the_next(own_place, monkeypatch):
+    monkeypatch.setattr(cgroups, "YOUNG_S", 0.0)  # in a folder where nobody else makes a group just now
+    place, groups = cgroups.find(), cgroups.Groups()
+    mine = groups.take(1 << 20)
     code = (
         "import os, signal\n"
         "from gem.sandbox import cgroups\n"
+        f"cgroups.find = lambda: cgroups.{place}\n"
         "group = cgroups.Groups().take(1 << 20)\n"
         "print(group.path, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -592,7 +601,9 @@ def test_groups_of_a_killed_host_are_removed_by_the_next(grouped, monkeypatch):
     assert os.path.isdir(path)
     assert cgroups._works(place)
     assert not os.path.exists(path)
-    assert all(os.path.isdir(group.path) for group in grouped.pool.control_groups()._idle)
+    assert os.path.isdir(mine.path)
+    groups.give(mine)
+    groups.close()
 
 
 def test_a_group_that_cannot_be_entered_is_done_without(grouped):
