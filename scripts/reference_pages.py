@@ -21,7 +21,7 @@ NAMES = {
     "gem.tasks": "base order sources procedural",
     "gem.graders": (
         "base text math mathematics.replies mathematics.decision mathematics.questions code code_tests "
-        "sql judge cache cascade"
+        "sql judge rubric many cache cascade"
     ),
     "gem.tools": (
         "base_tool python_code_tool shell_tool search_tool mcp_tool tool_env_wrapper search.base "
@@ -51,7 +51,7 @@ NAMES = {
         "oracle.cases oracle.envs oracle.exact oracle.report"
     ),
     "gem.statistics": (
-        "intervals passes paired combining power sequential normalise trend fisher interquartile"
+        "intervals passes paired combining power sequential normalise trend fisher interquartile agreement"
     ),
     "gem.evals": (
         "evaluator results suite suite_result comparison fairness outcomes power picture instances "
@@ -59,7 +59,7 @@ NAMES = {
     ),
     "gem.serve": "environments.server environments.limits proxy.server search",
     "gem.viewer": "report export",
-    "gem.testing": "contract rules audit card faults fault_rules doubles stub_server leaks",
+    "gem.testing": "contract rules audit audit_judge card faults fault_rules doubles stub_server leaks",
     "gem.adapters": (
         "rows parquet atif inspect_logs inspect_tasks trl verl openrlhf skyrl tinker verifiers rl2 oat roll"
     ),

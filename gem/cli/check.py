@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,6 +87,9 @@ def audit(
     data: MaybePath = None,
     columns: str = "",
     answer_key: str = "answer",
+    judge: MaybeText = None,
+    labels: MaybePath = None,
+    prices: MaybePath = None,
     call_s: float = 30.0,
 ) -> int:
     """Audit environments: can the full reward be reached, what do ignorant policies earn, do answers leak?
@@ -105,8 +108,17 @@ def audit(
             grader can read only in part.
         columns: the columns of that file, as question=COLUMN,answer=COLUMN; see `gem-gym eval --help`.
         answer_key: the column of the reference in that file.
+        judge: audit a judge instead, MODEL[@URL], or a rubric.toml with judges in it: its agreement with
+            --labels.
+        labels: a file with answers and their labels (right or wrong): columns question, answer, reference,
+            label.
+        prices: a file with dollars per million tokens, for the judge's cost; see `gem-gym eval --help`.
         call_s: seconds that one call of an environment may take before it counts as hanging.
     """
+    if judge is not None or labels is not None:
+        if judge is None or labels is None or targets or data is not None or grader is not None:
+            raise BadArgument("--judge MODEL and --labels FILE go together, and with --prices alone.")
+        return _audit_judge(judge, labels, prices)
     if data is not None:
         if targets or json is not None:
             raise BadArgument("--data audits a file alone; leave out environments and --json.")
@@ -202,6 +214,21 @@ def _audit_code() -> int:
         print(f"{name}, {report}")
         code = code if report.ok else FAILED
     return code
+
+
+def _audit_judge(name: str, labels: Path, prices: Path | None) -> int:
+    from gem.evals.usage import Prices
+    from gem.graders.functions import make_grader, ping_judges
+    from gem.testing.audit_judge import audit_judge, read_labels
+
+    known = read_labels(labels)
+    priced = None if prices is None else Prices.read(prices)
+    grader = make_grader(name if name.endswith(".toml") else f"judge:{name.removeprefix('judge:')}")
+    with closing(grader):  # type: ignore[type-var]  # a judge's
+        ping_judges({"judge": grader})
+        report = audit_judge(grader, known)
+    print(printable(report.describe(priced)))
+    return 0 if report.verdicts else FAILED
 
 
 def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:

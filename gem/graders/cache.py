@@ -54,6 +54,11 @@ class CachedGrader(Rebuildable, Closing):
         self._lock = Lock()
         self._file = None if path is None else _open_file(Path(path))
 
+    @property
+    def waits(self) -> bool:
+        """Whether the grader waits for a server."""
+        return getattr(self.grader, "waits", False)
+
     def __call__(self, answer: str, reference: Any, question: str | None = None) -> Score:
         """Return the cached score, or grade the answer and cache the score."""
         key = self._key(answer, reference, question if takes_question(self.grader) else None)

@@ -53,6 +53,11 @@ class CascadeGrader(Rebuildable):
         self._failed: Counter[str] = Counter()
         self._lock = Lock()
 
+    @property
+    def waits(self) -> bool:
+        """Whether one of the graders waits for a server."""
+        return any(getattr(grader, "waits", False) for grader in self.graders.values())
+
     def __call__(self, answer: str, reference: Any, question: str | None = None) -> Score:
         """Score `answer`; raises what a grader raises before the answer is settled."""
         verdicts: dict[str, bool] = {}

@@ -168,7 +168,12 @@ class JudgeByName(Rebuildable):
     waits: ClassVar[bool] = True
 
     def __init__(
-        self, model: str, rubric: str | None = None, prompt: str | None = None, passing: float = 1.0
+        self,
+        model: str,
+        rubric: str | None = None,
+        prompt: str | None = None,
+        passing: float = 1.0,
+        answer_first: bool = False,
     ) -> None:
         """Set the judge.
 
@@ -177,6 +182,7 @@ class JudgeByName(Rebuildable):
             rubric: the meaning of its scores; None: `RUBRIC`, where a `prompt` does not say it.
             prompt: see JudgeGrader, also for `passing`.
             passing: the lowest score that counts as correct.
+            answer_first: see JudgeGrader.
 
         Raises:
             BadArgument: for an empty name, and for what JudgeGrader refuses.
@@ -186,14 +192,14 @@ class JudgeByName(Rebuildable):
         if rubric is None:
             rubric = RUBRIC if prompt is None or "{rubric}" in prompt else ""
         check_instructions(rubric, prompt, passing)
-        self.model, self.settings = model, (rubric, prompt, passing)
+        self.model, self.settings = model, (rubric, prompt, passing, answer_first)
         self._judge: JudgeGrader | None = None
         self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
         """The judge's model, and a digest of what it is told where that is not `RUBRIC`."""
-        if self.settings == (RUBRIC, None, 1.0):
+        if self.settings == (RUBRIC, None, 1.0, False):
             return f"judge:{self.model}"
         digest = blake2b(repr(self.settings).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
         return f"judge:{self.model}#{digest}"
@@ -235,8 +241,10 @@ class JudgeByName(Rebuildable):
                 settings = load("gem.agents.named:AgentSettings")(temperature=0.0)  # of a layer above
                 named_agent = load("gem.agents.named:named_agent")
                 agent = named_agent(self.model, settings) or named_agent(f"openai:{self.model}", settings)
-                rubric, prompt, passing = self.settings
-                self._judge = JudgeGrader(agent, rubric, prompt=prompt, passing=passing)
+                rubric, prompt, passing, answer_first = self.settings
+                self._judge = JudgeGrader(
+                    agent, rubric, prompt=prompt, passing=passing, answer_first=answer_first
+                )
             return self._judge
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 from gem.content import Message
 from gem.errors import BadArgument, NoVerdict, check_argument
 from gem.graders.base import Score
-from gem.record import Agent, Ask
+from gem.record import Agent, Ask, Reply
 from gem.specs import Rebuildable
 
 LONGEST = 60_000
@@ -63,6 +64,7 @@ class JudgeGrader(Rebuildable):
         prompt: str | None = None,
         passing: float = 1.0,
         max_tokens: int | None = 4096,
+        answer_first: bool = False,
         tag: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
         """Set the judge and its rubric.
@@ -74,16 +76,17 @@ class JudgeGrader(Rebuildable):
                 in. How the texts are quoted and what a verdict looks like is told after it.
             passing: the lowest score that counts as correct.
             max_tokens: the most tokens of a verdict, including the thinking before it; None for no limit.
+            answer_first: show the answer before the question and the reference, not after them.
             tag: draws the tag of a question; the graded agent must not be able to predict it.
         """
         check_instructions(rubric, prompt, passing)
         self.agent, self.rubric, self.prompt, self.passing = agent, rubric, prompt, passing
-        self.max_tokens, self.tag = max_tokens, tag
+        self.max_tokens, self.answer_first, self.tag = max_tokens, answer_first, tag
 
     @property
     def name(self) -> str:
         """A name for caches that changes with the rubric; add the model's name if the model may change."""
-        settings = f"{self.rubric}\0{self.prompt}\0{self.passing}"
+        settings = f"{self.rubric}\0{self.prompt}\0{self.passing}" + "\0first" * self.answer_first
         digest = blake2b(settings.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
         return f"judge/2:{type(self.agent).__name__}:{digest}"
 
@@ -97,10 +100,14 @@ class JudgeGrader(Rebuildable):
             NoVerdict: when the judge fails, or gives no verdict twice.
         """
         nonce = self.tag()
+        texts = {"QUESTION": question, "REFERENCE": reference, "ANSWER": answer}
+        if self.answer_first:
+            texts = {"ANSWER": answer, **texts}
         messages = [
             Message("system", self._instruct(nonce)),
-            Message("user", _quote_all(nonce, QUESTION=question, REFERENCE=reference, ANSWER=answer)),
+            Message("user", _quote_all(nonce, **texts)),
         ]
+        usage: Counter[str] = Counter()
         content = blake2b(
             f"{answer}\0{reference!r}\0{question}".encode("utf-8", "surrogatepass"), digest_size=8
         )
@@ -110,11 +117,14 @@ class JudgeGrader(Rebuildable):
         try:
             for turn in range(2):
                 ask = Ask(episode, "judge", turn, tuple(messages), seed=seed, max_tokens=self.max_tokens)
-                reply_text = self._ask_judge(ask)
+                reply = self._ask_judge(ask)
+                reply_text = reply.text
+                usage.update(reply.usage)
                 verdict = read_verdict(reply_text, nonce)
                 if verdict is not None:
                     score, why = verdict
-                    return Score(score, score >= self.passing, answer, why, {"judge_asks": turn + 1})
+                    info = {"judge_asks": turn + 1} | ({"judge_usage": dict(usage)} if usage else {})
+                    return Score(score, score >= self.passing, answer, why, info)
                 messages += [Message("assistant", reply_text), Message("user", AGAIN.format(nonce=nonce))]
         finally:
             self.agent.forget(episode)
@@ -124,17 +134,16 @@ class JudgeGrader(Rebuildable):
         prompt = PROMPT if self.prompt is None else self.prompt
         return prompt.replace("{rubric}", self.rubric) + FORM.format(nonce=nonce)
 
-    def _ask_judge(self, ask: Ask) -> str:
+    def _ask_judge(self, ask: Ask) -> Reply:
         try:
             (reply,) = self.agent([ask])
-            text = reply.text
-            if not isinstance(text, str):
-                raise TypeError(f"its reply's text is {text!r:.80}")
+            if not isinstance(reply.text, str):
+                raise TypeError(f"its reply's text is {reply.text!r:.80}")
         except NoVerdict:
             raise
         except Exception as error:  # whatever the judge's model or server did, it is not the answer's fault
             raise NoVerdict(f"the judge failed: {type(error).__name__}: {error}") from error
-        return text
+        return reply
 
 
 def check_instructions(rubric: str, prompt: str | None, passing: float) -> None:

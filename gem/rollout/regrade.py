@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gem.content import text_of
 from gem.errors import BadArgument, NoVerdict
-from gem.graders.base import Grader, Score, grade_with
+from gem.graders.base import Grader
+from gem.graders.many import grade_many
 from gem.record import Episode, StopReason
 from gem.registry import make
 
@@ -78,25 +80,26 @@ def regrade(episodes: Iterable[Episode], grader: Grader) -> Iterator[NewVerdict]
         BadArgument: for episodes whose task has no reference answer.
     """
     references = References()
-    try:
+    pending: deque[tuple[Episode, str]] = deque()
+
+    def read_answers() -> Iterator[tuple[str, Any, str]]:
         for episode in episodes:
             answer = next((turn.action for turn in reversed(episode.turns) if turn.action is not None), None)
-            if answer is None or not episode.scored:
-                continue
-            before = _read_success(episode)
-            try:
-                question = text_of(episode.turns[0].observation)
-                score: Score | None = grade_with(grader, answer, references(episode), question)
-                why = score.why if score else ""
-            except NoVerdict as error:
-                score, why = None, f"no verdict: {error}"
+            if answer is not None and episode.scored:
+                pending.append((episode, answer))
+                yield answer, references(episode), text_of(episode.turns[0].observation)
+
+    try:
+        for score in grade_many(grader, read_answers()):
+            episode, answer = pending.popleft()
+            new = None if isinstance(score, NoVerdict) else score
             yield NewVerdict(
                 episode.id,
                 episode.spec,
-                before,
-                None if score is None else score.correct,
-                None if score is None else score.value,
-                why,
+                _read_success(episode),
+                None if new is None else new.correct,
+                None if new is None else new.value,
+                f"no verdict: {score}" if new is None else new.why,
                 answer,
             )
     finally:

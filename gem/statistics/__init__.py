@@ -1,5 +1,6 @@
 """Statistics: intervals of means, rates and differences, statistical power, pass@k, and tests."""
 
+from gem.statistics.agreement import cohen_kappa
 from gem.statistics.combining import combined
 from gem.statistics.fisher import fisher_exact
 from gem.statistics.interquartile import interquartile_mean, stratified_interval
@@ -32,6 +33,7 @@ __all__ = [
     "Interval",
     "Noise",
     "clustered_rate",
+    "cohen_kappa",
     "combined",
     "exact",
     "fisher_exact",

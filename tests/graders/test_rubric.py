@@ -12,6 +12,7 @@ from gem.evals import evaluate, load_suite
 from gem.evals.evaluator import play_suite
 from gem.evals.results import EnvResult
 from gem.graders.base import Score
+from gem.graders.cascade import CascadeGrader
 from gem.graders.functions import JudgeByName, make_grader, named_grader, ping_judges
 from gem.graders.judge import JudgeGrader
 from gem.graders.math import MathGrader
@@ -310,3 +311,14 @@ def test_a_rubric_in_place_of_a_grader_is_only_one_more_grader():
     assert Score(1.0, True, "42", "exact 1 (same text)", {"rewards": {"exact": 1.0}}) == Rubric(
         {"exact": "math"}
     )("\\boxed{42}", "42")
+
+
+def test_episodes_are_graded_again_at_the_same_time():
+    jobs = [Job("math:Arithmetic-v0-easy", seed) for seed in range(4)]
+    episodes = rollout(jobs, ScriptedAgent(["\\boxed{1}"]))
+    judge = JudgeGrader(Together(4), "1: right.", tag=lambda: "t")
+    rows = list(regrade(episodes, CascadeGrader({"judge": judge})))
+    assert [row.episode for row in rows] == [episode.id for episode in episodes]
+    assert all(row.after for row in rows)
+    silent = JudgeGrader(ScriptedAgent(["no"] * 8), "1: right.")
+    assert [row.why[:11] for row in regrade(episodes, silent)] == ["no verdict:"] * 4
