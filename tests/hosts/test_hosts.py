@@ -25,6 +25,7 @@ from gem.errors import BadArgument, EnvClosed, WorkerDied
 from gem.hosts import processes, threads
 from gem.hosts.base import KINDS, Host, Outcome, auto_kind, make_host
 from gem.hosts.processes import Processes
+from gem.hosts.remote import Remote
 from gem.hosts.serial import Serial
 from gem.hosts.threads import Threads
 from gem.registry import ENV_REGISTRY, Maker, register
@@ -761,6 +762,21 @@ def test_env_is_the_environment_where_it_lives_here() -> None:
 
 
 # -- which host
+
+
+@pytest.mark.parametrize(
+    "address", ["", "host:80", "ftp://host", "http://", "http:///x", "http://h/?q=1", "http://h/#f"]
+)
+def test_an_address_of_no_server_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GEM_SERVE_URL", raising=False)
+    with pytest.raises(BadArgument, match="the server's address is"):
+        Remote(address=address)
+
+
+@pytest.mark.parametrize("address", ["http://h", "https://h:8000/", "http://[::1]:8000/below"])
+def test_an_address_is_taken_without_its_last_slash(address: str) -> None:
+    with Remote(address=address) as host:
+        assert host.url == address.rstrip("/")
 
 
 def test_an_instance_is_taken_as_it_is_and_left_open() -> None:

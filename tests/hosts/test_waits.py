@@ -365,5 +365,6 @@ def test_as_many_actors_fit_as_the_scarcest_resource_allows() -> None:
     assert nodes.fitting({"CPU": 1.0}, [("a", {"CPU": 1.0}), ("gone", {"CPU": 9.0})]) == {"a": 3, "b": 1}
     assert nodes.fitting({"CPU": 1.0}, [("b", {"CPU": 2.0, "GPU": 1.0})]) == {"a": 4, "b": 0}
     assert nodes.fitting({"GPU": 1.0}, [("b", {"GPU": 1.0})]) == {"a": 0, "b": 0}
+    assert nodes.fitting({"GPU": 0.5}, [("b", {"GPU": 0.25})]) == {"a": 0, "b": 0}
     assert nodes.fitting({}, []) == {"a": 1, "b": 1}
     assert nodes.whole({"CPU": 2.0}) == 2

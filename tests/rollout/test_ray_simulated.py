@@ -14,11 +14,14 @@ from gem.core import Env, Start, Step
 from gem.errors import BadArgument, EnvClosed, NoVerdict
 from gem.hosts.ray_cluster import Node
 from gem.record import Reply
+from gem.registry import ENV_REGISTRY
 from gem.rollout import EpisodeStore, Job, RayRunner, rollout
 from gem.rollout.episode import NO_LIMITS, versions
 from gem.rollout.jobs import Trial
 from gem.rollout.ray_player import Orders, Parcel, Player
 from gem.rollout.trials import infos_of
+from gem.specs import EnvSpec, Needs
+from gem.testing.doubles import EchoEnv
 
 GAMES = ("game:GuessTheNumber-v0", "game:Sudoku-v0-easy")
 
@@ -148,6 +151,14 @@ def test_the_same_episodes_in_the_order_of_the_jobs(play_on, tmp_path):
             assert len(store) == 60
     with pytest.raises(EnvClosed):
         runner.play(jobs)
+
+
+def test_environments_of_other_needs_take_turns_where_nodes_are_full(play_on, monkeypatch):
+    for name, cores in (("test:Whole", 1.0), ("test:Part", 0.75)):
+        monkeypatch.setitem(ENV_REGISTRY, name, EnvSpec(name, EchoEnv, needs=Needs(cores)))
+    jobs = [Job(("test:Whole", "test:Part")[i // 3 % 2], i) for i in range(24)]
+    with play_on(concurrency=4) as runner:
+        assert hashes(runner.play(jobs)) == hashes(rollout(jobs, RandomAgent()))
 
 
 def test_an_endless_stream_is_taken_only_as_far_as_players_need_it(play_on):

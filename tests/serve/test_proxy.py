@@ -286,6 +286,9 @@ def test_a_failure_is_the_servers_and_the_retry_makes_up_for_it(serve):
     assert second.error.type == "LostCall"
     assert second.verdict is Verdict.NONE
     assert second.sample == 1
+    assert [(end.stop, end.terminated, end.truncated) for end in second.ends.values()] == [
+        (StopReason.ERROR, False, True)
+    ]
 
 
 def test_a_bug_of_the_model_tells_clients_nothing(serve, caplog):
