@@ -65,9 +65,12 @@ def family(prefix: str) -> Finding:
 
 def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:
     """Return why none of these environments starts; None if one starts."""
+    from gem.sandbox.choice import has_sandbox
     from gem.tasks.sources import find
 
     why = None
+    if specs[0].needs.sandbox and not has_sandbox():
+        return Finding("", "no sandbox works here, and they run programs", "gem-gym sandbox")
     if specs[0].data:
         absent = Finding(
             "", "data sets are not here", "set GEM_DATA to a folder of them (docs/guides/data.md)"

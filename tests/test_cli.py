@@ -81,7 +81,7 @@ def test_unknown_command_names_the_nearest(capsys):
 def test_list_prints_one_plain_line_per_id(capsys):
     assert cli.main(["list"]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["id", "turns", "solver", "extra"]
+    assert head.split() == ["id", "turns", "solver", "extra", "needs"]
     assert [line.split()[0] for line in lines] == gem.ids()
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from tyro.conf import Positional, arg
 
@@ -17,7 +17,11 @@ from gem.content import printable
 from gem.errors import BadArgument, ContractBroken, GemError, check_least
 from gem.naming import is_fixed
 from gem.registry import load, spec_named
+from gem.sandbox.base import SandboxFailed
+from gem.sandbox.choice import check_needs, require_sandbox
 from gem.waiting import name_wait
+
+T = TypeVar("T", bound=str | Callable[..., Any])
 
 
 def check(
@@ -46,8 +50,9 @@ def check(
         raise BadArgument("no environment was named; accepted: an id, or a class as my_envs.py:MyEnv.")
     if record and not FOLDER.is_dir():
         raise BadArgument(f"there is no {FOLDER}/ here; run --record in the root of a checkout of gem.")
-    code = 0
-    for name in targets:
+    playable = _leave_out_programs(targets)
+    code = FAILED if len(playable) < len(targets) else 0
+    for name in playable:
         target = environment(name)
         with ExitStack() as rule:
             report = check_env(
@@ -149,7 +154,7 @@ def audit(
         check_least(flag, value, 2)
     cards = read_cards(json) if json is not None and json.exists() else {}
     rows, code = [], 0
-    for target in wanted:
+    for target in _leave_out_programs(wanted):
         try:
             with name_wait(f"the audit of {_target_name(target)}"):
                 card = audit_env(
@@ -203,6 +208,7 @@ def _audit_code() -> int:
     from gem.testing.audit_code import audit_code
     from gem.testing.solutions import HUMANEVAL, basics, humaneval
 
+    require_sandbox("the grader code")
     code = 0
     for name, solutions in (("code:Basics", basics()), ("HumanEval", humaneval())):
         if not solutions:
@@ -269,6 +275,24 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
         "are right."
     )
     return FAILED if unread or bad else 0
+
+
+def _leave_out_programs(targets: Sequence[T]) -> list[T]:
+    """Return the targets that can be played here: all of them, or those that run no programs.
+
+    Raises:
+        SandboxFailed: when all run programs, and no sandbox works here.
+    """
+    specs = [spec_named(target) for target in targets]
+    try:
+        check_needs(specs)
+    except SandboxFailed as error:
+        playable = [each for each, spec in zip(targets, specs, strict=True) if not spec.needs.sandbox]
+        if not playable:
+            raise
+        print(f"left out: {printable(str(error))}", file=sys.stderr)
+        return playable
+    return list(targets)
 
 
 def environment(name: str) -> str | Callable[..., Any]:

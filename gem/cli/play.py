@@ -18,12 +18,15 @@ from gem.evals.data_flags import DataFlags
 from gem.graders.functions import ping_judges
 from gem.record import Episode, StopReason
 from gem.registry import Maker, spec_named
+from gem.sandbox.choice import check_needs, has_none_at_once
 
 
 def list_ids(
     family: Annotated[Positional[str | None], arg(metavar="[FAMILY]", help_behavior_hint="")] = None,
 ) -> None:
-    """List the environments: id, the task's stated turn limit, solver, and the pip extra it needs.
+    """List the environments: id, the task's stated turn limit, solver, pip extra, and if it needs a sandbox.
+
+    An environment that needs a sandbox runs programs; `gem-gym sandbox` shows whether they run here.
 
     Args:
         family: the part of an id before the colon; all families if left out.
@@ -35,8 +38,11 @@ def list_ids(
             f"no family {family!r}.{did_you_mean(family or '', families)} There are: {', '.join(families)}."
         )
     specs = [gem.spec(env_id) for env_id in ids]
-    rows = [(s.id, s.max_turns or "-", s.solver, s.extra or "-") for s in specs]
-    table("id", "turns", "solver", "extra", rows=rows)
+    needs = "no sandbox here" if has_none_at_once() else "sandbox"
+    rows = [
+        (s.id, s.max_turns or "-", s.solver, s.extra or "-", needs if s.needs.sandbox else "-") for s in specs
+    ]
+    table("id", "turns", "solver", "extra", "needs", rows=rows)
 
 
 def play(
@@ -74,7 +80,9 @@ def play(
         env_id = brought.env
         print(printable(brought.about), file=sys.stderr)
         ping_judges(kwargs)
-    env_id = spec_named(env_id).id
+    spec = spec_named(env_id)
+    check_needs([spec])
+    env_id = spec.id
     rest = make_others(env_id, seat, others, local_agent)
     print(f"{env_id}, seed {seed}\n")
     if actor is None:

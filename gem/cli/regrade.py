@@ -11,7 +11,9 @@ from tyro.conf import Positional, arg
 from gem.cli.terms import MaybePath, table
 from gem.content import printable
 from gem.errors import StoreError, reason
+from gem.graders.code import CodeGrader
 from gem.graders.functions import GRADER_HELP, FunctionGrader, make_grader, ping_judges
+from gem.sandbox.choice import require_sandbox
 
 
 def regrade(
@@ -42,6 +44,8 @@ def regrade(
     from gem.rollout.store import EpisodeStore
 
     judge = make_grader(grader)
+    if isinstance(judge, CodeGrader):
+        require_sandbox(f"the grader {grader}")
     with contextlib.ExitStack() as stack:
         if hasattr(judge, "close"):
             stack.callback(judge.close)

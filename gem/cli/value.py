@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+import gem
 from gem import seeding
 from gem.cli.players import PLAYERS, limits_of, local_agent
 from gem.cli.replay import Run, numbers, store_of, tell_changed_files
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
-from gem.errors import check_argument
+from gem.errors import UnknownEnv, check_argument
 from gem.rollout.store import EpisodeStore
+from gem.sandbox.choice import check_needs
 from gem.statistics import Interval
 
 SHOWN = 60
@@ -53,6 +56,8 @@ def value(
         check_argument("episode", episode, len(places) == 1, "one id or number")
         stored = store[places[0]]
     tell_changed_files(stored.task, set())
+    with suppress(UnknownEnv):  # a class that has no id says nothing of what it needs
+        check_needs([gem.spec(stored.task.spec)], [each.name for each in stored.task.wrappers])
     with Runner(local_agent(agent), host=host, limits=limits_of(max_turns)) as runner:
         values = turn_values(stored, runner, samples, salt=seeding.check(seed))
     rows = [

@@ -35,11 +35,13 @@ from gem.evals.usage import Budget, Prices
 from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import Cluster
 from gem.record import Agent, Episode, Limits
-from gem.registry import Maker
+from gem.registry import Maker, spec_named
 from gem.rollout import Job, RayRunner, RunOptions, rollout, rollout_async
 from gem.rollout.options import check_names
 from gem.rollout.ray import RETRIES
 from gem.rollout.runner import BaseRunner, check_actor
+from gem.sandbox.base import SandboxFailed
+from gem.sandbox.choice import check_needs
 from gem.specs import TaskRef
 from gem.statistics import Interval, normalised
 
@@ -285,8 +287,8 @@ def play_suite(
 
     Raises:
         BadArgument: for options that do not fit the suite or exclude one another.
-        MissingData, MissingExtra, NoSolver: when an environment cannot be played here, if the suite has no
-            name; that of a named suite is reported in its row.
+        MissingData, MissingExtra, SandboxFailed, NoSolver: when an environment cannot be played here, if the
+            suite has no name; that of a named suite is reported in its row.
         StoreError: when `out` cannot be written, or another evaluation writes there.
         AgentUnavailable: when an agent can answer no request. What has ended is stored.
     """
@@ -379,12 +381,14 @@ class _SuiteRun:
         """Find the tasks of an environment before anything is asked; with Ray, its data may be elsewhere.
 
         Raises:
-            MissingData, MissingExtra: when the environment was named by its id and is not available here.
-            BadArgument: for bad rows, all of which are listed.
+            MissingData, MissingExtra, SandboxFailed: when the environment was named by its id and is not
+                available here. BadArgument: for bad rows, all of which are listed.
         """
         try:
+            if self.options.ray is None and "sandbox_type" not in entry.kwargs:
+                check_needs([spec_named(entry.env)], (*entry.tools, *entry.wrappers))
             seeds = entry.seeds(self.suite.seed)
-        except (MissingData, MissingExtra) as error:
+        except (MissingData, MissingExtra, SandboxFailed) as error:
             if self.options.ray is not None:
                 count = entry.episodes if isinstance(entry.episodes, int) else EPISODES
                 return _Tasks(

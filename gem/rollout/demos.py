@@ -18,6 +18,7 @@ from gem.record import Episode
 from gem.rollout.jobs import Job
 from gem.rollout.runner import Runner
 from gem.rollout.store import EpisodeStore
+from gem.sandbox.choice import check_needs
 from gem.specs import TaskRef
 
 ROUND = 256
@@ -144,6 +145,8 @@ def _make_solvable(
         raise NoSolver(
             f"{spec.id} has no solver to write demonstrations; `gem-gym list` shows which have one."
         )
+    if "sandbox_type" not in (kwargs or {}):
+        check_needs([spec], wrappers)
     maker = registry.Maker(spec.id, dict(kwargs or {}), tuple(wrappers))
     with maker() as env:  # an unknown keyword or a missing package fails before a store is made
         return maker, _env_key(registry.task_of(env))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from gem import plugins
@@ -13,18 +15,24 @@ from gem.sandbox.backends import BACKENDS, NAMED_ONLY, ORDER, PROPERTIES, make
 from gem.sandbox.base import Sandbox, SandboxFailed
 from gem.sandbox.bwrap import how_to_install
 from gem.sandbox.selftest import Report, self_test
+from gem.specs import EnvSpec
 
 PLUGIN_GROUP = "gem.sandboxes"
 
 
 def list_ways() -> str:
     """Return what a user can do when no backend works."""
+    others = (
+        "name a container engine or a service (GEM_SANDBOX=container or remote; docs/guides/sandbox.md); or "
+        "accept no isolation at all (GEM_SANDBOX=none with GEM_SANDBOX_ALLOW_UNSAFE=1)."
+    )
+    if not sys.platform.startswith("linux"):
+        return others[0].upper() + others[1:]
     return (
         "Let ordinary users make user namespaces (`sysctl user.max_user_namespaces`, and where there are "
         "such switches kernel.unprivileged_userns_clone=1 and "
         "kernel.apparmor_restrict_unprivileged_userns=0); "
-        f"or install bubblewrap ({how_to_install()}); or name a container engine or a service "
-        "(GEM_SANDBOX=container or remote); or accept no isolation at all with allow_unsafe=True."
+        f"or install bubblewrap ({how_to_install()}); or {others}"
     )
 
 
@@ -50,21 +58,88 @@ def open_sandbox(
     """
     if isinstance(backend, Sandbox):
         return backend
-    allow_unsafe = allow_unsafe or os.environ.get("GEM_SANDBOX_ALLOW_UNSAFE") == "1"
+    allow_unsafe = allow_unsafe or _accepts_none()
     named = backend or read_backend_setting()
+    if named is not None and named not in BACKENDS and (offered := plugins.find(PLUGIN_GROUP, named)):
+        return offered(**options)  # type: ignore[no-any-return]
+    return _open(*_choose(named, allow_unsafe, options), options)
+
+
+def has_none_at_once() -> bool:
+    """Return whether it is known without a self-test that no sandbox runs a model's programs here."""
+    named = read_backend_setting()
+    none = named == "none" or (named is None and not sys.platform.startswith("linux"))
+    return none and not _accepts_none()
+
+
+def check_needs(specs: Iterable[EnvSpec], tools: Iterable[str] = ()) -> None:
+    """Refuse environments and tools that run programs, before anything is played, where no sandbox works.
+
+    Args:
+        specs: the environments, of which those that need no sandbox may be played.
+        tools: the names of tools and wrappers around them, of which only the Python tools need one.
+
+    Raises:
+        SandboxFailed: it names those that cannot be played here, and says what can be done.
+    """
+    users = [spec.id for spec in specs if spec.needs.sandbox]
+    require_sandbox(*users, *[f"the tool {tool}" for tool in tools if tool.startswith("python")])
+
+
+def require_sandbox(*users: str) -> None:
+    """Refuse what runs programs where no sandbox works; `users` are its names, and none of them none.
+
+    Raises:
+        SandboxFailed: it names them, and says what can be done.
+    """
+    if not users or has_sandbox():
+        return
+    shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if users[5:] else "")
+    raise SandboxFailed(
+        f"no sandbox works here, and programs run in one: {shown} cannot be used. `gem-gym sandbox` says "
+        "why, and what to do. What runs no programs works: `gem-gym list` shows what needs a sandbox."
+    )
+
+
+def has_sandbox() -> bool:
+    """Return whether `open_sandbox` finds a sandbox on this machine."""
+    named = read_backend_setting()
+    if named is not None and named not in BACKENDS and named in plugins.names(PLUGIN_GROUP):
+        return True
+    with suppress(SandboxFailed):
+        _choose(named, _accepts_none())
+        return True
+    return False
+
+
+def _accepts_none() -> bool:
+    return os.environ.get("GEM_SANDBOX_ALLOW_UNSAFE") == "1"
+
+
+def _choose(
+    named: str | None, allow_unsafe: bool, options: Mapping[str, Any] | None = None
+) -> tuple[str, dict[str, Report]]:
+    """Return the named backend, or the strongest that passes, and the self-tests that were made.
+
+    Raises:
+        SandboxFailed: when it does not pass, or none does.
+        BadArgument: for an unknown backend.
+    """
     if named is not None:
-        return _open_named(named, allow_unsafe, options)
+        return named, _test_named(named, allow_unsafe, options or {})
     reports: dict[str, Report] = {}
     for name in ORDER:
         reports[name] = self_test(name)
         if reports[name].passed:
-            return _open(name, reports, options)
-    if not allow_unsafe:
-        why = "".join(f"\n  {name}: {report.why_not}" for name, report in reports.items())
-        raise SandboxFailed(
-            f"no sandbox works here, and a model's code is not run without one:{why}\n{list_ways()}"
-        )
-    return _open("none", reports, options)
+            return name, reports
+    if allow_unsafe:
+        return "none", reports
+    why = "".join(f"\n  {name}: {report.why_not}" for name, report in reports.items())
+    if not sys.platform.startswith("linux"):
+        why = f" gem's own are for Linux, and this is {sys.platform}."
+    raise SandboxFailed(
+        f"no sandbox works here, and a model's code is not run without one:{why}\n{list_ways()}"
+    )
 
 
 def read_backend_setting() -> str | None:
@@ -72,11 +147,8 @@ def read_backend_setting() -> str | None:
     return os.environ.get("GEM_SANDBOX") or None
 
 
-def _open_named(name: str, allow_unsafe: bool, options: dict[str, Any]) -> Sandbox:
+def _test_named(name: str, allow_unsafe: bool, options: Mapping[str, Any]) -> dict[str, Report]:
     if name not in BACKENDS:
-        offered = plugins.find(PLUGIN_GROUP, name)
-        if offered is not None:
-            return offered(**options)  # type: ignore[no-any-return]
         known = [*BACKENDS, *plugins.names(PLUGIN_GROUP)]
         raise BadArgument(f"no backend {name!r}.{did_you_mean(name, known)} There are: {', '.join(known)}.")
     if name == "none":
@@ -85,14 +157,14 @@ def _open_named(name: str, allow_unsafe: bool, options: dict[str, Any]) -> Sandb
                 "the backend 'none' isolates nothing: a model's code could do all that you can. "
                 "Pass allow_unsafe=True (or set GEM_SANDBOX_ALLOW_UNSAFE=1) to accept that."
             )
-        return _open(name, {}, options)
+        return {}
     report = self_test(name, options if name in NAMED_ONLY else {})
     if not report.passed:
         raise SandboxFailed(f"the backend {name!r} does not work here: {report.why_not}")
-    return _open(name, {name: report}, options)
+    return {name: report}
 
 
-def _open(name: str, reports: Mapping[str, Report], options: dict[str, Any]) -> Sandbox:
+def _open(name: str, reports: Mapping[str, Report], options: Mapping[str, Any]) -> Sandbox:
     sandbox = make(name, **options)
     sandbox.info = {**sandbox.info, "label": BACKENDS[name].label}
     properties = reports[name].properties if name in reports else dict.fromkeys(PROPERTIES, False)

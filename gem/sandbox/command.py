@@ -31,6 +31,8 @@ def describe(backend: str | None = None, *, sights: bool = False) -> tuple[list[
     for name in ORDER if backend is None else (backend,):
         report = self_test(name)
         if report.passed:
+            if name == "none":
+                lines.append(f"Programs are not run on it unless GEM_SANDBOX_ALLOW_UNSAFE=1. {list_ways()}")
             width = max(map(len, PROPERTIES.values()))
             rows = [
                 f"  {meaning:<{width}}  {_WORDS[report.properties.get(key)]}"

@@ -17,6 +17,8 @@ from rich.console import Console
 from gem.content import printable
 from gem.errors import BadArgument, GemError
 from gem.evals.data_flags import DataFlags
+from gem.registry import spec_named
+from gem.sandbox.choice import check_needs
 from gem.train import check_torch
 from gem.train.config import TrainConfig
 from gem.train.config.toml_file import read_configs, to_toml
@@ -126,6 +128,10 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     if parsed.print_config:
         sys.stdout.write(to_toml(config))
         return 0
+    if not config.ray:
+        for part in config.parts:
+            needing = [] if "sandbox_type" in part.kwargs else [spec_named(part.id)]
+            check_needs(needing, (*(part.tools or ()), *(part.wrappers or ())))
     if parsed.overwrite and _first():
         folder.clear()
     elif not parsed.resume and _first():

@@ -17,6 +17,7 @@ from gem.errors import BadArgument, UnknownArgument, needs_extra, replace_surrog
 from gem.hosts import wire
 from gem.hosts.base import auto_kind, make_host
 from gem.naming import without_digest
+from gem.sandbox.choice import check_needs
 from gem.serve.environments import openenv
 from gem.serve.environments.carriers import Carrier, Inline, OnHost
 from gem.serve.environments.limits import ServeLimits
@@ -113,6 +114,8 @@ class Application:
 
     def _offer(self, env_id: str, backend: str, keywords: frozenset[str], wrappers: frozenset[str]) -> Offer:
         spec = registry.spec_named(env_id)
+        if "sandbox_type" not in keywords:
+            check_needs([spec], wrappers)
         kind = auto_kind([spec]) if backend == "auto" else backend
         carrier: Carrier = self._inline
         if kind != "serial":
