@@ -61,6 +61,7 @@ def baseline(
     """
     from gem.train.baselines.runs import Carrier, Plan
     from gem.train.baselines.study import read_study
+    from gem.train.command import check_sandbox
 
     def make_plan(study: Study) -> Plan:
         environments = _choose_names("environment", only, [part.name for part in study.environments])
@@ -96,6 +97,8 @@ def baseline(
                     " A run that is only older than a setting can continue with its default (--keep-older)."
                 )
             raise BadArgument(f"these were run under other settings than {file} has now:\n{changes}\n{way}")
+        for cell in plan.cells:
+            check_sandbox(study.config(cell))
         carrier = Carrier(plan, workers=workers or _workers(plan), overwrite=overwrite, tell=_tell)
         try:
             outcome = carrier.carry_out()

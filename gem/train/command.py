@@ -128,15 +128,23 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     if parsed.print_config:
         sys.stdout.write(to_toml(config))
         return 0
-    if not config.ray:
-        for part in config.parts:
-            needing = [] if "sandbox_type" in part.kwargs else [spec_named(part.id)]
-            check_needs(needing, (*(part.tools or ()), *(part.wrappers or ())))
+    check_sandbox(config)
     if parsed.overwrite and _first():
         folder.clear()
     elif not parsed.resume and _first():
         folder.check_free()
     return _carry_out(config, folder, parsed.resume and phase_of is None, report, phase_of)
+
+
+def check_sandbox(config: TrainConfig) -> None:
+    """Refuse a run whose environments or tools run programs, where no sandbox works.
+
+    Raises:
+        SandboxFailed: it names them. With Ray the nodes look themselves.
+    """
+    for part in () if config.ray else config.parts:
+        needing = [] if "sandbox_type" in part.kwargs else [spec_named(part.id)]
+        check_needs(needing, (*(part.tools or ()), *(part.wrappers or ())))
 
 
 def _decisive(args: list[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Which tests may be skipped where no sandbox runs a model's programs, and whether this is such a machine.
 
-A test is skipped if it is one of these, it asked for a sandbox, none worked, and it failed then. A test that is
-not named here fails.
+A test is skipped if it is one of these, it asked for a sandbox, none worked, and it failed then. All others
+that fail have failed.
 """
 
 import functools
@@ -23,6 +23,7 @@ RUN_PROGRAMS = re.compile(
     | tests/envs/(code|database|terminal)/
     | tests/envs/data/test_data_env.py::test_programs_run_their_tests
     | tests/graders/test_code
+    | tests/test_cli_eval.py::test_tools_and_wrappers_are_put_around_environments
     | tests/testing/test_audit_code
     | tests/upstream/test_(data_clients|differences|running|tool_clients)
     | \[(code|db|terminal):  # an id
