@@ -62,7 +62,7 @@ LOADERS = {
     "gem/envs/kit/templates.py": {"tomllib.loads": OWN},
     "gem/envs/terminal/folder.py": {"tomllib.loads": PLAIN},
     "gem/estimators/algorithms.py": {"find_named": ASKED},
-    "gem/evals/evaluator.py": {"spec_named": CHECKED},
+    "gem/evals/evaluator.py": {"spec_named": ASKED},
     "gem/evals/instances.py": {"load": REGISTERED},
     "gem/evals/suite.py": {
         "TaskRef": CHECKED,
@@ -115,7 +115,7 @@ LOADERS = {
         "spec_named": CHECKED,
     },
     "gem/train/baselines/worker.py": {"TrainConfig.from_json": SENT},
-    "gem/train/command.py": {"spec_named": CHECKED},
+    "gem/train/command.py": {"spec_named": ASKED},
     "gem/train/config/env_part.py": {"fix_name": ASKED},
     "gem/train/config/toml_file.py": {"tomllib.loads": CHECKED},
     "gem/train/config/train_config.py": {"fix_name": ASKED},
