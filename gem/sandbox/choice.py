@@ -94,9 +94,9 @@ def require_sandbox(*users: str) -> None:
     """
     if not users or has_sandbox():
         return
-    shown = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if users[5:] else "")
+    names = ", ".join(users[:5]) + (f" and {len(users) - 5} more" if users[5:] else "")
     raise SandboxFailed(
-        f"no sandbox works here, and programs run in one: {shown} cannot be used. `gem-gym sandbox` says "
+        f"no sandbox works here, and programs run in one: {names} cannot be used. `gem-gym sandbox` says "
         "why, and what to do. What runs no programs works: `gem-gym list` shows what needs a sandbox."
     )
 
