@@ -110,7 +110,7 @@ def apply_corrections(answer: str, rest: str) -> str | None:
         if value is not None:
             other = _OTHER.search(lead[0] if lead else "") or re.search(r"\bcould\b", words)
             if other:
-                stands = stands if stands is not None and _equal(stands, value) else None
+                stands = stands if stands is not None and equal_texts(stands, value) else None
             else:
                 stands = answer = value
             open_to = False
@@ -130,7 +130,7 @@ def _cut_denial(sentence: str, answer: str) -> str | None:
     return behind.strip(" .,:;!?…—–-")
 
 
-def _equal(one: str, other: str) -> bool:
+def equal_texts(one: str, other: str) -> bool:
     """Return whether two values are certainly equal, such as 1/2 and 0.5."""
     try:
         left, right = (

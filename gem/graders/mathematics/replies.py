@@ -8,7 +8,9 @@ from fractions import Fraction
 from typing import Any
 
 from gem.errors import BadArgument
-from gem.graders.mathematics.corrections import apply_corrections
+from gem.graders.mathematics import languages
+from gem.graders.mathematics.corrections import apply_corrections, equal_texts
+from gem.graders.mathematics.statements import stated_answer, value_of
 from gem.parsing import boxed
 
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
@@ -18,20 +20,59 @@ STYLED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operator
 _ITEM = re.compile(r"[-*•]|(?<!\w)\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
 _JOINING = re.compile(r"\b(?:and|or|either|maybe|perhaps|also|both|as well as)\b", re.IGNORECASE)
 _CONCLUDING = re.compile(
-    r"\b(?:so|thus|hence|therefore|finally|final|answers?|no|not|wrong|wait|correction|corrected|mistake|instead|rather|actually|now"
+    r"\b(?:so|thus|hence|therefore|finally|final|answers?|no|not|wrong|wait|correction|corrected|mistake"
+    r"|instead|rather|actually|now"
     r"|which (?:gives|means|makes))\b",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
 _PERCENT = re.compile(r"[}\s$]*(?:\\[)\]])?\s*(?:\\?%|percent\b|percentage\b|pct\b)", re.IGNORECASE)
-_ANCHOR = re.compile(
-    r"(?:####|(?:final\s+)?answer(?:\s+is|\s*:)(?:\s*:)?|\banswer\b[^.\n]{0,40}?\bis\b:?)\s*", re.IGNORECASE
+_BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
+_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷", re.IGNORECASE)
+_THINKING = re.compile(
+    r"<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷", re.IGNORECASE
 )
-_SENTENCES = re.compile(r"(?<=[.!?])\s+(?=[A-Z]|\$(?=\S)|\\[(\[])|\n\s*\n|(?<=[\]$])\s*\n(?=[A-Z])")
-_ASSURANCE = re.compile(
-    r"(?:done|qed|i (?:hope|am sure|believe|think)[a-z ]{0,30}|that is all|good luck)[.!]*", re.IGNORECASE
+_NOT_BEFORE = re.compile(
+    r"(?:\b(?:not|never|cannot be|instead of|rather than)|n['’]t(?: be)?|≠|\\neq?|\bnicht|\bpas|\bno es"
+    r"|\bnon è|\bnão é|\bне)"
+    r"\s*(?:equal to|simply|just|really|actually)?[\s$(:*\\]*$",
+    re.IGNORECASE,
 )
-_SEGMENT = re.compile(r"(?<!\\)\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_FAILS = (
+    r"(?:is|was|are)(?:n['’]t| not) (?:the |a |an |our |my |it\b|right|correct|true|valid|possible|allowed"
+    r"|admissible|positive|an integer|in )"
+    r"|(?:is|was) (?:clearly |obviously |actually |just |simply |also |therefore )?(?:wrong|incorrect"
+    r"|false|impossible|extraneous|invalid|excluded"
+    r"|rejected|ruled out|inadmissible|too (?:big|small|large|low|high))\b"
+    r"|(?:does|did)(?: not|n['’]t) (?:satisfy|work|hold|fit|solve|lie|count|make)"
+    r"|fails\b|cannot be|can['’]t be|(?:must|has to|can) be (?:rejected|discarded|excluded|ruled out)"
+    r"|violates|contradicts"
+)
+_DENIED_BEHIND = re.compile(
+    rf"[\s$)}}\],*\\]*(?:(?:but|which|however,?|although)\s+)?(?:(?:it|this|that|which)\s+)?(?:{_FAILS}"
+    rf"|would (?:be|have been)\b|[?])",
+    re.IGNORECASE,
+)
+_DENIED_LATER = re.compile(rf"\b(?:that|this|it|which|one|value|solution|root)\s+(?:{_FAILS})", re.IGNORECASE)
+_ASKED_FOR = re.compile(
+    r"\b(?:this|that|which|it) is (?:the |our |what )?(?:\w+ )?(?:final |requested |required |desired "
+    r"|asked )?(?:answer|(?:was|is) asked)",
+    re.IGNORECASE,
+)
+_WITHDRAWN = re.compile(
+    r"\b(?:ignore|disregard|forget) (?:it|this|that|the (?:above|box|answer))|\b(?:not"
+    r"|n['’]t) (?:at all )?(?:sure|certain) (?:about|of|whether|if|that)"
+    r"|\b(?:not|n['’]t) (?:able|enough information) to (?:determine|say|tell)",
+    re.IGNORECASE,
+)
+_CONCLUSION = re.compile(
+    r"\b(?:only|final|correct|possible|requested|required|full|complete)\s+(?:\w+\s+){0,2}?(?:answers?"
+    r"|values?|solutions?|roots?)\s+(?:of\s+\S+\s+|for\s+\S+\s+)?(?:is|are)\b:?\s*"
+    r"|\b(?:the|my|so the|thus the) answer(?:\s+(?:is|should be)\b|\s*:)\s*",
+    re.IGNORECASE,
+)
+_CASE = re.compile(r"\bcase\s*\(?(?:\d|[ivx]+\b|[A-D]\b)", re.IGNORECASE)
+_SENTENCE_OR_LINE = re.compile(r"[.!?](?=\s|$)|\n")
 
 
 def references(reference: Any) -> list[str]:
@@ -57,20 +98,25 @@ def references(reference: Any) -> list[str]:
 
 
 def _reference(text: str) -> str:
-    inside = boxed(text) if "\\boxed" in text else None
-    if inside is not None:
-        return _joined_boxes(text, inside)
+    if "\\boxed" in text and boxed(text) is not None:
+        answer = _boxed_answer(text)
+        if answer is not None:
+            return answer
     return text.rpartition("####")[2].strip() if "####" in text else text.strip()
 
 
 def final_answer(text: str) -> tuple[str | None, bool]:
     r"""Return the final answer in `text`, and whether that is certain: it is boxed or is the whole text.
 
+    What stands before the end of thinking (``</think>``) is no part of the reply. The answer is that of the
+    last box, and without a box what `gem.graders.mathematics.statements` reads.
+
     Several boxes form one answer if they belong to the same statement. They do if only list marks, "and",
     "or" and commas are between them, if they are in one sentence, or if only a few words on the same or the
     next line are between them. They do not if a blank line with words, a longer text, or a concluding or
     correcting word ("so", "therefore", "the answer", "no", "wait") is between them: then the last box counts.
-    "and" and "or" join even then.
+    "and" and "or" join even then. Boxes of equal value are one, and a box that the reply itself denies
+    ("it is not", "but that fails") is none.
 
     Text after the answer may correct it ("No, it is 3") or withdraw it ("That is wrong"): see
     `gem.graders.mathematics.corrections`.
@@ -81,77 +127,177 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     ('5', True)
     >>> final_answer("The answer is 2. Actually, it is 3.")
     ('3', True)
+    >>> final_answer("<think>Is it 7?</think> So it is clear that Ann pays **$18** each day.")
+    ('$18', False)
     """
-    text = text[-LONGEST:]
-    inside = boxed(text) if "\\boxed" in text else None
-    if inside is not None:
-        given = _joined_boxes(text, inside)
-        behind = text[text.find(inside, text.rfind("\\boxed")) + len(inside) + 1 :]
-        return given if len(behind) < 4 else apply_corrections(given, behind), True
+    text = _reply(languages.write_ascii_digits(text[-LONGEST:]))
+    if "\\boxed" in text and boxed(text) is not None:
+        return _boxed_answer(text), True
     stripped = text.strip()
     if not stripped:
         return None, True
-    anchors = list(_ANCHOR.finditer(stripped[-REPLY:]))
-    if anchors:
-        return _read_after_anchor(stripped[-REPLY:][anchors[-1].end() :]), len(stripped) < 40
-    if "\n" not in stripped and (len(stripped) <= 200 or " " not in stripped):
-        return _drop_assurance(stripped), True
-    return _sentences(stripped[-REPLY:])[-1].strip()[-ANSWER:], False
+    answer, whole = stated_answer(stripped[-REPLY:])
+    return answer[-ANSWER:] if answer is not None else None, whole or len(stripped) < 40
 
 
-def _read_after_anchor(rest: str) -> str | None:
-    """Return the text after "answer is": the sentence, or a formula on its own line."""
-    rest = rest.strip().removeprefix("}").strip()  # the end of \text{The answer is }
-    segment = _SEGMENT.match(rest)
-    behind = rest[segment.end() :].partition("\n")[0] if segment else ""
-    if segment and (not behind.strip(" .!*") or _SENTENCE_END.match(behind.lstrip())):
-        return apply_corrections(next(group for group in segment.groups() if group), rest[segment.end() :])
-    line = rest.partition("\n")[0]
-    sentence = re.split(r"\.\s|\.$", line, maxsplit=1)[0]
-    return apply_corrections(_REASON.sub("", sentence), rest[len(sentence) :]) if sentence else None
+def _reply(text: str) -> str:
+    """Return a reply without its thinking; an empty text where the thinking breaks off."""
+    if "<" not in text and "◁" not in text:
+        return text
+    ended = list(_THOUGHT.finditer(text))
+    if ended and text[ended[-1].end() :].strip():
+        return text[ended[-1].end() :]
+    begun = _THINKING.search(text)
+    if begun and not ended and begun.start() < 20:
+        close = text.rfind("\\boxed")
+        if close < 0 or _SENTENCE_OR_LINE.search(text[close:].strip().rstrip(".$")):
+            return ""
+    return text
 
 
-_REASON = re.compile(
-    r"\s*,?\s+(?:since|because)\b.*"
-    r"|\s*(?:,\s*(?:and )?not\s+\$?-?\d[\d.,/]*\$?|\(not\s+\$?-?\d[\d.,/]*\$?\))$",
-    re.DOTALL,
+def _boxed_answer(text: str) -> str | None:
+    """Return the answer that the boxes of a text give."""
+    if text.count("\\boxed") == 1:
+        inside = boxed(text) or ""
+        start = text.find("\\boxed")
+        end = text.find(inside, start) + len(inside) + 1
+        boxes = [(start, end, inside)]
+    else:
+        boxes = _boxes(text)
+    kept = [at for at in range(len(boxes)) if not _is_denied(text, boxes, at)]
+    behind = text[boxes[-1][1] :]
+    if not kept:
+        if len(behind) < 4:
+            return None
+        return apply_corrections(_DENIED, behind) if not (stated := _concluded(behind)) else stated
+    chosen = [boxes[kept[-1]]]
+    for at in reversed(kept[:-1]):
+        gap = text[boxes[at][1] : chosen[0][0]]
+        skipped = boxes.index(chosen[0]) - at > 1
+        if not skipped and not _belongs(gap):
+            break
+        if len(chosen) >= 20:
+            break
+        chosen.insert(0, boxes[at])
+    if _ASKED_FOR.match(text[chosen[-1][1] : chosen[-1][1] + 80].lstrip(" $.,;)]}*\\and")):
+        chosen = chosen[-1:]
+    answer = _join(text, chosen)
+    if len(behind) < 4:
+        return answer
+    if _WITHDRAWN.search(behind[-400:]):
+        return None
+    corrected = apply_corrections(answer, behind) if kept[-1] == len(boxes) - 1 else answer
+    stated = _concluded(behind)
+    if stated is not None and corrected == answer and not equal_texts(answer, stated):
+        return stated
+    return corrected
+
+
+_DENIED = "\\text{denied}"
+"""Stands for a box that is denied, where a correction may replace it."""
+
+
+def _boxes(text: str) -> list[tuple[int, int, str]]:
+    """Return the innermost closed boxes: start, end and content."""
+    openers: list[
+        tuple[int, int, int]
+    ] = []  # begin, start of the content, number of boxes before; -1: no box
+    boxes: list[tuple[int, int, str]] = []
+    for token in _BOX_TOKEN.finditer(text):
+        kind = token.group()
+        if kind.startswith("\\boxed"):
+            openers.append((token.start(), token.end(), len(boxes)))
+        elif kind == "{":
+            openers.append((-1, -1, 0))
+        elif kind == "}" and openers:
+            begin, opened, before = openers.pop()
+            if begin >= 0 and before == len(boxes):
+                boxes.append((begin, token.end(), text[opened : token.start()].strip()))
+    return boxes[-20:]
+
+
+def _is_denied(text: str, boxes: list[tuple[int, int, str]], at: int) -> bool:
+    """Return whether the reply says of a box that it is not the answer."""
+    start, end, _ = boxes[at]
+    if _NOT_BEFORE.search(text[max(0, start - 40) : start]):
+        return True
+    last = at == len(boxes) - 1
+    until = len(text) if last else boxes[at + 1][0]
+    behind = text[end : min(until, end + 300)]
+    denial = _DENIED_BEHIND.match(behind)
+    if denial:
+        asked = denial[0].endswith("?")
+        return not asked or not re.match(
+            r"[\s$*]*(?:yes|right|correct|indeed|✓)", behind[denial.end() :], re.IGNORECASE
+        )
+    return _DENIED_LATER.search(behind.partition("\n\n")[0] if last else behind) is not None and (
+        not last or len(boxes) > 1
+    )
+
+
+def _concluded(behind: str) -> str | None:
+    """Return the value that a conclusion behind the boxes states: "so the only value is 3"."""
+    behind = behind[-2000:]
+    conclusions = list(_CONCLUSION.finditer(behind))
+    if not conclusions:
+        return None
+    rest = behind[conclusions[-1].end() :]
+    sentence = re.split(r"(?<=[.!?])\s|\n", rest, maxsplit=1)[0].strip()
+    value = value_of(sentence.rstrip("."), behind)
+    return None if re.search(r"[A-Za-z]{4,}", re.sub(r"\\[a-zA-Z]+", "", value)) or not value else value
+
+
+def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
+    """Return the contents of boxes, of equal ones the last; of a single one with a percent sign after it."""
+    kept = [boxes[-1]]
+    for box in reversed(boxes[:-1]):
+        if not any(box[2] == other[2] or equal_texts(box[2], other[2]) for other in kept):
+            kept.insert(0, box)
+    if len(kept) > 1:
+        return ", ".join(languages.join_groups(box[2], text) for box in kept)
+    last = _unstyled(kept[0][2])
+    sign = _PERCENT.match(text, boxes[-1][1]) if len(text) - boxes[-1][1] < ANSWER else None
+    if sign and "%" not in last:
+        return last + "%"
+    return _in_english(languages.join_groups(last, text), text)
+
+
+_ALL_STYLED = re.compile(
+    r"\\(?:text|textbf|textrm|textit|mathbf|mathrm|mbox|underline|bf|rm|boldsymbol|bm"
+    r"|fbox)\s*\{((?:[^{}\\]|\\[a-z]+\{[^{}]*\}|\\[^a-z])*)\}"
 )
 
 
-def _sentences(text: str) -> list[str]:
-    """Return the sentences of a reply, without closing assurances."""
-    sentences = [part for part in _SENTENCES.split(text) if part.strip()]
-    while len(sentences) > 1 and _ASSURANCE.fullmatch(sentences[-1].strip()):
-        sentences.pop()
-    return sentences or [text]
+def _unstyled(value: str) -> str:
+    r"""Return the number in \\textbf{(113)}, and the words in \\text{42 apples}."""
+    styled = _ALL_STYLED.fullmatch(value) if value.startswith("\\") and len(value) < 300 else None
+    if styled is None or not re.search(r"\d", styled[1]):
+        return value
+    inner = styled[1].strip()
+    alone = re.fullmatch(r"\(\s*(-?[\d.,/]*\d)\s*\)", inner)
+    return alone[1] if alone and "," not in alone[1] else inner
 
 
-def _drop_assurance(line: str) -> str:
-    last = _SENTENCES.split(line)[-1].strip()
-    return line[: -len(last)].strip() if len(last) < len(line) and _ASSURANCE.fullmatch(last) else line
+_COUNTED = re.compile(
+    r"([-+]?\$?[\d.,{}\\!/ ]*\d[\d.,{}!]*\}?|\\[dt]?frac\{[^{}]*\}\{[^{}]*\})[\s~\\,]*(?:\\(?:text|mathrm"
+    r"|textrm|mbox)\s*\{\s*(.+?)\s*\}|([^\W\d_][^{}\\]*))"
+)
 
 
-def _joined_boxes(text: str, last: str) -> str:
-    """Join the boxes that belong to the last one's statement, or a single box and a percent sign after it."""
-    boxes = [last]
-    start = text.rfind("\\boxed")
-    tail = text[start:]
-    while start > 0 and len(boxes) < 20 and text.find("\\boxed", 0, start) >= 0:
-        before = text[:start]
-        earlier = boxed(before[-ANSWER:])
-        if earlier is None:
-            break
-        opened = before.rfind("\\boxed")
-        closed = before.find(earlier, opened) + len(earlier)
-        closed = before.find("}", closed) + 1
-        if not closed or not _belongs(before[closed:]):
-            break
-        boxes.append(earlier)
-        start = opened
-    if len(set(boxes)) == 1:
-        sign = _PERCENT.match(tail, tail.find(last) + len(last)) if len(tail) < ANSWER else None
-        return last + "%" if sign and "%" not in last else last
-    return ", ".join(reversed(boxes))
+def _in_english(value: str, text: str) -> str:
+    """Return a number with a noun of another language without it, or with the unit's English name."""
+    counted = _COUNTED.fullmatch(value) if len(value) < 100 else None
+    if counted is None or not languages.is_foreign(text.replace("\\boxed", " ")):
+        return value
+    words = counted[2] or counted[3]
+    name = languages.unit_name(words.split()[0])
+    if name is None and (
+        (words.isascii() and len(words) < 3)
+        or languages.ADJUNCT.intersection(words.split())
+        or languages.AND_OR.intersection(words.split())
+    ):
+        return value
+    return f"{counted[1]} \\text{{ {name}}}" if name else counted[1]
 
 
 def _belongs(gap: str) -> bool:
@@ -162,6 +308,8 @@ def _belongs(gap: str) -> bool:
     words = re.sub(r"\\[a-zA-Z]+|[\\$\[\](){},;:|/]|(?<=\s)[-*•](?=\s)", " ", _ITEM.sub(" ", words))
     plain = re.findall(r"[^\W\d_]{2,}", words)
     if all(word.casefold() in ("and", "or", "with", "also") for word in plain):
+        return True
+    if _CASE.search(gap) and not _CONCLUDING.search(words):
         return True
     if _JOINING.search(words) and "\n\n" not in gap:
         return True

@@ -1,0 +1,238 @@
+"""Words of eleven languages around a final answer: what announces it, denies it, joins values, and units.
+
+The languages are English, German, French, Spanish, Italian, Portuguese, Russian, Chinese, Japanese, Korean
+and Arabic. Patterns are for one statement of bounded length, or linear.
+"""
+
+from __future__ import annotations
+
+import re
+
+ANNOUNCED = re.compile(
+    r"####"
+    r"|\banswers?[*_\"]*(?:\s+(?:is|are)\b|\s*[:：=])[*_:：]*"
+    r"|\banswer\b[^.:\n]{0,40}?\b(?:is|becomes|equals)\b[*_:]*"
+    r"|\b(?:antwort|lösung)[*_]*(?:\s+(?:ist|lautet)\b|\s*[:：])[*_:]*"
+    r"|\br[ée]ponse(?:\s+finale)?[*_]*(?:\s+est\b|\s*[:：])[*_:]*"
+    r"|\brespuesta(?:\s+(?:final|correcta))?[*_]*(?:\s+es\b|\s*[:：])[*_:]*"
+    r"|\brisposta(?:\s+finale)?[*_]*(?:\s+[èe]\b|\s*[:：])[*_:]*"
+    r"|\bresposta(?:\s+final)?[*_]*(?:\s+[ée]\b|\s*[:：])[*_:]*"
+    r"|\bответ[*_]*(?:\s+равен\b|\s*[:：—–-])[*_:]*"
+    r"|答案[*_]*(?:是|为|為|[:：])[*_:：]*|答[*_]*[:：][*_]*|(?:答え|解答|回答)[*_]*(?:は|[:：])[*_]*"
+    r"|(?:정답|답안|답)[*_]*(?:은|[:：])[*_]*"
+    r"|(?:الجواب|الإجابة|الاجابة)(?:\s+(?:النهائي|النهائية|الصحيحة|الصحيح))?[*_]*(?:\s+(?:هو|هي)"
+    r"|\s*[:：])[*_:]*",
+    re.IGNORECASE,
+)
+"""What announces the final answer, up to where it begins."""
+
+HEADING = re.compile(
+    r"[#>*_\s]*(?:(?:the |my |our )?(?:final |correct )?(?:answers?|result)|conclusion"
+    r"|(?:endgültige )?antwort|ergebnis"
+    r"|r[ée]ponse(?: finale)?|respuesta(?: final)?|risposta(?: finale)?|resposta(?: final)?|ответ"
+    r"|(?:最终|最終)?答案|答え|最終(?:的な)?(?:解答|回答)|(?:최종 )?(?:정답|답)"
+    r"|الجواب(?: النهائي)?|الإجابة(?: النهائية)?)"
+    r"[\s:：*_#]*",
+    re.IGNORECASE,
+)
+"""A line that is only the heading of the final answer."""
+
+TOTAL = re.compile(
+    r"\b(?:total|sum|answer|result|altogether|overall|final|gesamt|insgesamt|ergebnis|summe|totale?|somme"
+    r"|resultado"
+    r"|résultat|risultato|итого|всего)\b|合计|总计|合計|答|합계|총|المجموع",
+    re.IGNORECASE,
+)
+"""The label of a row, or of an item of a list, that holds the result."""
+
+CONCLUDING = re.compile(
+    r"(?:^|[,;.:]|—|\s-|\band|\bund|\bet|\by|\be|\bи)\s*"
+    r"(?:so(?! (?:that|far|many|much|on|as)\b)|thus|hence|therefore|consequently|then|i\.?e\.?"
+    r"|which (?:means|gives|makes|leaves)"
+    r"|(?:that|this) (?:means|gives|makes|leaves)|meaning|giving|making|leaving"
+    r"|also|somit|daher|folglich|das (?:hei[sß]+t|sind|ist)|donc|soit|por (?:lo )?tanto|entonces|así que"
+    r"|es decir"
+    r"|quindi|dunque|cioè|portanto|logo|ou seja|итак|значит|поэтому|то есть"
+    r"|следовательно)\b[\s,:]*(?:that\b|que\b|daß|dass|che\b|что)?"
+    r"|[→⇒⟹➡]|\\(?:implies|Rightarrow|Longrightarrow|therefore|to|rightarrow)(?![a-zA-Z])|∴|(?:^"
+    r"|[,;.\s])(?:所以|因此|故|也就是|即|つまり|したがって|よって|따라서|즉|إذن|إذاً|أي)",
+    re.IGNORECASE,
+)
+"""A word after which a sentence concludes."""
+
+NEGATED = re.compile(
+    r"(?:\b(?:not|never|neither|nor|cannot|nicht|kein\w*|niemals|pas|jamais|nunca|jamás|não|nao|mai|не|нет"
+    r"|except|but not|"
+    r"anything but|everything but|without|ohne|sans|sin|senza|sem|без)"
+    r"|n['’]t)(?:[\s$({\\*]+\S{1,12}){0,2}[\s$({\\*]*$"
+    r"|(?:不是|并非|並非|没有|沒有|不等于|ليس|ليست|لا)[^。,，]{0,4}$|(?:\bno|\bnon|≠|\\neq?)[\s$({\\*]*(?:es|è"
+    r"|è uguale a)?[\s$({\\*]*$",
+    re.IGNORECASE,
+)
+"""A negation right before a value."""
+
+DENIED_AFTER = re.compile(
+    r"^\S{0,14}[\s。]*(?:ではない|じゃない|ではありません|이 아|가 아|아닙|不对|不對"
+    r"|is not|isn['’]t|is wrong)"
+)
+"""A negation right after a value."""
+
+HEDGED = re.compile(
+    r"\b(?:maybe|perhaps|possibly|presumably|might|could be|may be|may have|guess|unsure|not sure"
+    r"|not certain|uncertain|unclear|not clear"
+    r"|don['’]?t know|do not know|can(?:no|['’])t (?:tell|be determined|determine|say|solve)"
+    r"|cannot (?:tell|be determined|determine|say|solve)"
+    r"|unable|either|depending on|depends on|not enough|insufficient|vielleicht|möglicherweise|entweder"
+    r"|weiß nicht|peut-être"
+    r"|soit .{1,40}? soit|tal vez|quizás?|puede que|no sé|forse|non so|talvez|não sei|возможно|может быть"
+    r"|не знаю|наверное)\b"
+    r"|也许|或许|可能是|不知道|不确定|かもしれ|たぶん|わかりません|아마|모르|ربما|لا أعرف",
+    re.IGNORECASE,
+)
+"""Words of a sentence that states nothing for certain."""
+
+_AND_OR_LIST = """
+and or & und oder et ou y e o и или 和 与 或 及 と または や 와 과 및 또는 و أو
+"""
+AND_OR = frozenset(_AND_OR_LIST.split())
+"""Words that join two values."""
+
+ADJUNCT_LIST = """
+the in of for from after before over within during per with at by than on among between since until into out
+each every all both these those his her their its our my your other same
+von für aus nach vor über mit bei an auf pro als jede jeder jedes je ihre seine alle diese
+de des du pour après avant sur avec dans par que chaque ses leurs ces
+para por con desde hasta cada sus estos los las
+di per dopo con da ogni i le gli suoi
+em com após seus
+из за на по после до с у в каждый каждого
+"""
+ADJUNCT = frozenset(ADJUNCT_LIST.split())
+"""Words before a number that is no stated value: "in 3 days", "of his 4 friends"."""
+
+_FOREIGN_UNITS_LIST = """
+dollars: dollar dólar доллар 美元 ドル 달러 دولار
+cents: cent centavo centesim цент 美分 セント 센트 سنت
+euros: euro евро 欧元 ユーロ 유로 يورو
+yen: 円
+percent: prozent cent ciento cento cento процент パーセント 퍼센트 بالمئة
+hours: stunde heure hora ore ora час 小时 時間 시간 ساعة ساعات
+minutes: мин minute minuto minuti минут 分钟 分 분 دقيقة دقائق
+seconds: sekunde seconde segundo secondi secondo секунд 秒 초 ثانية ثوان
+days: tag jour día dias dia giorn дней дня день 天 日 일 يوم أيام
+weeks: woche semaine semana settiman недел 周 星期 週間 주일 أسبوع أسابيع
+months: monat mois mes meses mês mesi mese месяц 个月 か月 ヶ月 개월 شهر أشهر
+years: jahr ans année año anos ano anni anno лет год 年 歳 岁 년 살 سنة سنوات عام
+km: kilometer kilomètre kilómetro chilometr quilômetr километр км 公里 千米 キロメートル 킬로미터 كيلومتر
+cm: zentimeter centimètre centímetro centimetr сантиметр см 厘米 センチメートル センチ 센티미터 سنتيمتر
+mm: millimeter millimètre milímetro миллиметр 毫米 ミリメートル 밀리미터
+meters: meter mètre metro metri метр 米 メートル 미터 متر أمتار
+feet: fuß pied pie pies piedi pés фут 英尺 フィート 피트 قدم أقدام
+miles: meile mille milla miglia milha миль мили 英里 マイル 마일 ميل أميال
+kg: kilogramm kilogramme kilogramo chilogramm quilograma килограмм кг 公斤 千克 キログラム 킬로그램
+kg: كيلوغرام
+grams: gramm gramme gramo grammi grama грамм 克 グラム 그램 غرام
+pounds: pfund livre libra libbre фунт 磅 ポンド 파운드 رطل أرطال
+liters: liter litre litro litri литр 升 リットル 리터 لتر
+degrees: grad degré grado gradi grau градус 度 도 درجة
+"""
+_STEMS = sorted(
+    (
+        (stem, line.partition(":")[0])
+        for line in _FOREIGN_UNITS_LIST.split("\n")[1:-1]
+        for stem in line.partition(":")[2].split()
+    ),
+    key=lambda pair: -len(pair[0]),
+)
+_ENDINGS = re.compile(r"[a-zà-ÿß]{0,2}|[а-яё]{0,3}|[ًاٌٍَُِّْ]{0,3}")
+_STOPWORDS_LIST = """
+und ist sind also der die das den dem ein eine insgesamt beträgt mit von
+hat denn dass wir sie im zu auch nur auf für kostet
+est donc les des du une soit dans pour sont elle le et en au sur par nous qui que il
+el los las del al por tanto es son una tiene para respuesta se su sus como hay cada
+la quindi sono della gli una ha di che con per nel risposta
+é são então portanto uma tem resposta os um da do em na com ela
+"""
+_STOPWORDS = frozenset(_STOPWORDS_LIST.split())
+_ENGLISH = frozenset(["the", "of", "is", "are", "so", "and", "we", "this", "that", "has", "with", "each"])
+_LETTERS = re.compile(r"[^\W\d_]+")
+_GROUPS = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+)(?:(?:,|\{,\})(\d+))?(?![\d]|[.,]\d)")
+_POINT = re.compile(r"(?<![\d.,])(?:\d{1,3}|\d+)\.(?!\d{3}(?!\d))\d+(?![\d.])")
+_DIGITS = str.maketrans(
+    "٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹０１２３４５６７８９٫٬％＝＋－（）：，",
+    "012345678901234567890123456789.,%=+-():,",
+)
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_CJK_LETTER = re.compile(f"[{_CJK}]")
+_GREEK = "αβγδεζηθικλμνξοπρσςτυφχψω"
+_SPACING = re.compile(rf"(?<=[{_CJK}])(?=[\dA-Za-z$(\\*])|(?<=[\dA-Za-z%)$*}}])(?=[{_CJK}])")
+_CLOCK = re.compile(r"(?<!\d)(\d{1,2}) ?[時时点點시] ?(?:(\d{1,2}) ?[分분])(?!钟|間)")
+
+
+def write_ascii_digits(text: str) -> str:
+    """Return a text with Arabic and full-width digits and signs in ASCII.
+
+    >>> write_ascii_digits("٥٤٠")
+    '540'
+    """
+    return text if text.isascii() else text.translate(_DIGITS).replace("¢", " cents")
+
+
+def set_spaces(text: str) -> str:
+    """Return a statement with spaces between numbers and letters of scripts without them; clocks as 8:15."""
+    if text.isascii():
+        return text
+    return _SPACING.sub(" ", _CLOCK.sub(_clock, text))
+
+
+def _clock(match: re.Match[str]) -> str:
+    return f"{match[1]}:{int(match[2]):02d} "
+
+
+def is_foreign(text: str) -> bool:
+    """Return whether a text is, by its commonest words or its letters, not in English."""
+    words = _LETTERS.findall(text[-4000:].casefold())
+    if 2 * sum(word[0] > "\u0370" and word[0] not in _GREEK for word in words) > len(words) > 0:
+        return True
+    return len(_STOPWORDS.intersection(words)) - 2 * len(_ENGLISH.intersection(words)) >= 2
+
+
+def has_decimal_comma(text: str) -> bool:
+    """Return whether a text is in a language that writes 1.000,5, and writes no decimal with a point."""
+    return is_foreign(text) and not _CJK_LETTER.search(text) and not _POINT.search(text)
+
+
+def join_groups(value: str, text: str) -> str:
+    """Return a value whose thousands are written with points, in a text, with its digits joined.
+
+    >>> join_groups("3.500.000", ""), join_groups("9.360", "also hat sie 9.360 Euro und das ist gut")
+    ('3500000', '9360')
+    >>> join_groups("9.360", "so it is 9.360")
+    '9.360'
+    """
+    if "." not in value:
+        return value
+
+    def join(match: re.Match[str]) -> str:
+        if match[2] is None and match[1].count(".") < 2 and not has_decimal_comma(text):
+            return match[0]
+        return match[1].replace(".", "") + (f".{match[2]}" if match[2] else "")
+
+    return _GROUPS.sub(join, value)
+
+
+def unit_name(word: str) -> str | None:
+    """Return the English name of a unit in one of the other languages; None for another word.
+
+    >>> unit_name("Stunden"), unit_name("フィート外側に"), unit_name("apples")
+    ('hours', 'feet', None)
+    """
+    word = word.casefold().strip(".,;:!?*()")
+    for stem, name in _STEMS:
+        if word.startswith(stem):
+            rest = word[len(stem) :]
+            if not stem[0].isascii() and "\u3040" <= stem[0] <= "\ud7af":
+                return name
+            if _ENDINGS.fullmatch(rest) if len(stem) > 3 else not rest:
+                return name
+    return None

@@ -1,0 +1,832 @@
+r"""What a reply without a box states: its announced answer, or the value of its last statement.
+
+A statement's value is taken only if it is the only one: a number that "in", "of" or "each" makes a
+circumstance, an earlier step of a computation, and a subordinate clause do not count; two values that
+compete, a negation and a hedge leave the statement as it is, and it is then compared as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from gem.graders.mathematics import languages, number_words
+from gem.graders.mathematics.corrections import apply_corrections, equal_texts
+from gem.graders.mathematics.languages import (
+    ADJUNCT,
+    AND_OR,
+    ANNOUNCED,
+    CONCLUDING,
+    DENIED_AFTER,
+    HEADING,
+    HEDGED,
+    NEGATED,
+    TOTAL,
+)
+from gem.graders.mathematics.latex import FUNCTIONS, Unread, normalise_text, read
+from gem.graders.mathematics.units import measure
+from gem.parsing import tagged
+
+PIECE = 1000
+"""Characters of one statement that is looked at."""
+
+_FIELD = re.compile(
+    r'"(?:final[ _]?)?answer"\s*:\s*(?:"([^"\\\n]*(?:\\.[^"\\\n]*)*)"|([^",{}\[\]\n]+|\[[^\[\]\n]*\]))',
+    re.IGNORECASE,
+)
+_ICONS = re.compile("[\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\u200b\U0001f000-\U0001faff]+")
+_QED = re.compile(
+    r"(?:\bq\.?\s?e\.?\s?d\b\.?|[∎■□▪◻]|\$?\\(?:blacksquare|square|qed|qedsymbol|Box)\$?"
+    r"|,?\s*as (?:desired|required|claimed|wanted|needed))"
+    r"[\s.*$]*$",
+    re.IGNORECASE,
+)
+_ASSURANCE = re.compile(
+    r"(?:[*_(\s]*)(?:done|qed|hence proved|i (?:hope|am (?:sure|confident)|believe|think)[a-z ,']{0,40}"
+    r"|(?:i )?hope (?:this|that|it)[a-z ,']{0,40}"
+    r"|that is all|that's it|good luck|let me know[a-z ,']{0,60}|feel free[a-z ,']{0,60}"
+    r"|if you have[a-z ,']{0,80}"
+    r"|(?:these|those) (?:\w+ )?are all(?: (?:of them|solutions|the solutions))?|this (?:completes"
+    r"|finishes|concludes|ends)[a-z ,']{0,40}"
+    r"|(?:everything|all|it|this) (?:checks out|agrees|matches|works|fits)|(?:which|this"
+    r"|that) is (?:correct|right|as expected)"
+    r"|(?:the )?proof is complete|(?:and )?we(?: are|['’]re) done|great|perfect)[\s.!*_)]*",
+    re.IGNORECASE,
+)
+_BREAK = re.compile(r"[.!?…][\"'”)*_]*\s+(?=[*_(]*[^\Wa-z_]|[*_(]*[$\\\d∴])|[。！？]|[.!?]\*\*\s")
+_ABBREVIATED = re.compile(
+    r"(?:^|[\s($*])(?:e\.g|i\.e|mrs?|ms|dr|st|vs|approx|p\.m|a\.m|etc|ca|z\.\s?b|bzw|d\.h|cf|resp|eq|fig"
+    r"|sr|sra|(?-i:[A-Z]))\.$",
+    re.IGNORECASE,
+)
+_BLOCK = re.compile(r"\n[ \t>]*\n\s*")
+_DISPLAY = re.compile(
+    r"(?:\$\$(.+?)\$\$|\\\[(.+?)\\\]|\\begin\{(?:align|equation|gather)(\*?)\}(.+?)\\end\{(?:align"
+    r"|equation|gather)\3\})\s*[.,]?\s*",
+    re.DOTALL,
+)
+_FENCED = re.compile(r"(?:```|~~~)[^\n]*\n(.*?)\n?[ \t]*(?:```|~~~)[ \t]*", re.DOTALL)
+_RULE = re.compile(r"[-=_*\s]{3,}")
+_ITEM = re.compile(r"\s*(?:[-*+•‣▪]\s+|\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.)]\s+)")
+_OPENING_MARKS = re.compile(r"\s*(?:>\s*|#{1,6}\s+|[-*+•‣]\s+|\d{1,2}[.)]\s+(?=\D))*")
+_BOLD = re.compile(r"\*\*([^*]+)\*\*|__([^_]+)__|\\textbf\{([^{}]+)\}")
+_LABEL = re.compile(
+    r"[^:：]{1,60}[:：][*_]*\s+|[^:：]{0,40}\b(?:answer|result|solution|conclusion)[*_]*[.][*_]*\s+",
+    re.IGNORECASE,
+)
+_REASON = re.compile(
+    r",?\s+(?:since|because|as (?:we|it|the|is|can|there|required|desired)|attained|achieved|reached"
+    r"|with equality|where|for (?:all|every|each|any|some|example|instance)|e\.g\.|namely|which (?:is|was"
+    r"|we|can)"
+    r"|when|if|weil|denn|da|car|parce que|puisque|porque|ya que|pois|perché|poiché|так как|потому что)\b.*"
+    r"|\s*,\s*(?:and )?not\s.*|\s+(?:rather than|instead of)\s.*",
+    re.DOTALL | re.IGNORECASE,
+)
+_ASIDE = re.compile(
+    r",\s+(?:which|who|whose|with|having)\s[^,()]{1,80},"
+    r"|\s+\((?!\s*[-+−]?[\d.]+\s*[,)])[^()]*[A-Za-zÀ-ɏ=≈]{2,}[^()]*\)|\s+\((?:or|that is|i\.e\.)[^()]*\)"
+)
+_SUBORDINATE = re.compile(
+    r"(?:since|because|as|if|when|after|given|with|for|in|of|from|out of|at|during|over|starting|da|wenn"
+    r"|nach|von|como|si|después|después de|para|comme|après|dopo|se|após)\b",
+    re.IGNORECASE,
+)
+
+
+def stated_answer(text: str) -> tuple[str | None, bool]:
+    """Return the answer that a text without boxes states, and whether that is certain: it is the whole text.
+
+    Args:
+        text: the reply's end, without white space around it, or all of it.
+    """
+    text = text if text.isascii() else _ICONS.sub(" ", text).strip()
+    text = _QED.sub("", text).strip() or text
+    found = _tagged(text)
+    if found is not None:
+        return found, False
+    place = _announced(text)
+    if place is not None:
+        piece, rest = place
+        value = value_of(piece, text)
+        return apply_corrections(value, rest), False
+    if "\n" not in text:
+        emphasised = _EMPHASISED.fullmatch(text)
+        line = emphasised[1].strip() if emphasised else text
+        if not _is_sentence(line) and ("**" not in line or line.startswith("**")):
+            return line, True
+    return _last_statement(text), False
+
+
+def _is_sentence(line: str) -> bool:
+    """Return whether a reply of one line is a sentence: it begins as one, or is a computation with words."""
+    if line.startswith(("| ", "|-", "`", '{"')) or len(line) > 300:
+        return True
+    words = len(re.findall(r"(?<![\\\w])[^\W\d_]{2,}", line[:PIECE]))
+    if words and (("=" in line and _COMPUTING.match(line)) or len(_sentences(line)) > 1):
+        return True
+    return (line[:1].isupper() and words > 2) or (line[:1].isalpha() and not line[:1].isascii())
+
+
+_COMPUTING = re.compile(r"[\d(]|\\?[$€£]\d")
+
+
+def _tagged(text: str) -> str | None:
+    """Return the answer in <answer> or in a field of JSON."""
+    inside = tagged(text, "answer") if "</answer>" in text else None
+    if inside is None and '"' in text and "{" in text:
+        fields = list(_FIELD.finditer(text))
+        if fields:
+            inside = next(group for group in fields[-1].groups() if group is not None)
+            inside = inside.replace("\\\\", "\\").replace('\\"', '"')
+    return value_of(inside.strip(), text) if inside and inside.strip() else None
+
+
+def _announced(text: str) -> tuple[str, str] | None:
+    """Return the statement that an announcement or a heading introduces, and the text behind it."""
+    best: int | None = None
+    tail = max(0, len(text) - 300)
+    for found in ANNOUNCED.finditer(text):
+        if found.start() >= tail or found.start() - text.rfind("\n", 0, found.start()) < 40:
+            best = found.end()
+    at = 0
+    for line in text.splitlines(keepends=True):
+        start, at = at, at + len(line)
+        if HEADING.fullmatch(line) and text[at:].strip() and line[:1] not in "|":
+            best = at if best is None or start >= best - len(line) else best
+    if best is None:
+        return None
+    rest = text[best:]
+    rest = (
+        rest.lstrip(" \t\n\r*_:：}=-")
+        if not rest.lstrip().startswith(("-", "*", "="))
+        else rest.strip().lstrip("*_=:").lstrip()
+    )
+    if not rest:
+        return None
+    piece = _first_piece(rest)
+    return piece, rest[len(piece) :]
+
+
+def _first_piece(rest: str) -> str:
+    """Return the first statement of a text: a display, a list, or a sentence."""
+    for pattern in (_DISPLAY, _FENCED):
+        match = pattern.match(rest)
+        if match:
+            return match[0]
+    block = _BLOCK.split(rest, maxsplit=1)[0]
+    lines = block.split("\n")
+    if len(lines) > 1 and (lines[0].startswith("|") or all(_ITEM.match(line) for line in lines)):
+        return block
+    if len(lines) > 1 and "$$" in lines[0] + lines[1]:
+        return block
+    return _sentences(lines[0])[0]
+
+
+def _sentences(line: str) -> list[str]:
+    """Return the sentences of a line."""
+    sentences, start = [], 0
+    for found in _BREAK.finditer(line):
+        end = found.end()
+        head = line[start:end].rstrip()
+        if _ABBREVIATED.search(head[-12:]):
+            continue
+        sentences.append(line[start:end])
+        start = end
+    if line[start:].strip() or not sentences:
+        sentences.append(line[start:])
+    return sentences
+
+
+def _last_statement(text: str) -> str:
+    """Return the value of the last statement; the last sentence if that is unclear."""
+    blocks = [block for block in _BLOCK.split(text) if block.strip() and not _RULE.fullmatch(block)]
+    fence = _FENCED.search(text, max(0, text.rfind("\n\n```", 0, max(0, len(text) - 4))))
+    if fence and fence.end() == len(text) and fence[1].strip():
+        return value_of(fence[1].strip().split("\n")[-1], text)
+    display = _last_display(text)
+    if display is not None:
+        return value_of(display, text)
+    while blocks:
+        lines = [line for line in blocks.pop().split("\n") if line.strip() and not _RULE.fullmatch(line)]
+        while lines:
+            if lines[-1].lstrip().startswith("|"):
+                return _table(lines, text)
+            items = _list(lines, blocks)
+            if items is not None:
+                return items
+            sentences = _sentences(lines.pop().strip())
+            while sentences:
+                sentence = _ICONS.sub("", _QED.sub("", sentences.pop())).strip()
+                if sentence.strip("*_.()\"' ") and not _ASSURANCE.fullmatch(sentence):
+                    if sentences and _is_cut(sentence):
+                        return sentence
+                    return value_of(sentence, text)
+            joined = "\n".join([*blocks, *lines]).rstrip()
+            display = _last_display(joined)
+            if display is not None:
+                return value_of(display, text)
+    return text
+
+
+def _is_cut(sentence: str) -> bool:
+    """Return whether the last of several sentences on a line breaks off: prose without an end."""
+    return sentence[-1].isalnum() and sentence.isascii() and "=" not in sentence and "**" not in sentence
+
+
+def _last_display(text: str) -> str | None:
+    """Return the display formula that ends a text."""
+    text = _QED.sub("", text).rstrip()
+    for closing, opening in (
+        ("$$", "$$"),
+        ("\\]", "\\["),
+        ("\\end{align}", "\\begin{align}"),
+        ("\\end{align*}", "\\begin{align*}"),
+    ):
+        end = len(text.rstrip(" .,"))
+        if text.endswith(closing, 0, end):
+            start = text.rfind(opening, 0, end - len(closing))
+            if start >= 0:
+                return text[start + len(opening) : end - len(closing)].strip()
+    return None
+
+
+def _table(lines: list[str], text: str) -> str:
+    """Return the result of a table: the last cell of its last row."""
+    cells = [cell.strip() for cell in lines[-1].strip().strip("|").split("|")]
+    filled = [cell for cell in cells if cell]
+    if len(filled) < 2:
+        return value_of(filled[0], text) if filled else lines[-1]
+    if "**" in lines[-1] or TOTAL.search(filled[0]):
+        return value_of(filled[-1], text)
+    return lines[-1]
+
+
+def _list(lines: list[str], before: list[str]) -> str | None:
+    """Return the values of a list that is all of the answer, joined; None for a list of steps."""
+    if len(lines) < 2 or not all(_ITEM.match(line) for line in lines[-2:]):
+        return None
+    items: list[str] = []
+    for line in lines:
+        mark = _ITEM.match(line)
+        if mark is None:
+            items.clear()
+            continue
+        items.append(line[mark.end() :].strip().rstrip(".,;"))
+    if (
+        len(items) > 1
+        and all(_reads(item.replace("**", "")) for item in items)
+        and all("(" in i or "\\" in i or i.lstrip("-−").isdigit() for i in items)
+    ):
+        return ", ".join(item.strip("$") for item in items)
+    return None
+
+
+# -- the value of one statement
+
+
+def value_of(piece: str, text: str) -> str:
+    """Return the value that a statement gives; the statement itself if it gives none, or several.
+
+    Args:
+        piece: the statement, with Markdown and mathematics as written.
+        text: the reply, whose language decides what a point between digits means.
+    """
+    piece = piece.strip()
+    display = _DISPLAY.fullmatch(piece)
+    if display:
+        piece = next(group for group in (display[1], display[2], display[4]) if group).strip()
+    if len(piece) > PIECE:
+        return piece
+    if (
+        "\\" in piece
+        and ("\\\\" in piece or "&" in piece)
+        and "matrix" not in piece
+        and "cases" not in piece
+        and "array" not in piece
+    ):
+        piece = _last_row(piece)
+    piece = _QED.sub("", _ICONS.sub(" ", piece)).strip()
+    piece = _OPENING_MARKS.sub("", piece, count=1)
+    whole = _bare(piece)
+    if whole is not None:
+        return languages.join_groups(whole, text)
+    value = _value_in(languages.set_spaces(piece), text)
+    return languages.join_groups(value if value is not None else _unwrap(piece), text)
+
+
+def _last_row(piece: str) -> str:
+    r"""Return the last row of aligned equations if they continue one another."""
+    rows = [
+        row.replace("&", " ").strip()
+        for row in re.split(r"\\\\", re.sub(r"\\(?:begin|end)\{[a-z]+\*?\}", " ", piece))
+        if row.strip()
+    ]
+    if not rows:
+        return piece
+    if all(row.lstrip().startswith(("=", "\\approx", "\\le", "\\ge", "<", ">")) for row in rows[1:]):
+        return rows[0].partition("=")[0] + " " + rows[-1] if len(rows) > 1 else rows[0]
+    heads = {row.partition("=")[0].strip() for row in rows}
+    if len(heads) == 1 and len(rows) > 1 and all("=" in row for row in rows):  # x = 1 \\ x = 2: all of them
+        return ", ".join(row.strip(" ,.;") for row in rows)
+    return rows[-1]
+
+
+def _unwrap(piece: str) -> str:
+    """Return a text without emphasis around all of it, and the dollars around a formula."""
+    text = piece.strip().strip("*_ `") if piece.strip()[:1] in "*_`" else piece.strip()
+    return text.replace("**", "")
+
+
+_EMPHASISED = re.compile(r"(?:\*\*|__|`{1,3}|[*_])([^*`]+?)(?:\*\*|__|`{1,3}|[*_])[.\s]*")
+
+
+def _bare(piece: str) -> str | None:
+    """Return a piece without decoration if all of it is a value or a word; None for a sentence."""
+    text = piece.strip().rstrip("。 ")
+    text = text[:-1] if text.endswith(".") and not text.endswith("..") else text
+    emphasised = _EMPHASISED.fullmatch(text)
+    if emphasised:
+        text = emphasised[1].strip()
+    segment = re.fullmatch(
+        r"\$\$?([^$]+)\$\$?[.\s]*|\\\((.+?)\\\)[.\s]*|\\\[(.+?)\\\][.\s]*", text, re.DOTALL
+    )
+    if segment and not re.match(r"\$\s?\d[^$]*[\s(+−-]\$", text):
+        text = next(group for group in segment.groups() if group).strip()
+    if re.fullmatch(r"\(?[A-Z]\)?[.:]?|[^\W\d_]+(?:[ '-][^\W\d_]+){0,2}[.!]?", text) and not HEDGED.search(
+        text
+    ):
+        return text
+    return text if _reads(text) else None
+
+
+@lru_cache(maxsize=512)
+def _reads(text: str) -> bool:
+    """Return whether all of a text is a formula, or a number with a known unit."""
+    if len(text) > 400 or not text or text[-1] == "?":
+        return False
+    try:
+        tree = read.__wrapped__(normalise_text(text.rstrip(".,;")))
+    except Unread:
+        return False
+    return not _has_words(tree)
+
+
+def _has_words(tree: object) -> bool:
+    """Return whether a tree has units that are no measure, such as words of a sentence."""
+    if not isinstance(tree, tuple):
+        return False
+    if tree and tree[0] == "unit" and measure(tree[2]) is None:
+        return True
+    return any(_has_words(part) for part in tree)
+
+
+def _value_in(piece: str, text: str) -> str | None:
+    """Return the only value in a sentence; None if there is none, or several compete."""
+    if HEDGED.search(piece) or piece.rstrip().endswith("?"):
+        return None
+    foreign = languages.is_foreign(text)
+    label = _LABEL.match(piece)
+    if label and not re.match(r"\S*\d:\d", piece) and len(piece) > label.end():
+        inside = _value_in_clauses(piece[label.end() :], foreign)
+        if inside is not None:
+            return inside
+    return _value_in_clauses(piece, foreign)
+
+
+def _value_in_clauses(piece: str, foreign: bool) -> str | None:
+    piece = _ASIDE.sub("", piece)
+    reason = _REASON.search(piece)
+    if reason and reason.start() > 0 and _has_candidate(piece[: reason.start()]):
+        piece = piece[: reason.start()]
+    option = _OPTION.fullmatch(piece.replace("**", "").strip())
+    if option:
+        return option[0].rstrip(".")
+    bold = [next(group for group in match.groups() if group).strip() for match in _BOLD.finditer(piece)]
+    strong = [words for words in bold if _has_candidate(words)]
+    ends = [0, *(match.end() for match in CONCLUDING.finditer(piece))]
+    if (
+        bold
+        and not strong
+        and "**" in piece[ends[-1] :]
+        and not _has_candidate(_BOLD.sub("", piece[ends[-1] :]))
+    ):
+        return bold[-1].strip(" .:") if len(bold) == 1 else None
+    if strong and not NEGATED.search(piece[: piece.find(strong[0])].rstrip("*_ ") + " "):
+        values = [_bare(words) or _only(words, foreign) for words in strong]
+        if None not in values:
+            unique: list[str] = []
+            for value in values:
+                if value is not None and not any(equal_texts(value, other) for other in unique):
+                    unique.append(value)
+            if len(unique) == 1:
+                return _with_unit_behind(unique[0], piece, strong[-1], foreign)
+            return ", ".join(unique)
+        return None
+    plain = piece.replace("**", "").replace("__", "")
+    clauses = [0, *(match.end() for match in CONCLUDING.finditer(plain)), len(plain)]
+    semicolon = plain.rfind("; ")
+    if semicolon > 0:
+        clauses = sorted({*clauses, semicolon + 2})
+    for start in reversed(clauses[:-1]):
+        clause = plain[start:]
+        if _has_candidate(clause):
+            value = _only(clause, foreign)
+            return value if value is not None else _main_clause(clause, foreign)
+    return _letter_or_word(plain)
+
+
+def _with_unit_behind(value: str, piece: str, words: str, foreign: bool) -> str:
+    """Return a bold number with the unit that stands behind it."""
+    if not re.fullmatch(r"[-+−]?[\d.,/]+", value):
+        return value
+    rest = piece[piece.rfind(words) + len(words) :].lstrip("*_$ ")
+    return value + _unit(rest.split(" ", 5)[:5], foreign)[0]
+
+
+def _main_clause(clause: str, foreign: bool) -> str | None:
+    """Return the value of a main clause, or of the predicate, where a clause has several numbers.
+
+    "Since there are 12 months and 4 seasons, each has 3": 3. "5 boxes and 6 bags make 11": 11.
+    """
+    head, _, tail = clause.rpartition(", ")
+    if head and _SUBORDINATE.match(head.strip()) and _has_candidate(tail):
+        return _only(tail, foreign)
+    verbs = list(_VERB.finditer(clause))
+    if (
+        len(verbs) == 1
+        and _has_candidate(clause[verbs[0].end() :])
+        and not NEGATED.search(clause[: verbs[0].end()] + " ")
+    ):
+        return _only(clause[verbs[0].end() :], foreign)
+    return None
+
+
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|will be|equals?|makes?|gives?|totals?|leaves?|becomes?|comes? to|ist|sind|est"
+    r"|sont|es|son|é|são|sono)\s",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(r"(?:\(?[A-J]\)|[A-J][.:])[:.]?\s+\S[^,;]{0,60}")
+
+
+def _letter_or_word(plain: str) -> str | None:
+    """Return the option or the truth that a sentence without a number states."""
+    option = re.search(r"\b(?:option|choice|answer)\s+(?:is\s+)?\(?([A-J])\)?[\s.]*$", plain, re.IGNORECASE)
+    if option:
+        return option[1]
+    agreed = re.match(r"(?:so|thus|therefore|hence)?,?\s*(yes|no)\b[,.!]", plain.strip(), re.IGNORECASE)
+    return agreed[1] if agreed else None
+
+
+# -- the values in a clause
+
+_MATH = r"\$\$?(?=\S)(?:[^$\\]|\\.)+?(?<=\S)\$\$?(?![\d])|\\\(.+?\\\)|\\\[.+?\\\]"
+_ATOM = re.compile(rf"{_MATH}|\\?\$[^\s$]*|(?:[^\s$()]|\((?:[^()$]|\([^()$]*\))*\))+|[^\s$]+")
+_NUMBER = re.compile(r"[-+−–±~≈]*(?:\\?[$€£¥₹])?\d[\d.,:/^²³%°'′]*(?:[€£¥₹¢%°]|°[CF])?")
+_OPERATOR = re.compile(r"[-+−–×*·⋅÷/<>≤≥≠=≈≡∈∪±^|&]+|\\(?:times|cdot|approx|ge|le|in|cup|pm|div)|[xX×]")
+_MATHY = re.compile(r"[\w .,+\-−–×*·⋅÷/^=<>≤≥≠≈±()\[\]{}|⌊⌋⌈⌉√π∞°%€£'′²³⁴⁵⁶⁷⁸⁹¹⁰ⁿ⁻₀₁₂₃₄₅₆₇₈₉\\!∈∪]+")
+_LETTER_RUN = re.compile(r"(?<![\\_a-zA-Z])[^\W\d_]{2,}")
+_SIMPLE_NAME = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'?|[A-Za-z]\([a-z](?:,\s?[a-z])*\)|\|[A-Z]\|")
+_PRODUCTS = frozenset(["ab", "abc"])
+_SHORT_WORDS = frozenset(
+    [
+        "km",
+        "cm",
+        "mm",
+        "kg",
+        "mg",
+        "ml",
+        "hr",
+        "hrs",
+        "ft",
+        "lb",
+        "lbs",
+        "yd",
+        "mph",
+        "vs",
+        "mr",
+        "mrs",
+        "ms",
+        "dr",
+        "st",
+        "th",
+        "nd",
+        "rd",
+        "by",
+        "my",
+        "why",
+        "try",
+        "dry",
+        "sky",
+        "fly",
+        "shy",
+        "cry",
+        "spy",
+    ]
+)
+_MULTIPLIERS = frozenset(
+    [
+        "thousand",
+        "million",
+        "billion",
+        "trillion",
+        "hundred",
+        "dozen",
+        "percent",
+        "pct",
+        "half",
+        "halves",
+        "thirds",
+        "quarters",
+    ]
+)
+_CARDINAL = re.compile(
+    r"(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven"
+    r"|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty)"
+    r"(?:-(?:one|two|three|four|five|six|seven|eight|nine))?|hundred|thousand|million",
+    re.IGNORECASE,
+)
+
+
+def _has_candidate(clause: str) -> bool:
+    return any(atom.kind in ("value", "words") for atom in _atoms(clause))
+
+
+class _Atom(NamedTuple):
+    """A word of a clause: value, weak (a lone variable), operator, words (a number in words), or word."""
+
+    kind: str
+    text: str
+    behind: str  # punctuation
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=256)
+def _atoms(clause: str) -> list[_Atom]:
+    """Return the words of a clause."""
+    atoms = []
+    for found in _ATOM.finditer(clause):
+        whole, place = found[0], found.span()
+        segment = _SEGMENT.fullmatch(whole)
+        if segment and not _NUMBER.fullmatch(whole):
+            inner = next(group for group in segment.groups() if group).strip()
+            atoms.append(_Atom("weak" if _SIMPLE_NAME.fullmatch(inner) else "value", inner, "", *place))
+            continue
+        core = whole.rstrip(".,;:!?\"'”")
+        behind = whole[len(core) :]
+        core = core.lstrip("\"'“")
+        if core.endswith(")") and core.count(")") > core.count("("):
+            core, behind = core.rstrip(")"), ")" + behind
+        if core.startswith("(") and core.count("(") > core.count(")"):
+            core = core.lstrip("(")
+        atoms.append(_Atom(_kind(core), core, behind, *place))
+    return atoms
+
+
+_SEGMENT = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+)\\\)|\\\[(.+)\\\]")
+
+
+def _kind(core: str) -> str:
+    if not core:
+        return "word"
+    if _NUMBER.fullmatch(core):
+        return "value"
+    if _OPERATOR.fullmatch(core):
+        return "operator"
+    if core[0].isalpha() and core.isalpha():
+        if len(core) == 1:
+            return (
+                "word"
+                if core in ("a", "A", "I", "e", "y", "o", "è", "é", "и", "у", "в", "с", "к", "à", "و")
+                or not (core.isascii() or core in "αβγδεθλμνπρστφψω")
+                else "weak"
+            )
+        if core in _PRODUCTS or (
+            len(core) < 4
+            and core.isascii()
+            and core.islower()
+            and not set(core) & set("aeiou")
+            and core not in _SHORT_WORDS
+        ):
+            return "weak"
+        return "words" if _CARDINAL.fullmatch(core) else "word"
+    if _CARDINAL.fullmatch(core):
+        return "words"
+    if _MATHY.fullmatch(core):
+        letters = [
+            run.casefold() for run in _LETTER_RUN.findall(re.sub(r"\\[a-zA-Z]+|_\{[^}]*\}|_\w+", " ", core))
+        ]
+        if all(
+            run in FUNCTIONS or (len(run) == 2 and run.isascii() and not set(run) & set("aeou"))
+            for run in letters
+        ):
+            if any(c.isdigit() for c in core):
+                return "value"
+            return (
+                "value" if re.search(r"[⌊⌈√π∞²³⁴=<>]|[^\W_][-+−*/^·⋅(]", core) and "/" not in core else "weak"
+            )
+    return "word"
+
+
+def _only(clause: str, foreign: bool) -> str | None:
+    """Return the only value of a clause, with its unit; None if there are several."""
+    atoms = _atoms(clause)
+    groups = _merge_compounds(_groups(clause, atoms, foreign), atoms)
+    steps = [n for n, group in enumerate(groups) if group.is_step]
+    if steps and (len(steps) == steps[-1] + 1 or steps[-1] == len(groups) - 1):
+        groups = groups[steps[-1] :]  # of computations in a row, the last one's result
+    values = [group for group in groups if not group.is_adjunct] or groups
+    values = [group for group in values if group.text.casefold() != "one"] or values
+    if not values or any(group.is_denied for group in values):
+        return None
+    one, *others = values
+    for other in others:
+        same = one.bound == other.bound and equal_texts(one.number, other.number)
+        if not (same or equal_texts(one.value, other.value)):
+            return None
+    return next((group.value for group in reversed(values) if group.unit), one.value)
+
+
+def _groups(clause: str, atoms: list[_Atom], foreign: bool) -> list[_Group]:
+    """Return the values of a clause in their order: words of mathematics that follow one another."""
+    groups = []
+    i = 0
+    while i < len(atoms):
+        if atoms[i].kind == "word":
+            i += 1
+            continue
+        first = i
+        while i + 1 < len(atoms) and _continues(atoms, first, i):
+            i += 1
+        while i > first and atoms[i].kind == "operator":
+            i -= 1
+        while first < i and atoms[first].kind == "operator" and atoms[first].text not in _SIGNS:
+            first += 1
+        kinds = {atom.kind for atom in atoms[first : i + 1]}
+        if kinds & {"value", "words"} or ({"operator", "weak"} <= kinds and i > first + 1):
+            behind = [] if re.search(r"[,;:.)]", atoms[i].behind) else atoms[i + 1 : i + 6]
+            unit, used = _unit([atom.text + atom.behind for atom in behind], foreign)
+            groups.append(_Group(clause, atoms, first, i, unit))
+            i += used
+        i += 1
+    return groups
+
+
+_SIGNS = ("-", "−", "<", ">", "≤", "≥", "=")
+
+
+def _continues(atoms: list[_Atom], first: int, i: int) -> bool:
+    """Return whether the word after `i` still belongs to the value that began at `first`."""
+    here, following = atoms[i], atoms[i + 1]
+    if re.search(r"[;:.]", here.behind):
+        return False
+    if following.text.casefold() in AND_OR:
+        beyond = atoms[i + 2].kind if i + 2 < len(atoms) else "word"
+        listed = here.kind != "operator" and not here.behind.strip(",")
+        return listed and beyond in ("value", "words", "weak") and not _is_computation(atoms, first, i)
+    if following.kind == "word":
+        return False
+    if here.text.casefold() in AND_OR:
+        return True
+    if "operator" in (here.kind, following.kind):
+        return not here.behind.strip(",")
+    if here.behind:
+        return here.behind == "," and not _is_computation(atoms, first, i)
+    if re.fullmatch(r"\d{1,3}", here.text) and re.match(r"\d{3}(?!\d)", following.text):
+        return True
+    if here.kind != following.kind:
+        return False
+    digits = here.text[-1:].isdigit() and following.text[:1].isdigit()
+    return here.kind == "words" or (here.kind == "value" and not digits)
+
+
+def _is_computation(atoms: list[_Atom], first: int, i: int) -> bool:
+    """Return whether a run is "3 + 4 = 7": an equation whose left side is numbers."""
+    left, equals, _ = " ".join(atom.text for atom in atoms[first : i + 1]).partition("=")
+    return equals != "" and not re.search(r"[^\W\d_]", left)
+
+
+def _unit(words: list[str], foreign: bool) -> tuple[str, int]:
+    """Return the unit or multiplier that words after a number begin with, and how many words it takes."""
+    kept: list[str] = []
+    for word in words:
+        core = word.rstrip(".,;:!?)").casefold() if word.rstrip(".,;:!?)") else word
+        if core in _MULTIPLIERS and not kept:
+            kept.append(core)
+            if core != word.casefold():
+                return " " + " ".join(kept), len(kept)
+            continue
+        break
+    taken = len(kept)
+    best, used = "", 0
+    for n in range(1, min(4, len(words) - taken) + 1):
+        part = words[taken : taken + n]
+        phrase = " ".join(part).rstrip(".,;:!?)*")
+        if phrase.casefold() in ("am", "pm", "a.m", "p.m"):
+            best, used = " " + phrase.replace(".", ""), n
+        elif phrase and not phrase[-1:].isspace() and _is_measure(phrase):
+            best, used = " " + phrase, n
+        if re.search(r"[.,;:!?)]$", part[-1]):
+            break
+    if not best and foreign and taken < len(words):
+        name = languages.unit_name(words[taken])
+        best, used = (" " + name, 1) if name else ("", 0)
+    return (" " + " ".join(kept) if kept else "") + best, taken + used
+
+
+def _is_measure(phrase: str) -> bool:
+    if phrase in ("in", "a", "is", "as", "at", "per") or phrase.split()[-1] in ("per", "of", "a", "an", "in"):
+        return False
+    try:
+        return _UNIT_LIKE.fullmatch(phrase) is not None or measure(phrase) is not None
+    except (ValueError, OverflowError):
+        return False
+
+
+_UNIT_LIKE = re.compile(
+    r"(?!(?:as|at|be|by|do|go|he|if|in|is|it|me|my|no|of|on|or|so|to|up|us|we|an|am|de|en|la|le|un|et|ou"
+    r"|il|el|al|da|do|em|es|di|zu|um|so|ab|im)$)"
+    r"(?:[b-df-xzB-HJ-ZµμΩÅ°][A-Za-zΩ]?|[a-zµμ]{0,2}[A-ZΩÅ][a-zA-Z]{0,2}"
+    r"|(?=\S*[a-zA-Z])[^\s,;]*[/²³⁻·^][^\s,;]*)"
+)
+
+
+_BOUND_BEFORE = re.compile(
+    r"(?:\b(?:at (?:least|most)|(?:no )?(?:more|less|fewer|greater|larger|smaller|higher|lower) than|up to"
+    r"|minus|negative|half(?: of)?|twice|double|triple|(?:\w+ )?root of|(?:reciprocal|opposite|inverse|negative) of"
+    r"|times"
+    r"|mindestens|höchstens|au (?:moins|plus)|al menos"
+    r"|como (?:máximo|mínimo)|a lo sumo|almeno|al massimo|pelo menos|no máximo|не (?:менее|более)|больше"
+    r"|меньше)|至少|至多|最多|少なくとも|多くとも|적어도|على الأقل|على الأكثر)\s*$",
+    re.IGNORECASE,
+)
+_BOUND_BEHIND = re.compile(
+    r"[*)]*\s+(?:or (?:more|less|fewer|so|greater)|and (?:a half|more|up|above)|at (?:least|most)|minimum"
+    r"|maximum|squared|cubed|factorial|percent of|base \d+|is (?:wrong|too|not|incorrect)|以上|以下|이상|이하)\b",
+    re.IGNORECASE,
+)
+
+
+class _Group:
+    """One value of a clause: its text, unit, and whether it is a step, a circumstance or denied."""
+
+    def __init__(self, clause: str, atoms: list[_Atom], first: int, last: int, unit: str) -> None:
+        self.first, self.last, self.unit = first, last, unit
+        inner = atoms[first:last]
+        self.text = "".join(f"{atom.text}{',' * (',' in atom.behind)} " for atom in inner) + atoms[last].text
+        before, after = clause[: atoms[first].start], clause[atoms[last].end :]
+        operator = atoms[first - 1].text if first and atoms[first - 1].kind == "operator" else ""
+        cut = operator not in ("", "=", "≈") or self.text.count("(") != self.text.count(")")
+        self.number = _result(self.text, last_side=cut)
+        self.is_step = (
+            self.text.startswith("=") or operator in ("=", "≈") or _is_computation(atoms, first, last)
+        )
+        least, more = _BOUND_BEFORE.search(before[-40:]), _BOUND_BEHIND.match(after)
+        self.bound = (least[0].strip() + " " if least else "", " " + more[0].strip() if more else "")
+        denial = NEGATED.search(before[-40:]) or DENIED_AFTER.match(after.lstrip(")*$ "))
+        self.is_denied = denial is not None
+        words = before.split()[-1:]
+        self.is_adjunct = words != [] and words[0].casefold().strip("(") in ADJUNCT
+
+    @property
+    def value(self) -> str:
+        return self.bound[0] + self.number + self.unit + self.bound[1]
+
+
+def _result(text: str, *, last_side: bool = False) -> str:
+    """Return the last side of a computation; an equation that is read whole stays."""
+    text = text.lstrip("= ") if text.startswith("=") else text
+    if not re.search(r"[=≈]|\\approx", text):
+        return number_words.numerals(text) if text[:1].isalpha() else text
+    if _reads(text) and not last_side:
+        return text
+    if not last_side and re.search(r"\b(?:and|or)\b|,\s", text):
+        return text
+    return re.split(r"[=≈]|\\approx", text)[-1].strip() or text
+
+
+def _merge_compounds(groups: list[_Group], atoms: list[_Atom]) -> list[_Group]:
+    """Join "2 hours and 15 minutes" to one value."""
+    merged = groups[:1]
+    for group in groups[1:]:
+        before = merged[-1]
+        between = [atom.text.casefold() for atom in atoms[before.last + 1 : group.first]]
+        names = [word for word in between if word not in ("and", "und", "et", "y", "e")]
+        if (
+            before.unit
+            and group.unit
+            and " ".join(names) == before.unit.strip().casefold()
+            and _same_measure(before.unit, group.unit)
+        ):
+            before.number = f"{before.number}{before.unit} {group.number}"
+            before.unit, before.last = group.unit, group.last
+        else:
+            merged.append(group)
+    return merged
+
+
+def _same_measure(one: str, other: str) -> bool:
+    left, right = measure(one.strip()), measure(other.strip())
+    return left is not None and right is not None and left[0] == right[0] and left[1] > right[1]
