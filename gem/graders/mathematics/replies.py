@@ -169,7 +169,7 @@ def _boxed_answer(text: str) -> str | None:
     if not kept:
         if len(behind) < 4:
             return None
-        return apply_corrections(_DENIED, behind) if not (stated := _concluded(behind)) else stated
+        return apply_corrections(_DENIED, behind) if not (stated := _read_conclusion(behind)) else stated
     chosen = [boxes[kept[-1]]]
     for at in reversed(kept[:-1]):
         gap = text[boxes[at][1] : chosen[0][0]]
@@ -187,7 +187,7 @@ def _boxed_answer(text: str) -> str | None:
     if _WITHDRAWN.search(behind[-400:]):
         return None
     corrected = apply_corrections(answer, behind) if kept[-1] == len(boxes) - 1 else answer
-    stated = _concluded(behind)
+    stated = _read_conclusion(behind)
     if stated is not None and corrected == answer and not equal_texts(answer, stated):
         return stated
     return corrected
@@ -235,7 +235,7 @@ def _is_denied(text: str, boxes: list[tuple[int, int, str]], at: int) -> bool:
     )
 
 
-def _concluded(behind: str) -> str | None:
+def _read_conclusion(behind: str) -> str | None:
     """Return the value that a conclusion behind the boxes states: "so the only value is 3"."""
     behind = behind[-2000:]
     conclusions = list(_CONCLUSION.finditer(behind))
@@ -255,7 +255,7 @@ def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
             kept.insert(0, box)
     if len(kept) > 1:
         return ", ".join(languages.join_groups(box[2], text) for box in kept)
-    last = _unstyled(kept[0][2])
+    last = _strip_style(kept[0][2])
     sign = _PERCENT.match(text, boxes[-1][1]) if len(text) - boxes[-1][1] < ANSWER else None
     if sign and "%" not in last:
         return last + "%"
@@ -268,7 +268,7 @@ _ALL_STYLED = re.compile(
 )
 
 
-def _unstyled(value: str) -> str:
+def _strip_style(value: str) -> str:
     r"""Return the number in \\textbf{(113)}, and the words in \\text{42 apples}."""
     styled = _ALL_STYLED.fullmatch(value) if value.startswith("\\") and len(value) < 300 else None
     if styled is None or not re.search(r"\d", styled[1]):

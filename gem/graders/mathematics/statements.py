@@ -102,10 +102,10 @@ def stated_answer(text: str) -> tuple[str | None, bool]:
     """
     text = text if text.isascii() else _ICONS.sub(" ", text).strip()
     text = _QED.sub("", text).strip() or text
-    found = _tagged(text)
-    if found is not None:
-        return found, False
-    place = _announced(text)
+    answer = _read_field(text)
+    if answer is not None:
+        return answer, False
+    place = _find_announcement(text)
     if place is not None:
         piece, rest = place
         value = value_of(piece, text)
@@ -131,7 +131,7 @@ def _is_sentence(line: str) -> bool:
 _COMPUTING = re.compile(r"[\d(]|\\?[$€£]\d")
 
 
-def _tagged(text: str) -> str | None:
+def _read_field(text: str) -> str | None:
     """Return the answer in <answer> or in a field of JSON."""
     inside = tagged(text, "answer") if "</answer>" in text else None
     if inside is None and '"' in text and "{" in text:
@@ -142,13 +142,13 @@ def _tagged(text: str) -> str | None:
     return value_of(inside.strip(), text) if inside and inside.strip() else None
 
 
-def _announced(text: str) -> tuple[str, str] | None:
+def _find_announcement(text: str) -> tuple[str, str] | None:
     """Return the statement that an announcement or a heading introduces, and the text behind it."""
     best: int | None = None
     tail = max(0, len(text) - 300)
-    for found in ANNOUNCED.finditer(text):
-        if found.start() >= tail or found.start() - text.rfind("\n", 0, found.start()) < 40:
-            best = found.end()
+    for match in ANNOUNCED.finditer(text):
+        if match.start() >= tail or match.start() - text.rfind("\n", 0, match.start()) < 40:
+            best = match.end()
     at = 0
     for line in text.splitlines(keepends=True):
         start, at = at, at + len(line)
@@ -186,8 +186,8 @@ def _first_piece(rest: str) -> str:
 def _sentences(line: str) -> list[str]:
     """Return the sentences of a line."""
     sentences, start = [], 0
-    for found in _BREAK.finditer(line):
-        end = found.end()
+    for match in _BREAK.finditer(line):
+        end = match.end()
         head = line[start:end].rstrip()
         if _ABBREVIATED.search(head[-12:]):
             continue
@@ -567,8 +567,8 @@ class _Atom(NamedTuple):
 def _atoms(clause: str) -> list[_Atom]:
     """Return the words of a clause."""
     atoms = []
-    for found in _ATOM.finditer(clause):
-        whole, place = found[0], found.span()
+    for match in _ATOM.finditer(clause):
+        whole, place = match[0], match.span()
         segment = _SEGMENT.fullmatch(whole)
         if segment and not _NUMBER.fullmatch(whole):
             inner = next(group for group in segment.groups() if group).strip()
@@ -755,7 +755,8 @@ _UNIT_LIKE = re.compile(
 
 _BOUND_BEFORE = re.compile(
     r"(?:\b(?:at (?:least|most)|(?:no )?(?:more|less|fewer|greater|larger|smaller|higher|lower) than|up to"
-    r"|minus|negative|half(?: of)?|twice|double|triple|(?:\w+ )?root of|(?:reciprocal|opposite|inverse|negative) of"
+    r"|minus|negative|half(?: of)?|twice|double|triple|(?:\w+ )?root of|(?:reciprocal|opposite|inverse"
+    r"|negative) of"
     r"|times"
     r"|mindestens|höchstens|au (?:moins|plus)|al menos"
     r"|como (?:máximo|mínimo)|a lo sumo|almeno|al massimo|pelo menos|no máximo|не (?:менее|более)|больше"
@@ -764,7 +765,8 @@ _BOUND_BEFORE = re.compile(
 )
 _BOUND_BEHIND = re.compile(
     r"[*)]*\s+(?:or (?:more|less|fewer|so|greater)|and (?:a half|more|up|above)|at (?:least|most)|minimum"
-    r"|maximum|squared|cubed|factorial|percent of|base \d+|is (?:wrong|too|not|incorrect)|以上|以下|이상|이하)\b",
+    r"|maximum|squared|cubed|factorial|percent of|base \d+|is (?:wrong|too|not|incorrect)"
+    r"|以上|以下|이상|이하)\b",
     re.IGNORECASE,
 )
 
