@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -10,7 +12,7 @@ from numbers import Real
 from typing import Any, ClassVar, cast
 
 from gem.content import Message
-from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, did_you_mean
+from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, check_least, did_you_mean
 from gem.graders import MADE
 from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with, takes_question
 from gem.graders.judge import JudgeGrader, check_instructions
@@ -108,6 +110,9 @@ class FunctionGrader(Rebuildable):
     The function gets the agent's whole reply, and the question too if it has a parameter `question`. It
     returns a Score, whether the answer is right, or a number from 0 to 1, of which 1 is right. A class is
     made without arguments, and its object called. An exception in it is no verdict.
+
+    An ``async def`` function `waits`: many answers are graded at the same time. All are awaited in one event
+    loop, so that they may share a client or a semaphore.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -123,6 +128,8 @@ class FunctionGrader(Rebuildable):
             )
         self.function, self._call = function, called
         self.asks_question = takes_question(called)
+        method = getattr(type(called), "__call__", None)  # noqa: B004 - of its class
+        self.waits = any(map(inspect.iscoroutinefunction, (called, method)))
         name = getattr(function, "__name__", type(function).__name__)
         extra = ("question",) if self.asks_question else ()
         check_parameters(f"the grader {name}", called, ("answer", "reference"), *extra)
@@ -141,6 +148,8 @@ class FunctionGrader(Rebuildable):
         extra = {"question": question} if self.asks_question else {}
         try:
             verdict = self._call(answer, reference, **extra)
+            if inspect.iscoroutine(verdict):
+                verdict = _loop_owner().loop.run(verdict)
             if not isinstance(verdict, Score | Real) and hasattr(verdict, "item"):
                 verdict = verdict.item()  # a truth value of numpy, or a tensor of one
         except GemError:
@@ -159,6 +168,12 @@ class FunctionGrader(Rebuildable):
         return check_score(verdict)
 
 
+@functools.cache
+def _loop_owner() -> Any:
+    """Return an object with the event loop of asynchronous functions, which begins anew after a fork."""
+    return load("gem.agents.base:BaseAgent")()  # of a layer above
+
+
 class JudgeByName(Rebuildable):
     """A JudgeGrader whose agent has a name: ``MODEL[@URL]``, an endpoint, or another of `gem.agents.named`.
 
@@ -174,6 +189,7 @@ class JudgeByName(Rebuildable):
         prompt: str | None = None,
         passing: float = 1.0,
         answer_first: bool = False,
+        at_once: int | None = None,
     ) -> None:
         """Set the judge.
 
@@ -183,6 +199,8 @@ class JudgeByName(Rebuildable):
             prompt: see JudgeGrader, also for `passing`.
             passing: the lowest score that counts as correct.
             answer_first: see JudgeGrader.
+            at_once: the most requests to an endpoint at the same time; None: 64. There are fewer where it is
+                busy.
 
         Raises:
             BadArgument: for an empty name, and for what JudgeGrader refuses.
@@ -192,6 +210,8 @@ class JudgeByName(Rebuildable):
         if rubric is None:
             rubric = RUBRIC if prompt is None or "{rubric}" in prompt else ""
         check_instructions(rubric, prompt, passing)
+        check_least("at_once", at_once)
+        self.at_once = at_once
         self.model, self.settings = model, (rubric, prompt, passing, answer_first)
         self._judge: JudgeGrader | None = None
         self._lock = threading.Lock()
@@ -238,7 +258,7 @@ class JudgeByName(Rebuildable):
     def _open_judge(self) -> JudgeGrader:
         with self._lock:
             if self._judge is None:
-                settings = load("gem.agents.named:AgentSettings")(temperature=0.0)  # of a layer above
+                settings = load("gem.agents.named:AgentSettings")(temperature=0.0, concurrency=self.at_once)
                 named_agent = load("gem.agents.named:named_agent")
                 agent = named_agent(self.model, settings) or named_agent(f"openai:{self.model}", settings)
                 rubric, prompt, passing, answer_first = self.settings
@@ -248,7 +268,7 @@ class JudgeByName(Rebuildable):
             return self._judge
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return JudgeByName, (self.model, *self.settings)
+        return JudgeByName, (self.model, *self.settings, self.at_once)
 
 
 def ping_judges(kwargs: Mapping[str, Any]) -> None:

@@ -21,8 +21,8 @@ from gem.specs import Rebuildable, Unwritable, check_accepted, write_value
 SETTINGS = ("correct", "passing")
 """The keys of a table that are no part."""
 
-PART_KEYS = ("grader", "weight", "rubric", "prompt", "passing")
-"""The keys of a part; the last three are a judge's."""
+PART_KEYS = ("grader", "weight", "rubric", "prompt", "passing", "at_once")
+"""The keys of a part; the last four are a judge's."""
 
 
 class Rubric(Rebuildable):

@@ -234,7 +234,7 @@ def _parts_of(grader: Grader) -> list[Grader]:
 def _put_answer_first(grader: Grader) -> Grader:
     """Return a grader whose judges read the answer first; the same one if it has no judge by name."""
     if isinstance(grader, JudgeByName):
-        return JudgeByName(grader.model, *grader.settings[:3], answer_first=True)
+        return JudgeByName(grader.model, *grader.settings[:3], answer_first=True, at_once=grader.at_once)
     if not isinstance(grader, Rubric) or not any(isinstance(each, JudgeByName) for each in _parts_of(grader)):
         return grader
     parts = {name: _put_answer_first(each) for name, each in grader.graders.items()}

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import pickle
 import threading
@@ -13,7 +14,7 @@ from gem.evals.evaluator import play_suite
 from gem.evals.results import EnvResult
 from gem.graders.base import Score
 from gem.graders.cascade import CascadeGrader
-from gem.graders.functions import JudgeByName, make_grader, named_grader, ping_judges
+from gem.graders.functions import FunctionGrader, JudgeByName, make_grader, named_grader, ping_judges
 from gem.graders.judge import JudgeGrader
 from gem.graders.math import MathGrader
 from gem.graders.rubric import Rubric, read_rubric
@@ -322,3 +323,36 @@ def test_episodes_are_graded_again_at_the_same_time():
     assert all(row.after for row in rows)
     silent = JudgeGrader(ScriptedAgent(["no"] * 8), "1: right.")
     assert [row.why[:11] for row in regrade(episodes, silent)] == ["no verdict:"] * 4
+
+
+def test_asynchronous_functions_are_awaited_at_the_same_time_in_one_loop():
+    together = asyncio.Barrier(4)  # of one loop: all four wait in it
+
+    async def kind(answer, reference):
+        async with asyncio.timeout(30):
+            await together.wait()
+        return 0.5
+
+    async def fails(answer, reference):
+        raise KeyError("x")
+
+    rows = [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(4)]
+    rubric = Rubric({"exact": "math", "kind": kind})
+    assert rubric.waits
+    result = evaluate(ScriptedAgent(["\\boxed{1}"]), Maker("data:math", {"data": rows, "grader": rubric}))
+    assert (result.scored, result.errors, result.parts["kind"].mean) == (4, {}, 0.5)
+    with pytest.raises(NoVerdict, match="raised KeyError"):
+        FunctionGrader(fails)("a", "b")
+    assert not FunctionGrader(brief).waits
+
+
+def test_a_judge_asks_at_most_so_many_at_once():
+    (grader,) = read_rubric({"a": {"grader": "judge:m@http://127.0.0.1:9/v1", "at_once": 3}})[
+        1
+    ].graders.values()
+    again = pickle.loads(pickle.dumps(grader))
+    judge = again._open_judge()
+    assert (judge.agent.endpoint.concurrency, again.name) == (3, "judge:m@http://127.0.0.1:9/v1")
+    again.close()
+    with pytest.raises(BadArgument, match="at_once is 0"):
+        JudgeByName("m", at_once=0)
