@@ -151,6 +151,7 @@ def test_an_account_grants_what_it_may(monkeypatch):
     """What is alive was granted once each: it counts as the longest of what was granted."""
     account = memory.Account(100, granted=90)
     account.lengths.update({50: 1, 20: 2})
+    monkeypatch.setattr(memory, "LOOK_S", 60.0)
     monkeypatch.setattr(memory, "shared_memory", {1: {b"7"}, 2: {b"7", b"8"}}.get)
     account._take_back([1, 2], lambda: [1, 2])
     assert account.granted == 70
