@@ -2,6 +2,7 @@
 
     make mutants                                              300 mutants over nine packages
     .venv/bin/python scripts/mutants.py --count 20 --only gem/rollout --seed 3
+    .venv/bin/python scripts/mutants.py --even --count 306 --seed 24   of each package as many
     .venv/bin/python scripts/mutants.py --report              the table, and every mutant that lived
 
 The first run measures which test executes which line (minutes), in a clone of HEAD. A mutant is then tested
@@ -9,7 +10,8 @@ by those tests alone, quick ones first, and by all tests of its package where no
 fails without a mutant is left out. Rows are kept in out/mutants, so a run that was stopped goes on; another
 seed makes another choice.
 
-A mutant that lives is judged in `tests/mutants.toml`: equivalent (with the reason), or a test is missing.
+A mutant that lives is judged in `tests/mutants.toml`: equivalent (its path, the line that the report prints, and
+the reason), or a test is missing.
 Two tools do not fit: mutmut 3 wraps functions, which pickles and `inspect` notice; cosmic-ray runs one
 command, the whole suite, for each mutant.
 """

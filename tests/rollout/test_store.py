@@ -1323,3 +1323,15 @@ def test_numbers_count_from_either_end_and_end_there(path):
             for read in (store.line, store.__getitem__):
                 with pytest.raises(IndexError, match=f"holds 3 episodes; there is no number {number}"):
                     read(number)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_closed_store_has_no_open_file(path, read_only):
+    with EpisodeStore(path) as store:
+        store.append(episode())
+    before = sorted(os.listdir("/proc/self/fd"))
+    store = EpisodeStore(path, read_only=read_only)
+    assert len(store.select()) == 1
+    assert len(os.listdir("/proc/self/fd")) > len(before)
+    store.close()
+    assert sorted(os.listdir("/proc/self/fd")) == before

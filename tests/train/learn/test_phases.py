@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from runs import QUICK, Log, figures, same_weights, weights
 
 from gem.errors import BadArgument
+from gem.rollout import EpisodeStore
 from gem.train.command import command
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
@@ -91,6 +92,11 @@ def test_a_phase_that_changes_nothing_plays_what_a_longer_run_would_have_played(
         line.replace("'phase': 'phase-2'", "'phase': ''") for line in figures(run.later_phases[0].path)
     ]
     assert renamed == whole[2:]
+    versions = [
+        [episode.policy_version for episode in EpisodeStore(each.episodes, read_only=True)]
+        for each in (RunFolder(tmp_path / "whole"), run.later_phases[0])
+    ]
+    assert sorted(versions[1]) == sorted(versions[0])[32:]
 
 
 @pytest.mark.system
