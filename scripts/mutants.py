@@ -10,8 +10,9 @@ by those tests alone, quick ones first, and by all tests of its package where no
 fails without a mutant is left out. Rows are kept in out/mutants, so a run that was stopped goes on; another
 seed makes another choice.
 
-A mutant that lives is judged in `tests/mutants.toml`: equivalent (its path, the line that the report prints, and
-the reason), or a test is missing.
+A mutant that lives is judged in `tests/mutants.toml`: equivalent (path, the line that the report prints, and
+why), or a test is missing.
+
 Two tools do not fit: mutmut 3 wraps functions, which pickles and `inspect` notice; cosmic-ray runs one
 command, the whole suite, for each mutant.
 """
