@@ -95,6 +95,20 @@ def test_weights_follow_from_the_seed_alone():
     assert not torch.equal(one.embed, other.embed)
 
 
+def test_the_branches_of_a_fresh_model_add_nothing():
+    model = TinyLM(50, SHAPE, 3)
+    ids = torch.tensor([[4, 9, 2, 7]])
+    at = torch.arange(4)[None]
+    states = model(ids, at, Prefix(), causal_mask(at, 4))
+    alone = torch.cat(
+        [model(ids[:, [i]], at[:, :1], Prefix(), causal_mask(at[:, :1], 1)) for i in range(4)], 1
+    )
+    assert torch.allclose(states, alone, atol=1e-6)  # each state is its token's own
+    for block in model.blocks:
+        assert not block.out.any()
+        assert not block.down.any()
+
+
 def test_a_shape_that_does_not_divide_is_refused():
     with pytest.raises(BadArgument, match="width is 30; accepted: a multiple of 2 x heads"):
         TinyConfig(width=30, heads=4)
