@@ -29,7 +29,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -71,15 +70,8 @@ def main(bundle: dict[str, Any]) -> NoReturn:
         inside.program.open_streams_to_be()
         own = ("/dev/shm",) if os.getpid() == 1 else ()
 
-        def enter(folder: str, ready: Callable[[], None]) -> None:
-            inner = [f"{folder}/home", f"{folder}/tmp"]
-            for path in (folder, *inner):
-                os.mkdir(path)
-            os.chdir(inner[0])
-            os.environ.update(HOME=inner[0], PWD=inner[0], TMPDIR=inner[1])
-            ready()
-
-        inside.judge.Judge(bundle["request"], end, enter, shared=(home, temporary, *own)).serve()
+        shared = (home, temporary, *own)
+        inside.judge.Judge(bundle["request"], end, inside.judge.Confinement(), shared=shared).serve()
     _prctl(_DUMPABLE, 0)  # nobody reads this process's memory, or writes to its descriptors
     _prctl(_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # Python's handlers let them in

@@ -152,9 +152,9 @@ def clear_up(folders: Sequence[str], keep: str = "") -> None:
             os.utime(folder, (0, 0))
 
 
-def open_nameless(data: bytes) -> int:
-    """Return a descriptor, at offset 0, of an unnamed file that holds `data`."""
-    folder = os.environ["TMPDIR"]
+def open_nameless(data: bytes, folder: str = "") -> int:
+    """Return a descriptor, at offset 0, of an unnamed file that holds `data`; by default below TMPDIR."""
+    folder = folder or os.environ["TMPDIR"]
     try:
         fd = os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
     except OSError:

@@ -4,7 +4,9 @@ It uses the standard library only; see `gem.sandbox.program`.
 """
 
 import _frozen_importlib_external  # importlib.util's own half: it would import more
+import _queue
 import _signal  # type: ignore[import-not-found]  # signal's own wrappers touch much of enum
+import _thread
 import contextlib
 import json
 import marshal
@@ -16,7 +18,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from types import CodeType, CoroutineType
 from typing import Any, NamedTuple, NoReturn
 
@@ -42,9 +45,12 @@ from gem.sandbox.template import Template
 LOOK_S = 0.05  # on average between looks at the CPU time and the output of a case
 MOST_WAITING = 10  # times its wall-clock budget, for a case that gets no processor
 _SIGNALS = frozenset(map(int, signal.valid_signals()))
-Enter = Callable[[str, Callable[[], None]], None]
-_Made = tuple[int, socket.socket]
+FILES = 4  # of a case: its input, output, errors and value
+AHEAD = 2  # cases whose children are made and confined while another case runs
+SMALL, MOST_CLOSING = 1 << 20, 8  # bytes in a case's folders, and descriptors, that are closed beside others
+_Asked = tuple[socket.socket, list[int], list[int]]
 _COMPILE: Request = {
+    "left": 1,
     **{"stdin": None, "tester": None, "steps": 1, "output": 64 << 10, "value": 64 << 20},
     **{"wall_s": math.inf, "cpu_s": math.inf},  # the host sees to that
 }
@@ -52,6 +58,39 @@ _COMPILE: Request = {
 
 class Unready(Exception):
     """A case's child could not be made or confined, so nothing of the submission was run in it."""
+
+
+class Confinement:
+    """The confinement of cases: the judge makes the surroundings of each, its process confines itself there.
+
+    The judge makes no process, so it touches no page that it shares and has to copy, as a template would.
+    This class gives each case folders of its own, and nothing else.
+    """
+
+    def begin(self) -> None:
+        """Get ready, in the template, before any child is made."""
+
+    def prepare(self, folder: str) -> tuple[list[int], list[int]]:
+        """Make the surroundings of a case, with its folders below a path. Runs in the judge. Raises OSError.
+
+        Returns:
+            Descriptors of the files for its input, output, errors and value, and those that `enter` needs.
+        """
+        home, temporary = split_folder(folder)
+        for path in (folder, home, temporary):
+            os.mkdir(path)
+        return [open_nameless(b"", temporary) for _ in range(FILES)], []
+
+    def enter(self, folder: str, place: Sequence[int]) -> None:
+        """Confine this process, a case's, to what was prepared for it. Raises OSError."""
+        home, temporary = split_folder(folder)
+        os.chdir(home)
+        os.environ.update(HOME=home, PWD=home, TMPDIR=temporary)
+
+
+def split_folder(folder: str) -> tuple[str, str]:
+    """Return the paths of a case's home and temporary folder."""
+    return f"{folder}/home", f"{folder}/tmp"
 
 
 class Judge:
@@ -64,8 +103,7 @@ class Judge:
     Args:
         request: ``code``, and the ``files`` that every case finds.
         end: the socket to the host.
-        enter: confines a case to new folders below a path. It calls back when they exist, before it gives up
-            the rest. It runs in the case's process.
+        confinement: confines the cases.
         shared: further folders that cases can write to; they are cleaned up between cases.
         namespaces: the kinds of namespace (flags) that are new for every case.
     """
@@ -74,7 +112,7 @@ class Judge:
         self,
         request: Request,
         end: socket.socket,
-        enter: Enter,
+        confinement: Confinement,
         *,
         shared: Sequence[str] = (),
         namespaces: int = 0,
@@ -82,7 +120,7 @@ class Judge:
         self.wire = Wire(end)
         self.code: str = request["code"].decode("utf-8", "surrogatepass")
         self.files: dict[str, bytes] = request.get("files") or {}
-        self.enter, self.shared, self.namespaces = enter, shared, namespaces
+        self.confinement, self.shared, self.namespaces = confinement, shared, namespaces
         lockdown.hide()
         lockdown.adopt_orphans()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -93,8 +131,13 @@ class Judge:
             space = {"__name__": "tester", "__file__": _TESTER}
             exec(body, space)  # noqa: S102
             self.testers.append(space)
-        self.template = Template(self._be_case, namespaces=namespaces)
-        self.next: list[_Made] = []  # children that were made ahead: a case's, and its tester's
+        self.template = Template(self._be_case, namespaces=namespaces, first=confinement.begin)
+        self.ahead: deque[list[_Asked]] = deque()  # a case's child, and its tester's
+        # Closing the last descriptor of mounts waits for all processors, so another thread does it. This
+        # process makes no other, so it may have one; `threading` would burden every child with its hooks.
+        self.closing: _queue.SimpleQueue[int] = _queue.SimpleQueue()
+        if namespaces:
+            _thread.start_new_thread(_close_all, (self.closing,))
 
     def serve(self) -> NoReturn:
         """Serve requests until the host is gone."""
@@ -126,34 +169,46 @@ class Judge:
     def _attend(self, compiled: bytes, case: Request) -> tuple[Request, list[bytes]]:
         """Run a case to its end and clear up after it. Raises Unready."""
         tested = case["tester"] is not None
-        made, self.next = self.next or self._prepare(tested), []
-        (pid, near), *beside = made
-        fds = self._ready(near)
+        asked = self.ahead.popleft() if self.ahead else self._ask(tested)
+        (pid, near, (given, *fds)), *beside = [(self._receive(end), end, files) for end, files, _ in asked]
         pids = [pid]
-        if tested:  # which alone hears the tests, and hides before anything of the submission runs
-            ((tester, ear),) = beside
+        for tester, ear, theirs in beside if tested else ():
+            # It alone hears the tests, and hides before anything of the submission runs.
             pids.append(tester)
-            *unused, report = self._ready(ear)
-            for fd in (*unused, fds.pop()):
-                os.close(fd)
-            fds.append(report)
+            fds[-1], theirs[-1] = theirs[-1], fds[-1]
             _tell(ear, {"compiled": compiled, "case": case, "tests": True})
             if not ear.recv(1):
                 raise Unready("the tester ended")
             case = {**case, "args": ()}
-        for _, ear in beside:
+        for _, ear, theirs in beside:
             ear.close()
+            for fd in theirs:
+                os.close(fd)
+        try:
+            write_all(given, case["stdin"] or b"")
+            os.lseek(given, 0, os.SEEK_SET)
+        except OSError as error:
+            raise Unready(f"the input does not fit: {error}") from error
+        finally:
+            os.close(given)
+        case = {**case, "stdin": case["stdin"] and b""}
         begun = time.monotonic()
         with near:
             _tell(near, {"compiled": compiled, "case": case})
-        if self.namespaces and not case.get("last"):  # where it is in nobody's way
-            self.next = self._prepare(bool(self.testers))
+        while self.namespaces and len(self.ahead) < min(AHEAD, case["left"]):  # where it is in nobody's way
+            self.ahead.append(self._ask(bool(self.testers)))
         reply = self._watch(pids, begun, case, *fds)
+        beside_others = self.namespaces and self.closing.qsize() < MOST_CLOSING and _holds_little(fds[0])
         blobs = []
         longest = (case["output"] + 1, case["output"] + 1, case["value"] + 1)
         for fd, most in zip(fds, longest, strict=True):
             blobs.append(os.pread(fd, most, 0))
             os.close(fd)
+        for fd in (fd for _, _, place in asked for fd in place):
+            if beside_others:
+                self.closing.put(fd)
+            else:
+                os.close(fd)
         if not self.namespaces:  # which take everything along
             kill_everything_else(spare=self.template.pid)
             try:
@@ -162,30 +217,36 @@ class Judge:
                 reply["spoiled"] = True
         return reply, blobs
 
-    def _ready(self, near: socket.socket) -> list[int]:
-        """Return a child's files, once it is confined. Raises Unready."""
-        packet, fds, _, _ = socket.recv_fds(near, 4000, 3)
-        if len(fds) != 3:
-            raise Unready(packet.decode("utf-8", "replace") or "the child ended")
-        return fds
+    def _ask(self, tested: bool) -> list[_Asked]:
+        """Ask for a case's child, and one for its tester, with a socket between them. Raises Unready."""
+        try:
+            if not tested:
+                return [self._ask_for_one(())]
+            line, theirs = socket.socketpair()
+            with line, theirs:
+                return [self._ask_for_one((line.fileno(),)), self._ask_for_one((theirs.fileno(),))]
+        except OSError as error:
+            raise Unready(str(error)) from error
 
-    def _prepare(self, tested: bool) -> list[_Made]:
-        """Make a case's child, and one for its tester, with a socket between them."""
-        if not tested:
-            return [self._make(())]
-        line, theirs = socket.socketpair()
-        with line, theirs:
-            return [self._make((line.fileno(),)), self._make((theirs.fileno(),))]
-
-    def _make(self, line: Sequence[int]) -> _Made:
-        """Make a child, which confines itself and waits; return its pid and the socket to it."""
+    def _ask_for_one(self, line: Sequence[int]) -> _Asked:
+        """Ask for a child, which confines itself and waits; return the socket to it, its files and place."""
         folder = "" if self.namespaces else os.path.join(os.getcwd(), os.urandom(6).hex())
+        files, place = self.confinement.prepare(folder)
         near, far = socket.socketpair()
         with far:
-            try:
-                return self.template.make(folder.encode(), [far.fileno(), *line]), near
-            except OSError as error:
-                raise Unready(str(error)) from error
+            packet = marshal.dumps((folder, len(place)))
+            self.template.ask(packet, [far.fileno(), *files, *place, *line])
+        return near, files, place
+
+    def _receive(self, near: socket.socket) -> int:
+        """Return the pid of the child at the other end of a socket, once it is confined. Raises Unready."""
+        try:
+            pid = self.template.answer()
+        except OSError as error:
+            raise Unready(str(error)) from error
+        if (packet := near.recv(4000)) != _READY:
+            raise Unready(packet.decode("utf-8", "replace") or "the child ended")
+        return pid
 
     def _watch(
         self, pids: Sequence[int], begun: float, case: Request, out: int, err: int, value: int
@@ -245,35 +306,30 @@ class Judge:
 
     def _be_case(self, packet: bytes, fds: list[int]) -> NoReturn:
         lockdown.show()
-        near = socket.socket(fileno=fds[0])
-        line = fds[1:]
-        files: list[int] = []
-
-        def tell() -> None:
-            files.extend(open_nameless(b"") for _ in range(3))  # of this case's own space
-            socket.send_fds(near, [b"ready"], files)
-
+        near, *files = fds[: 1 + FILES]
+        folder, places = marshal.loads(packet)
+        place, line = fds[1 + FILES :][:places], fds[1 + FILES :][places:]
         try:
-            kept = sorted((near.fileno(), *line))
+            kept = sorted(fds)
             for low, high in zip((2, *kept), (*kept, 1 << 16), strict=True):
                 os.closerange(low + 1, high)
-            self.enter(packet.decode(), tell)
-            message = Wire(near).receive()
+            self.confinement.enter(folder, place)
+            os.write(near, _READY)
+            message = _hear(near)
             compiled, case = message["compiled"], message["case"]
             if message.get("tests"):
                 lockdown.hide()
-                near.send(b"1")
-            near.close()
-            stdin = open_nameless(case["stdin"] or b"")
+                os.write(near, b"1")
+            os.close(near)
         except EOFError:
             os._exit(0)
         except BaseException as error:
             with contextlib.suppress(OSError):
-                near.send(f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000])
+                os.write(near, f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4000])
             os._exit(1)
-        for fd, to in zip((stdin, *files[:2]), range(3), strict=True):
+        for to, fd in enumerate(files[:3]):
             os.dup2(fd, to)
-        value, *line = (duplicate_above(fd, 20) for fd in (files[2], *line))
+        value, *line = (duplicate_above(fd, 20) for fd in (files[3], *line))
         os.closerange(3, 20)
         os.closerange(21 + len(line), 64)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _SIGNALS)
@@ -295,11 +351,34 @@ class Judge:
         end(_case(loaded, self.code, case, value, tester))
 
 
+def _holds_little(file: int) -> bool:
+    """Return whether a file system holds so little that the next case may run before that is freed."""
+    space = os.fstatvfs(file)
+    return (space.f_blocks - space.f_bfree) * space.f_frsize <= SMALL
+
+
+def _close_all(descriptors: _queue.SimpleQueue[int]) -> NoReturn:
+    while True:
+        with contextlib.suppress(OSError):
+            os.close(descriptors.get())
+
+
 def _tell(end: socket.socket, message: Request) -> None:
     """Send a child its work; if it has ended, waiting for it will show that."""
     body = marshal.dumps(message)
     with contextlib.suppress(BrokenPipeError):
         end.sendall(struct.pack("!I", len(body)) + body)
+
+
+def _hear(end: int) -> Request:
+    """Return the work that `_tell` has sent. Raises EOFError if the judge is gone."""
+    data = b""
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+        if not (piece := os.read(end, 1 << 20)):
+            raise EOFError
+        data += piece
+    message: Request = marshal.loads(data[4:])
+    return message
 
 
 def _test(tester: Mapping[str, Any], fd: int, args: tuple[Any, ...], report: int) -> NoReturn:
@@ -316,6 +395,7 @@ def _test(tester: Mapping[str, Any], fd: int, args: tuple[Any, ...], report: int
     os._exit(0)
 
 
+_READY = b"ready"
 _TESTER = "tester.py"
 _MOST_STEPS = 1000  # each is a blank before the report
 _GONE = 75  # the exit code of a tester whose submission has ended

@@ -98,7 +98,7 @@ class Judging:
     def _case(self, child: Child, wire: Wire, case: Message) -> tuple[Result, bool]:
         begun = time.monotonic()
         wire.ask(
-            {**case, "last": len(self.done) + 1 == len(self.cases)},
+            {**case, "left": len(self.cases) - len(self.done) - 1},
             blobs=2 * (case["output"] + 1) + case["value"] + 1,
         )
         reply: Message | None = {"waits": True}

@@ -32,31 +32,17 @@ def abi() -> int:
     return max(0, create(_CREATE_RULESET, None, 0, _VERSION))
 
 
-def restrict(read: Iterable[str], write: Iterable[str], *, tcp: bool = False) -> bool:
-    """Confine this thread and its children for good: `read` may be read and executed, `write` also written.
-
-    `tcp` leaves TCP open, for a child with a private network. A folder includes all below it; paths that do
-    not exist are skipped. Returns False, and changes nothing, if the kernel lacks Landlock.
-
-    Raises:
-        OSError: when the kernel has Landlock and refuses these rules.
-    """
-    fd = ruleset(read, write, tcp=tcp)
-    if fd is None:
-        return False
-    try:
-        enforce(fd)
-    finally:
-        os.close(fd)
-    return True
-
-
 def ruleset(
     read: Iterable[str], write: Iterable[str], *, listed: Iterable[str] = (), tcp: bool = False
 ) -> int | None:
-    """Return a descriptor of such rules, for `enforce` in any number of children; None without Landlock.
+    """Return a descriptor of rules, for `enforce` in any number of children; None without Landlock.
 
-    Folders in `listed` can be listed, but their files cannot be read.
+    `read` may be read and executed, `write` also written. Folders in `listed` can be listed, but their files
+    cannot be read. `tcp` leaves TCP open, for a child with a private network. A folder includes all below it;
+    paths that do not exist are skipped.
+
+    Raises:
+        OSError: when the kernel has Landlock and refuses these rules.
     """
     version = abi()
     if version == 0:
@@ -86,7 +72,7 @@ def ruleset(
 
 
 def enforce(fd: int) -> None:
-    """Apply the rules of `ruleset` to this thread and its children; sets no_new_privs.
+    """Apply the rules of `ruleset` to this thread and its children for good; sets no_new_privs.
 
     Raises:
         OSError: when the kernel refuses.

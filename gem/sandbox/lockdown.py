@@ -109,18 +109,15 @@ def see_own_processes() -> None:
     mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
 
 
-def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool, tools: bool) -> None:
-    """Give the first process of a new process namespace its own mounts and, if asked, its own network.
+def furnish(limits: Limits, keep: Sequence[str]) -> None:
+    """Enter a new mount namespace, with mounts of its own.
 
-    The new /proc holds only processes, if the kernel supports that. With `tools`, for programs such as ps and
-    free, it holds the rest too, except what identifies the machine. One tmpfs, limited in bytes and files,
-    holds all that can be written: the home, /tmp and /dev/shm. `keep` names entries of these folders that
-    stay visible and read-only, such as an interpreter below /tmp.
+    One tmpfs, limited in bytes and files, holds all that can be written: the home, /tmp and /dev/shm. `keep`
+    names entries of these folders that stay visible and read-only, such as an interpreter below /tmp.
     """
-    unshare(NEW_NS | NEW_IPC | NEW_CGROUP | (NEW_NET if loopback else 0))  # its control group is the root
-    if loopback:
-        _raise_loopback()
+    unshare(NEW_NS)
     size = f"size={limits['disk']},nr_inodes={limits['inodes']},mode=0755"
+    before = os.open(HOLD, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     mount("tmpfs", HOLD, "tmpfs", _NOSUID | _NODEV, size)
     for name, target, mode in (("home", HOME, 0o755), ("tmp", "/tmp", 0o1777), ("shm", SHARED, 0o1777)):
         source = f"{HOLD}/{name}"
@@ -135,7 +132,24 @@ def furnish(limits: Limits, keep: Sequence[str], *, loopback: bool, tools: bool)
                     os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
                 mount(path, place, None, _BIND | _REC)
         mount(source, target, None, _BIND | _REC)
-    unmount(HOLD)
+    # Covered, which is as final as unmounting for whoever has no privilege, and waits for no other processor.
+    mount(f"/proc/self/fd/{before}", HOLD, None, _BIND)
+    os.close(before)
+
+
+def separate(*, loopback: bool) -> None:
+    """Enter new IPC and control group namespaces, and, if asked, a new network that has a loopback only."""
+    unshare(NEW_IPC | NEW_CGROUP | (NEW_NET if loopback else 0))  # its control group is the root
+    if loopback:
+        _raise_loopback()
+
+
+def show_processes(*, tools: bool) -> None:
+    """Give the first process of a new process namespace a /proc of its own mounts that shows it.
+
+    It holds only processes, if the kernel supports that. With `tools`, for programs such as ps and free, it
+    holds the rest too, except what identifies the machine.
+    """
     if tools or not _mount_processes():
         mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
         for path in filter(os.path.exists, COVERED):
@@ -151,6 +165,16 @@ def _mount_processes() -> bool:
     return True
 
 
+def open_mounts() -> int:
+    """Return a descriptor of this process's mount namespace, for `enter_mounts`. Raises OSError."""
+    return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def enter_mounts(fd: int) -> None:
+    """Return to the mount namespace of `open_mounts`. Raises OSError."""
+    check(_libc.setns(fd, NEW_NS), "setns")
+
+
 def leave_user_namespace() -> None:
     """Enter a user namespace in which this process is an ordinary user and the only one."""
     unshare(NEW_USER)
@@ -159,12 +183,10 @@ def leave_user_namespace() -> None:
 
 def confine(
     limits: Limits,
-    files: FileRules,
-    write: Sequence[str],
+    rules: int | None,
     program: Filter,
     *,
     count_processes: bool,
-    tcp: bool,
 ) -> None:
     """Set limits, drop capabilities, apply Landlock and the system-call filter; none can be undone."""
     for kind, value in (
@@ -184,7 +206,9 @@ def confine(
         resource.setrlimit(kind, (value, value))
     _prctl(_NO_NEW_PRIVS, 1)
     check(_libc.capset(_CAPABILITIES, bytes(24)), "capset")  # none are left
-    files.finish(write, tcp=tcp)
+    if rules is not None:
+        landlock.enforce(rules)
+        os.close(rules)
     program.install()
 
 
@@ -241,9 +265,9 @@ class FileRules:
         if self._visible is not None:
             landlock.enforce(self._visible)
 
-    def finish(self, write: Sequence[str], *, tcp: bool) -> None:
-        """Apply the rules of this child. Raises OSError."""
-        landlock.restrict(self._read, [*write, *DEVICES], tcp=tcp)
+    def make(self, write: Sequence[str], *, tcp: bool) -> int | None:
+        """Return a descriptor of the rules of one child; None without Landlock. Raises OSError."""
+        return landlock.ruleset(self._read, [*write, *DEVICES], tcp=tcp)
 
 
 def rehearse() -> None:
@@ -282,8 +306,11 @@ def map_user(inside: int, user: int, group: int) -> None:
         ("uid_map", f"{inside} {user} 1"),
         ("gid_map", f"{inside} {group} 1"),
     ):
-        with open(f"/proc/self/{name}", "wb", buffering=0) as file:
-            file.write(text.encode())
+        fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
 
 
 def _raise_loopback() -> None:

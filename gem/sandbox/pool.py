@@ -102,6 +102,11 @@ class Settings:
         shares_host = self.isolation == "none" and not fork
         return seccomp.program(fork, sockets, shares_host=shares_host, kind=self.filter)
 
+    def halves(self) -> tuple[bytes, bytes]:
+        """Return the filter of children that do not share the host in two parts: the early, and the late."""
+        early = seccomp.program(self.fork, shares_host=False, kind=self.filter, early=True)
+        return early, seccomp.late_program(self.fork, shares_host=False, kind=self.filter)
+
     def child_message(
         self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False
     ) -> Message:
@@ -206,6 +211,7 @@ class Zygote:
             "programs": {
                 (fork, sockets): settings.program(fork=fork, sockets=sockets) for fork, sockets in pairs
             },
+            "halves": settings.halves() if settings.namespaces else [],
             "memory_programs": [
                 seccomp.memory_program(attributes=settings.namespaces, threads=threads)
                 for threads in (settings.fork, True)  # one process: its user's limit is for all together

@@ -203,6 +203,11 @@ ALWAYS = (
 UNPRIVILEGED = ("mlock", "mlock2", "mlockall", "setgroups", "capset", "inotify_rm_watch")
 """Refused with EPERM by the allow list: calls that these limits forbid anyway, or that have no target."""
 
+CONFINING = (
+    *("unshare", "setns", "mount", "clone", "capset", "prctl", "sendmsg"),
+    *("landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"),
+)
+"""The calls by which a template makes namespaces and children, and by which a child confines itself."""
 
 NEIGHBOURS = (
     # signals by process id
@@ -243,8 +248,13 @@ def program(
     shares_host: bool | None = None,
     kind: str = "allow",
     machine: str | None = None,
+    early: bool = False,
 ) -> bytes:
     """Assemble the filter: an array of ``struct sock_filter`` for ``prctl(PR_SET_SECCOMP)``.
+
+    A filter can be applied in two parts, which together do the same. The `early` one lets the calls of
+    `CONFINING` pass, and is for a process that makes children; `late_program` is for each child, and short:
+    the kernel translates every filter anew when it is applied.
 
     Args:
         allow_fork: whether the child may start processes; it may always start threads.
@@ -252,6 +262,7 @@ def program(
         shares_host: whether the child sees the host's processes and files; by default, if it may not fork.
         kind: the list, ``allow`` or ``deny``.
         machine: a name as `platform.machine` returns it; this machine by default.
+        early: let the calls of `CONFINING` pass.
 
     Raises:
         BadArgument: for an unsupported machine.
@@ -259,6 +270,7 @@ def program(
     audit, column = _find_machine(machine)
     shares_host = not allow_fork if shares_host is None else shares_host
     rules = _rules(kind, allow_fork, allow_sockets, shares_host)
+    rules |= dict.fromkeys(CONFINING, _allow()) if early else {}
     otherwise = [_ret(_ERRNO | ENOSYS)] if kind == "allow" else _allow()
     blocks = [otherwise] * (LAST_KNOWN + 1)
     for call, block in rules.items():
@@ -274,7 +286,28 @@ def program(
         _ret(_ERRNO | ENOSYS),
         *_search([(nr, blocks[nr]) for nr in firsts]),
     ]
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+    return _pack(code)
+
+
+def late_program(
+    allow_fork: bool,
+    allow_sockets: bool = False,
+    *,
+    shares_host: bool | None = None,
+    kind: str = "allow",
+    machine: str | None = None,
+) -> bytes:
+    """Assemble what completes the `early` filter of `program`, which takes the same arguments.
+
+    Raises:
+        BadArgument: for an unsupported machine.
+    """
+    audit, column = _find_machine(machine)
+    shares_host = not allow_fork if shares_host is None else shares_host
+    rules = _rules(kind, allow_fork, allow_sockets, shares_host)
+    otherwise = [_ret(_ERRNO | ENOSYS)] if kind == "allow" else _allow()
+    blocks = {call: rules.get(call, otherwise) for call in CONFINING}
+    return _pack(_pick_few(blocks, audit, column))
 
 
 def _rules(kind: str, allow_fork: bool, allow_sockets: bool, shares_host: bool) -> dict[str, _Block]:
@@ -460,17 +493,21 @@ def memory_program(*, attributes: bool = True, threads: bool = True, machine: st
         _ret(_ERRNO),
         *_allow(),
     ]
-    code = [
-        (_LOAD, 0, 0, _ARCH),
-        (_EQ, 1, 0, audit),
-        *_allow(),  # the other filter ends such a process
-        (_LOAD, 0, 0, _NR),
-    ]
     thread = [(_LOAD, 0, 0, _arg(0)), (_SET, 0, 1, _CLONE_THREAD), _ret(_NOTIFY), *_allow()]
     refused = [] if attributes else ["setxattr", "lsetxattr", "fsetxattr", "setxattrat"]
     absent = [_ret(_ERRNO | EOPNOTSUPP)]
     blocks = {"mmap": mapping, "setsockopt": option, **dict.fromkeys(refused, absent)}
-    for call, block in (blocks if threads else blocks | {"clone": thread}).items():
-        code += [(_EQ, 0, len(block), NUMBERS[call][column] or 0), *block]
-    code += _allow()
+    return _pack(_pick_few(blocks if threads else blocks | {"clone": thread}, audit, column))
+
+
+def _pick_few(blocks: Mapping[str, _Block], audit: int, column: int) -> _Block:
+    """Return the code of a filter of a few calls, beside another that ends processes of other machines."""
+    code = [(_LOAD, 0, 0, _ARCH), (_EQ, 1, 0, audit), *_allow(), (_LOAD, 0, 0, _NR)]
+    for call, block in blocks.items():
+        if (nr := NUMBERS[call][column]) is not None:
+            code += [(_EQ, 0, len(block), nr), *block]
+    return [*code, *_allow()]
+
+
+def _pack(code: _Block) -> bytes:
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)

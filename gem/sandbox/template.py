@@ -17,6 +17,7 @@ import platform
 import socket
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 
 CLONE = {"x86_64": 56, "aarch64": 220, "arm64": 220}.get(platform.machine())
@@ -48,6 +49,7 @@ class Template:
         first: Callable[[], None] = lambda: None,
     ) -> None:
         self._be = be
+        self._made: deque[int] = deque()  # where there is no template
         self.pid = 0
         if not (sys.platform == "linux" and CLONE):
             return  # a plain fork has to do
@@ -66,11 +68,22 @@ class Template:
 
     def make(self, packet: bytes, fds: Sequence[int] = ()) -> int:
         """Make a child of the caller and return its pid. Raises OSError."""
+        self.ask(packet, fds)
+        return self.answer()
+
+    def ask(self, packet: bytes, fds: Sequence[int] = ()) -> None:
+        """Ask for a child of the caller, without waiting for it. Raises OSError."""
+        if self.pid:
+            socket.send_fds(self._end, [b"+", packet], fds)  # an empty one would be the end
+            return
+        if (pid := os.fork()) == 0:
+            _live(self._be, packet, [os.dup(fd) for fd in fds])
+        self._made.append(pid)
+
+    def answer(self) -> int:
+        """Return the pid of the first child that was asked for and not yet returned. Raises OSError."""
         if not self.pid:
-            if (pid := os.fork()) == 0:
-                _live(self._be, packet, [os.dup(fd) for fd in fds])
-            return pid
-        socket.send_fds(self._end, [b"+", packet], fds)  # an empty one would be the end
+            return self._made.popleft()
         answer = self._end.recv(4)
         if len(answer) < 4:
             raise OSError(errno.ECHILD, "the template is gone")

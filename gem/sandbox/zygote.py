@@ -10,7 +10,8 @@ messages, one packet each:
   None), ``root`` (it is the machine's), ``user`` (to step down to, or None), ``sites``, ``executable`` and
   ``prefix`` of the interpreter, ``preload``, ``keep`` (what of a child's own folders stays), ``readable``
   (what Landlock lets children read, where no mounts decide), ``scratch`` (where working folders are made
-  without namespaces), ``programs`` (system-call filters by ``fork`` and ``sockets``), ``memory_programs``
+  without namespaces), ``programs`` (system-call filters by ``fork`` and ``sockets``), ``halves`` (with
+  namespaces, the filter of cases: for the template and for each case), ``memory_programs``
   (the filter that asks for shared memory, and for threads where no other limit holds them; the one to take
   where no filter can ask);
 - then ``spawn`` with its descriptors (request, stdin, stdout, stderr, status, for sessions and judging the
@@ -38,13 +39,13 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
 from gem.sandbox import cells, files, lockdown, memory, namespaces, program
-from gem.sandbox.judge import Judge
+from gem.sandbox.judge import FILES, Confinement, Judge, split_folder
 from gem.sandbox.program import find_families, list_descendants, read_fields
 from gem.sandbox.template import Template
 
@@ -104,6 +105,7 @@ class Zygote:
         self.config = config
         self.children: dict[int, Child] = {}  # by process
         self.filters = {key: lockdown.Filter(program) for key, program in config["programs"].items()}
+        self.halves = list(map(lockdown.Filter, config["halves"]))
         self.asking, self.mute = map(lockdown.Filter, config["memory_programs"])
         self.files = lockdown.FileRules(config["readable"], config["scratch"])
         self.removing: set[int] = set()
@@ -295,7 +297,7 @@ class Zygote:
             if message["kind"] == "judge":
                 self._oversee(scratch)
             else:
-                self._confine(message, scratch, self.pid)
+                self.confine(message, scratch, self.pid, self.furnish(message, scratch))
             with open(_REQUEST, "rb") as file:
                 asked = marshal.loads(file.read())
             wire = None
@@ -330,48 +332,40 @@ class Zygote:
             os.chdir(scratch)
 
     def _judge(self, message: Message, asked: Message, wire: socket.socket) -> NoReturn:
-        judge = os.getpid()
-
-        def enter(folder: str, ready: Callable[[], None]) -> None:
-            self._confine(message, folder or None, judge, ready)
-
         own = lockdown.NEW_PID if self.config["namespaces"] else 0
-        Judge(asked, wire, enter, shared=self.shared_folders, namespaces=own).serve()
+        Judge(asked, wire, _Confinement(self, message), shared=self.shared_folders, namespaces=own).serve()
 
-    def _confine(
-        self,
-        message: Message,
-        scratch: str | None,
-        parent: int,
-        ready: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Give up access to everything but own folders; `ready` is called when these exist."""
-        os.setsid()  # or kill(0) would mean the fork server and every other child
-        limits: lockdown.Limits = message["limits"]
+    def furnish(self, message: Message, scratch: str | None) -> int | None:
+        """Make the folders of a program, and its mounts if it has its own; return its rules for Landlock."""
         write = [lockdown.HOME, "/tmp", lockdown.SHARED]
         if scratch is None:
-            tools = message["kind"] == "session"
-            lockdown.furnish(limits, self.config["keep"], loopback=message["loopback"], tools=tools)
+            lockdown.furnish(message["limits"], self.config["keep"])
+        else:
+            write = [*split_folder(scratch)]
+            for folder in (scratch, *write):
+                os.makedirs(folder, exist_ok=True)
+        return self.files.make(write, tcp=message["loopback"])
+
+    def confine(self, message: Message, scratch: str | None, parent: int, rules: int | None) -> None:
+        """Give up access to everything but the folders of `furnish`."""
+        os.setsid()  # or kill(0) would mean the fork server and every other child
+        limits: lockdown.Limits = message["limits"]
+        judged = message["kind"] == "judge"
+        if scratch is None:
+            lockdown.separate(loopback=message["loopback"])
+            lockdown.show_processes(tools=message["kind"] == "session")
             lockdown.leave_user_namespace()
             os.chdir(lockdown.HOME)
         else:
             lockdown.die_with_parent(parent)
-            home, temporary = write = [f"{scratch}/home", f"{scratch}/tmp"]
-            for folder in (scratch, home, temporary):
-                os.makedirs(folder, exist_ok=True)
+            home, temporary = split_folder(scratch)
             os.chdir(home)
             os.environ |= {"HOME": home, "PWD": home, "TMPDIR": temporary}
-            limits["processes"] += 1 + (message["kind"] == "judge")  # templates are of the same user
-        ready()
+            limits["processes"] += 1 + judged  # templates are of the same user
         limits["memory"] += self.mapped
-        lockdown.confine(
-            limits,
-            self.files,
-            write,
-            self.filters[message["fork"], message["loopback"]],
-            count_processes=self.config["own_user"],
-            tcp=message["loopback"],
-        )
+        late = judged and scratch is None  # its template has applied the other half
+        program = self.halves[1] if late else self.filters[message["fork"], message["loopback"]]
+        lockdown.confine(limits, rules, program, count_processes=self.config["own_user"])
 
     # ------------------------------------------------------------------------------------------ watching
 
@@ -528,6 +522,38 @@ class Zygote:
             files.remove_folder(folder)
         finally:
             os._exit(0)
+
+
+class _Confinement(Confinement):
+    """The confinement of a submission's cases; with namespaces, each has mounts of its own."""
+
+    def __init__(self, zygote: Zygote, message: Message) -> None:
+        self.zygote, self.message = zygote, message
+        self.judge = os.getpid()
+        self.mounts = lockdown.open_mounts() if zygote.config["namespaces"] else -1  # the judge's own
+
+    def begin(self) -> None:
+        if self.mounts >= 0:
+            self.zygote.halves[0].install()
+
+    def prepare(self, folder: str) -> tuple[list[int], list[int]]:
+        place = []
+        try:
+            rules = self.zygote.furnish(self.message, folder or None)
+            temporary = split_folder(folder)[1] if folder else "/tmp"
+            output = [files.open_nameless(b"", temporary) for _ in range(FILES)]
+            if self.mounts >= 0:
+                place.append(lockdown.open_mounts())
+        finally:
+            if self.mounts >= 0:
+                lockdown.enter_mounts(self.mounts)
+        return output, place if rules is None else [*place, rules]
+
+    def enter(self, folder: str, place: Sequence[int]) -> None:
+        if self.mounts >= 0:
+            lockdown.enter_mounts(place[0])
+        rules = place[-1] if len(place) > (self.mounts >= 0) else None
+        self.zygote.confine(self.message, folder or None, self.judge, rules)
 
 
 def main(fd: int) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
 
 from gem.errors import BadArgument
 from gem.sandbox import image
-from gem.sandbox.base import Budget, Case, Status
+from gem.sandbox.base import Budget, Case, SandboxFailed, Status
 from gem.sandbox.client import ZygoteSandbox
+from gem.sandbox.judge import AHEAD
+from gem.sandbox.program import list_descendants
 
 
 def statuses(results):
@@ -203,3 +206,39 @@ def f(folder):
         results = opened.judge(code, [Case(call="f", args=("/tmp",)) for _ in range(3)])
         found = [json.loads(result.value) for result in results]
         assert [tuple(seen) for seen in found] == [(1, "there", 2 + len(interpreter_in_tmp))] * 3
+
+
+def count_processes(sandbox):
+    servers = sandbox.pool.zygotes["bare"]
+    return sum(len(list_descendants(server.process.pid)) for server in servers)
+
+
+def wait_for_count(sandbox, count):
+    deadline = time.monotonic() + 60
+    while count_processes(sandbox) > count:
+        assert time.monotonic() < deadline
+
+
+def test_few_children_are_made_ahead_and_none_is_left(sandbox):
+    """Beside the judge and its template at most AHEAD children wait, and only while there are cases."""
+    sandbox.judge("pass", [Case(stdin=b"")])
+    before = count_processes(sandbox)
+    during: list[int] = []
+    sandbox.judge(
+        "pass", [Case(stdin=b"")] * 8, go_on=lambda *_: during.append(count_processes(sandbox)) is None
+    )
+    assert len(during) == 8
+    assert max(during) <= before + 2 + AHEAD
+    wait_for_count(sandbox, before)
+
+
+def test_children_that_were_made_ahead_end_with_the_judging(sandbox):
+    before = count_processes(sandbox)
+    (only,) = sandbox.judge("print(1)", [Case(stdin=b"")] * 8, go_on=lambda *_: False)
+    assert only.ok
+    wait_for_count(sandbox, before)
+
+
+def test_an_input_that_does_not_fit_is_no_verdict(sandbox):
+    with pytest.raises(SandboxFailed, match="the input does not fit"):
+        sandbox.judge("pass", [Case(stdin=b"x" * (3 << 20))], budget=Budget(disk_mb=1))

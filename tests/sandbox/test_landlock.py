@@ -28,7 +28,7 @@ def errno(call):
     except OSError as error:
         return error.errno
     return 0
-assert landlock.restrict({list(read)!r}, {list(write)!r})
+landlock.enforce(landlock.ruleset({list(read)!r}, {list(write)!r}))
 {probe}
 """
     done = subprocess.run([sys.executable, "-I", "-c", code, *args], capture_output=True, text=True)

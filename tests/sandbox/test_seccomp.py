@@ -286,6 +286,27 @@ def test_same_verdicts_as_libseccomp(pyseccomp, machine, kind, fork, sockets, sh
             assert hex(verdict(ours, audit, nr, args)) == hex(verdict(program, audit, nr, args)), (call, args)
 
 
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("kind", seccomp.KINDS)
+def test_the_two_halves_of_a_filter_do_what_the_whole_does(machine, kind):
+    """The kernel takes the strictest verdict of all filters; an errno is stricter than leave."""
+    audit, column = seccomp.MACHINES[machine]
+    settings = {"shares_host": False, "kind": kind, "machine": machine}
+    program = seccomp.program(True, **settings)
+    early, late = seccomp.program(True, early=True, **settings), seccomp.late_program(True, **settings)
+    confining = {NUMBERS[call][column]: call for call in seccomp.CONFINING}
+    for nr in (*range(seccomp.LAST_KNOWN + 2), 0x40000000 | 59, 0xFFFFFFFF):
+        call = confining.get(nr)
+        more = TRIED.get(call, ())
+        tried = [*ARGUMENTS, *((*args, *[0] * (6 - len(args))) for args in more)] if call else ARGUMENTS[::40]
+        for args in tried:
+            first, second = verdict(early, audit, nr, args), verdict(late, audit, nr, args)
+            assert ALLOW in (first, second), (call, nr, args)
+            assert min(first, second) == verdict(program, audit, nr, args), (call, nr, args)
+            assert call is None or first == ALLOW
+    assert verdict(early, 0x40000003, 0, [0] * 6) == KILL
+
+
 def known(lib, audit, call):
     return lib.resolve_syscall(audit, call) >= 0
 
