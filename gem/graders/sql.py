@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from gem.graders.compare import is_number
@@ -13,7 +13,16 @@ from gem.graders.compare import is_number
 Row: TypeAlias = Sequence[Any]
 
 TOLERANCE = 1e-6
-"""The largest absolute or relative difference of two numbers that count as equal."""
+"""The largest difference of two numbers that count as equal, where one is a float with a fraction."""
+
+RELATIVE = 1e-9
+"""The same as a share of the larger number; the greater of the two bounds counts."""
+
+_MOST_APART = 500
+"""The most rows that are compared pairwise; of more, equal ones are paired first, the others as sorted."""
+
+_WHOLE = 2.0**53
+"""From here on every float is a whole number."""
 
 
 def same_rows(got: Sequence[Row], wanted: Sequence[Row], ordered: bool = False) -> str:
@@ -28,10 +37,7 @@ def same_rows(got: Sequence[Row], wanted: Sequence[Row], ordered: bool = False) 
     if len(widths) > 1:
         return f"its rows have {len(got[0])} columns, wanted are {len(wanted[0])}"
     if not ordered:
-        width = max(widths, default=0)
-        columns = [_classes([row[place] for row in (*got, *wanted)]) for place in range(width)]
-        same = _count_rows(got, columns) == _count_rows(wanted, columns)
-        return "" if same else "its rows are others"
+        return "" if _same_in_any_order(got, wanted) else "its rows are others"
     for place, (got_row, wanted_row) in enumerate(zip(got, wanted, strict=True)):
         if not all(map(same_value, got_row, wanted_row)):
             return f"row {place + 1} is another"
@@ -39,8 +45,12 @@ def same_rows(got: Sequence[Row], wanted: Sequence[Row], ordered: bool = False) 
 
 
 def same_value(got: Any, wanted: Any) -> bool:
-    """Return whether two values are equal: numbers within TOLERANCE, everything else exactly."""
-    if is_number(got) and is_number(wanted):
+    """Return whether two values are equal.
+
+    Whole numbers, Decimals, text and everything else are compared exactly, and 1 is 1.0. Where one number is
+    a float with a fraction, the two may differ by TOLERANCE, or by RELATIVE of the larger.
+    """
+    if _is_number(got) and _is_number(wanted):
         return _near(got, wanted)
     return type(got) is type(wanted) and bool(got == wanted)
 
@@ -55,31 +65,83 @@ def same_state(got: Mapping[str, Sequence[Row]], wanted: Mapping[str, Sequence[R
     return ""
 
 
-def _classes(column: Sequence[Any]) -> dict[Any, int]:
-    """Return a class for each number; numbers with no gap beyond TOLERANCE between them share a class.
+def _same_in_any_order(got: Sequence[Row], wanted: Sequence[Row]) -> bool:
+    """Return whether each row has a partner of its own among the wanted ones.
 
-    With classes, rows can be counted. Sorting by rounded numbers instead could pair the wrong rows.
+    Closeness is not passed on: a row close to another that is close to a third is not the third.
     """
-    numbers = sorted({value for value in column if is_number(value) and value == value})
-    classes = dict.fromkeys(numbers[:1], 0)
-    for last, number in pairwise(numbers):
-        classes[number] = classes[last] + (not _near(last, number))
-    return classes
+    if any(_is_nan(value) for row in (*got, *wanted) for value in row):
+        return False
+    left, right = _numbers_by_rest(got), _numbers_by_rest(wanted)
+    return left.keys() == right.keys() and all(_can_pair(left[rest], right[rest]) for rest in left)
 
 
-def _count_rows(rows: Sequence[Row], columns: Sequence[Mapping[Any, int]]) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(map(_form, row, columns)) for row in rows)
+def _numbers_by_rest(rows: Sequence[Row]) -> Mapping[tuple[Any, ...], list[tuple[Any, ...]]]:
+    """Return the numbers of rows by all else that the rows hold."""
+    numbers = defaultdict(list)
+    for row in rows:
+        rest = tuple("" if _is_number(value) else (type(value).__name__, repr(value)) for value in row)
+        numbers[rest].append(tuple(value for value in row if _is_number(value)))
+    return numbers
 
 
-def _form(value: Any, classes: Mapping[Any, int]) -> Any:
-    """Return a key under which a value is counted; the key of a NaN equals no other."""
-    if is_number(value):
-        return ("number", classes[value]) if value == value else object()
-    return type(value).__name__, repr(value)
+def _can_pair(got: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool:
+    """Return whether rows of numbers can be paired so that each pair is the same."""
+    if len(got) == len(wanted) > _MOST_APART:
+        extra, missing = Counter(got), Counter(wanted)
+        got, wanted = list((extra - missing).elements()), list((missing - extra).elements())
+    got, wanted = sorted(got), sorted(wanted)
+    if len(got) == len(wanted) and all(map(_same_numbers, got, wanted)):
+        return True
+    if len(got) != len(wanted) or len(got) > _MOST_APART:
+        return False
+    near = [[place for place, row in enumerate(wanted) if _same_numbers(each, row)] for each in got]
+    owner: dict[int, int] = {}  # of a wanted row
+    for start in range(len(got)):
+        reached: dict[int, int] = {}  # wanted row -> the row from which it was reached
+        free = None
+        for row in (queue := [start]):
+            for place in near[row]:
+                if place not in reached:
+                    reached[place] = row
+                    if place not in owner:
+                        free = place
+                        break
+                    queue.append(owner[place])
+            if free is not None:
+                break
+        if free is None:
+            return False
+        partner = {row: place for place, row in owner.items()}
+        while free is not None:  # each row on the way gives its partner to the row before
+            row = reached[free]
+            owner[free] = row
+            free = partner.get(row)
+    return True
 
 
-def _near(one: float, other: float) -> bool:
+def _same_numbers(got: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
+    return all(map(_near, got, wanted))
+
+
+def _near(one: Any, other: Any) -> bool:
+    if one == other:
+        return True
+    if not (isinstance(one, float) or isinstance(other, float)) or (_is_whole(one) and _is_whole(other)):
+        return False
     try:
-        return one == other or math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return math.isclose(one, other, rel_tol=RELATIVE, abs_tol=TOLERANCE)
     except OverflowError:  # an integer beyond every float
         return False
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int) or (abs(number) < _WHOLE and number == int(number))
+
+
+def _is_number(value: Any) -> bool:
+    return is_number(value) or isinstance(value, Decimal)
+
+
+def _is_nan(value: Any) -> bool:
+    return value.is_nan() if isinstance(value, Decimal) else isinstance(value, float) and math.isnan(value)

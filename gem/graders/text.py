@@ -7,6 +7,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
 from gem.errors import BadArgument, check_argument
@@ -27,6 +28,10 @@ _SIGN = re.compile(r"(?<!\S)[-−](?=\d)")
 _DASHES = "-‐‑–"
 _BETWEEN = re.compile(rf"(?<=\d)[{_DASHES}./:](?=\d)")
 _BETWEEN_NAMES = str.maketrans({".": "\x01", "/": "\x02", ":": "\x03", **dict.fromkeys(_DASHES, "\x05")})
+_SYMBOL = re.compile(  # C++, C#, Canal+, the grade B-
+    r"(?<=\w)\++(?![\w+])|(?<=[A-Za-z])#(?![\w#])|(?<![\w-])(?:[A-FO]|AB)[-−](?![\w-])"
+)
+_SYMBOLS = str.maketrans({"+": "\x06", "#": "\x07", "-": "\x08", "−": "\x08"})
 _HYPHEN = re.compile(rf"(?<=\w)[{_DASHES}](?=\w)")
 _ROMAN = re.compile(r"(?=..)(x{0,3})(ix|iv|v?i{0,3})")
 _YEAR = re.compile(r"(?:in )?(\d{4})\.?", re.IGNORECASE)
@@ -50,7 +55,7 @@ class TextGrader(DataGrader):
         Args:
             metric: ``em`` or ``f1``.
             official: compare exactly as the SQuAD script does. Then number words, dates, accents and
-                typographic characters make a difference; signs and decimal points do not.
+                typographic characters make a difference; signs, decimal points and the ends of C++ do not.
         """
         check_argument("metric", metric, metric in ("em", "f1"), "em, f1")
         self.metric, self.official = metric, official
@@ -120,7 +125,7 @@ def _texts(part: Any, whole: Any) -> list[str]:
         return [part]
     if isinstance(part, bool):
         return ["yes", "true"] if part else ["no", "false"]
-    if isinstance(part, int | float):
+    if isinstance(part, int | float | Decimal):
         return [str(part)]
     if isinstance(part, Mapping) and (known := [part[name] for name in _GIVEN if name in part]):
         return [text for each in known for text in _texts(each, whole)]
@@ -143,8 +148,8 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
     """Return whether both are equal except for case, punctuation, articles and spaces.
 
     Unless `official`, number words, dates, ordinals, accents and typographic characters make no difference
-    either, but the sign of a number and characters between two digits do. If either side is only punctuation
-    and articles, both are compared unchanged.
+    either, but the sign of a number, characters between two digits and the ends of C++, C# and B- do. If
+    either side is only punctuation and articles, both are compared unchanged.
 
     >>> exact_match("The twenty-one pilots!", "21 Pilots"), exact_match("14 December 1972", "Dec. 14th, 1972")
     (True, True)
@@ -161,8 +166,9 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
         if left or right:
             if left == right:
                 return True
-        elif answer.strip(" .()").casefold() == gold.strip(" .()").casefold() != "":
-            return True  # an article may be the answer: blood of the type A
+        elif (given := answer.strip(" .()").casefold()) == gold.strip(" .()").casefold():
+            # an article may be the answer: blood of the type A; and so may a full stop
+            return given != "" or answer.strip() == gold.strip() != ""
     return False
 
 
@@ -199,20 +205,29 @@ def _readings(official: bool) -> tuple[Callable[[str], str], ...]:
 
 
 def _keep_signs(text: str) -> str:
-    """Normalise as the script does, but keep signs of numbers and characters between two digits."""
-    # the point of a decimal is no punctuation, nor is what makes a time, a fraction or a range
-    return normalise(_BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text)))
+    """Normalise as the script does, but keep what `_protect` keeps."""
+    return normalise(_protect(text))
 
 
 def _drop_punctuation(text: str) -> str:
     """Normalise like `_keep_signs`, and remove the punctuation of all scripts."""
-    text = _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text))
+    text = _protect(text)
     return normalise("".join(c for c in text if c.isascii() or unicodedata.category(c)[0] != "P"))
+
+
+def _protect(text: str) -> str:
+    """Write signs of numbers, characters between two digits and symbols after a letter in other characters.
+
+    The point of a decimal is no punctuation, nor is what makes a time, a fraction or a range, or C++ of C.
+    """
+    text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
+    return _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text))
 
 
 def _alike(text: str) -> str:
     """Normalise, and write numbers, ordinals and accented letters in one way."""
     text = unicodedata.normalize("NFKC", text)
+    text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
     text = _PERCENT.sub("", _SCALED.sub(number_words.write_out_scale, text)).replace(" & ", " and ")
     text = _HYPHEN.sub(" ", text)

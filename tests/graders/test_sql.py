@@ -1,4 +1,6 @@
 import math
+from decimal import Decimal
+from itertools import permutations
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +82,52 @@ def test_kinds_of_values_are_told_apart():
     ):
         assert not same_value(one, other), (one, other)
         assert same_rows([(one,)], [(other,)]), (one, other)
+
+
+def test_whole_numbers_and_decimals_are_exact():
+    for one, other in (
+        (10_000_001, 10_000_002),
+        (1_700_000_000, 1_700_000_900),
+        (10_000_001, 10_000_002.0),
+        (10_000_001.0, 10_000_002.0),
+        (2_460_000.50, 2_460_000.51),  # Julian days, 15 minutes apart
+        (Decimal("1.0000001"), Decimal("1.0000002")),
+        (Decimal("1.5"), 1),
+    ):
+        for ordered in (True, False):
+            assert same_rows([(one, "x")], [(other, "x")], ordered), (one, other)
+    for one, other in (
+        (Decimal("1.50"), Decimal("1.5")),
+        (Decimal("2"), 2),
+        (Decimal("0.3"), 0.1 + 0.2),
+        (0.1 + 0.2, 0.3),
+        (12_345_678.0, 12_345_678.000000002),
+        (2.0**60, 2.0**60 + 256),
+    ):
+        for ordered in (True, False):
+            assert same_rows([(one, "x")], [(other, "x")], ordered) == "", (one, other)
+
+
+def test_closeness_is_not_passed_on_from_row_to_row():
+    step = 0.9 * TOLERANCE
+    chain = [(k * step,) for k in range(4)]
+    assert same_rows(chain, [(0.0,)] * 4)
+    assert same_rows([(0.0,), (3 * step,)], [(0.0,), (step,)])
+    assert same_rows([(step,), (2 * step,)], [(0.0,), (step,)]) == ""
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 2), min_size=1, max_size=4), st.data())
+def test_rows_are_the_same_where_some_order_pairs_them(steps, data):
+    rows = [tuple(0.6 * TOLERANCE * n for n in row) for row in steps]
+    others = [tuple(0.6 * TOLERANCE * data.draw(st.integers(0, 4)) for _ in row) for row in rows]
+    some = any(same_rows(order, others, ordered=True) == "" for order in permutations(rows))
+    assert (same_rows(rows, others) == "") is some
+
+
+def test_many_rows_of_sums_are_the_same():
+    rows = [(k, k / 3) for k in range(2000)]
+    assert same_rows([(k, x + 1e-12) for k, x in rows[::-1]], rows) == ""
+    assert same_rows([(k, x + 1e-5) for k, x in rows[::-1]], rows)
 
 
 def test_shapes_are_told_apart():

@@ -4,6 +4,7 @@ import random
 import re
 import string
 from collections import Counter
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from gem.errors import BadArgument
 from gem.graders.mathematics import number_words
 from gem.graders.text import TextGrader, exact_match, f1, normalise
 
+SYMBOLS = r"\w\+|[^\W\d]#|[A-FO][-−]"
 DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
@@ -59,6 +61,22 @@ DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared"
         ("Smith & Co", "Smith Co", True, True),
         ("!!!", "!!!", True, True),  # nothing but punctuation: a band
         ("!!!", "?", False, False),
+        (".", ".", True, True),
+        ("...", ".", False, False),
+        (" ", " ", False, False),
+        ("C", "C++", False, True),
+        ("C++", "C", False, True),
+        ("the c++ language", "C++ language", True, True),
+        ("C++.", "c++", True, True),
+        ("C", "C#", False, True),
+        ("F", "F#", False, True),
+        ("#1", "1", True, True),
+        ("Disney", "Disney+", False, True),
+        ("B", "B-", False, True),
+        ("AB+", "AB-", False, True),
+        ("Blood group O-", "blood group o-", False, True),  # no capital: it may be a dash
+        ("O-level", "O level", True, False),
+        ("Yahoo!", "Yahoo", True, True),
         ("9" * 5000 + " million", "9", False, False),
         ("10:30", "1030", False, True),
         ("Smith & Co", "Smith and Co", True, False),
@@ -96,6 +114,8 @@ def test_any_gold_answer_will_do_and_f1_takes_the_best():
     assert (part.value, part.correct) == (pytest.approx(0.8), False)
     assert TextGrader()("", golds).why == "no answer"
     assert TextGrader()("2017", 2017).correct
+    assert TextGrader()("3.10", Decimal("3.10")).correct
+    assert TextGrader()(r"\boxed{.}", ".").correct
     assert TextGrader()("Answer: December 1972", golds).correct
 
 
@@ -132,7 +152,8 @@ def test_the_official_reading_is_the_squad_scripts_and_ours_accepts_what_that_do
         same = _squad(answer) == _squad(gold) != ""
         if _squad(answer) or _squad(gold):
             assert exact_match(answer, gold, official=True) is same
-        if same and not re.search(r"\d", answer + gold):  # beside digits signs and the like count
+        # beside digits signs and the like count, and so does the grade B-
+        if same and not re.search(rf"\d|{SYMBOLS}", answer + gold):
             assert exact_match(answer, gold)
             assert f1(answer, gold) == 1
 
@@ -188,7 +209,7 @@ def test_what_the_official_script_accepts_is_accepted_where_no_digits_are():
         (answer, gold)
         for answer, gold in _random_pairs(20_000)
         if _squad(answer) == _squad(gold) != ""
-        and not re.search(r"\d", answer + gold)
+        and not re.search(rf"\d|{SYMBOLS}", f"{answer} {gold}")
         and not exact_match(answer, gold)
     ]
     assert refused == []

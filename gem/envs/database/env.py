@@ -113,9 +113,10 @@ class DatabaseEnv(WorkspaceEnv):
         The question or order, then the results of each turn's statements as tables, or their errors.
     Reward:
         A question: 1 if the query gives the right result on the agent's database and on a second one with
-        other rows. Columns are compared by position, numbers within 1e-6, duplicates are counted, and the
-        order of rows counts only if the question asks for one. An order: 1 if every table holds exactly what
-        the reference's statements leave in it. Otherwise 0. No reward comes before the end.
+        other rows. Columns are compared by position, duplicates are counted, numbers with a fraction are
+        equal within 1e-6, and the order of rows counts only if the question asks for one. An order: 1 if
+        every table holds exactly what the reference's statements leave in it. Otherwise 0. No reward comes
+        before the end.
     End:
         With the answer or the submission, or after the turns that the task states. After the turns, an order
         is judged by the current state, and a question counts as not answered. Statements that exceed the
