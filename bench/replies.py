@@ -3,7 +3,9 @@
 ``python -m bench.replies [--half open|sealed] [--gem-only] [--list] [--kind KIND]``. About 1,500 replies
 stand in ``tests/graders/replies/``, written as models write, to real references, by authors who had not seen
 the grader, and labelled right or wrong; a second reader judged each without its label. The sealed half was
-fixed by its digest before the grader was mended on the open half. ``--list`` prints what gem judges wrongly.
+fixed by its digest before the grader was mended on the open half. gem gets the question too, as in its
+environments, where it is here (GEM_TEST_DATA names the folder of the data sets); the others take none.
+``--list`` prints what gem judges wrongly.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from bench.common import (
     table,
     write_json,
 )
-from bench.graders import worker_cpu_s
+from bench.graders import DATA, worker_cpu_s
 from gem.graders.math import MathGrader
 
 FOLDER = HERE.parent / "tests" / "graders" / "replies"
@@ -85,7 +87,17 @@ def read_half(half: str) -> list[dict[str, Any]]:
         text = lzma.decompress((FOLDER / "sealed.jsonl.xz").read_bytes())
         if hashlib.sha256(text).hexdigest() != SEAL:
             raise ValueError("the sealed half is not the one that was sealed.")
-    return [json.loads(line) for line in text.decode().splitlines()]
+    rows = [json.loads(line) for line in text.decode().splitlines()]
+    questions: dict[str, list[str]] = {}
+    for row in rows:
+        name, _, number = row["source"].partition(":")
+        if name == "own":
+            row["question"] = number  # the topic, with the unit that the problem asks for
+        elif (DATA / name).is_file():
+            lines = questions.setdefault(name, (DATA / name).read_text().splitlines())
+            task = json.loads(lines[int(number)])
+            row["question"] = " ".join(filter(None, (task.get("body"), task["question"])))
+    return rows
 
 
 def grade(rows: list[dict[str, Any]]) -> tuple[list[bool], float]:
@@ -93,7 +105,7 @@ def grade(rows: list[dict[str, Any]]) -> tuple[list[bool], float]:
     grader = MathGrader()
     grader(r"\boxed{\sum_{k=1}^{3} k}", "6")  # starts a worker
     started = time.process_time() + worker_cpu_s()
-    verdicts = [grader(row["reply"], row["gold"]).correct for row in rows]
+    verdicts = [grader(row["reply"], row["gold"], row.get("question", "")).correct for row in rows]
     return verdicts, time.process_time() + worker_cpu_s() - started
 
 
@@ -118,7 +130,7 @@ def print_errors(rows: list[dict[str, Any]], verdicts: list[bool]) -> None:
     grader = MathGrader()
     for row, verdict in zip(rows, verdicts, strict=True):
         if verdict != row["right"]:
-            score = grader(row["reply"], row["gold"])
+            score = grader(row["reply"], row["gold"], row.get("question", ""))
             what = "ACCEPTED" if verdict else "refused"
             print(f"{row['id']} {row['kind']}: {what}, {score.parsed!r}: {score.why}")
             print(f"  gold {row['gold']!r}\n  reply ...{row['reply'][-300:]!r}")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.graders.base import BOXED, UNDECIDED, BoxedGrader, Grader, Score
-from gem.graders.mathematics.decision import decide, formula, readable
+from gem.graders.mathematics.decision import NOT_EVALUATED, decide, formula, readable
 from gem.graders.mathematics.questions import copied, formed
 from gem.graders.mathematics.replies import final_answer, references
 from gem.graders.pool import Missing, WorkerLost, WorkerPool
@@ -60,20 +60,22 @@ class MathGrader(BoxedGrader):
     answer_form: ClassVar[str] = BOXED
     criterion: ClassVar[str] = "what is mathematically equal to the answer"
 
-    def __init__(self, cpu_s: float = 2.0, wall_s: float = 60.0) -> None:
-        """Set the budgets of one undecided pair.
+    def __init__(self, cpu_s: float = 2.0, wall_s: float = 60.0, simplified: bool = False) -> None:
+        """Set the budgets of one undecided pair, and whether an answer must be fully evaluated.
 
         Args:
             cpu_s: CPU seconds, independent of the machine's load; when they run out, the answer is undecided
                 and scores 0.
             wall_s: wall-clock seconds, a safety limit for a worker that hangs without computing.
+            simplified: whether 30/2 and 9 + 6 are refused for 15, with ``why="not evaluated"``, because the
+                task asks for the calculation.
         """
         if not (cpu_s > 0 and wall_s > 0):
             raise BadArgument(f"cpu_s is {cpu_s} and wall_s is {wall_s}; both must be more than 0.")
-        self.cpu_s, self.wall_s = cpu_s, wall_s
+        self.cpu_s, self.wall_s, self.simplified = cpu_s, wall_s, simplified
 
-    def __call__(self, answer: str, reference: Any) -> Score:
-        """Score `answer` against `reference`.
+    def __call__(self, answer: str, reference: Any, question: str = "") -> Score:
+        """Score `answer` against `reference`; `question` may say in which unit the answer is wanted.
 
         Raises:
             NoVerdict: when the workers also fail on a known good pair.
@@ -87,7 +89,9 @@ class MathGrader(BoxedGrader):
         undecided: list[str] = []
         why = "different"
         for gold in golds:
-            verdict, reason = decide(gold, given)
+            verdict, reason = decide(gold, given, question)
+            if self.simplified and reason == NOT_EVALUATED:
+                verdict = False
             if verdict:
                 return Score(1.0, True, excerpt, reason)
             if verdict is None:

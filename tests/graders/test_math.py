@@ -258,7 +258,7 @@ def test_integers_of_any_size_are_compared_exactly(n):
     assert decide(str(n), f"{n:,}")[0]
     assert decide(str(n), f"{n}.0")[0]
     assert decide(str(n), str(n + 1))[0] is False
-    assert decide(str(n), rf"\frac{{{2 * n}}}{{2}}") == (False, "not evaluated")
+    assert decide(str(n), rf"\frac{{{2 * n}}}{{2}}") == (True, "not evaluated")
 
 
 @given(st.integers(5000, 6000), st.integers(0, 9))
@@ -487,10 +487,11 @@ def test_an_earlier_result_is_not_part_of_the_final_statement(reply):
 
 
 def test_what_is_left_to_do_is_no_answer():
-    score = MathGrader()(r"\boxed{9 + 64}", "73")
+    assert MathGrader()(r"\boxed{9 + 64}", "73").correct  # unless the task asks for the calculation
+    score = MathGrader(simplified=True)(r"\boxed{9 + 64}", "73")
     assert (score.value, score.why) == (0.0, "not evaluated")
     assert check_correct(r"\boxed{9 + 64 = 73}", "73")
-    assert not check_correct(r"\boxed{\frac{1}{2} + \frac{1}{4}}", r"\frac{3}{4}")
+    assert not MathGrader(simplified=True)(r"\boxed{\frac{1}{2} + \frac{1}{4}}", r"\frac{3}{4}").correct
     assert check_correct("4 4/9", "40/9")  # a mixed number
 
 
@@ -515,7 +516,9 @@ def test_what_is_left_to_do_is_no_answer():
 )
 def test_sums_products_and_quotients_of_numbers_are_no_values(gold, left_to_do):
     for answer in left_to_do.split():
-        assert MathGrader()(rf"\boxed{{{answer}}}", gold).why == "not evaluated", answer
+        score = MathGrader(simplified=True)(rf"\boxed{{{answer}}}", gold)
+        assert (score.correct, score.why) == (False, "not evaluated"), answer
+        assert MathGrader()(rf"\boxed{{{answer}}}", gold).correct, answer
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,7 @@ class ArithmeticEnv(MathEnv):
         )
         super().__init__(
             dataset=ProceduralTasks("arithmetic", generator, size, seed, split),
+            grader=MathGrader(simplified=True),
             max_attempts=max_attempts,
             retry_discount=retry_discount,
             use_format_error_reward=use_format_error_reward,
@@ -194,6 +195,7 @@ class WordProblemsEnv(MathEnv):
         )
         super().__init__(
             dataset=ProceduralTasks("word problems", generator, size, seed, split),
+            grader=MathGrader(simplified=True),
             max_attempts=max_attempts,
             retry_discount=retry_discount,
             use_format_error_reward=use_format_error_reward,

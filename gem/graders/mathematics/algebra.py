@@ -7,7 +7,7 @@ only if every step was sound; sympy decides the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
 from typing import Any
@@ -48,6 +48,7 @@ def same(gold: Node, answer: Node) -> bool | None:
     """
     if gold == answer:
         return True
+    gold, answer = _excluding(gold), _excluding(answer)
     if "in" in (gold[0], answer[0]):
         names = {name for name in map(_member, (gold, answer)) if name is not None}
         return len(names) < 2 and same(_set(gold), _set(answer))
@@ -79,6 +80,10 @@ def same(gold: Node, answer: Node) -> bool | None:
         if len(gold[1]) != len(answer[1]) or len(gold[1][0]) != len(answer[1][0]):
             return False
         return all_of(map(same, chain(*gold[1]), chain(*answer[1])))
+    if set(kinds) == {"matrix", "seq"}:
+        gold, answer = (_vector(tree) or tree for tree in (gold, answer))
+        if gold[0] == answer[0] == "seq" and gold[1] and answer[1]:
+            return _same_sequence(gold, answer)
     if "matrix" in kinds:
         return None if "seq" in kinds or gold[0] not in ("num", "const") else False
     if "seq" in kinds:
@@ -86,6 +91,26 @@ def same(gold: Node, answer: Node) -> bool | None:
     if "ratio" in kinds:
         return _same_notation(gold, answer)
     return same_scalar(gold, answer)
+
+
+def _vector(tree: Node) -> Node | None:
+    """Return a matrix of one column or row as a tuple; None for another tree."""
+    if tree[0] == "matrix" and (len(tree[1]) == 1 or len(tree[1][0]) == 1):
+        return ("seq", "(", ")", tuple(chain(*tree[1])))
+    return None
+
+
+def _excluding(tree: Node) -> Node:
+    """Return "x is not 1, x is not -1" as the real numbers without these."""
+    members = tree[3] if tree[0] == "seq" and not tree[1] and len(tree[3]) > 1 else ()
+    if not members or any(x[0] != "rel" or x[1] != ("!=",) or x[2][0] != members[0][2][0] for x in members):
+        return tree
+    name = members[0][2][0]
+    if name[0] != "sym" or not all(constant(x[2][1]) for x in members):
+        return tree
+    inf: Node = ("const", "inf")
+    reals: Node = ("seq", "(", ")", (("-", inf), inf))
+    return ("without", reals, ("seq", "{", "}", tuple(x[2][1] for x in members)))
 
 
 def _lone(tree: Node) -> Node:
@@ -214,6 +239,9 @@ def _drop_approximations(node: Node) -> Node:
     _, operators, sides = node
     if operators == ("=",) and sides[1][0] == "sym" and constant(sides[0]):
         return ("rel", operators, sides[::-1])  # 3 = x
+    bounded = operators[0] in ("<", ">", "<=", ">=") and set(operators[1:]) == {"="}
+    if bounded and all(constant(side) and same(sides[-1], side) for side in sides[1:]):
+        return ("rel", operators[:1], (sides[0], sides[-1]))  # a < 4/8 = 1/2
     if "~" not in operators:
         return node
     if operators[0] == "~":
@@ -228,7 +256,7 @@ def _equation(node: Node) -> bool:
 
 def _name(node: Node) -> Node | None:
     """Return the left side of a definition: a variable, or a function of variables or numbers."""
-    left: Node = node[2][0]
+    left: Node = _vector(node[2][0]) or node[2][0]
     if left[0] == "sym":
         return left
     if (
@@ -256,9 +284,11 @@ def _says(answer: Node) -> Node | None:
     length = (
         first[:2] == ("fn", "abs") and first[2][0][0] == "*" and all(x[0] == "sym" for x in first[2][0][1])
     )
+    if any(constant(side) and constant(last) and same(side, last) is False for side in sides[1:-1]):
+        return None  # 2 + 2 = 5 = 4
     if _name(answer) is not None or summed or length:
         return last
-    return last if constant(first) and same(first, last) else None
+    return last if is_scalar(first) and same(first, last) else None
 
 
 def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
@@ -316,8 +346,8 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
             if _bound(left) and _bound(right) and left[1] == right[1] and len(left[2]) == len(right[2]):
                 bound = [("sym", f"argument {i}") for i in range(len(left[2]))]
                 return same(
-                    _rename_variables(gold[2][-1], dict(zip(left[2], bound, strict=True))),
-                    _rename_variables(answer[2][-1], dict(zip(right[2], bound, strict=True))),
+                    rename_variables(gold[2][-1], dict(zip(left[2], bound, strict=True))),
+                    rename_variables(answer[2][-1], dict(zip(right[2], bound, strict=True))),
                 )
             if constant(gold[2][-1]) and constant(answer[2][-1]) and left[0] == right[0] == "sym":
                 return False  # x = 1 and y = 1
@@ -340,11 +370,22 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
     return same_set(gold, answer)
 
 
-def _rename_variables(node: Any, names: dict[Node, Node]) -> Any:
+def symbols(node: Any) -> Iterator[str]:
+    """Yield the names of a tree's variables."""
+    if isinstance(node, tuple):
+        if node[:1] == ("sym",):
+            yield node[1]
+        else:
+            for part in node:
+                yield from symbols(part)
+
+
+def rename_variables(node: Any, names: dict[Node, Node]) -> Any:
+    """Return a tree with other names of variables."""
     if isinstance(node, tuple):
         if node in names:
             return names[node]
-        return tuple(_rename_variables(part, names) for part in node)
+        return tuple(rename_variables(part, names) for part in node)
     return node
 
 

@@ -7,9 +7,10 @@ from functools import lru_cache
 
 from gem.graders.base import UNDECIDED
 from gem.graders.mathematics import number_words
-from gem.graders.mathematics.algebra import same
+from gem.graders.mathematics.algebra import rename_variables, same, symbols
 from gem.graders.mathematics.evaluation import TooBig
 from gem.graders.mathematics.latex import LENGTH, Node, Unread, english, normalise_text, read
+from gem.graders.mathematics.quantities import asked_unit, read_quantity, same_quantity
 from gem.graders.mathematics.replies import ANSWER, STYLED
 from gem.graders.mathematics.scalars import constant
 from gem.graders.mathematics.units import is_unit_or_noun
@@ -21,6 +22,34 @@ _CHOICE = re.compile(
     r"(?:(?!\([A-Z]\)).)*$)",
     re.DOTALL,
 )
+_BRACKETED = re.compile(r"\([A-J]\)")
+_OPTION = re.compile(
+    r"(?:(?:the\s+)?(?:correct\s+)?(?:option|choice|answer)\s*:?\s+)?"
+    r"\(?((?-i:[A-Z]))(?:\.\s+(\S.*)|\)\.?\s*(\S.*)|\)?[.:]?)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A letter, alone or as the label of a value: ``B``, ``(B) 42``, ``Option B``."""
+_STYLED_VALUE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{([^{}]*\d[^{}]*)\}")
+_FOR_ALL = re.compile(
+    r",?\s*(?:\\text\s*\{\s*)?\bfor (?:all|every|each|any)"
+    r"(?: (?:real|positive|natural|integers?|numbers?))*\s*\}?"
+    r"\s*\$?[a-zA-Z](?:\s*,\s*[a-zA-Z])*(?![a-zA-Z])(?:\s*(?:\\in|>|\\ge)\s*[^,;]{1,30}(?=$|[,;]))?"
+)
+"""The names of a function's arguments, which say nothing about its values."""
+_ALIGNED = re.compile(
+    r"\\begin\s*\{(aligned|align\*?|gather(?:ed|\*)?|split|cases|eqnarray\*?)\}(.*?)\\end\s*\{\1\}", re.DOTALL
+)
+_NEXT_EQUATION = re.compile(
+    r"(?:(?<![,;&({\[])(?:\s*(?:\\q?quad(?![a-zA-Z])|\n|\\\\(?!\[))\s*)+|(?<=[\d})]) +)"
+    r"(?=[a-zA-Z](?:_\w|_\{\w+\}|\([a-z]\))?\s*=(?!=))"
+)
+"""What stands between two equations of a list: space, or a new line."""
+_LABELLED = re.compile(r"\s*(?:\\text\s*\{)?\s*([A-Za-z][A-Za-z ]{0,30}?)\s*(?::|=)\s*\}?\s*([^=:]+)")
+_COUNTED = re.compile(r"\s*([-+]?[\d.,/]+)\s*(?:\\text\s*\{)?\s*([A-Za-z][A-Za-z ]{1,30}?)\s*\}?")
+_PARTED = re.compile(r"\s*(?:,(?!\d{3}(?!\d))|;|\\text\s*\{\s*and\s*\}|\band\b|\\cr)(?:\s*and\b)?\s*")
+_ARBITRARY = re.compile(r"[Cc](?:_?\w)?")
+_ANY_CONSTANT = re.compile(r"(?:[A-Z]|[ck])(?:_?\w)?")
+_TIME = re.compile(r"(?:at )?(\d{1,2}) ?:(\d\d)(?:\s*([ap])\.? ?m)?\b\.?", re.IGNORECASE)
 _ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th)\b")
 _CLOCK = re.compile(r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?")
 _EMPHASIS = re.compile(r"\s*(\*\*|__|`{1,3})([^*`]+)\1[\s.]*")
@@ -65,10 +94,15 @@ _BURST = re.compile(  # towers and factorials of what sympy would only burst on
 )
 
 
-def decide(gold: str, answer: str) -> tuple[bool | None, str]:
+NOT_EVALUATED = "not evaluated"
+"""The reason where an answer is equal but leaves a sum, product or quotient of numbers to do."""
+
+
+def decide(gold: str, answer: str, question: str = "") -> tuple[bool | None, str]:
     """Compare without sympy: return True, False, or None if undecided, and the reason.
 
-    It never raises and takes at most some milliseconds, whatever the texts are.
+    A unit in which `question` asks for the answer is that of a reference without one. It never raises and
+    takes at most some milliseconds, whatever the texts are.
     """
     if gold == answer:
         return bool(gold), "same text"
@@ -82,6 +116,11 @@ def decide(gold: str, answer: str) -> tuple[bool | None, str]:
     left, right = prepare_text(gold), prepare_text.__wrapped__(answer)
     if not right:
         return False, "no answer"
+    asked = asked_unit(question) if question else None
+    if asked is not None and right != left:
+        measured = same_quantity(left, right, asked)
+        if measured is not None:
+            return measured, "equal" if measured else "different"
     verdict, why = _compare_texts(left, right)
     if not verdict and _TALK.search(right):
         value = number_words.extract_value(_strip_styles(right))
@@ -112,11 +151,20 @@ def _compare_texts(left: str, right: str) -> tuple[bool | None, str]:
     if left == right or (STYLED.search(left + right) and _plain(left) == _plain(right)):
         return bool(left), "same text"
     verdict = _choice(left, right)
+    if verdict is None and ":" in left:
+        verdict = _time(left, right)
+    if verdict is None and (":" in left or "=" in left):
+        verdict = _named_values(left, right)
     if verdict is None:
         verdict = _phrase(left, right)
     if verdict is not None:
         return verdict, "text"
-    return _trees(left, right)
+    verdict, why = _trees(left, right)
+    if not verdict:
+        measured = same_quantity(left, right)
+        if measured is not None:
+            return measured, "equal" if measured else "different"
+    return verdict, why
 
 
 def _strip_styles(text: str) -> str:
@@ -129,6 +177,8 @@ def readable(gold: str) -> bool | None:
     if not text:
         return False
     plain = STYLED.sub(r"\1", text).strip()
+    if read_quantity(text):
+        return True
     words = _PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain)
     if _CHOICE.fullmatch(plain) or (words and _WORD.search(plain)) or number_words.date(plain):
         return True
@@ -175,7 +225,17 @@ def _digits(match: re.Match[str]) -> tuple[bool, str]:
 def prepare_text(text: str) -> str:
     """Return a text as it is read: without emphasis, with phrases, clocks and lists as mathematics."""
     emphasised = _EMPHASIS.fullmatch(text)
-    text = normalise_text(emphasised[2] if emphasised else text)
+    text = emphasised[2] if emphasised else text
+    if "\\begin" in text:
+        text = _ALIGNED.sub(_join_lines, text)
+    if text.count("=") > 1:
+        text = _NEXT_EQUATION.sub(", ", text)
+    text = normalise_text(text)
+    if "{" in text:
+        styled = _STYLED_VALUE.fullmatch(text)
+        text = styled[1].strip() if styled else text
+    if "for " in text:
+        text = _FOR_ALL.sub(" ", text).strip(" ,")
     if "," in text:
         text = _LETTERS.sub(r"\1", text)
     if len(text) < 60:
@@ -199,15 +259,81 @@ def _rewrite_phrase(text: str) -> str:
 
 
 def _choice(gold: str, answer: str) -> bool | None:
-    """Compare multiple-choice letters, if the reference is one."""
-    letter = _CHOICE.fullmatch(STYLED.sub(r"\1", gold).strip())
-    if letter is None:
-        return None
+    """Compare multiple-choice letters, if the reference is one, and the values beside them."""
     plain = STYLED.sub(r"\1", answer).strip()
-    given = _CHOICE.fullmatch(plain)
+    letter = _OPTION.fullmatch(STYLED.sub(r"\1", gold).strip())
+    if letter is None:
+        given = _OPTION.fullmatch(plain)
+        if (
+            given and (given[2] or given[3]) and given[0].lstrip().startswith("(")
+        ):  # "(B) 42" where 42 is asked for
+            return _compare_texts(gold, prepare_text.__wrapped__(given[3] or given[2]))[0] or None
+        return None
+    value = letter[2] or letter[3]
+    if len(_BRACKETED.findall(plain)) > 1:
+        return False  # two options
+    given = _OPTION.fullmatch(plain) or (None if value else _CHOICE.fullmatch(plain))
     if given is None and len(plain.strip("()")) == 1 and letter[1] in "ABCDEFGHIJ":
         return plain.strip("()").upper() == letter[1] if plain.strip("()").isalpha() else None
-    return given[1] == letter[1] if given else None
+    if given is None:
+        return None
+    if value and given.re is _OPTION and (given[2] or given[3]):
+        return given[1] == letter[1] and _compare_texts(value, given[2] or given[3])[0]
+    return given[1] == letter[1]
+
+
+def _time(gold: str, answer: str) -> bool | None:
+    """Compare times of the day: 3:45 pm is 15:45; None unless the reference says which half of the day."""
+    wanted = _TIME.fullmatch(_strip_styles(gold))
+    given = _TIME.fullmatch(_strip_styles(answer).replace("{:}", ":"))
+    if wanted is None or given is None or not (wanted[3] or int(wanted[1]) > 12):
+        return None
+    return _minutes(wanted) == _minutes(given)
+
+
+def _minutes(time: re.Match[str]) -> int:
+    """Return the minutes since midnight."""
+    hours = int(time[1])
+    if time[3]:
+        hours = hours % 12 + 12 * (time[3].casefold() == "p")
+    return 60 * hours + int(time[2])
+
+
+def _named_values(gold: str, answer: str) -> bool | None:
+    """Compare values with names, as ``apples: 12, pears: 7``, in any order.
+
+    The answer may count instead: 12 apples and 7 pears. None unless the reference has colons.
+    """
+    wanted = _read_named(gold, ":=") if len(gold) < 400 else None
+    if wanted is None or ":" not in gold or any(name.isdigit() for name in wanted):
+        return None
+    given = _read_named(answer, ":=") or _read_named(_strip_styles(answer), "") if len(answer) < 400 else None
+    if given is None:
+        return False if len(wanted) > 1 else _compare_texts(*wanted.values(), answer)[0]
+    return wanted.keys() == given.keys() and all(
+        _compare_texts(wanted[name], given[name])[0] is True for name in wanted
+    )
+
+
+def _read_named(text: str, signs: str) -> dict[str, str] | None:
+    """Return the values of a list by their names, in the singular; None for another text."""
+    values = {}
+    for part in _PARTED.split(text):
+        item = (_LABELLED if signs else _COUNTED).fullmatch(part)
+        if item is None:
+            return None
+        name, value = (item[1], item[2]) if signs else (item[2], item[1])
+        name = name.strip() if len(name.strip()) == 1 else name.strip().casefold().removesuffix("s")
+        if name in values:
+            return None
+        values[name] = value.strip(" }")
+    return values or None
+
+
+def _join_lines(block: re.Match[str]) -> str:
+    """Return the lines of aligned formulas as a list."""
+    lines = (line.replace("&", " ").strip(" ,;") for line in block[2].replace("\\cr", "\\\\").split("\\\\"))
+    return ", ".join(line for line in lines if line)
 
 
 def _phrase(gold: str, answer: str) -> bool | None:
@@ -266,19 +392,35 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
         if unread.hopeless or "\\" not in answer:
             return False, UNDECIDED if _BURST.search(answer) and not unread.hopeless else "unreadable"
         return _for_sympy(gold, answer, "unread")
-    if is_unevaluated(left, right, answer):
-        return False, "not evaluated"
     try:
         verdict = same(left, right)
+        if verdict is not True and (renamed := _rename_constants(gold, left, right)) is not None:
+            verdict = same(left, renamed) or verdict
         if verdict is not True and "," in answer:
             verdict = _decimal_comma(left, answer) or verdict
     except TooBig:
         return False, UNDECIDED  # too big for sympy as well: no worker's time is spent on it
     except RecursionError:
         return None, "deep"
+    undone = verdict is not False and is_unevaluated(left, right, answer)
     if verdict is None:
-        return _for_sympy(gold, answer, "different")
-    return verdict, "equal" if verdict else "different"
+        return _for_sympy(gold, answer, NOT_EVALUATED if undone else "different")
+    return verdict, NOT_EVALUATED if undone else "equal" if verdict else "different"
+
+
+def _rename_constants(text: str, gold: Node, answer: Node) -> Node | None:
+    """Return the answer with the arbitrary constants of the reference, C or C_1, instead of its own."""
+    ours, theirs = set(symbols(gold)), set(symbols(answer))
+    missing, others = sorted(ours - theirs), sorted(theirs - ours)
+    if any(tree[0] == "seq" and all(x[0] == "sym" for x in tree[3]) for tree in (gold, answer)):
+        return None  # letters of choices
+    if not 0 < len(missing) == len(others) < 3 or not ours & theirs or read_quantity(text) is not None:
+        return None
+    if not all(map(_ARBITRARY.fullmatch, missing)) or not all(map(_ANY_CONSTANT.fullmatch, others)):
+        return None
+    names = {("sym", other): ("sym", one) for other, one in zip(others, missing, strict=True)}
+    renamed: Node = rename_variables(answer, names)
+    return renamed
 
 
 def _read_gold(gold: str) -> Node:

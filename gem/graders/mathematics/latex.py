@@ -49,14 +49,17 @@ _CHARACTERS = str.maketrans(
         "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "π": r"\pi ", "√": r"\sqrt ",
         "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}", "º": r"^{\circ}",
         "ℝ": r"\mathbb{R}", "∅": r"\emptyset ", "±": r"\pm ", "∓": r"\mp ", "²": "^{2}", "³": "^{3}",
-        "⁴": "^{4}", "¹": "^{1}", "⁰": "^{0}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
+        "⁴": "^{4}", "⁵": "^{5}", "⁶": "^{6}", "⁷": "^{7}", "⁸": "^{8}", "⁹": "^{9}", "¹": "^{1}",
+        "⁰": "^{0}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
         "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "∨": r"\vee ",
         "¬": r"\neg ", "∩": r"\cap ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
         "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}",
         "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "\u2009": " ", "\u00a0": " ",
-        "\u202f": " ", "’": "'", "‘": "'", "“": '"', "”": '"', "\t": " ", "\n": " ", "\r": " ",
+        "\u202f": " ", "¢": " cents ",
+        "’": "'", "‘": "'", "“": '"', "”": '"', "\t": " ", "\n": " ", "\r": " ",
     }
 )  # fmt: skip
+_RAISED = re.compile("[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{2,}|⁻")
 _NO_MEANING = re.compile(
     r"\\(?:(?:left|right)(?![a-zA-Z])\s*\.?|[hv]space\{[^{}]*\}|phantom\{[^{}]*\}|[,;:>!\s]"
     r"|(?:middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
@@ -97,7 +100,7 @@ _STYLE_COMMANDS = "text mathrm textbf mathbf textit mathit mbox operatorname rm 
 _STYLES = frozenset(_STYLE_COMMANDS.split())
 _LETTERS = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell mho"
+    "upsilon hbar phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell mho"
 )
 _GREEK = frozenset(_LETTERS.split())
 _TOKEN = re.compile(
@@ -134,6 +137,7 @@ _PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|\\prime(?![a-zA-Z]))")
 _PREFIXED = re.compile(r"(?<![\w\\.])0(?:b[01]{1,64}|x[0-9A-Fa-f]{1,16}|o[0-7]{1,20})(?![\w.])")
 _LETTER_DIGITS = re.compile(r"(?<![\w\\.])([0-9A-F]*[A-F][0-9A-F]*)_(?:\{\s*(1[1-6])\s*\}|(1[1-6])(?!\d))")
 
+_CHOSEN = re.compile(r"(?:\{\s*\})?[_^]\s*\{?\s*(\w+)\s*\}?\s*\\?C\s*_\s*(?:\{\s*(\w+)\s*\}|(\w))")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
 
 
@@ -145,6 +149,7 @@ def _price(match: re.Match[str]) -> str:
 def normalise_text(text: str) -> str:
     """Return `text` without decoration: delimiters, spacing and variants of style."""
     if not text.isascii():
+        text = _RAISED.sub(lambda m: "^{" + unicodedata.normalize("NFKC", m[0]) + "}", text)
         text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
         text = text.translate(_CHARACTERS).replace("⁄", "/")
     text = "".join(c if c >= " " else " " for c in text) if not text.isprintable() else text
@@ -194,12 +199,37 @@ def read(text: str) -> Node:
         raise Unread(f"more than {LENGTH} characters", hopeless=True)
     if "\\pm" in text or "\\mp" in text:
         signs = [("+", "-"), ("-", "+")]
+        items = _split_list(text)
+        if len(items) > 1:
+            items = [
+                item.replace("\\pm", plus).replace("\\mp", minus)
+                for item in items
+                for plus, minus in signs[: 1 + ("\\pm" in item or "\\mp" in item)]
+            ]
+            return read(", ".join(items))
         both = [read(text.replace("\\pm", plus).replace("\\mp", minus)) for plus, minus in signs]
         return ("seq", "", "", tuple(both))
     try:
         return _Reader(text).all()
     except RecursionError:  # the caller's own stack is deep
         raise Unread("nested too deeply", hopeless=True) from None
+
+
+_BETWEEN = re.compile(r"[,;]|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b|[({\[\])}]")
+
+
+def _split_list(text: str) -> list[str]:
+    """Return the items of a list that is in no brackets."""
+    items, depth, start = [], 0, 0
+    for sign in _BETWEEN.finditer(text):
+        if sign[0] in "({[":
+            depth += 1
+        elif sign[0] in ")}]":
+            depth -= 1
+        elif not depth:
+            items.append(text[start : sign.start()])
+            start = sign.end()
+    return [item for item in (*items, text[start:]) if item.strip()]
 
 
 def _tokens(text: str) -> list[str]:
@@ -874,6 +904,8 @@ def _plainer(text: str) -> str:
     for marks, pattern, plainer in _NOTATIONS:
         if not marks.isdisjoint(characters):
             text = pattern.sub(plainer, text)
+    if "C" in text and text[:1] in "{_^":
+        text = _CHOSEN.sub(lambda m: rf"\binom{{{m[1]}}}{{{m[2] or m[3]}}}", text)
     if "d" in text:
         text = _DIFFERENTIALS.sub(_quotient, text)
         if _OPERATOR.search(text):

@@ -110,6 +110,13 @@ children men women mice geese teeth oxen knives leaves loaves wolves halfpence s
 pence lives wives deer
 """
 _UNCHANGED = frozenset(_UNCHANGED_LIST.split())
+_NO_NOUNS_LIST = """
+dozens scores pairs couples tens hundreds thousands millions billions trillions halves thirds fourths fifths
+sixths sevenths eighths ninths tenths hundredths thousandths squares cubes plus minus less times this thus
+percents modulus unless perhaps always cross does previous various
+"""
+_NO_NOUNS = frozenset(_NO_NOUNS_LIST.split())
+"""Words with the ending of a plural that may change the number before them, or are no nouns."""
 _KINDS_LIST = """
 red green blue yellow white black brown pink purple orange gold silver big small large little long short
 tall new whole full different distinct total possible extra additional fresh square sq cubic fluid hot cold
@@ -157,7 +164,9 @@ def _is_noun(word: str) -> bool:
     word = word.partition("^")[0].strip(".")
     if word in UNITS or word in SHORT_UNITS or word in _COMBINED or word in _UNCHANGED or word in _NOUNS:
         return True
-    return any(one in UNITS or one in _NOUNS for one in _singular(word))
+    if any(one in UNITS or one in _NOUNS for one in _singular(word)):
+        return True
+    return len(word) > 3 and word.isalpha() and word.endswith("s") and word not in _NO_NOUNS
 
 
 def _singular(word: str) -> tuple[str, ...]:
