@@ -424,11 +424,17 @@ def test_a_long_run_of_one_thing_does_not_hold_the_process():
     code = """
 from gem.graders.code import submission
 from gem.graders.math import decide, final_answer
+from gem.graders.mathematics.quantities import asked_unit
 from gem.graders.text import exact_match
-for piece in (" .", "0", " ", "1,", "\\n\\t", "_ ", "\\\\text{", "1.", "answer is "):
+PIECES = " .|0| |1,|\\n\\t|_ |\\\\text{|1.|answer is |3|x=1 |x=1,|\\\\quad |(A)|(|{|\\\\frac{|^|!|9^|5 m |m/s |for all x|in m |" \
+    "how many |\\\\begin{cases}|\\\\\\\\|A: 3, |3 apples and |\\\\pm |=|\\\\approx |12:30 |°|$|_{2n}C|1/2 |e5|half of "
+for piece in PIECES.split("|"):
     run = piece * (19_000 // len(piece))
-    for text in (run + "x", run + ",1", "**a**" + run + "x"):
+    for text in (run + "x", run + ",1", "**a**" + run + "x", "0." + run):
         decide("x+1", text), final_answer(text), exact_match(text, "1st"), submission(text)
+        decide("A: 1, B: 2", text, "Its speed in m/s?"), decide("5", text)
+    for length in (250_000, 500_000, 1_000_000):
+        decide("5", piece * (length // len(piece))), asked_unit(piece * (length // len(piece)))
 """
     done = subprocess.run(
         [sys.executable, "-c", code],

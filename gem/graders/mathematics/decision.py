@@ -37,7 +37,8 @@ _FOR_ALL = re.compile(
 )
 """The names of a function's arguments, which say nothing about its values."""
 _ALIGNED = re.compile(
-    r"\\begin\s*\{(aligned|align\*?|gather(?:ed|\*)?|split|cases|eqnarray\*?)\}(.*?)\\end\s*\{\1\}", re.DOTALL
+    r"\\begin\s*\{(aligned|align\*?|gather(?:ed|\*)?|split|cases|eqnarray\*?)\}((?:(?!\\begin).)*?)\\end\s*\{\1\}",
+    re.DOTALL,
 )
 _NEXT_EQUATION = re.compile(
     r"(?:(?<![,;&({\[])(?:\s*(?:\\q?quad(?![a-zA-Z])|\n|\\\\(?!\[))\s*)+|(?<=[\d})]) +)"
@@ -263,11 +264,10 @@ def _choice(gold: str, answer: str) -> bool | None:
     plain = STYLED.sub(r"\1", answer).strip()
     letter = _OPTION.fullmatch(STYLED.sub(r"\1", gold).strip())
     if letter is None:
-        given = _OPTION.fullmatch(plain)
-        if (
-            given and (given[2] or given[3]) and given[0].lstrip().startswith("(")
-        ):  # "(B) 42" where 42 is asked for
-            return _compare_texts(gold, prepare_text.__wrapped__(given[3] or given[2]))[0] or None
+        given = _OPTION.fullmatch(plain) if plain.startswith("(") and len(plain) < LENGTH else None
+        value = prepare_text.__wrapped__((given[3] or given[2] or "") if given else "")
+        if value and not value.startswith("("):  # "(B) 42" where 42 is asked for
+            return _compare_texts(gold, value)[0] or None
         return None
     value = letter[2] or letter[3]
     if len(_BRACKETED.findall(plain)) > 1:
@@ -278,7 +278,7 @@ def _choice(gold: str, answer: str) -> bool | None:
     if given is None:
         return None
     if value and given.re is _OPTION and (given[2] or given[3]):
-        return given[1] == letter[1] and _compare_texts(value, given[2] or given[3])[0]
+        return given[1] == letter[1] and decide(value, given[2] or given[3])[0]
     return given[1] == letter[1]
 
 
@@ -309,7 +309,8 @@ def _named_values(gold: str, answer: str) -> bool | None:
         return None
     given = _read_named(answer, ":=") or _read_named(_strip_styles(answer), "") if len(answer) < 400 else None
     if given is None:
-        return False if len(wanted) > 1 else _compare_texts(*wanted.values(), answer)[0]
+        only = next(iter(wanted.values()))
+        return False if len(wanted) > 1 else _compare_texts(only, answer)[0]
     return wanted.keys() == given.keys() and all(
         _compare_texts(wanted[name], given[name])[0] is True for name in wanted
     )

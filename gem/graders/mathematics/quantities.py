@@ -139,7 +139,7 @@ _ALONE = frozenset("msghdtlLAKNJWVCFSHTGMBbu")
 """Letters that may be variables too: units where a space or a style stands before them."""
 
 _STYLE = re.compile(r"\\(?:text|mathrm|textrm|mathsf|operatorname|mbox|textbf|mathbf|rm)(?![a-zA-Z])\s*")
-_WRITTEN = [
+_WRITTEN: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"\\(?:d|t)?frac\s*\{([^{}]{1,30})\}\s*\{([^{}]{1,30})\}(?=[\s^}]*$)"), r"\1/(\2)"),
     (re.compile(r"\\mu(?![a-zA-Z])\s*|μ"), "µ"),
     (re.compile(r"\\Omega(?![a-zA-Z])|Ω"), "Ω"),
@@ -150,7 +150,7 @@ _WRITTEN = [
     (re.compile(r"\\(?:cdot|times)(?![a-zA-Z])\s*(?=[A-Za-zµΩÅ°(])|[·⋅]\s*(?=[A-Za-zµΩÅ°(])"), "*"),
     (re.compile(r"\belectron volts?\b", re.IGNORECASE), "eV"),
     (re.compile(r"\s+(?:of|per mole of)\s+\S+\s*$"), ""),
-    (re.compile(r"\\?,|~|\\[;:! ]"), lambda m: "," if m[0] == "," else " "),
+    (re.compile(r"\\,|~|\\[;:! ]"), " "),
 ]  # fmt: skip
 _FACTOR = re.compile(
     r"\s*(?P<op>[*/]|\bper\b|)\s*(?P<open>\(?)\s*(?P<name>[A-Za-zµΩÅ°å-]+)\s*(?:\^\s*\{?\s*\(?\s*(?P<power>[-+]?\d)\s*\)?\s*\}?)?"
@@ -177,7 +177,7 @@ def read_unit(text: str) -> Unit | None:
         factor = _FACTOR.match(text, at)
         if factor is None or factor.end() == at or count > 8:
             return None
-        unit = _named(factor["name"])
+        unit = _find_unit(factor["name"])
         if unit is None:
             return None
         if factor["op"] in ("/", "per"):
@@ -198,7 +198,7 @@ def read_unit(text: str) -> Unit | None:
     return Unit(size, kept, zero if count == 1 and kept == (("K", 1),) else Fraction(0))
 
 
-def _named(name: str) -> Unit | None:
+def _find_unit(name: str) -> Unit | None:
     if name in _PLAIN or name in _PREFIXED:
         return _PLAIN.get(name) or _PREFIXED[name]
     for prefix, power in _PREFIXES.items():
