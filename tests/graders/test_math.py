@@ -426,8 +426,12 @@ from gem.graders.code import submission
 from gem.graders.math import decide, final_answer
 from gem.graders.mathematics.quantities import asked_unit
 from gem.graders.text import exact_match
-PIECES = " .|0| |1,|\\n\\t|_ |\\\\text{|1.|answer is |3|x=1 |x=1,|\\\\quad |(A)|(|{|\\\\frac{|^|!|9^|5 m |m/s |for all x|in m |" \
-    "how many |\\\\begin{cases}|\\\\\\\\|A: 3, |3 apples and |\\\\pm |=|\\\\approx |12:30 |°|$|_{2n}C|1/2 |e5|half of "
+PIECES = (
+    " .|0| |1,|\\n\\t|_ |\\\\text{|1.|answer is |3|x=1 |x=1,|\\\\quad |(A)|(|{|\\\\frac{|^|!|9^|5 m |m/s |"
+    "for all x|in m |"
+    "how many |\\\\begin{cases}|\\\\\\\\|A: 3, |3 apples and |\\\\pm |=|\\\\approx |12:30 |°|$|_{2n}C|"
+    "1/2 |e5|half of "
+)
 for piece in PIECES.split("|"):
     run = piece * (19_000 // len(piece))
     for text in (run + "x", run + ",1", "**a**" + run + "x", "0." + run):
