@@ -100,9 +100,9 @@ AND_OR = frozenset(_AND_OR_LIST.split())
 ADJUNCT_LIST = """
 the in of for from after before over within during per with at by than on among between since until into out
 each every all both these those his her their its our my your other same
-von für aus nach vor über mit bei an auf pro als jede jeder jedes je ihre seine alle diese
+der die das den dem von für aus nach vor über mit bei an auf pro als jede jeder jedes je ihre seine alle diese
 de des du pour après avant sur avec dans par que chaque ses leurs ces
-para por con desde hasta cada sus estos los las
+el la los las para por con desde hasta cada sus estos los las
 di per dopo con da ogni i le gli suoi
 em com após seus
 из за на по после до с у в каждый каждого

@@ -47,6 +47,8 @@ _ASSURANCE = re.compile(
     r"|(?:i )?hope (?:this|that|it)[a-z ,']{0,40}"
     r"|that is all|that's it|good luck|let me know[a-z ,']{0,60}|feel free[a-z ,']{0,60}"
     r"|if you have[a-z ,']{0,80}"
+    r"|(?:this|it|that) is (?:the |our )(?:only|unique|desired|required|final"
+    r"|correct) (?:\w+ )?(?:solution|answer|value|result|one)"
     r"|(?:these|those) (?:\w+ )?are all(?: (?:of them|solutions|the solutions))?|this (?:completes"
     r"|finishes|concludes|ends)[a-z ,']{0,40}"
     r"|(?:everything|all|it|this) (?:checks out|agrees|matches|works|fits)|(?:which|this"
@@ -54,6 +56,17 @@ _ASSURANCE = re.compile(
     r"|(?:the )?proof is complete|(?:and )?we(?: are|['’]re) done|great|perfect)[\s.!*_)]*",
     re.IGNORECASE,
 )
+_CALCULATION = re.compile(r"<<[^<>\n]{0,80}>>")  # of GSM8K
+_PLAN = re.compile(
+    r"\W*(?:if\b.{0,80}\b(?:were|would|had)\b|suppose|assume|let(?:['’]s| us| me)?\b|next\b|first(?:ly)?\b"
+    r"|consider|note\b|recall"
+    r"|to (?:be|find|get|solve|do|see)\b|we (?:still|must|have to|need to|want|should)\b|the (?:first"
+    r"|next) (?:thing|step)"
+    r"|(?:(?:now|then),? )?(?:we (?:must|need to|have to) |let |multiply|divide|add|subtract|try|check"
+    r"|verify|remember|compute|calculate)\b)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that plans a step, or supposes something, and states nothing."""
 _BREAK = re.compile(r"[.!?…][\"'”)*_]*\s+(?=[*_(]*[^\Wa-z_]|[*_(]*[$\\\d∴])|[。！？]|[.!?]\*\*\s")
 _ABBREVIATED = re.compile(
     r"(?:^|[\s($*])(?:e\.g|i\.e|mrs?|ms|dr|st|vs|approx|p\.m|a\.m|etc|ca|z\.\s?b|bzw|d\.h|cf|resp|eq|fig"
@@ -83,6 +96,7 @@ _REASON = re.compile(
     r"|\s*,\s*(?:and )?not\s.*|\s+(?:rather than|instead of)\s.*",
     re.DOTALL | re.IGNORECASE,
 )
+_RATHER = re.compile(r"\s*,\s*(?:and )?not\s[^,]*$|\s*,\s+(?:who|whose)\s[^,]*$")
 _ASIDE = re.compile(
     r",\s+(?:which|who|whose|with|having)\s[^,()]{1,80},"
     r"|\s+\((?!\s*[-+−]?[\d.]+\s*[,)])[^()]*[A-Za-zÀ-ɏ=≈]{2,}[^()]*\)|\s+\((?:or|that is|i\.e\.)[^()]*\)"
@@ -101,7 +115,7 @@ def stated_answer(text: str) -> tuple[str | None, bool]:
         text: the reply's end, without white space around it, or all of it.
     """
     text = text if text.isascii() else _ICONS.sub(" ", text).strip()
-    text = _QED.sub("", text).strip() or text
+    text = _QED.sub("", _CALCULATION.sub("", text)).strip() or text
     answer = _read_field(text)
     if answer is not None:
         return answer, False
@@ -125,7 +139,9 @@ def _is_sentence(line: str) -> bool:
     words = len(re.findall(r"(?<![\\\w])[^\W\d_]{2,}", line[:PIECE]))
     if words and (("=" in line and _COMPUTING.match(line)) or len(_sentences(line)) > 1):
         return True
-    return (line[:1].isupper() and words > 2) or (line[:1].isalpha() and not line[:1].isascii())
+    if line[:1].isupper() and (words > 2 or (words and _VERB.search(line))):
+        return True
+    return line[:1].isalpha() and not line[:1].isascii()
 
 
 _COMPUTING = re.compile(r"[\d(]|\\?[$€£]\d")
@@ -219,7 +235,7 @@ def _last_statement(text: str) -> str:
             while sentences:
                 sentence = _ICONS.sub("", _QED.sub("", sentences.pop())).strip()
                 if sentence.strip("*_.()\"' ") and not _ASSURANCE.fullmatch(sentence):
-                    if sentences and _is_cut(sentence):
+                    if (sentences and _is_cut(sentence)) or _PLAN.match(sentence):
                         return sentence
                     return value_of(sentence, text)
             joined = "\n".join([*blocks, *lines]).rstrip()
@@ -399,6 +415,7 @@ def _value_in_clauses(piece: str, foreign: bool) -> str | None:
     reason = _REASON.search(piece)
     if reason and reason.start() > 0 and _has_candidate(piece[: reason.start()]):
         piece = piece[: reason.start()]
+    piece = _RATHER.sub("", piece)
     option = _OPTION.fullmatch(piece.replace("**", "").strip())
     if option:
         return option[0].rstrip(".")
