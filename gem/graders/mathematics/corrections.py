@@ -20,6 +20,7 @@ MOST = 4000  # characters behind an answer that are looked at
 _END = re.compile(r"(?:\$|\\[)\]]|[}*.,:;\s])+")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|\s*;\s*|\s+[—–-]{1,3}\s+|\s*—\s*")
 _TEXT = re.compile(r"\\text\w*\s*\{([^{}]*)\}")
+_NAMELY = re.compile(r"\b(?:i\.\s?e\.|e\.\s?g\.)")
 _DASH = re.compile(r"[—–-]+\s+")
 _GAP = r"(?![\w'’])[\s,.:;!?…*—–-]*"
 _LEADS = r"""
@@ -77,7 +78,7 @@ def apply_corrections(answer: str, rest: str) -> str | None:
     >>> apply_corrections("2", "No other is.")
     '2'
     """
-    rest = _TEXT.sub(r"\1", rest[:MOST])
+    rest = _NAMELY.sub("namely", _TEXT.sub(r"\1", rest[:MOST]))
     end = _END.match(rest)
     rest = rest[end.end() :] if end else rest
     if not rest:

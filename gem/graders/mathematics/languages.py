@@ -155,6 +155,7 @@ la quindi sono della gli una ha di che con per nel risposta
 """
 _STOPWORDS = frozenset(_STOPWORDS_LIST.split())
 _ENGLISH = frozenset(["the", "of", "is", "are", "so", "and", "we", "this", "that", "has", "with", "each"])
+_COMMAND = re.compile(r"\\[a-z]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _GROUPS = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+)(?:(?:,|\{,\})(\d+))?(?![\d]|[.,]\d)")
 _POINT = re.compile(r"(?<![\d.,])(?:\d{1,3}|\d+)\.(?!\d{3}(?!\d))\d+(?![\d.])")
@@ -191,7 +192,7 @@ def _clock(match: re.Match[str]) -> str:
 
 def is_foreign(text: str) -> bool:
     """Return whether a text is, by its commonest words or its letters, not in English."""
-    words = _LETTERS.findall(text[-4000:].casefold())
+    words = _LETTERS.findall(_COMMAND.sub(" ", text[-4000:].casefold()))
     if 2 * sum(word[0] > "\u0370" and word[0] not in _GREEK for word in words) > len(words) > 0:
         return True
     return len(_STOPWORDS.intersection(words)) - 2 * len(_ENGLISH.intersection(words)) >= 2

@@ -167,9 +167,8 @@ def _boxed_answer(text: str) -> str | None:
     kept = [at for at in range(len(boxes)) if not _is_denied(text, boxes, at)]
     behind = text[boxes[-1][1] :]
     if not kept:
-        if len(behind) < 4:
-            return None
-        return apply_corrections(_DENIED, behind) if not (stated := _read_conclusion(behind)) else stated
+        stated = _read_conclusion(behind) or apply_corrections(_DENIED, behind)
+        return None if stated == _DENIED else stated
     chosen = [boxes[kept[-1]]]
     for at in reversed(kept[:-1]):
         gap = text[boxes[at][1] : chosen[0][0]]
@@ -287,7 +286,7 @@ _COUNTED = re.compile(
 def _in_english(value: str, text: str) -> str:
     """Return a number with a noun of another language without it, or with the unit's English name."""
     counted = _COUNTED.fullmatch(value) if len(value) < 100 else None
-    if counted is None or not languages.is_foreign(text.replace("\\boxed", " ")):
+    if counted is None or not languages.is_foreign(text):
         return value
     words = counted[2] or counted[3]
     name = languages.unit_name(words.split()[0])

@@ -98,7 +98,7 @@ _REASON = re.compile(
 )
 _RATHER = re.compile(r"\s*,\s*(?:and )?not\s[^,]*$|\s*,\s+(?:who|whose)\s[^,]*$")
 _ASIDE = re.compile(
-    r",\s+(?:which|who|whose|with|having)\s[^,()]{1,80},"
+    r",\s+(?:which|who|whose|with|having)\s[^,()]{1,80},(?=\s)"
     r"|\s+\((?!\s*[-+−]?[\d.]+\s*[,)])[^()]*[A-Za-zÀ-ɏ=≈]{2,}[^()]*\)|\s+\((?:or|that is|i\.e\.)[^()]*\)"
 )
 _SUBORDINATE = re.compile(
@@ -139,7 +139,9 @@ def _is_sentence(line: str) -> bool:
     words = len(re.findall(r"(?<![\\\w])[^\W\d_]{2,}", line[:PIECE]))
     if words and (("=" in line and _COMPUTING.match(line)) or len(_sentences(line)) > 1):
         return True
-    if line[:1].isupper() and (words > 2 or (words and _VERB.search(line))):
+    if words > 5 and line.endswith((".", "!")):
+        return True
+    if line[:1].isupper() and (words > 2 or (words and _VERB.search(line)) or (words == 2 and "=" in line)):
         return True
     return line[:1].isalpha() and not line[:1].isascii()
 
@@ -327,8 +329,19 @@ def value_of(piece: str, text: str) -> str:
     whole = _bare(piece)
     if whole is not None:
         return languages.join_groups(whole, text)
-    value = _value_in(languages.set_spaces(piece), text)
+    value = _value_in(languages.set_spaces(piece), text) or _last_side(piece)
     return languages.join_groups(value if value is not None else _unwrap(piece), text)
+
+
+def _last_side(piece: str) -> str | None:
+    """Return the last side of an equation whose other sides are not read; None where more is said."""
+    before, equals, last = piece.rstrip(". $").rpartition("=")
+    beside = before.rpartition("=")[2]
+    connected = re.search(r"[,;]\s|\b(?:and|or)\b", beside)
+    if not equals or connected or HEDGED.search(piece) or NEGATED.search(before + " "):
+        return None
+    last = last.strip().strip("$")
+    return last if _reads(last) else None
 
 
 def _last_row(piece: str) -> str:
@@ -504,6 +517,7 @@ _NUMBER = re.compile(r"[-+−–±~≈]*(?:\\?[$€£¥₹])?\d[\d.,:/^²³%°'�
 _OPERATOR = re.compile(r"[-+−–×*·⋅÷/<>≤≥≠=≈≡∈∪±^|&]+|\\(?:times|cdot|approx|ge|le|in|cup|pm|div)|[xX×]")
 _MATHY = re.compile(r"[\w .,+\-−–×*·⋅÷/^=<>≤≥≠≈±()\[\]{}|⌊⌋⌈⌉√π∞°%€£'′²³⁴⁵⁶⁷⁸⁹¹⁰ⁿ⁻₀₁₂₃₄₅₆₇₈₉\\!∈∪]+")
 _LETTER_RUN = re.compile(r"(?<![\\_a-zA-Z])[^\W\d_]{2,}")
+_NAMES_AND_POWERS = re.compile(r"\\[a-zA-Z]+|_\{[^}]*\}|_\w+|[²³⁴⁵⁶⁷⁸⁹¹⁰₀-₉]")
 _SIMPLE_NAME = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'?|[A-Za-z]\([a-z](?:,\s?[a-z])*\)|\|[A-Z]\|")
 _PRODUCTS = frozenset(["ab", "abc"])
 _SHORT_WORDS = frozenset(
@@ -632,9 +646,7 @@ def _kind(core: str) -> str:
     if _CARDINAL.fullmatch(core):
         return "words"
     if _MATHY.fullmatch(core):
-        letters = [
-            run.casefold() for run in _LETTER_RUN.findall(re.sub(r"\\[a-zA-Z]+|_\{[^}]*\}|_\w+", " ", core))
-        ]
+        letters = [run.casefold() for run in _LETTER_RUN.findall(_NAMES_AND_POWERS.sub(" ", core))]
         if all(
             run in FUNCTIONS or (len(run) == 2 and run.isascii() and not set(run) & set("aeou"))
             for run in letters
@@ -819,7 +831,8 @@ def _result(text: str, *, last_side: bool = False) -> str:
     text = text.lstrip("= ") if text.startswith("=") else text
     if not re.search(r"[=≈]|\\approx", text):
         return number_words.numerals(text) if text[:1].isalpha() else text
-    if _reads(text) and not last_side:
+    priced = re.search(r"[$€£]", text) is not None  # $15 - $9 = $6
+    if _reads(text) and not (last_side or priced):
         return text
     if not last_side and re.search(r"\b(?:and|or)\b|,\s", text):
         return text

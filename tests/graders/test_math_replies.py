@@ -1,0 +1,135 @@
+"""What is read from replies: the open half of the labelled ones, replies of our own, and hostile lengths."""
+
+import json
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from gem.graders.math import MathGrader, final_answer
+
+HERE = Path(__file__).parent
+REPLIES = [
+    json.loads(line) for line in (HERE / "math_replies.jsonl").read_text(encoding="utf-8").splitlines()
+]
+OPEN = [
+    json.loads(line) for line in (HERE / "replies" / "open.jsonl").read_text(encoding="utf-8").splitlines()
+]
+ERRORS_LIST = """
+choices: b-322 b-324 b-328 b-336 b-349 b-369
+everyday-units: c-208 c-209 c-211 c-212 c-221 c-235 c-237 c-241 c-244 c-247 c-253 c-254 c-259
+expressions: b-199 b-202 b-209 b-211 b-241 b-254 b-283
+gsm-mixed: c-263 c-279 c-291 c-294 c-328
+intervals: b-143 b-171 b-180
+languages: a-220
+markdown: a-152
+money-percent-units: a-340 a-370
+olympiad-mixed: c-351 c-366 c-386 c-418
+physics: c-001 c-006 c-014 c-015 c-017 c-020 c-026 c-032 c-039 c-043 c-044 c-050 c-052 c-060 c-073 c-074
+physics: c-084 c-093 c-096 c-098 c-100 c-113 c-114 c-118 c-120 c-123 c-126 c-127 c-140 c-150 c-151 c-154
+physics: c-156 c-157 c-158 c-160 c-165 c-166 c-177 c-187 c-189 c-190 c-197 c-200
+sets: b-023 b-043 b-049 b-062
+styled: a-273 a-320
+symbols: c-443 c-453 c-458 c-459 c-462
+systems: b-098 b-099 b-102 b-108 b-125 b-127 b-130 b-131 b-132 b-133 b-138 b-140
+unboxed: b-379
+"""
+ERRORS = {(kind, name) for kind, *names in map(str.split, ERRORS_LIST.split("\n")[1:-1]) for name in names}
+"""What is judged wrongly of the open half: kind and id. What is judged rightly by now may go from here."""
+
+
+def _by_kind():
+    kinds = defaultdict(list)
+    for row in OPEN:
+        kinds[row["kind"]].append(row)
+    return kinds
+
+
+@pytest.mark.parametrize("kind", sorted({row["kind"] for row in OPEN}))
+def test_the_open_half_of_the_labelled_replies(kind):
+    pytest.importorskip("math_verify")
+    grader = MathGrader()
+    wrong = [
+        row["id"] for row in _by_kind()[kind] if grader(row["reply"], row["gold"]).correct is not row["right"]
+    ]
+    assert [name for name in wrong if (f"{kind}:", name) not in ERRORS] == []
+
+
+def test_replies_of_our_own():
+    grader = MathGrader()
+    wrong = [
+        (row["gold"], row["reply"], final_answer(row["reply"])[0])
+        for row in REPLIES
+        if grader(row["reply"], row["gold"]).correct is not row["right"]
+    ]
+    assert [row for row in wrong if row[:2] not in UNREAD] == []
+
+
+UNREAD = {
+    ("16", "Ben is 12 now, and in 4 years he'll be 16."),
+    ("60", "Final answer: five dozen apples"),
+    ("42", r"$\boxed{(B)\ 42}$"),
+    ("42", r"$\boxed{\text{B) } 42}$"),
+    ("B", "Option B"),
+    ("42", "So the answer is (B) 42."),
+}
+"""Right replies that are refused."""
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("<think>maybe \\boxed{7}</think>\n\\boxed{42}", "42"),
+        ("<think>maybe 7. Let me see whether", None),
+        ("It is not \\boxed{42}.", None),
+        (r"\boxed{42} is not the answer.", None),
+        (r"\boxed{3}. But that fails. Case 2 gives \boxed{42}.", "42"),
+        (r"\boxed{\frac12} = \boxed{0.5}", "0.5"),
+        (r"$\boxed{\textbf{(113)}}$", "113"),
+        ("**Answer: 42**", "42"),
+        ("### Final Answer\n\n$$x^2$$", "x^2"),
+        ('{"steps": 3, "answer": 42}', "42"),
+        ("| a | 1 |\n|---|---|\n| **Total** | **42** |", "42"),
+        ("16-3-4 = 9 eggs, and 9*2 = $18 every day.", "$18"),
+        ("Ihr Lohn beträgt also 9.360 Euro und das ist alles.", "9360 Euro"),
+    ],
+)
+def test_what_is_read(reply, answer):
+    assert final_answer(reply)[0] == answer
+
+
+PIECES_LIST = r"""
+** __ * _ $ $$ \( \[ ( ) (( a( 1 1_ 1._ ._A A._ answer_is_ Answer: #### | |_a_ -_1 <answer>
+</answer> <think> </think> \boxed{ \boxed{1}_ \boxed{1}_and_ \boxed{1}._But_that_fails._ { } \\ &
+so_1_ =_ 1_=_ 1_+_ not_ 1,_ one_ if_ 答案是 15个 ٣ ،_ →1 if_1,_ a_ \text{ \begin{align} \end{align}
+e.g._ Mr._ 1:1_ 1.000. x^ (1, ⌊ 1/ ✅ ∎ q.e.d. maybe_ it_is_1._ No,_ Actually,_1._
+the_only_value_is_1._ Case_1_ <<1>> ```
+"""
+PIECES = [*(piece.replace("_", " ") for piece in PIECES_LIST.split()), "\n", "\n\n", '{"answer": "']
+
+
+@pytest.mark.system
+def test_reading_is_linear_in_the_length_whatever_the_shape():
+    """Lengths double up to 1 MB in a child with a limit of processor time that quadratic patterns exceed."""
+    resource = pytest.importorskip("resource")
+    code = (
+        f"pieces = {PIECES!r}"
+        + r"""
+from gem.graders.math import MathGrader
+grader = MathGrader()
+for piece in pieces:
+    for length in (250_000, 500_000, 1_000_000):
+        run = piece * (length // len(piece))
+        for reply in ("So " + run + " 5.", run + r" \boxed{5} x", r"The answer is 5. \boxed{5} " + run):
+            grader(reply, "72")
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (150, 150)),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-500:]
