@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
-from gem.errors import ToolError
-from gem.sandbox.base import Budget, Result, Session, check_result
+from gem.errors import NoVerdict, ToolError
+from gem.sandbox.base import Budget, Result, Session, Status, check_result
 
 
 class Machine:
@@ -64,6 +65,9 @@ class Machine:
 Check: TypeAlias = Callable[[Machine], str]
 """A hidden test: ``""`` when the state is as asked, else what is wrong with it."""
 
+ScoredCheck: TypeAlias = Callable[[Machine], str | dict[str, float]]
+"""A hidden test that may return rewards by name instead, as `read_rewards` does."""
+
 
 _UNTOUCHED = (
     "export LC_ALL=C.UTF-8 GIT_CONFIG_GLOBAL=/dev/null GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null "
@@ -97,7 +101,7 @@ class TerminalTask:
     """
 
     instruction: str
-    check: Check
+    check: ScoredCheck
     solution: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
     image: str | PathLike[str] | bytes | None = None
@@ -163,6 +167,62 @@ def script_verdict(reward: str | None, done: Result) -> str:
         return "" if float(reward) >= 1 else f"the test's reward is {reward[:20]}"
     except ValueError:
         return "the test's reward is no number"
+
+
+REWARD_FILES = ("reward.json", "reward.txt")
+"""The files that a test in Harbor's layout writes to ``/logs/verifier``, in the order of `read_rewards`."""
+
+
+def check_finished(done: Result, machine: Machine) -> None:
+    """Raise NoVerdict for a test that did not come to its end, whatever it wrote, as Harbor does."""
+    if done.status is Status.TLE:
+        raise NoVerdict(f"the test took more than {machine.budget.wall_s:g} s.")
+    if done.info.get("ended"):
+        raise NoVerdict("the machine ended in the test.")
+
+
+def read_rewards(json_file: bytes | None, text_file: bytes | None) -> dict[str, float]:
+    """Return the rewards by name that a test wrote, as the verifier of Harbor 0.25 reads them.
+
+    Args:
+        json_file: the content of ``reward.json``, an object of finite numbers; None: there is no such file.
+        text_file: the content of ``reward.txt``, one finite number, the reward named ``reward``. It is read
+            only where there is no ``reward.json``.
+
+    Raises:
+        NoVerdict: without a file, and for one that is empty or holds anything else.
+    """
+    name, data = ("reward.txt", text_file) if json_file is None else ("reward.json", json_file)
+    if data is None:
+        raise NoVerdict("the test wrote neither reward.json nor reward.txt.")
+    try:
+        text = data.decode()
+        rewards = {"reward": float(text)} if json_file is None else json.loads(text)
+        for key in rewards:
+            key.encode()
+        if not all(isinstance(reward, int | float) for reward in rewards.values()):
+            raise TypeError
+        numbers = {key: float(reward) for key, reward in rewards.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        accepted = "one number" if json_file is None else "an object of numbers"
+        raise NoVerdict(f"the test's {name} holds {data[:80]!r}; accepted: {accepted}.") from None
+    if not all(map(math.isfinite, numbers.values())):
+        raise NoVerdict(f"the test's {name} holds {data[:80]!r}; accepted: finite numbers.")
+    return numbers
+
+
+def choose_reward(rewards: Mapping[str, float]) -> float:
+    """Return the reward of an episode: the one named ``reward``, or the only one.
+
+    Raises:
+        NoVerdict: for several of which none has this name, as Harbor has no single reward then.
+    """
+    if "reward" in rewards:
+        return rewards["reward"]
+    if len(rewards) != 1:
+        names = ", ".join(rewards) or "none"
+        raise NoVerdict(f"the test's rewards are {names:.200}; accepted: one named reward, or only one.")
+    return next(iter(rewards.values()))
 
 
 def sentence(rng: Random, length: int, words: list[str] = WORDS) -> str:

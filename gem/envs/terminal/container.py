@@ -21,7 +21,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NoReturn
 
-from gem.envs.terminal.base import Check, Dockerfile, Machine, script_verdict
+from gem.envs.terminal.base import (
+    REWARD_FILES,
+    Dockerfile,
+    Machine,
+    ScoredCheck,
+    check_finished,
+    read_rewards,
+    script_verdict,
+)
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status, check_result
 from gem.sandbox.container import ASK_S, Engine, find_engine
@@ -354,28 +362,38 @@ def open_container(asked: Dockerfile, budget: Budget) -> ContainerSession:
     return ContainerSession(engine, build(asked, engine), asked, budget)
 
 
-def container_test(files: Mapping[str, bytes], command: str) -> Check:
+def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = False) -> ScoredCheck:
     """Return a hidden test that runs a bash script in ``/tests``, as in Harbor and Terminal-Bench.
 
-    The script is copied into the container after the agent's processes have been ended. The test passes with
-    a reward of 1 or more in ``/logs/verifier/reward.txt``, or, without such a file, with exit code 0.
+    The script is copied into the container after the agent's processes have been ended. With `rewards`, it is
+    scored by the rewards that it writes (`read_rewards`). Else it passes with a reward of 1 or more in
+    ``/logs/verifier/reward.txt``, or, without such a file, with exit code 0.
     """
 
-    def check(machine: Machine) -> str:
+    def read(session: ContainerSession, name: str) -> bytes | None:
+        try:
+            return session.read_file(f"/logs/verifier/{name}")
+        except ToolError:
+            return None
+
+    def check(machine: Machine) -> str | dict[str, float]:
         session, budget = machine.session, machine.budget
         assert isinstance(session, ContainerSession)
         folders = "rm -rf /tests /logs && mkdir -p /tests /logs/verifier /logs/agent"
-        if check_result(session.shell(folders, budget, clean=True)).info.get("ended"):
+        made = check_result(session.shell(folders, budget, clean=True))
+        if made.info.get("ended"):
             return "the machine ended before the test"
+        if not made.ok:
+            raise ToolError("the folders of the test cannot be made: the agent's files are in the way")
         session.write_files({f"/tests/{name}": data for name, data in files.items()}, mode=0o755)
         test = f"export TEST_DIR=/tests LOGS_DIR=/logs; {command}"
         done = check_result(session.shell(test, budget, clean=True))
+        if rewards:
+            check_finished(done, machine)
+            return read_rewards(*(read(session, name) for name in REWARD_FILES))
         if done.info.get("ended"):
             return "the machine ended in the test"
-        try:
-            reward = session.read_file("/logs/verifier/reward.txt").decode("utf-8", "replace").strip()
-        except ToolError:
-            reward = None
-        return script_verdict(reward, done)
+        written = read(session, "reward.txt")
+        return script_verdict(None if written is None else written.decode("utf-8", "replace").strip(), done)
 
     return check

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from gem.core import Start, Step
 from gem.envs.kit.workspace import Burst, TurnReport, WorkCall, WorkspaceEnv, Written, submit_spec
-from gem.envs.terminal.base import Machine, TerminalTask
+from gem.envs.terminal.base import Machine, TerminalTask, choose_reward
 from gem.envs.terminal.container import open_container
 from gem.envs.terminal.folder import read_folder
 from gem.envs.terminal.tasks import FAMILIES
@@ -67,7 +67,8 @@ class TerminalEnv(WorkspaceEnv):
         The output of the commands: standard output, then errors, with the middle of long output left out;
         and the exit code if it is not 0.
     Reward:
-        1 if the hidden test passes, else 0; nothing before the end.
+        1 if the hidden test passes, else 0; nothing before the end. The test of a task folder in Harbor's
+        layout gives any number, and may give several by name (info ``rewards``); 1 or more is success.
     End:
         When the agent submits, or when the turns or the seconds for all commands are used up. In each case
         the test judges the final state. A command over its time limit is stopped. A command that exceeds the
@@ -145,6 +146,7 @@ class TerminalEnv(WorkspaceEnv):
         self._session: Session | None = None
         self._setup_said = ""
         self._solved = False
+        self._rewards: dict[str, float] = {}
 
     # -- the contract
 
@@ -155,6 +157,7 @@ class TerminalEnv(WorkspaceEnv):
         self.turn = 0
         self.used_s = 0.0
         self._solved = False
+        self._rewards = {}
         self.task = self.given_task or FAMILIES[self.name or ""].draw(self.rng, self.level == "hard")
         if self.task.loopback and self.task.dockerfile is None:
             check_shell(self.sandbox_type, loopback=True)  # type: ignore[arg-type]  # likewise
@@ -258,12 +261,20 @@ class TerminalEnv(WorkspaceEnv):
             return "nothing was done"
         task = self._need_task()
         budget = Budget(cpu_s=task.test_s, wall_s=task.test_s)
-        return task.check(Machine(self._open(), budget, self._setup_said, task.folder))
+        verdict = task.check(Machine(self._open(), budget, self._setup_said, task.folder))
+        if not isinstance(verdict, dict):
+            return verdict
+        self._rewards, reward = verdict, choose_reward(verdict)
+        return "" if reward >= 1 else f"the test's reward is {reward:g}"
 
     def finish(self, report: TurnReport, stop: StopReason, why: str) -> Step:
         """Stop the machine and return the last step; see WorkspaceEnv."""
         self._end_session()
-        return super().finish(report, stop, why)
+        step = super().finish(report, stop, why)
+        if not self._rewards:
+            return step
+        named = {"rewards": self._rewards} if self._rewards.keys() != {"reward"} else {}
+        return step._replace(reward=choose_reward(self._rewards), info={**step.info, **named})
 
     def _need_task(self) -> TerminalTask:
         assert self.task is not None  # gem.Env makes sure that reset() comes first

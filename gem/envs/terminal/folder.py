@@ -10,17 +10,30 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from gem.envs.terminal.base import Check, Dockerfile, Machine, TerminalTask, script_verdict
+from gem.envs.terminal.base import (
+    REWARD_FILES,
+    Check,
+    Dockerfile,
+    Machine,
+    ScoredCheck,
+    TerminalTask,
+    check_finished,
+    read_rewards,
+    script_verdict,
+)
 from gem.envs.terminal.container import container_test
-from gem.errors import BadArgument
+from gem.errors import BadArgument, ToolError
+from gem.sandbox.base import Result
 
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
 _TEST_S = 120.0
 _PLACES = {"/app": "$HOME", "/tests": "$HOME/.tests", "/logs": "$HOME/.logs"}
 """Folders of a container, and the folders that replace them in scripts and tests without a container."""
 
+# Removes what the agent left there, also from folders that it made unwritable.
 _PREPARE = (
-    "rm -rf .tests .logs && mkdir -p .tests .logs/verifier .logs/agent"  # removes what the agent left there
+    "rm -rf .tests .logs 2>/dev/null || { find .tests .logs -type d -exec chmod u+rwx {} \\;; "
+    "rm -rf .tests .logs; }; mkdir .tests .logs .logs/verifier .logs/agent"
 )
 _SETTINGS = (
     "export TEST_DIR=$HOME/.tests LOGS_DIR=$HOME/.logs PYTHONNOUSERSITE=1 "
@@ -32,12 +45,13 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
     """Read the task of a folder.
 
     Harbor's layout is ``task.toml``, ``instruction.md``, ``tests/test.sh``, ``solution/solve.sh``, and
-    ``environment/`` with the agent's initial files. Terminal-Bench's layout is ``task.yaml``,
-    ``run-tests.sh``, ``tests/``, ``solution.sh``, and the agent's files beside them. The test passes if it
-    writes a reward of 1 or more to ``/logs/verifier/reward.txt``, or, without such a file, if its script ends
-    with exit code 0. Without a Dockerfile, the working folder replaces ``/app``. With one, the machine is a
-    container of its image, and ``/app`` is the image's. A docker-compose file beside the Dockerfile must have
-    exactly one service, and is otherwise ignored.
+    ``environment/`` with the agent's initial files. Its test is scored by the rewards that it writes, see
+    `read_rewards`. Terminal-Bench's layout is ``task.yaml``, ``run-tests.sh``, ``tests/``, ``solution.sh``,
+    and the agent's files beside them. Its test passes if it writes a reward of 1 or more to
+    ``/logs/verifier/reward.txt``, or, without such a file, if its script ends with exit code 0. Without a
+    Dockerfile, the working folder replaces ``/app``. With one, the machine is a container of its image, and
+    ``/app`` is the image's. A docker-compose file beside the Dockerfile must have exactly one service, and is
+    otherwise ignored.
 
     Raises:
         BadArgument: for another layout, or a folder that needs several containers.
@@ -65,7 +79,7 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         instruction = _text(folder / "instruction.md")
         settings = _toml(folder / "task.toml")
         test_s = _number(settings["verifier"].get("timeout_sec"))
-        solution, own, command = folder / "solution/solve.sh", set[str](), "bash /tests/test.sh"
+        solution, own, command = folder / "solution/solve.sh", set[str](), "/tests/test.sh"
         wanted = settings["environment"]
     else:
         document = _yaml(_text(folder / "task.yaml"))
@@ -87,7 +101,9 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         )
         return TerminalTask(
             instruction.strip(),
-            container_test(_files(folder / "tests") | {script.name: script.read_bytes()}, command),
+            container_test(
+                _files(folder / "tests") | {script.name: script.read_bytes()}, command, rewards=harbor
+            ),
             _text(solution) if solution.is_file() else "",
             looks=("ls -a", "pwd", "id"),
             test_s=test_s or _TEST_S,
@@ -97,7 +113,7 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
     files = {name: data for name, data in _files(ground).items() if name.split("/")[0] not in own}
     return TerminalTask(
         re.sub(r"(?<![\w./~-])/app\b", "~", instruction.strip()),
-        script_test(tests),
+        (harbor_test if harbor else script_test)(tests),
         re.sub(r"(?<![\w./~-])/app\b", "$HOME", _text(solution)) if solution.is_file() else "",
         files,
         test_s=test_s or _TEST_S,
@@ -113,14 +129,34 @@ def script_test(files: Mapping[str, bytes]) -> Check:
     """
 
     def check(machine: Machine) -> str:
-        machine.run(_PREPARE)
-        for name, data in files.items():
-            machine.write_file(f".tests/{name}", data)
-        machine.run(f"cd .tests && {_rewritten()}")
-        done = machine.run(f"{_SETTINGS}; bash .tests/test.sh")
+        done = _run_test(machine, files, "bash .tests/test.sh")
         return script_verdict(machine.text(".logs/verifier/reward.txt"), done)
 
     return check
+
+
+def harbor_test(files: Mapping[str, bytes]) -> ScoredCheck:
+    """Return a hidden test that runs ``test.sh`` among `files` and is scored by the rewards that it writes.
+
+    The files are copied as `script_test` does it, and may all be executed. The exit code does not matter.
+    """
+
+    def check(machine: Machine) -> dict[str, float]:
+        done = _run_test(machine, files, "find .tests -type f -exec chmod +x {} +; .tests/test.sh")
+        check_finished(done, machine)
+        return read_rewards(*(machine.read(f".logs/verifier/{name}") for name in REWARD_FILES))
+
+    return check
+
+
+def _run_test(machine: Machine, files: Mapping[str, bytes], command: str) -> Result:
+    """Copy the files of a test into the machine, and run it. Raises ToolError."""
+    if not machine.run(_PREPARE).ok:
+        raise ToolError("the folders of the test cannot be made: the agent's files are in the way")
+    for name, data in files.items():
+        machine.write_file(f".tests/{name}", data)
+    machine.run(f"cd .tests && {_rewritten()}")
+    return machine.run(f"{_SETTINGS}; {command}")
 
 
 def _rewritten() -> str:

@@ -395,7 +395,10 @@ def test_a_task_of_ones_own_begins_from_an_image(shell, tmp_path):
     assert (tmp_path / "in/a.txt").read_text() == "from the image\n"
 
 
-def harbor(folder, test="grep -qx 42 /app/answer.txt && echo 1 > /logs/verifier/reward.txt"):
+def harbor(
+    folder,
+    test="grep -cx 42 /app/answer.txt > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt",
+):
     for path, text in {
         "task.toml": "[verifier]\ntimeout_sec = 30.0\n",
         "instruction.md": "Write 42 to /app/answer.txt, from /app/data/hint.txt.\n",
