@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from gem import plugins
 from gem.errors import BadArgument, did_you_mean
@@ -15,7 +15,6 @@ from gem.sandbox.backends import BACKENDS, NAMED_ONLY, ORDER, PROPERTIES, make
 from gem.sandbox.base import Sandbox, SandboxFailed
 from gem.sandbox.bwrap import how_to_install
 from gem.sandbox.selftest import Report, self_test
-from gem.specs import EnvSpec
 
 PLUGIN_GROUP = "gem.sandboxes"
 
@@ -72,7 +71,17 @@ def has_none_at_once() -> bool:
     return none and not _accepts_none()
 
 
-def check_needs(specs: Iterable[EnvSpec], tools: Iterable[str] = ()) -> None:
+class _Spec(Protocol):
+    """What is read of an EnvSpec; this package imports nothing of gem but its errors."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def needs(self) -> Any: ...
+
+
+def check_needs(specs: Iterable[_Spec], tools: Iterable[str] = ()) -> None:
     """Refuse environments and tools that run programs, before anything is played, where no sandbox works.
 
     Args:

