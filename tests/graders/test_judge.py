@@ -238,3 +238,39 @@ def test_an_environment_gives_its_question_to_a_judge_and_through_what_is_around
 def test_a_judge_without_sense_is_refused(options):
     with pytest.raises(BadArgument):
         JudgeGrader(Obedient(), **options)
+
+
+def test_the_judge_reads_references_as_json_and_texts():
+    seen = []
+
+    def agent(asks):
+        seen.append(asks[0].messages[1].content)
+        return [Reply(verdict())]
+
+    agent.forget = lambda episode: None
+    for reference in ({"value": "Oslo", "aliases": ["Kristiania"]}, [1, 2], True, ["Oslo", "oslo"], ["Oslo"]):
+        JudgeGrader(agent, "1: right.", tag=lambda: TAG)("x", reference)
+    blocks = [text.partition("REFERENCE t4g>\n")[2].partition("\n<")[0] for text in seen]
+    assert [json.loads(json.loads(block)) for block in blocks[:3]] == [
+        {"value": "Oslo", "aliases": ["Kristiania"]},
+        [1, 2],
+        True,
+    ]
+    assert [json.loads(block) for block in blocks[3:]] == [["Oslo", "oslo"], "Oslo"]
+
+
+def test_the_answer_may_stand_first():
+    seen = []
+
+    def agent(asks):
+        seen.append(asks[0].messages[1].content)
+        return [Reply(verdict(), usage={"prompt_tokens": 7})]
+
+    agent.forget = lambda episode: None
+    graders = [
+        JudgeGrader(agent, "1: right.", tag=lambda: TAG, answer_first=first) for first in (False, True)
+    ]
+    scores = [grader("x", "y", question="q") for grader in graders]
+    assert [text[: text.index(" ")] for text in seen] == ["<QUESTION", "<ANSWER"]
+    assert graders[0].name != graders[1].name
+    assert scores[0].info == {"judge_asks": 1, "judge_usage": {"prompt_tokens": 7}}

@@ -25,6 +25,7 @@ from gem.rollout import Job, rollout
 from gem.rollout.regrade import regrade
 from gem.rollout.store import EpisodeStore
 from gem.specs import restore_value, write_value
+from gem.trust import check_values
 
 ROWS = [{"question": "6 times 7?", "answer": "42"}, {"question": "2 and 2?", "answer": "4"}]
 
@@ -356,3 +357,13 @@ def test_a_judge_asks_at_most_so_many_at_once():
     again.close()
     with pytest.raises(BadArgument, match="at_once is 0"):
         JudgeByName("m", at_once=0)
+
+
+def test_a_record_of_somebody_else_may_hold_a_rubric_of_gems_graders_alone():
+    check_values(write_value(Rubric({"a": "math", "b": "text", "c": "code"}, {"b": 0.5})))
+    with pytest.raises(BadArgument, match=r"a judge that you did not name.*m@http://never.example"):
+        check_values(write_value(Rubric({"a": "math", "j": JudgeByName("m@http://never.example/v1")})))
+    written = write_value(Rubric({"a": "math", "f": brief}))
+    written["kwargs"]["graders"]["f"]["kwargs"]["function"] = {"$callable": "os:system"}
+    with pytest.raises(BadArgument, match=r"names code: 'os:system'"):
+        check_values(written)
