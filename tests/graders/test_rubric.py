@@ -364,6 +364,6 @@ def test_a_record_of_somebody_else_may_hold_a_rubric_of_gems_graders_alone():
     with pytest.raises(BadArgument, match=r"a judge that you did not name.*m@http://never.example"):
         check_values(write_value(Rubric({"a": "math", "j": JudgeByName("m@http://never.example/v1")})))
     written = write_value(Rubric({"a": "math", "f": brief}))
-    written["kwargs"]["graders"]["f"]["kwargs"]["function"] = {"$callable": "os:system"}
+    written["kwargs"]["graders"]["f"] = {"$callable": "os:system"}
     with pytest.raises(BadArgument, match=r"names code: 'os:system'"):
         check_values(written)
