@@ -54,6 +54,7 @@ WAYS = {
     "a function of a package evaluates actions": called("sympy:sympify"),
     "a function of a package unpickles actions": called("pandas:read_pickle"),
     "a module that runs when it is imported": called("ran_at_import:shout"),
+    "a checker of outputs": TaskRef("code:CodeContest", {"checker": {"$callable": "ran_at_import:shout"}}),
     "an environment of another package": TaskRef("x:Y-v0", entry_point="ran_at_import:Evil"),
     "a name that is no id": TaskRef("ran_at_import:Evil"),
     "a file": TaskRef("ran_at_import.py:Evil"),

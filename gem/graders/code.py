@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gem import parsing
 from gem.errors import NoVerdict, check_argument, replace_surrogates
 from gem.graders.base import DataGrader, Grader, Score
-from gem.graders.code_tests import CANDIDATE, CodeTests, TestsReader, find_definitions, read_tests, root
+from gem.graders.code_tests import (
+    CANDIDATE,
+    Checker,
+    CodeTests,
+    TestsReader,
+    find_definitions,
+    read_tests,
+    root,
+)
 from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, check_result
 from gem.sandbox.shared import default_sandbox
@@ -84,7 +92,7 @@ class CodeGrader(DataGrader):
         sandbox: Sandbox | str | None = None,
         *,
         compare: str = "tokens",
-        checker: str | None = None,
+        checker: str | Checker | None = None,
         partial: bool = False,
         max_tests: int | None = 12,
         tolerance: float = TOLERANCE,
@@ -95,10 +103,11 @@ class CodeGrader(DataGrader):
         Args:
             sandbox: the sandbox to run in, the name of a backend, or None for the strongest backend here.
             compare: how outputs are compared if the task does not say; see `gem.graders.compare`.
-            checker: Python code that decides instead, if the task does not say. It is a function
-                ``check(given, output, expected)`` that returns whether the output is right. Or it is a
-                program called with the paths of three files (given, output, expected), which exits with 0 for
-                right and with 1 or 2 for wrong. It runs in the sandbox.
+            checker: decides instead, if the task does not say: a function of what was given, the output and
+                the expected output that returns a bool. It runs in this process, and the output is the
+                submission's. Or Python code in text, which runs in the sandbox: such a function named
+                ``check``, or a program called with the paths of three files (given, output, expected), which
+                exits with 0 for right and with 1 or 2 for wrong.
             partial: score the fraction of tests passed, which runs all tests, instead of all or nothing.
             max_tests: the most tests to run; None runs all.
             tolerance: the absolute or relative error that a float may have.
@@ -106,10 +115,17 @@ class CodeGrader(DataGrader):
                 speed.
 
         Raises:
-            BadArgument: for an unknown comparison, or a number of tests below 1.
+            BadArgument: for an unknown comparison, a number of tests below 1, or a checker that is neither
+                text nor a function.
         """
         check_argument(
             "max_tests", max_tests, max_tests is None or max_tests >= 1, "1 or more, or None for all"
+        )
+        check_argument(
+            "checker",
+            checker,
+            checker is None or isinstance(checker, str) or callable(checker),
+            "Python code in text, or a function of what was given, the output and the expected output",
         )
         self.sandbox = sandbox
         self.compare = check_compare(compare)
@@ -340,12 +356,13 @@ class _Run:
 
     def _right(self, index: int, got: Any) -> bool:
         """Return whether an output is right; what cannot be compared is wrong."""
-        wanted = self.tests.outputs[index]
-        try:
-            return self._same(got, wanted)
-        except Exception:
-            self._same(wanted, wanted)  # raises too where it is the task that cannot be compared
-            return False
+        for wanted in self.tests.right_outputs(index):
+            try:
+                if self._same(got, wanted):
+                    return True
+            except Exception:
+                self._same(wanted, wanted)  # raises too where it is the task that cannot be compared
+        return False
 
     def _same(self, got: Any, wanted: Any) -> bool:
         compare = self.tests.compare or "tokens"
@@ -356,7 +373,7 @@ class _Run:
         )
 
     def _ask_checker(self) -> None:
-        """Let the task's checker decide on the outputs; it is trusted, but runs in the sandbox."""
+        """Let the task's checker decide on the outputs; as text it is trusted, but runs in the sandbox."""
         for place, got in self.unchecked:
             given, wanted = (each[self.chosen[place]] for each in (self.tests.inputs, self.tests.outputs))
             right = self._run_checker(given, got, wanted)
@@ -370,6 +387,12 @@ class _Run:
     def _run_checker(self, given: Any, got: Any, wanted: Any) -> bool | None:
         """Return the checker's verdict on an output; None if the checker fails."""
         checker = self.tests.checker or ""
+        if callable(checker):
+            try:
+                verdict = checker(given, got, wanted)
+            except Exception:
+                return None
+            return verdict if isinstance(verdict, bool) else None
         if re.search(r"^def check\(", checker, re.MULTILINE):
             cases = [Case(call="check", args=(given, got, wanted))]
             results = _results(self.sandbox.judge(checker, cases, budget=self.budget))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from gem.errors import BadArgument
 from gem.graders.compare import check_compare, plain
 from gem.tasks.sources import cell
+
+Checker: TypeAlias = Callable[[Any, Any, Any], bool]
+"""A function of what was given, the output and the expected output: whether the output is right."""
 
 ACCEPTED = (
     '{"inputs": [...], "outputs": [...]}, with "fn_name" for a function; a list of {"input", "output"}; or '
@@ -27,10 +30,11 @@ class CodeTests:
     called `name`, whose `inputs` are argument lists and whose `outputs` are plain data; or ``asserts``, code
     that uses what the submission defines. For asserts, `inputs` are pieces of code, each a test with its own
     budget, and `outputs` is empty. `name` may be dotted: ``Solution.f`` is a method of an object made without
-    arguments. The first `public` tests may be shown. `preamble` is trusted code that runs before the
-    submission and before the tests. `opening` is code that a submission continues if it does not define
-    `name` itself. `classes` are those that the asserts test: their objects may decide what they are equal to.
-    `isolate`: False runs asserts in the submission's own process, without isolation.
+    arguments. `accepted` are further right outputs of each test. The first `public` tests may be shown.
+    `preamble` is trusted code that runs before the submission and before the tests. `opening` is code that a
+    submission continues if it does not define `name` itself. `classes` are those that the asserts test: their
+    objects may decide what they are equal to. `isolate`: False runs asserts in the submission's own process,
+    without isolation.
     """
 
     kind: Literal["program", "function", "asserts"]
@@ -39,7 +43,7 @@ class CodeTests:
     name: str | None = None
     public: int = 0
     compare: str | None = None
-    checker: str | None = None
+    checker: str | Checker | None = None
     preamble: str = ""
     opening: str = ""
     classes: tuple[str, ...] = ()
@@ -47,10 +51,15 @@ class CodeTests:
     wrapped: bool = (
         False  # every output is a list of one item, as APPS and TACO write what a function returns
     )
+    accepted: tuple[tuple[Any, ...], ...] = ()
 
     def __len__(self) -> int:
         """Return the number of tests."""
         return len(self.inputs)
+
+    def right_outputs(self, index: int) -> tuple[Any, ...]:
+        """Return the right outputs of a test."""
+        return self.outputs[index], *(self.accepted[index] if self.accepted else ())
 
     def choose_tests(self, most: int | None) -> list[int]:
         """Return the tests to run, in order: those shown first, then the others, small inputs first.
@@ -111,7 +120,8 @@ def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:
         name = raw[0].get("fn_name") or (
             row.get("fn_name") or row.get("func_name") if raw[0].get("testtype") == "functional" else None
         )
-        raw = {"inputs": [each.get("input") for each in raw], "outputs": [each.get("output") for each in raw]}
+        columns = {"inputs": "input", "outputs": "output", "accepted_outputs": "accepted_outputs"}
+        raw = {key: [each.get(column) for each in raw] for key, column in columns.items()}
         raw |= {"fn_name": name} if name else {}
     if not isinstance(raw, Mapping):
         raise _unreadable(raw)
@@ -128,7 +138,10 @@ def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
         raise BadArgument(
             f"the tests have {len(inputs)} inputs and {len(outputs)} outputs; needed: as many, 1 or more."
         )
+    accepted = _further(raw.get("accepted_outputs", row.get("accepted_outputs")), outputs)
     compare, checker = raw.get("compare", row.get("compare")), raw.get("checker", row.get("checker"))
+    if checker and not isinstance(checker, str) and not callable(checker):
+        raise BadArgument(f"checker is {checker!r:.80}; accepted: Python code in text, or a function.")
     public = raw.get("public", 0)
     if isinstance(public, bool) or not isinstance(public, int) or not 0 <= public <= len(inputs):
         raise BadArgument(
@@ -142,18 +155,39 @@ def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
         _shorten_entry_point(str(name), "fn_name") if name else None,
         public,
         check_compare(compare) if compare else None,
-        str(checker) if checker else None,
+        checker or None,
     )
     if not name:
-        return replace(tests, inputs=tuple(map(_text, inputs)), outputs=tuple(map(_text, outputs)))
+        return replace(
+            tests,
+            inputs=tuple(map(_text, inputs)),
+            outputs=tuple(map(_text, outputs)),
+            accepted=tuple(tuple(map(_text, each)) for each in accepted),
+        )
     written = all(isinstance(each, str) for each in inputs)  # as JSON in text, which an output then is too
-    wanted = tuple(_read(each) if written else plain(each) for each in outputs)
-    return replace(
+    read = _read if written else plain
+    tests = replace(
         tests,
         inputs=tuple(map(_arguments, inputs)),
-        outputs=wanted,
-        wrapped=all(isinstance(each, list) and len(each) == 1 for each in wanted),
+        outputs=tuple(map(read, outputs)),
+        accepted=tuple(tuple(map(read, each)) for each in accepted),
     )
+    right = [each for index in range(len(tests)) for each in tests.right_outputs(index)]
+    return replace(tests, wrapped=all(isinstance(each, list) and len(each) == 1 for each in right))
+
+
+def _further(accepted: Any, outputs: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    """Return the further right outputs of each test, of none if there are none."""
+    lists = accepted if isinstance(accepted, list | tuple) else [accepted]
+    if not any(lists):
+        return ()
+    lists = [[] if each is None else each for each in lists]
+    if len(lists) != len(outputs) or not all(isinstance(each, list | tuple) for each in lists):
+        raise BadArgument(
+            f"accepted_outputs is {accepted!r:.80}; accepted: for each of the {len(outputs)} tests a list of "
+            "further right outputs."
+        )
+    return lists
 
 
 def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:

@@ -206,7 +206,44 @@ sys.exit(0 if 1 < int(output) < int(given) and int(given) % int(output) == 0 els
 """
 
 
-@pytest.mark.parametrize("checker", [CHECK, PROGRAM])
+def divides(given, output, expected):
+    return 1 < int(output) < int(given) and int(given) % int(output) == 0
+
+
+def test_each_test_may_have_several_right_outputs(judge):
+    raw = {"inputs": ["12\n", "35\n"], "outputs": ["2\n", "5\n"], "accepted_outputs": [["3", "6"], ["7"]]}
+    largest = "n = int(input())\nprint(max(d for d in range(2, n) if n % d == 0))"
+    assert judge(largest, raw).correct
+    wrong = judge("print(6)", raw)
+    assert (verdict(wrong), wrong.info["passed"]) == ("WA", 1)
+    listed = [{"input": "12\n", "output": "2\n", "accepted_outputs": ["6"]}, {"input": "35\n", "output": "7"}]
+    assert judge(largest, listed).correct
+    both = {"fn_name": "f", "inputs": [[1]], "outputs": [[1]], "accepted_outputs": [[[2, 1], [1, 2]]]}
+    assert judge("def f(n):\n    return n, 2", both).correct
+    assert judge("def f(n):\n    return 2, 2", both).info["verdict"] == "WA"
+
+
+@pytest.mark.parametrize("accepted", [[["3"]], ["3", "7"], 7, [["3"], {"7": 1}]])
+def test_further_outputs_that_do_not_fit_the_tests_are_refused(accepted):
+    with pytest.raises(BadArgument, match="further right outputs"):
+        read_tests({**FACTOR, "accepted_outputs": accepted})
+
+
+def test_a_function_of_the_authors_own_may_be_the_checker(judge):
+    assert judge("print('no number')", {**FACTOR, "checker": divides}).info["verdict"] == "WA"
+    with pytest.raises(NoVerdict, match="checker fails"):
+        judge("print(2)", {**FACTOR, "checker": lambda given, output, expected: "yes"})
+    largest = "n = int(input())\nprint(max(d for d in range(2, n) if n % d == 0))"
+    score = CodeGrader(checker=divides)(f"```python\n{largest}\n```", FACTOR)
+    assert (score.correct, score.info["compare"]) == (True, "checker")
+    for wrong in (7, ["def check"]):
+        with pytest.raises(BadArgument, match="checker"):
+            CodeGrader(checker=wrong)
+        with pytest.raises(BadArgument, match="checker"):
+            read_tests({**FACTOR, "checker": wrong})
+
+
+@pytest.mark.parametrize("checker", [CHECK, PROGRAM, divides])
 def test_a_checker_decides(judge, checker):
     least = "n = int(input())\nprint(max(d for d in range(2, n) if n % d == 0))"
     score = judge(least, {**FACTOR, "checker": checker})

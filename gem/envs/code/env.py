@@ -11,7 +11,7 @@ from gem.envs.kit.dataset import DatasetEnv, tasks_of, verdict
 from gem.errors import NoSolver
 from gem.graders.base import Score
 from gem.graders.code import CodeGrader, feedback, submission
-from gem.graders.code_tests import CodeTests, find_definitions, read_tests
+from gem.graders.code_tests import Checker, CodeTests, find_definitions, read_tests
 from gem.graders.compare import TOLERANCE
 from gem.sandbox.base import Budget, Sandbox
 from gem.tasks.base import Task
@@ -61,7 +61,7 @@ class CodeEnv(DatasetEnv):
         *,
         use_format_error_reward: bool = False,
         compare: str = "tokens",
-        checker: str | None = None,
+        checker: str | Checker | None = None,
         partial: bool = False,
         tolerance: float = TOLERANCE,
         budget: Budget | None = None,
