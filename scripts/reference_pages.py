@@ -21,7 +21,7 @@ NAMES = {
     "gem.tasks": "base order sources procedural",
     "gem.graders": (
         "base text math mathematics.replies mathematics.decision mathematics.questions code code_tests "
-        "sql judge rubric many cache cascade"
+        "sql judge functions rubric many cache cascade"
     ),
     "gem.tools": (
         "base_tool python_code_tool shell_tool search_tool mcp_tool tool_env_wrapper search.base "
