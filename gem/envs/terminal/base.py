@@ -97,7 +97,8 @@ class TerminalTask:
     script that solves the task with only the information of the instruction. `loopback` asks for a network
     without other machines. `looks` are commands for the random actor, and `test_s` is the limit in seconds of
     a command of the test. The tasks of a family are in a `folder` of the working folder. A task with a
-    `dockerfile` runs in a container of that image, and begins with the image's files.
+    `dockerfile` runs in a container of that image, and begins with the image's files. `exports` are bash
+    commands that export variables before the agent's first command.
     """
 
     instruction: str
@@ -111,6 +112,7 @@ class TerminalTask:
     test_s: float = 60.0
     folder: str = ""
     dockerfile: Dockerfile | None = None
+    exports: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class TerminalEnv(WorkspaceEnv):
         time_s: float = 120.0,
         sandbox_type: str | Sandbox | None = None,
         task: TerminalTask | None = None,
+        shims: bool = False,
     ) -> None:
         """Choose a family of tasks, a task folder, or your own task.
 
@@ -108,6 +109,8 @@ class TerminalEnv(WorkspaceEnv):
             time_s: seconds that all commands of an episode may take.
             sandbox_type: the sandbox's backend, or a Sandbox object; None takes the best backend here.
             task: your own TerminalTask instead, with its image and hidden test.
+            shims: let the test of a task folder in Harbor's layout find replacements of apt-get, curl and
+                uvx, which use what is installed here (`gem.envs.terminal.harbor.TOOLS`).
 
         Raises:
             BadArgument: for an unknown family or level, or a task folder that cannot be read.
@@ -127,7 +130,7 @@ class TerminalEnv(WorkspaceEnv):
             check_argument(key, value, value > 0, "more than 0")
         self.name = name
         self.level = level
-        self.given_task = task if task_dir is None else read_folder(task_dir)
+        self.given_task = task if task_dir is None else read_folder(task_dir, shims=shims)
         self.max_turns = max_turns
         self.command_s = command_s
         self.time_s = time_s
@@ -233,6 +236,7 @@ class TerminalEnv(WorkspaceEnv):
             task = self._need_task()
             if task.dockerfile is not None:
                 self._session = open_container(task.dockerfile, Budget(cpu_s=60.0, wall_s=60.0))
+                self._export_variables(self._session)
                 return self._session
             session = default_sandbox(self.sandbox_type).session(
                 files=task.files,
@@ -247,7 +251,14 @@ class TerminalEnv(WorkspaceEnv):
                     self._end_session()
                     raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")
                 self._setup_said = result.stdout
+            self._export_variables(session)
         return self._session
+
+    def _export_variables(self, session: Session) -> None:
+        exports = self._need_task().exports
+        if exports and not check_result(session.shell(exports, _SETUP)).ok:
+            self._end_session()
+            raise NoVerdict(f"the variables of {self} cannot be set.")
 
     def _end_session(self) -> None:
         if self._session is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from os import PathLike
@@ -22,13 +23,16 @@ from gem.envs.terminal.base import (
     script_verdict,
 )
 from gem.envs.terminal.container import container_test
-from gem.errors import BadArgument, ToolError
-from gem.sandbox.base import Result
+from gem.envs.terminal.dockerfile import Ground, read_dockerfile, regular_files
+from gem.envs.terminal.harbor import MISSING, TOOLS, check_settings, read_variables, write_exports
+from gem.errors import BadArgument, NoVerdict, ToolError
+from gem.sandbox.base import Result, SandboxFailed
+from gem.sandbox.container import find_engine
 
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
 _TEST_S = 120.0
-_PLACES = {"/app": "$HOME", "/tests": "$HOME/.tests", "/logs": "$HOME/.logs"}
-"""Folders of a container, and the folders that replace them in scripts and tests without a container."""
+_HARBOR_TEST_S = 600.0
+"""Seconds of a test for which a task.toml states none; this is Harbor's default."""
 
 # Removes what the agent left there, also from folders that it made unwritable.
 _PREPARE = (
@@ -41,20 +45,28 @@ _SETTINGS = (
 )
 
 
-def read_folder(path: str | PathLike[str]) -> TerminalTask:
+def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTask:
     """Read the task of a folder.
 
     Harbor's layout is ``task.toml``, ``instruction.md``, ``tests/test.sh``, ``solution/solve.sh``, and
     ``environment/`` with the agent's initial files. Its test is scored by the rewards that it writes, see
     `read_rewards`. Terminal-Bench's layout is ``task.yaml``, ``run-tests.sh``, ``tests/``, ``solution.sh``,
     and the agent's files beside them. Its test passes if it writes a reward of 1 or more to
-    ``/logs/verifier/reward.txt``, or, without such a file, if its script ends with exit code 0. Without a
-    Dockerfile, the working folder replaces ``/app``. With one, the machine is a container of its image, and
-    ``/app`` is the image's. A docker-compose file beside the Dockerfile must have exactly one service, and is
+    ``/logs/verifier/reward.txt``, or, without such a file, if its script ends with exit code 0.
+
+    Without a Dockerfile, the working folder replaces ``/app``. With one, the machine is a container of its
+    image, and ``/app`` is the image's. Where no engine is, a Dockerfile of FROM, WORKDIR, COPY or ADD of
+    local files, and ENV is followed without one: the working folder replaces its WORKDIR, and what the base
+    image has is not there. A docker-compose file beside the Dockerfile must have exactly one service, and is
     otherwise ignored.
 
+    Args:
+        path: the folder.
+        shims: let a test of Harbor's layout find `gem.envs.terminal.harbor.TOOLS`; only without a container.
+
     Raises:
-        BadArgument: for another layout, or a folder that needs several containers.
+        BadArgument: for another layout, or a folder that needs what gem does not have.
+        SandboxFailed: when the folder needs a container engine, and none is here.
     """
     folder = Path(path)
     harbor = (folder / "task.toml").is_file()
@@ -62,6 +74,8 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         raise BadArgument(
             f"task folder {str(folder)!r} has neither task.toml (Harbor) nor task.yaml (Terminal-Bench)."
         )
+    document = _toml(folder / "task.toml") if harbor else {}
+    check_settings(document, str(folder))
     ground = folder / "environment" if harbor else folder
     dockerfile = (ground / "Dockerfile").is_file()
     for name in _COMPOSE:
@@ -75,104 +89,157 @@ def read_folder(path: str | PathLike[str]) -> TerminalTask:
         raise BadArgument(
             f"task folder {str(folder)!r} has no {script.relative_to(folder)}, which must score the task."
         )
+    wanted = document.get("environment", {})
     if harbor:
         instruction = _text(folder / "instruction.md")
-        settings = _toml(folder / "task.toml")
-        test_s = _number(settings["verifier"].get("timeout_sec"))
+        test_s = _number(document["verifier"].get("timeout_sec")) or _HARBOR_TEST_S
         solution, own, command = folder / "solution/solve.sh", set[str](), "/tests/test.sh"
-        wanted = settings["environment"]
     else:
-        document = _yaml(_text(folder / "task.yaml"))
-        instruction = document.get("instruction", "")
-        test_s = _number(document.get("max_test_timeout_sec"))
+        task = _yaml(_text(folder / "task.yaml"))
+        instruction = task.get("instruction", "")
+        test_s = _number(task.get("max_test_timeout_sec")) or _TEST_S
         solution = folder / "solution.sh"
         own = {"task.yaml", "run-tests.sh", "tests", "solution.sh", "solution.yaml"}
-        command, wanted = "bash /tests/run-tests.sh", {}
+        command = "bash /tests/run-tests.sh"
     if not instruction.strip():
         raise BadArgument(f"task folder {str(folder)!r} has no instruction.")
-    if dockerfile:
+    tests = _files(folder / "tests") | {script.name: script.read_bytes()}
+    solved = _text(solution) if solution.is_file() else ""
+    env = read_variables(wanted, str(folder))
+    test_env = env | read_variables(document.get("verifier", {}), str(folder))
+    start = Ground()
+    if dockerfile and (plain := _without_engine(ground, str(folder))) is not None:
+        start = plain
+    elif dockerfile:
+        if shims:
+            raise BadArgument(
+                f"task folder {str(folder)!r} runs in a container; shims are for gem's sandbox."
+            )
         machine = Dockerfile(
             ground,
             frozenset(own),
-            internet=wanted.get("allow_internet") is True,
+            internet=wanted.get("allow_internet") is True or wanted.get("network_mode") == "public",
             build_s=_number(wanted.get("build_timeout_sec")) or 600.0,
             memory_mb=_memory_mb(wanted) or 2048,
             cpus=_number(wanted.get("cpus")),
         )
         return TerminalTask(
             instruction.strip(),
-            container_test(
-                _files(folder / "tests") | {script.name: script.read_bytes()}, command, rewards=harbor
-            ),
-            _text(solution) if solution.is_file() else "",
+            container_test(tests, write_exports(test_env) + command, rewards=harbor),
+            solved,
             looks=("ls -a", "pwd", "id"),
-            test_s=test_s or _TEST_S,
+            test_s=test_s,
             dockerfile=machine,
+            exports=write_exports(env),
         )
-    tests = _files(folder / "tests") | {"test.sh": script.read_bytes()}
-    files = {name: data for name, data in _files(ground).items() if name.split("/")[0] not in own}
+    else:
+        for name, source in regular_files(ground).items():
+            if name.split("/")[0] not in own:
+                start.add(name, source)
+    tests["test.sh"] = tests[script.name]
+    exports = write_exports(start.env | test_env, start.home)
     return TerminalTask(
-        re.sub(r"(?<![\w./~-])/app\b", "~", instruction.strip()),
-        (harbor_test if harbor else script_test)(tests),
-        re.sub(r"(?<![\w./~-])/app\b", "$HOME", _text(solution)) if solution.is_file() else "",
-        files,
-        test_s=test_s or _TEST_S,
+        _replace_home(instruction.strip(), start.home, "~"),
+        harbor_test(tests, start.home, exports, shims=shims) if harbor else script_test(tests, start.home),
+        _replace_home(solved, start.home, "$HOME"),
+        start.files,
+        setup=f"chmod +x -- {shlex.join(start.programs)}" if start.programs else "",
+        test_s=test_s,
+        exports=write_exports(start.env | env, start.home),
     )
 
 
-def script_test(files: Mapping[str, bytes]) -> Check:
+def _without_engine(ground: Path, folder: str) -> Ground | None:
+    """Return the first state that a Dockerfile describes, if no engine is here; None: an engine is.
+
+    Raises:
+        SandboxFailed: if the Dockerfile needs an engine.
+    """
+    try:
+        find_engine()
+    except SandboxFailed as absent:
+        try:
+            return read_dockerfile(ground)
+        except BadArgument as error:
+            raise SandboxFailed(
+                f"task folder {folder!r} needs Docker or Podman: {error}. {absent} Without an engine, "
+                "accepted: FROM, WORKDIR, COPY or ADD of local files below it, and ENV without variables."
+            ) from error
+    return None
+
+
+def _replace_home(text: str, home: str, by: str) -> str:
+    return re.sub(rf"(?<![\w./~-]){re.escape(home)}\b", lambda match: by, text)
+
+
+def script_test(files: Mapping[str, bytes], home: str = "/app") -> Check:
     """Return a hidden test that runs a bash script, ``test.sh`` among `files`.
 
     The files are copied into the machine after the agent's processes have been ended; ``$TEST_DIR`` is their
-    folder. The test passes with a reward of 1 or more in ``$LOGS_DIR/verifier/reward.txt``, or, without such
-    a file, with exit code 0.
+    folder, and the working folder replaces `home` in them. The test passes with a reward of 1 or more in
+    ``$LOGS_DIR/verifier/reward.txt``, or, without such a file, with exit code 0.
     """
 
     def check(machine: Machine) -> str:
-        done = _run_test(machine, files, "bash .tests/test.sh")
+        done = _run_test(machine, files, home, "bash .tests/test.sh")
         return script_verdict(machine.text(".logs/verifier/reward.txt"), done)
 
     return check
 
 
-def harbor_test(files: Mapping[str, bytes]) -> ScoredCheck:
+def harbor_test(
+    files: Mapping[str, bytes], home: str = "/app", exports: str = "", *, shims: bool = False
+) -> ScoredCheck:
     """Return a hidden test that runs ``test.sh`` among `files` and is scored by the rewards that it writes.
 
     The files are copied as `script_test` does it, and may all be executed. The exit code does not matter.
+
+    Args:
+        files: the files by path.
+        home: the folder that the working folder replaces.
+        exports: bash commands that export variables.
+        shims: put `gem.envs.terminal.harbor.TOOLS` first on the path.
     """
+    start = "find .tests -type f -exec chmod +x {} +; "
+    if shims:
+        files = {**files, **{f".tools/{name}": text.encode() for name, text in TOOLS.items()}}
+        start += "export PATH=$HOME/.tests/.tools:$PATH; rm -rf .local/bin; mkdir -p .local/bin; "
+        start += ": > .local/bin/env && "  # a test reads it after the installer of uv
 
     def check(machine: Machine) -> dict[str, float]:
-        done = _run_test(machine, files, "find .tests -type f -exec chmod +x {} +; .tests/test.sh")
+        calls_uvx = not shims and re.search(rb"(?m)^\s*uvx\b", files["test.sh"])
+        if calls_uvx and not machine.run("command -v uvx").ok:  # it would write 0, whatever the agent did
+            raise NoVerdict("the test calls uvx, which is not here; shims=True replaces it by pytest.")
+        done = _run_test(machine, files, home, f"{exports}{start}.tests/test.sh")
         check_finished(done, machine)
+        if missing := machine.text(MISSING):
+            raise NoVerdict(f"the test needs what is not here: {', '.join(missing.split())[:200]}.")
         return read_rewards(*(machine.read(f".logs/verifier/{name}") for name in REWARD_FILES))
 
     return check
 
 
-def _run_test(machine: Machine, files: Mapping[str, bytes], command: str) -> Result:
+def _run_test(machine: Machine, files: Mapping[str, bytes], home: str, command: str) -> Result:
     """Copy the files of a test into the machine, and run it. Raises ToolError."""
     if not machine.run(_PREPARE).ok:
         raise ToolError("the folders of the test cannot be made: the agent's files are in the way")
     for name, data in files.items():
         machine.write_file(f".tests/{name}", data)
-    machine.run(f"cd .tests && {_rewritten()}")
+    machine.run(f"cd .tests && {_rewritten(home)}")
     return machine.run(f"{_SETTINGS}; {command}")
 
 
-def _rewritten() -> str:
+def _rewritten(home: str) -> str:
     """Return the command that replaces a container's folders by the machine's, in every test file."""
+    places = {home.replace(".", r"\."): "$HOME", "/tests": "$HOME/.tests", "/logs": "$HOME/.logs"}
     edits = "; ".join(
-        f"s#\\(^\\|[^A-Za-z0-9_./~-]\\){place}\\b#\\1{real}#g" for place, real in _PLACES.items()
+        f"s#\\(^\\|[^A-Za-z0-9_./~-]\\){place}\\b#\\1{real}#g" for place, real in places.items()
     )
-    return f'find . -type f -exec sed -i "{edits}" {{}} +'
+    return f'find . -type f -not -path "./.tools/*" -exec sed -i "{edits}" {{}} +'
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """Return the regular files below a folder; links are not followed."""
-    if not folder.is_dir():
-        return {}
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    return {name: path.read_bytes() for name, path in regular_files(folder).items()}
 
 
 def _text(path: Path) -> str:
@@ -182,17 +249,16 @@ def _text(path: Path) -> str:
         raise BadArgument(f"{str(path)!r} cannot be read as text: {error}.") from error
 
 
-def _toml(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the tables of a task.toml that are used here. Raises BadArgument."""
+def _toml(path: Path) -> dict[str, Any]:
+    """Return a task.toml, with the tables that are used here. Raises BadArgument."""
     try:
         document = tomllib.loads(_text(path))
     except tomllib.TOMLDecodeError as error:
         raise BadArgument(f"{str(path)!r} is no TOML: {error}.") from error
-    tables = {name: document.get(name, {}) for name in ("verifier", "environment")}
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise BadArgument(f"{str(path)!r}: {name} is {table!r:.80}; accepted: a table.")
-    return tables
+    for name in ("agent", "environment", "verifier"):
+        if not isinstance(document.setdefault(name, {}), dict):
+            raise BadArgument(f"{str(path)!r}: {name} is {document[name]!r:.80}; accepted: a table.")
+    return document
 
 
 def _number(value: Any) -> float | None:

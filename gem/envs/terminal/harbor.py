@@ -1,0 +1,134 @@
+"""What a task folder of Harbor may ask for here, and tools that its test finds in place of installers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gem.errors import BadArgument
+
+_REFUSED = {
+    "steps": "several steps",
+    "environment.docker_image": "a prebuilt image (docker_image)",
+    "environment.mcp_servers": "MCP servers beside the machine",
+    "environment.healthcheck": "a health check",
+    "environment.workdir": "another working folder (workdir)",
+    "environment.gpus": "GPUs",
+    "environment.tpu": "TPUs",
+    "verifier.environment": "a verifier with an image of its own",
+    "verifier.collect": "commands that collect the verifier's files",
+    "verifier.user": "another user for the verifier",
+    "agent.user": "another user for the agent",
+}
+"""Settings of a task.toml that change a task and that gem does not have, and what each is."""
+
+
+def check_settings(document: Mapping[str, Any], folder: str) -> None:
+    """Refuse the settings of a task.toml that gem cannot follow.
+
+    Raises:
+        BadArgument: with what the task needs.
+    """
+    tables = {"": document, **{name: document.get(name, {}) for name in ("agent", "environment", "verifier")}}
+    needs = []
+    for key, what in _REFUSED.items():
+        table, _, name = key.rpartition(".")
+        if tables[table].get(name):
+            needs.append(what)
+    if tables["environment"].get("os", "linux") != "linux":
+        needs.append(f"the system {tables['environment']['os']!r:.40}")
+    if tables["verifier"].get("environment_mode", "shared") != "shared":
+        needs.append("a verifier in a machine of its own")
+    if any(table.get("network_mode") == "allowlist" for table in tables.values()):
+        needs.append("a network with a list of allowed hosts")
+    if needs:
+        raise BadArgument(
+            f"task folder {folder!r} needs {', '.join(needs)}; accepted: one step, in one machine that its "
+            "test shares, from files or a Dockerfile."
+        )
+
+
+def read_variables(table: Mapping[str, Any], folder: str) -> dict[str, str]:
+    """Return the variables of a table's ``env``.
+
+    Raises:
+        BadArgument: for a value that is no text, or that is to come from the variables of this machine.
+    """
+    variables = table.get("env", {})
+    for name, value in variables.items() if isinstance(variables, Mapping) else [("env", None)]:
+        if not isinstance(value, str) or "${" in value or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise BadArgument(
+                f"task folder {folder!r} sets {name!r:.80} to {value!r:.80}; accepted: text without ${{...}}."
+            )
+    return dict(variables)
+
+
+def write_exports(variables: Mapping[str, str], home: str = "") -> str:
+    """Return the bash commands that export variables; `home` in a value becomes ``$HOME``."""
+    lines = []
+    for name, value in variables.items():
+        quoted = "'" + value.replace("'", "'\"'\"'") + "'"
+        if home:
+            quoted = re.sub(rf"(?<![\w./~-]){re.escape(home)}\b", "'\"$HOME\"'", quoted)
+        lines.append(f"export {name}={quoted}\n")
+    return "".join(lines)
+
+
+MISSING = ".tests/.tools/missing"
+"""The file in which a tool's replacement says what is not here."""
+
+_MISSES = 'miss() { echo "$1" >> "$HOME/.tests/.tools/missing"; echo "$1 is not here" >&2; exit 127; }\n'
+
+TOOLS = {
+    "apt-get": f"""#!/bin/bash
+{_MISSES}
+case " $* " in *" install "*) ;; *) exit 0;; esac
+for name; do
+  case $name in -*|install) continue;; esac
+  name=${{name%%=*}}
+  command -v "$name" > /dev/null || dpkg -s "$name" > /dev/null 2>&1 || [ "$name" = curl ] || miss "$name"
+done
+""",
+    "curl": f"""#!/bin/bash
+{_MISSES}
+case "$*" in *://astral.sh/uv/*) exit 0;; esac
+PATH=:$PATH:
+PATH=${{PATH//":$HOME/.tests/.tools:"/:}}
+command -v curl > /dev/null || miss curl
+exec curl "$@"
+""",
+    "uvx": f"""#!/bin/bash
+{_MISSES}
+packages=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    pytest) break;;
+    -w|--with) packages+=("$2"); shift 2;;
+    -p|--python|--from) shift 2;;
+    --with=*) packages+=("${{1#*=}}"); shift;;
+    -*) shift;;
+    *) miss "$1";;
+  esac
+done
+[ $# -gt 0 ] || miss "uvx without pytest"
+shift
+arguments=()
+while [ $# -gt 0 ]; do
+  case $1 in --ctrf) shift 2;; --ctrf=*) shift;; *) arguments+=("$1"); shift;; esac
+done
+for package in pytest "${{packages[@]}}"; do
+  name=${{package%%[=<>!~[]*}}
+  [ "$name" = pytest-json-ctrf ] && continue
+  python3 -c 'import sys, importlib.metadata as m; m.version(sys.argv[1])' "$name" 2> /dev/null ||
+    miss "$name"
+done
+exec python3 -m pytest "${{arguments[@]}}"
+""",
+}
+"""Replacements of tools with which a test installs its own tools: bash scripts by name.
+
+``apt-get install`` and ``uvx --with`` accept what is installed here, in any version; ``curl`` skips the
+installer of uv; ``uvx`` runs pytest of ``python3``, without the report in CTRF. What is not here goes into
+`MISSING`, and the test gives no verdict.
+"""

@@ -1,0 +1,204 @@
+"""Harbor's task folders without an engine: their settings, plain Dockerfiles, and shims for installers."""
+
+import pytest
+
+from gem.envs.terminal.dockerfile import read_dockerfile
+from gem.envs.terminal.env import TerminalEnv, check_shell
+from gem.envs.terminal.folder import read_folder
+from gem.errors import BadArgument, NoVerdict
+from gem.sandbox import SandboxFailed
+
+TOML = '[task]\nname = "gem/answer"\n[verifier]\ntimeout_sec = 60.0\n'
+TEST = """#!/bin/bash
+cd /app
+[ "$(cat answer.txt)" = 42 ] && [ "$GREETING" = "$WANTED" ] && echo 1 > /logs/verifier/reward.txt ||
+  echo 0 > /logs/verifier/reward.txt
+"""
+INSTALLS = """#!/bin/bash
+apt-get update
+apt-get install -y curl
+curl -LsSf https://astral.sh/uv/0.9.5/install.sh | sh
+source $HOME/.local/bin/env
+export PATH="$HOME/.local/bin:$PATH"
+uvx \\
+  -p 3.13 \\
+  -w pytest==8.4.1 \\
+  -w pytest-json-ctrf==0.3.5 \\
+  pytest --ctrf /logs/verifier/ctrf.json /tests/test_outputs.py -rA
+if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/verifier/reward.txt; fi
+"""
+OUTPUTS = "def test_it():\n    assert open('/app/answer.txt').read() == '42\\n'\n"
+RIGHT, WRONG = "echo 42 > answer.txt", "echo 41 > answer.txt"
+
+
+@pytest.fixture(scope="module")
+def shell():
+    try:
+        check_shell()
+    except SandboxFailed as absent:
+        pytest.skip(str(absent))
+
+
+@pytest.fixture
+def no_engine(monkeypatch):
+    monkeypatch.setenv("GEM_SANDBOX_ENGINE", "no-engine-of-this-name")
+
+
+def write_folder(folder, toml=TOML, test=TEST, **files):
+    for path, text in {
+        "task.toml": toml,
+        "instruction.md": "Write the sum of the numbers in /app/numbers.txt to /app/answer.txt.\n",
+        "environment/numbers.txt": "40\n2\n",
+        "tests/test.sh": test,
+        "solution/solve.sh": "awk '{s+=$1} END {print s}' /app/numbers.txt > /app/answer.txt\n",
+        **files,
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    return folder
+
+
+def play(folder, command, **kwargs):
+    with TerminalEnv(task_dir=folder, command_s=20, **kwargs) as env:
+        env.reset(seed=0)
+        obs = env.step(f"<bash>{command}</bash>").obs
+        return obs, env.step("<submit/>").reward
+
+
+@pytest.mark.parametrize(
+    ("toml", "needs"),
+    [
+        ('[[steps]]\nname = "a"\n', "several steps"),
+        ('[environment]\ndocker_image = "x/y:1"\n', "a prebuilt image"),
+        ('[[environment.mcp_servers]]\nname = "db"\n', "MCP servers"),
+        ('[environment.healthcheck]\ncommand = "true"\n', "a health check"),
+        ('[environment]\nworkdir = "/src"\n', "another working folder"),
+        ("[environment]\ngpus = 1\n", "GPUs"),
+        ('[environment]\nos = "windows"\n', "the system 'windows'"),
+        ('[environment]\nnetwork_mode = "allowlist"\n', "list of allowed hosts"),
+        ('[verifier]\nenvironment_mode = "separate"\n', "a verifier in a machine of its own"),
+        ('[verifier.environment]\ndocker_image = "x"\n', "a verifier with an image of its own"),
+        ('[verifier]\nuser = "grader"\n', "another user for the verifier"),
+        ('[agent]\nuser = "agent"\n', "another user for the agent"),
+        ('[verifier.env]\nKEY = "${OPENAI_API_KEY}"\n', "without"),
+        ("[environment.env]\nKEY = 1\n", "'KEY' to 1"),
+        ('[environment]\nenv = ["A"]\n', "'env' to None"),
+    ],
+)
+def test_what_gem_does_not_have_is_refused_by_name(tmp_path, toml, needs):
+    with pytest.raises(BadArgument, match=needs) as refused:
+        read_folder(write_folder(tmp_path, toml))
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_variables_of_the_environment_and_of_the_verifier(shell, tmp_path):
+    toml = (
+        TOML
+        + '[environment.env]\nGREETING = "it\'s $HOME /app"\n[verifier.env]\nWANTED = "it\'s $HOME /app"\n'
+    )
+    obs, reward = play(write_folder(tmp_path, toml), f'echo "$GREETING"; echo "<$WANTED>"; {RIGHT}')
+    assert obs.startswith("it's $HOME /")  # the last word is the sandbox's home
+    assert (obs.split("\n")[1], reward) == ("<>", 1.0)
+
+
+DOCKERFILE = """# syntax=docker/dockerfile:1
+FROM python:3.12-slim
+ENV GREETING=hello WANTED="hello"
+ENV PLACE /srv/task data
+WORKDIR /srv
+WORKDIR task
+COPY numbers.txt \\
+     .
+COPY ["data", "data/"]
+ADD run.sh bin/go
+"""
+
+
+def test_a_plain_dockerfile_is_followed_without_an_engine(shell, no_engine, tmp_path):
+    write_folder(
+        tmp_path,
+        test=TEST.replace("/app", "/srv/task"),
+        **{
+            "environment/Dockerfile": DOCKERFILE,
+            "environment/data/more/a.txt": "a\n",
+            "environment/run.sh": "#!/bin/sh\necho ran\n",
+            "instruction.md": "Write 42 to /srv/task/answer.txt.\n",
+            "solution/solve.sh": "echo 42 > /srv/task/answer.txt\n",
+        },
+    )
+    (tmp_path / "environment/run.sh").chmod(0o755)
+    with TerminalEnv(task_dir=tmp_path) as env:
+        assert env.reset(seed=0).obs.startswith("Write 42 to ~/answer.txt.")
+        seen = env.step(
+            '<bash>find * -type f | sort; bin/go; [ "$PLACE" = "$PWD data" ] && echo same</bash>'
+        ).obs
+        assert seen.split() == ["bin/go", "data/more/a.txt", "numbers.txt", "ran", "same"]
+        assert env.step(env.solve() + "<submit/>").reward == 1.0
+        env.reset(seed=0)
+        assert env.step(f"<bash>{WRONG}</bash><submit/>").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("RUN apt-get install -y gcc", "RUN apt-get install"),
+        ("COPY --from=build /x .", "--from"),
+        ("COPY $NAME .", "NAME"),
+        ("COPY missing.txt .", "missing"),
+        ("COPY ../secret .", "secret"),
+        ("COPY *.txt .", "txt"),
+        ("COPY numbers.txt /etc/numbers.txt", "outside of its WORKDIR"),
+        ("ADD https://example.org/x .", "example"),
+        ("ADD files.tar.gz .", "tar.gz"),
+        ("COPY <<EOF a.txt", "EOF"),
+        ("ENV PATH=$PATH:/x", "PATH"),
+        ("ENV A=1 B", "ENV A=1 B"),
+        ("FROM other", "FROM other"),
+        ("WORKDIR /", "WORKDIR is '/'"),
+        ("WORKDIR /usr", "WORKDIR is '/usr'"),
+        ("WORKDIR '/a b'", "WORKDIR is '/a b'"),
+        ('CMD ["sleep"]', "CMD"),
+        ("COPY 'a", "COPY 'a"),
+    ],
+)
+def test_a_dockerfile_that_needs_an_engine_says_why(no_engine, tmp_path, line, why):
+    write_folder(
+        tmp_path,
+        **{"environment/Dockerfile": f"FROM x\nWORKDIR /app\n{line}\n", "environment/files.tar.gz": ""},
+    )
+    (tmp_path / "secret").write_text("it")
+    with pytest.raises(BadArgument, match=r"its Dockerfile") as refused:
+        read_dockerfile(tmp_path / "environment")
+    assert why in str(refused.value)
+    with pytest.raises(SandboxFailed, match="needs Docker or Podman: its Dockerfile"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.system
+def test_a_test_that_installs_its_tools_runs_with_shims(shell, tmp_path):
+    write_folder(tmp_path, test=INSTALLS, **{"tests/test_outputs.py": OUTPUTS})
+    with pytest.raises(NoVerdict, match="uvx, which is not here"):
+        play(tmp_path, RIGHT)
+    forge = "mkdir -p .local/bin; echo 'echo 1 > .logs/verifier/reward.txt; exit' > .local/bin/env; "
+    try:
+        assert play(tmp_path, RIGHT, shims=True)[1] == 1.0
+    except NoVerdict as absent:
+        if "pytest" in str(absent):
+            pytest.skip("the sandbox's Python has no pytest")
+        raise
+    assert play(tmp_path, forge + WRONG, shims=True)[1] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("uvx -w pytest -w no-such-package==1 pytest /tests/test_outputs.py", "no-such-package|pytest"),
+        ("uvx no-such-program --check", "no-such-program"),
+        ("apt-get install -y -qq no-such-package", "no-such-package"),
+        ("apt-get -y install no-such-package", "no-such-package"),
+    ],
+)
+def test_a_tool_that_is_not_here_gives_no_verdict_with_shims(shell, tmp_path, line, missing):
+    write_folder(tmp_path, test=f"#!/bin/bash\n{line} || echo 0 > /logs/verifier/reward.txt\n")
+    with pytest.raises(NoVerdict, match=f"needs what is not here: ({missing})"):
+        play(tmp_path, RIGHT, shims=True)
