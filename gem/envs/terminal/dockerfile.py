@@ -135,8 +135,8 @@ def _copy(folder: Path, line: str, words: list[str], workdir: str) -> dict[str, 
         if archive or ".." in name.split("/") or source.is_symlink() or not source.exists():
             raise BadArgument(f"its Dockerfile has the line {line!r:.100}")
         if source.is_dir():
-            found = regular_files(source)
-            copied |= {posixpath.join(place, path): file for path, file in found.items()}
+            inside = regular_files(source)
+            copied |= {posixpath.join(place, path): file for path, file in inside.items()}
         else:
             to_folder = into or place == workdir
             copied[posixpath.join(place, source.name) if to_folder else place] = source
