@@ -129,14 +129,13 @@ def _copy(folder: Path, line: str, words: list[str], workdir: str) -> dict[str, 
     place = posixpath.normpath(posixpath.join(workdir, target))
     copied: dict[str, Path] = {}
     for name in sources:
-        inside = posixpath.normpath(f"/{name}").lstrip("/")
-        source = folder / inside
+        source = folder / posixpath.normpath(f"/{name}").lstrip("/")
         archive = line[:3].upper() == "ADD" and _ARCHIVE.search(name)
         if archive or ".." in name.split("/") or source.is_symlink() or not source.exists():
             raise BadArgument(f"its Dockerfile has the line {line!r:.100}")
         if source.is_dir():
-            inside = regular_files(source)
-            copied |= {posixpath.join(place, path): file for path, file in inside.items()}
+            files = regular_files(source)
+            copied |= {posixpath.join(place, path): file for path, file in files.items()}
         else:
             to_folder = into or place == workdir
             copied[posixpath.join(place, source.name) if to_folder else place] = source
