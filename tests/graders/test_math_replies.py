@@ -18,22 +18,17 @@ OPEN = [
     json.loads(line) for line in (HERE / "replies" / "open.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 ERRORS_LIST = """
-choices: b-322 b-324 b-328 b-336 b-349 b-369
-everyday-units: c-208 c-209 c-211 c-212 c-221 c-235 c-237 c-241 c-244 c-247 c-253 c-254 c-259
-expressions: b-199 b-202 b-209 b-211 b-241 b-254 b-283
-gsm-mixed: c-263 c-279 c-291 c-294 c-328
-intervals: b-143 b-171 b-180
+everyday-units: c-241 c-244
+expressions: b-202 b-241 b-254
+gsm-mixed: c-263 c-279 c-294 c-328
+intervals: b-143
 languages: a-220
-markdown: a-152
-money-percent-units: a-340 a-370
-olympiad-mixed: c-351 c-366 c-386 c-418
-physics: c-001 c-006 c-014 c-015 c-017 c-020 c-026 c-032 c-039 c-043 c-044 c-050 c-052 c-060 c-073 c-074
-physics: c-084 c-093 c-096 c-098 c-100 c-113 c-114 c-118 c-120 c-123 c-126 c-127 c-140 c-150 c-151 c-154
-physics: c-156 c-157 c-158 c-160 c-165 c-166 c-177 c-187 c-189 c-190 c-197 c-200
-sets: b-023 b-043 b-049 b-062
-styled: a-273 a-320
-symbols: c-443 c-453 c-458 c-459 c-462
-systems: b-098 b-099 b-102 b-108 b-125 b-127 b-130 b-131 b-132 b-133 b-138 b-140
+money-percent-units: a-370
+olympiad-mixed: c-366 c-418
+physics: c-061
+sets: b-049
+symbols: c-458 c-462
+systems: b-098 b-102 b-108 b-125
 unboxed: b-379
 """
 ERRORS = {(kind, name) for kind, *names in map(str.split, ERRORS_LIST.split("\n")[1:-1]) for name in names}
@@ -47,13 +42,17 @@ def _by_kind():
     return kinds
 
 
+def _judge(grader, row):
+    """Return the verdict; the topic of a problem of our own says in which unit it wants the answer."""
+    origin, _, topic = row["source"].partition(":")
+    return grader(row["reply"], row["gold"], topic if origin == "own" else "").correct
+
+
 @pytest.mark.parametrize("kind", sorted({row["kind"] for row in OPEN}))
 def test_the_open_half_of_the_labelled_replies(kind):
     pytest.importorskip("math_verify")
     grader = MathGrader()
-    wrong = [
-        row["id"] for row in _by_kind()[kind] if grader(row["reply"], row["gold"]).correct is not row["right"]
-    ]
+    wrong = [row["id"] for row in _by_kind()[kind] if _judge(grader, row) is not row["right"]]
     assert [name for name in wrong if (f"{kind}:", name) not in ERRORS] == []
 
 

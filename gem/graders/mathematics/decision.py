@@ -40,6 +40,10 @@ _ALIGNED = re.compile(
     r"\\begin\s*\{(aligned|align\*?|gather(?:ed|\*)?|split|cases|eqnarray\*?)\}((?:(?!\\begin).)*?)\\end\s*\{\1\}",
     re.DOTALL,
 )
+_LONG_NAME = re.compile(
+    r"\s*(?:[A-Za-z]{2,8}(?:_\{?\w+\}?)?|[A-Za-z]_\s*\{?\s*\\?[A-Za-z]+\s*\}?)\s*=(?!=)\s*(?=[-+\d.\\(]+[^=]*$)"
+)
+_ARGUMENT = re.compile(r"\s*([a-zA-Z])\s*\([a-z]\)\s*=")
 _NEXT_EQUATION = re.compile(
     r"(?:(?<![,;&({\[])(?:\s*(?:\\q?quad(?![a-zA-Z])|\n|\\\\(?!\[))\s*)+|(?<=[\d})]) +)"
     r"(?=[a-zA-Z](?:_\w|_\{\w+\}|\([a-z]\))?\s*=(?!=))"
@@ -122,6 +126,8 @@ def decide(gold: str, answer: str, question: str = "") -> tuple[bool | None, str
         measured = same_quantity(left, right, asked)
         if measured is not None:
             return measured, "equal" if measured else "different"
+    if "=" in right:
+        right = _without_name(left, right)
     verdict, why = _compare_texts(left, right)
     if not verdict and _TALK.search(right):
         value = number_words.extract_value(_strip_styles(right))
@@ -138,6 +144,19 @@ def decide(gold: str, answer: str, question: str = "") -> tuple[bool | None, str
                 if equal:
                     return equal, reason
     return verdict, why
+
+
+def _without_name(gold: str, answer: str) -> str:
+    """Return an answer without a long name before its value, or an argument that the reference leaves out."""
+    if "=" not in gold:
+        name = _LONG_NAME.match(answer)
+        return answer[name.end() :] if name else answer
+    argument = _ARGUMENT.match(answer)
+    return (
+        f"{argument[1]} ={answer[argument.end() :]}"
+        if argument and gold[:2].strip("=") == argument[1] + " "
+        else answer
+    )
 
 
 def _in_digits(left: str, spoken: str) -> tuple[bool | None, str]:

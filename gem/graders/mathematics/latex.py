@@ -138,6 +138,7 @@ _PREFIXED = re.compile(r"(?<![\w\\.])0(?:b[01]{1,64}|x[0-9A-Fa-f]{1,16}|o[0-7]{1
 _LETTER_DIGITS = re.compile(r"(?<![\w\\.])([0-9A-F]*[A-F][0-9A-F]*)_(?:\{\s*(1[1-6])\s*\}|(1[1-6])(?!\d))")
 
 _CHOSEN = re.compile(r"(?:\{\s*\})?[_^]\s*\{?\s*(\w+)\s*\}?\s*\\?C\s*_\s*(?:\{\s*(\w+)\s*\}|(\w))")
+_COMBINATIONS = re.compile(r"(?<![\w\\])C\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
 
 
@@ -315,7 +316,9 @@ def _word(word: str, tokens: list[str]) -> None:
         tokens.append("\\" + _RENAMED.get(lower, lower))
     elif len(word) == 1:
         tokens.append(word)
-    elif known or len(word) > 3 or (tokens and tokens[-1][0] == "'"):  # the last: another word of a phrase
+    elif (
+        (known and (after_number or len(word) > 2)) or len(word) > 3 or (tokens and tokens[-1][0] == "'")
+    ):  # the last: another word of a phrase
         tokens.append("'" + lower)
     elif english(lower):
         raise Unread(f"the word {word}")
@@ -904,6 +907,8 @@ def _plainer(text: str) -> str:
     for marks, pattern, plainer in _NOTATIONS:
         if not marks.isdisjoint(characters):
             text = pattern.sub(plainer, text)
+    if "C(" in text:
+        text = _COMBINATIONS.sub(r"\\binom{\1}{\2}", text)
     if "C" in text and text[:1] in "{_^":
         text = _CHOSEN.sub(lambda m: rf"\binom{{{m[1]}}}{{{m[2] or m[3]}}}", text)
     if "d" in text:
