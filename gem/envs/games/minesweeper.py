@@ -49,7 +49,8 @@ class Minesweeper(TextGame):
     End:
         Every safe cell is revealed, a mine is revealed, the turns are used up, or an answer is unreadable.
     Source:
-        Folklore of the 1960s; R. Donner, C. Johnson, 1990; ids and parameters follow GEM (arXiv 2510.01051).
+        Folklore of the 1960s; R. Donner, C. Johnson, 1990; ids and parameters follow GEM (arXiv 2510.01051),
+        but hard has 14 mines where GEM's has 12.
     """
 
     SIGNS = (

@@ -66,7 +66,20 @@ def test_the_first_cell_shows_zero_where_there_is_room():
         row, column = seed % 8 + 1, seed // 8 % 8 + 1
         move(env, f"reveal {row} {column}")
         assert env.cells[(row - 1) * 8 + column - 1] == "0"
-        assert len(env.mines) == 12
+        assert len(env.mines) == 14
+
+
+@pytest.mark.system
+def test_easy_is_easier_than_hard_for_the_solver():
+    won = dict.fromkeys(("easy", "hard"), 0)
+    for level in won:
+        env = gem.make(f"game:Minesweeper-v0-{level}")
+        for seed in range(120):
+            env.reset(seed=seed)
+            while not (step := env.step(env.solve())).done:
+                pass
+            won[level] += step.info["success"]
+    assert won["easy"] > won["hard"] + 8
 
 
 def test_a_cell_shows_the_mines_around_it_and_zeros_spread():
