@@ -29,6 +29,7 @@ _OPTION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A letter, alone or as the label of a value: ``B``, ``(B) 42``, ``Option B``."""
+_VALUE_BESIDE = re.compile(r"[\d$\\A-Z(.\u2212-]|(?:none|all|both|neither|the|an?)\b")
 _STYLED_VALUE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{([^{}]*\d[^{}]*)\}")
 _FOR_ALL = re.compile(
     r",?\s*(?:\\text\s*\{\s*)?\bfor (?:all|every|each|any)"
@@ -296,9 +297,10 @@ def _choice(gold: str, answer: str) -> bool | None:
         return plain.strip("()").upper() == letter[1] if plain.strip("()").isalpha() else None
     if given is None:
         return None
-    if value and given.re is _OPTION and (given[2] or given[3]):
-        return given[1] == letter[1] and decide(value, given[2] or given[3])[0]
-    return given[1] == letter[1]
+    beside = given[2] or given[3] if given.re is _OPTION else None
+    if value and beside:
+        return given[1] == letter[1] and decide(value, beside)[0]
+    return given[1] == letter[1] and (not beside or _VALUE_BESIDE.match(beside) is not None)
 
 
 def _time(gold: str, answer: str) -> bool | None:
@@ -314,6 +316,8 @@ def _minutes(time: re.Match[str]) -> int:
     """Return the minutes since midnight."""
     hours = int(time[1])
     if time[3]:
+        if hours > 12:
+            return -1
         hours = hours % 12 + 12 * (time[3].casefold() == "p")
     return 60 * hours + int(time[2])
 

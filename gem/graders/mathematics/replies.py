@@ -130,9 +130,13 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     >>> final_answer("<think>Is it 7?</think> So it is clear that Ann pays **$18** each day.")
     ('$18', False)
     """
-    text = _reply(languages.write_ascii_digits(text[-LONGEST:]))
-    if "\\boxed" in text and boxed(text) is not None:
-        return _boxed_answer(text), True
+    text = text[-LONGEST:] if len(text) > LONGEST else text
+    text = text if text.isascii() else languages.write_ascii_digits(text)
+    text = _reply(text) if "<" in text or "◁" in text else text
+    if "\\boxed" in text:
+        inside = boxed(text)
+        if inside is not None:
+            return _plain_answer(text, inside) or _boxed_answer(text), True
     stripped = text.strip()
     if not stripped:
         return None, True
@@ -142,8 +146,6 @@ def final_answer(text: str) -> tuple[str | None, bool]:
 
 def _reply(text: str) -> str:
     """Return a reply without its thinking; an empty text where the thinking breaks off."""
-    if "<" not in text and "◁" not in text:
-        return text
     ended = list(_THOUGHT.finditer(text))
     if ended and text[ended[-1].end() :].strip():
         return text[ended[-1].end() :]
@@ -153,6 +155,27 @@ def _reply(text: str) -> str:
         if close < 0 or _SENTENCE_OR_LINE.search(text[close:].strip().rstrip(".$")):
             return ""
     return text
+
+
+def _plain_answer(text: str, inside: str) -> str | None:
+    """Return the content of the only box of a text that ends with it and says nothing else of it."""
+    start = text.find("\\boxed")
+    end = text.find(inside, start) + len(inside)
+    if len(text) - end > 4 or "%" in text[end:] or "?" in text[end:] or text.rfind("\\boxed") != start:
+        return None
+    if text[max(0, start - 24) : start].rstrip(" $(:*\\\n").endswith(_MAY_DENY):
+        return None
+    if inside.isdigit():
+        return inside
+    value = _strip_style(inside) if inside.startswith("\\") else inside
+    value = languages.join_groups(value, text) if "." in value else value
+    return _in_english(value, text) if value[:1].isdigit() or value[:1] in "+-$\\" else value
+
+
+_MAY_DENY = (
+    "not", "n't", "n’t", "never", "be", "of", "than", "to", "simply", "just", "really", "actually", "nicht",
+    "pas", "es", "è", "é", "не", "≠", "ne", "neq",
+)  # fmt: skip
 
 
 def _boxed_answer(text: str) -> str | None:

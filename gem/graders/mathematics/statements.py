@@ -25,6 +25,7 @@ from gem.graders.mathematics.languages import (
     TOTAL,
 )
 from gem.graders.mathematics.latex import FUNCTIONS, Unread, normalise_text, read
+from gem.graders.mathematics.quantities import read_unit
 from gem.graders.mathematics.units import measure
 from gem.parsing import tagged
 
@@ -556,6 +557,7 @@ _SHORT_WORDS = frozenset(
         "spy",
     ]
 )
+_LITTLE_WORDS = frozenset(["is", "of", "to", "in", "or", "at", "so", "if", "he", "we", "it", "as", "no"])
 _MULTIPLIERS = frozenset(
     [
         "thousand",
@@ -648,7 +650,7 @@ def _kind(core: str) -> str:
     if _MATHY.fullmatch(core):
         letters = [run.casefold() for run in _LETTER_RUN.findall(_NAMES_AND_POWERS.sub(" ", core))]
         if all(
-            run in FUNCTIONS or (len(run) == 2 and run.isascii() and not set(run) & set("aeou"))
+            run in FUNCTIONS or (len(run) == 2 and run.isascii() and run not in _LITTLE_WORDS)
             for run in letters
         ):
             if any(c.isdigit() for c in core):
@@ -769,7 +771,8 @@ def _is_measure(phrase: str) -> bool:
     if phrase in ("in", "a", "is", "as", "at", "per") or phrase.split()[-1] in ("per", "of", "a", "an", "in"):
         return False
     try:
-        return _UNIT_LIKE.fullmatch(phrase) is not None or measure(phrase) is not None
+        known = measure(phrase) is not None or read_unit(phrase) is not None
+        return known or _UNIT_LIKE.fullmatch(phrase) is not None
     except (ValueError, OverflowError):
         return False
 
