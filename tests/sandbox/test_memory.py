@@ -30,7 +30,7 @@ HERE = Path(__file__).parent / "abuse"
 ROOT = str(HERE.parents[2])
 sys.path.insert(0, str(HERE))
 try:
-    from memory_ways import BUDGET, PACED, PACED_PRELUDE, PRELUDE, WAYS
+    from memory_ways import BUDGET, PACED, PRELUDE, WAYS, begin_paced
 finally:
     sys.path.remove(str(HERE))
 
@@ -332,11 +332,14 @@ def test_no_way_takes_half_as_much_again(watched, way, use):
     alone = watched.backend == "landlock"  # which lets no program start another: the kernel holds the one
     if alone and use == "command":
         pytest.skip("no commands without processes")
-    with Outside() as outside:
-        ran = USES[use](watched, PACED_PRELUDE + PACED[way])
-    within = outside.peak_mb <= BUDGET.memory_mb
-    assert ran.status is Status.MLE or "refused" in ran.stdout or within, (ran, outside.peak_mb)
-    assert max(outside.peak_mb, 4 * ran.stdout.count("|")) <= 1.5 * BUDGET.memory_mb, ran
+    for seconds in (1.6, 4):  # on a busy machine one may end before the next look
+        with Outside() as outside:
+            ran = USES[use](watched, begin_paced(seconds) + PACED[way])
+        assert max(outside.peak_mb, 4 * ran.stdout.count("|")) <= 1.5 * BUDGET.memory_mb, ran
+        within = outside.peak_mb <= BUDGET.memory_mb
+        if held := ran.status is Status.MLE or "refused" in ran.stdout or within:
+            break
+    assert held, (ran, outside.peak_mb)
     assert watched.run("print(1)").stdout == "1\n"
 
 

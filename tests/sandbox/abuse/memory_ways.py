@@ -572,7 +572,7 @@ _way(
 # --- paced, so that a look comes between ------------------------------------------------------------------
 
 PACED_PRELUDE = (
-    PRELUDE.replace("monotonic() + 4", "monotonic() + 1.6")
+    PRELUDE
     + """
 kept = []
 def grow(pieces=25, pause=0.04):
@@ -608,6 +608,12 @@ def clone(flags, seconds):
     if got < 0 and ctypes.get_errno() != 11: refused(os.strerror(ctypes.get_errno()))
 """
 )
+
+
+def begin_paced(seconds: float) -> str:
+    """Return what a paced way begins with; it ends by itself after so many seconds."""
+    return PACED_PRELUDE.replace("monotonic() + 4", f"monotonic() + {seconds}")
+
 
 PACED: dict[str, str] = {
     "first threads that have ended": "def work():\n    threading.Thread(target=fill).start()\n    end_this_thread()\nworkers(work)",
