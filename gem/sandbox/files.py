@@ -133,7 +133,9 @@ def remove_folder(folder: str) -> None:
     try:
         shutil.rmtree(folder)
     except (OSError, RecursionError):
-        os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", 'chmod -R u+rwx "$0"; rm -rf "$0"', folder])
+        if os.path.lexists(folder):  # another process may remove it too
+            command = 'exec 2>/dev/null; chmod -R u+rwx "$0"; rm -rf "$0"'
+            os.spawnv(os.P_WAIT, "/bin/sh", ["sh", "-c", command, folder])
 
 
 def clear_up(folders: Sequence[str], keep: str = "") -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
+
+from gem.sandbox.files import remove_folder
 
 PREFIX = "gem-scratch-"
 
@@ -34,7 +35,7 @@ class Scratch:
     def close(self) -> None:
         """Remove the folder and its content, as far as permissions allow, unless it was released."""
         if self.lock >= 0:
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_folder(self.path)
         self.release()
 
     def release(self) -> None:
@@ -53,7 +54,7 @@ def sweep() -> None:
     for path in paths:
         with contextlib.suppress(OSError):  # in use, another user's, or another process was faster
             lock = _lock(path)
-            shutil.rmtree(path, ignore_errors=True)
+            remove_folder(path)
             os.close(lock)
 
 

@@ -146,3 +146,29 @@ def test_folders_that_a_killed_client_left_go_with_the_next_start(tmp_path, monk
     other.close()
     kept.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_folders_deeper_than_python_recurses_are_removed(tmp_path, monkeypatch):
+    import os
+    import tempfile
+
+    from gem.sandbox.scratch import PREFIX, Scratch
+
+    def fill(folder):
+        inner = os.open(folder, os.O_RDONLY)
+        for _ in range(1500):
+            outer = inner
+            os.mkdir("d", dir_fd=outer)
+            inner = os.open("d", os.O_RDONLY, dir_fd=outer)
+            os.close(outer)
+        os.close(inner)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    stale = tmp_path / f"{PREFIX}stale"
+    stale.mkdir()
+    fill(stale)
+    scratch = Scratch()
+    assert not stale.exists()
+    fill(scratch.path)
+    scratch.close()
+    assert not list(tmp_path.iterdir())
