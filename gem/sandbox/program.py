@@ -8,6 +8,7 @@ process can forge its replies, but only those about itself.
 import atexit
 import builtins
 import contextlib
+import gc
 import io
 import linecache
 import os
@@ -33,7 +34,7 @@ def run(request: Request) -> NoReturn:
     put_files(request.get("files") or {})
     sys.argv = ["main.py", *request.get("args", ())]
     reseed(request.get("seed"))
-    code = request["code"].decode("utf-8", "surrogatepass")
+    code = request["code"].decode("utf-8", "surrogatepass").removeprefix("\ufeff")  # as of a file
     try:
         compiled = compile(code, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
@@ -68,7 +69,7 @@ def execute(
 def new_main(code: str, name: str) -> dict[str, Any]:
     """Return the namespace of a new ``__main__``; tracebacks show lines of `code`."""
     module = ModuleType("__main__")
-    module.__dict__["__builtins__"] = builtins
+    module.__dict__.update(__builtins__=builtins, __file__=name)
     sys.modules["__main__"] = module
     remember(code, name)
     return module.__dict__
@@ -125,7 +126,29 @@ def end(code: int) -> NoReturn:
         atexit._run_exitfuncs()
     except BaseException as error:
         code = code or report_error(error)
+    code = flush() or code
+    with contextlib.suppress(BaseException):  # a program may have put anything there
+        if len(sys._current_frames()) == 1:  # a daemon thread would miss its names
+            _drop_names(sys.modules["__main__"])
     os._exit(flush() or code)
+
+
+def _drop_names(main: Any) -> None:
+    """Drop what a program's names hold, as the interpreter does: files are flushed, `__del__` runs."""
+    for name in list(main.__dict__):
+        if name != "__builtins__":
+            main.__dict__[name] = None
+    _flush_files([sys.__stdout__, *gc.get_objects()])
+    gc.collect()
+
+
+def _flush_files(objects: list[Any]) -> None:
+    """Flush the files among objects; those in a circle would be closed in any order."""
+    for kind in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):  # the outer ones first
+        for each in objects:
+            if issubclass(type(each), kind):
+                with contextlib.suppress(BaseException):
+                    each.flush()
 
 
 def flush() -> int:

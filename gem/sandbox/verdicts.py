@@ -152,7 +152,7 @@ def cell_result(
 
 def _is_json(text: bytes) -> bool:
     try:
-        json.loads(text.decode())
+        json.loads(text.decode(), parse_int=str)  # integers may be longer than `int` reads
     except (ValueError, RecursionError):
         return False
     return True
@@ -169,12 +169,23 @@ def checked_budget(budget: Budget | None) -> Budget:
     return budget
 
 
+LONGEST_PATH = 3000
+"""The most bytes of a file's path below the working folder."""
+
+
 def checked_files(files: Mapping[str, bytes] | None) -> dict[str, bytes]:
     """Return files whose paths stay below the working folder. Raises BadArgument."""
     for path, data in (files or {}).items():
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if path.startswith("/") or not parts or ".." in parts or "\0" in path:
             raise BadArgument(f"files: a path must stay below the working folder, not be {path!r}.")
+        names = [part.encode("utf-8", "surrogatepass") for part in parts]
+        if (
+            replace_surrogates(path) != path
+            or max(map(len, names)) > 255
+            or len(b"/".join(names)) > LONGEST_PATH
+        ):
+            raise BadArgument(f"files: {path!r:.80} is no name that a file can have.")
         if not isinstance(data, bytes):
             raise BadArgument(f"files: {path!r} must hold bytes, not {type(data).__name__}.")
     return dict(files or {})

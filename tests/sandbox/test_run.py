@@ -15,6 +15,37 @@ from gem.sandbox.client import ZygoteSandbox
 from gem.sandbox.request import Cancel
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import io, sys\nout = sys.stdout\nsys.stdout = io.StringIO()\nout.write('4')",
+        "out = open(1, 'w', closefd=False)\nout.write('4')",
+        "import os\nclass Fast:\n  out = os.fdopen(1, 'wb', 65536)\nFast.out.write(b'4')",
+        "class Last:\n  def __del__(self): print(4)\nlast = Last()",
+        "import sys\nclass Odd(dict): pass\nout = open(1, 'w', closefd=False)\nout.write('4')\nsys.exit(0)",
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach())\nprint(4)",
+        "import sys\nprint(4, flush=True)\nclass Odd:\n  closed = True\n  __hash__ = None\nsys.stdout = Odd",
+        "import os\nprint(4 if os.path.basename(__file__) == 'main.py' else __file__)",
+        "\ufeffprint(4)",
+    ],
+)
+def test_what_a_program_leaves_to_the_end_of_the_interpreter_is_done(sandbox, code):
+    result = sandbox.run(code)
+    assert (result.status, result.stdout.strip(), result.stderr) == (Status.OK, "4", "")
+
+
+@pytest.mark.parametrize("main", ["None", "5", "type('M', (), {'__dict__': property(lambda s: 1 / 0)})()"])
+def test_a_program_may_put_anything_in_the_place_of_its_module(sandbox, main):
+    result = sandbox.run(f"import sys\nprint(1)\nsys.modules['__main__'] = {main}")
+    assert (result.status, result.stdout, result.stderr) == (Status.OK, "1\n", "")
+
+
+@pytest.mark.parametrize("path", ["\ud800", "x" * 256, "\u00e9" * 128, "/".join(["d"] * 2000)])
+def test_a_name_that_no_file_can_have_is_not_blamed_on_the_program(sandbox, path):
+    with pytest.raises(BadArgument, match="no name that a file can have"):
+        sandbox.run("pass", files={path: b""})
+
+
 def test_a_program_gets_its_input_arguments_and_files(sandbox):
     code = "import sys; print(sys.stdin.read(), sys.argv[1:], open('a/b.txt').read(), __name__)"
     result = sandbox.run(code, stdin=b"in", args=("x", "y"), files={"a/b.txt": b"file"})
