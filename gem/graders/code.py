@@ -348,7 +348,7 @@ class _Run:
                 got = read_plain(result.value or "")
             except ValueError:
                 return Outcome("WA", "what the function returned is no plain data")
-        got_text = replace_surrogates(got) if isinstance(got, str) else json.dumps(got)
+        got_text = replace_surrogates(got) if isinstance(got, str) else replace_surrogates(result.value or "")
         if self.tests.checker:
             self.unchecked.append((len(self.outcomes), got))  # asked later: it needs a child of its own
             return Outcome("AC", "", got_text[:1000])

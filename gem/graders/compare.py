@@ -6,6 +6,8 @@ takes part in it.
 
 from __future__ import annotations
 
+import contextlib
+import decimal
 import json
 import math
 import re
@@ -74,14 +76,33 @@ DEEPEST = 200
 """The most containers in one another of what a submission may return; the sandbox's half has it too."""
 
 
+LONGEST_INT = 100_000
+"""The most digits of an integer that a submission may return."""
+
+_AT_ONCE = 4000  # digits that `int` reads whatever its limit is
+
+
+def _read_int(digits: str) -> int:
+    """Return an integer of more digits than `int` reads. Raises ValueError beyond LONGEST_INT."""
+    if len(digits) <= _AT_ONCE:
+        return int(digits)
+    if len(digits) > LONGEST_INT:
+        raise ValueError("an integer is too long")
+    sign, digits = (-1, digits[1:]) if digits[0] == "-" else (1, digits)
+    half = len(digits) // 2
+    shift: int = 10**half
+    return sign * (_read_int(digits[:-half]) * shift + _read_int(digits[-half:]))
+
+
 def read_plain(text: str) -> Any:
     """Return the plain data in a text that a submission wrote.
 
     Raises:
-        ValueError: when it is no JSON, or nested deeper than DEEPEST.
+        ValueError: when it is no JSON, is nested deeper than DEEPEST, or holds an integer of more digits than
+            LONGEST_INT.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_read_int)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
     level = [value]
@@ -127,6 +148,10 @@ def _same_token(got: str, wanted: str, tolerance: float) -> bool:
     if got == wanted:
         return True
     if not _NUMBER.fullmatch(wanted) or wanted.lstrip("+-").isdigit() or not _NUMBER.fullmatch(got):
+        return False
+    if not (math.isfinite(float(got)) and math.isfinite(float(wanted))):  # larger than any float
+        with contextlib.suppress(decimal.InvalidOperation):
+            return decimal.Decimal(got) == decimal.Decimal(wanted)
         return False
     return _close(float(got), float(wanted), tolerance)
 

@@ -562,7 +562,9 @@ def plain(value: Any) -> str:
     subclasses, such as an IntEnum or a named tuple, and numpy's numbers and arrays are written as the plain
     values that they hold. Raises TypeError for anything else.
     """
-    return json.dumps(_plain(value, 0), allow_nan=True)
+    value = _plain(value, 0)
+    sys.set_int_max_str_digits(0)  # the budget limits how long that takes
+    return json.dumps(value, allow_nan=True)
 
 
 def _plain(value: Any, depth: int) -> Any:
@@ -580,7 +582,10 @@ def _plain(value: Any, depth: int) -> Any:
     if issubclass(kind, dict):
         if any(type(key) not in (str, int) for key in dict.__iter__(value)):
             raise TypeError("the result is no plain data: a dictionary's keys must be text or whole numbers")
-        return {str(key): _plain(item, depth + 1) for key, item in dict.items(value)}
+        items_by_text = {str(key): _plain(item, depth + 1) for key, item in dict.items(value)}
+        if len(items_by_text) < dict.__len__(value):
+            raise TypeError("the result is no plain data: two keys of a dictionary are the same text")
+        return items_by_text
     if kind.__module__ == "numpy" and hasattr(value, "tolist"):
         return _plain(value.tolist(), depth + 1)
     raise TypeError(

@@ -173,8 +173,17 @@ def test_a_function_that_apps_wraps_in_a_list(judge):
     assert not judge("def f(n):\n    return [[2 * n]]", raw).correct
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_integers_longer_than_python_prints_are_compared(judge, sign):
+    raw = {"fn_name": "f", "inputs": [[6000]], "outputs": [sign * 10**6000 + 7]}
+    assert verdict(judge(f"def f(n):\n    return {sign} * 10**n + 7", raw)) == "AC"
+    assert verdict(judge(f"def f(n):\n    return {sign} * 10**n + 8", raw)) == "WA"
+    assert verdict(judge("def f(n):\n    return [10**100001]", raw)) == "WA"
+
+
 @pytest.mark.parametrize(
-    "value", ["{n}", "(n for n in [1])", "Anything()", "[Anything()]", "{(1,): 1}", "{None}"]
+    "value",
+    ["{n}", "(n for n in [1])", "Anything()", "[Anything()]", "{(1,): 1}", "{None}", "{1: 0, '1': 1}"],
 )
 def test_a_result_that_is_no_plain_data_is_wrong(judge, value):
     raw = {"fn_name": "f", "inputs": [[1]], "outputs": [[1]]}
