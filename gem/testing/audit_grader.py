@@ -370,8 +370,6 @@ MATH_MUTATIONS: dict[str, Rewriting] = {
         else None
     ),
     "another variable": _renamed_variable,
-    "a sum left to do": _fitting(INTEGER, lambda m: f"{int(m[0]) - 1}+1"),
-    "a quotient left to do": _fitting(INTEGER, lambda m: rf"\frac{{{2 * int(m[0])}}}{{2}}"),
     "one more": lambda gold: f"{gold}+1" if not re.search(r"[<>,%]|begin|cup|leq", gold) else None,
     "tuple turned round": _fitting(TUPLE, _reverse_tuple),
     "tuple with a member more": _fitting(TUPLE, lambda m: f"({m[1]},1)"),
