@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import json
 import os
+import stat
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from gem.errors import GemError, StoreError, reason
+
+MOST = 256 << 20
+"""The largest file that is read as a whole, in bytes: of settings, of figures, of text."""
 
 
 @contextmanager
@@ -44,6 +53,78 @@ def explain_errors(path: Path, cure: str = ".") -> Iterator[None]:
         raise
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {reason(error)}{cure}") from error
+
+
+def open_file(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a file for reading, if it is one: a named pipe would wait for a writer, a device may have no end.
+
+    The pipes of this process (``/dev/fd/3``, as a shell's ``<(...)`` gives them) are opened too.
+
+    Raises:
+        OSError: where it cannot be read, or is a folder, a named pipe or a device.
+    """
+    name = os.fspath(path)
+    file = open(name, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if name.startswith(("/dev/fd/", "/proc/self/fd/", "/dev/stdin")):
+        os.set_blocking(file.fileno(), True)
+    elif not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", name)
+    return file
+
+
+def read_bytes(path: str | os.PathLike[str], most: int | None = MOST) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        OSError: see `open_file`; and where it has more than `most` bytes.
+    """
+    with open_file(path) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB", os.fspath(path))
+        return file.read()
+
+
+def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
+    """Return the text of a file in UTF-8, with line feeds alone; see `read_bytes`.
+
+    Raises:
+        OSError: where it cannot be read. UnicodeDecodeError: where it is not UTF-8.
+    """
+    return read_bytes(path).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a TOML file holds.
+
+    Raises:
+        OSError: where it cannot be read. ValueError: where it is not TOML, or nested too deeply.
+    """
+    return parse_toml(read_text(path))
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return what a text in TOML holds.
+
+    Raises:
+        ValueError: where it is not TOML, or nested too deeply.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Return what a JSON file holds.
+
+    Raises:
+        OSError: where it cannot be read. ValueError: where it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(read_bytes(path))
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
 
 
 def lock_file(file: int, *, wait: bool = False, shared: bool = False) -> bool:

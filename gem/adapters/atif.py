@@ -45,6 +45,7 @@ from gem.adapters.records import (
 )
 from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
 from gem.errors import BadArgument, MissingData, check_argument, reason
+from gem.files import read_bytes
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn
 from gem.specs import TaskRef
 from gem.tools import calls
@@ -487,6 +488,6 @@ def _read_trial(folder: Path) -> Episode:
 
 def _read_json(path: Path) -> Any:
     try:
-        return decode_json(path.read_bytes(), str(path))
+        return decode_json(read_bytes(path), str(path))
     except OSError as error:
         raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error

@@ -20,7 +20,7 @@ import msgspec
 from gem import codec
 from gem.content import Message, ToolCall
 from gem.errors import BadArgument, MissingData, StoreError, reason
-from gem.files import replace_file
+from gem.files import open_file, replace_file
 from gem.history import CHAT, messages
 from gem.record import Episode, Failure, StopReason, Turn, Verdict
 
@@ -199,7 +199,7 @@ def each_line(path: str | Path, read: Callable[[Any, str], Episode]) -> Iterator
         return read(decode_json(line, where), where)
 
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) as file:
             for number, line in enumerate(file, 1):
                 yield partial(read_line, line, f"{path}, line {number}")
     except FileNotFoundError as error:

@@ -25,6 +25,7 @@ from gem.evals.evaluator import SuiteOptions, play_suite
 from gem.evals.instances import Count
 from gem.evals.suite import Entry, Suite, known_suites, load_suite
 from gem.evals.usage import Prices
+from gem.files import read_text
 from gem.naming import changed_files, fix_name
 from gem.registry import accept_settings
 from gem.source_files import named_before
@@ -225,9 +226,9 @@ def _stored_command(out: Path | None) -> tuple[list[str], bool]:
     if out is None:
         raise BadArgument("--resume continues a stored evaluation; name its folder by --out FOLDER.")
     try:
-        text = (out / "command.json").read_text(encoding="utf-8")
+        text = read_text(out / "command.json")
         words = json.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadArgument(
             f"{out} holds no evaluation to continue: {out / 'command.json'}: {reason(error)}."
         ) from error

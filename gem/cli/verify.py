@@ -13,6 +13,7 @@ from tyro.conf import Positional, arg
 from gem.cli.terms import FAILED
 from gem.content import printable
 from gem.errors import BadArgument, check_least, reason
+from gem.files import open_file
 from gem.rollout.verify import StoreCheck
 from gem.viewer.json_files import read_json
 from gem.viewer.sources import CONFIG, EPISODES, METRICS, RESULT, WATCHED, find_stores
@@ -127,7 +128,7 @@ def _check_file(file: Path) -> Iterator[str]:
         return
     lines = file.suffix == ".jsonl"
     try:
-        with file.open("rb") as opened:
+        with open_file(file) as opened:
             texts = iter(lambda: opened.readline(LONGEST), b"") if lines else [opened.read(LONGEST)]
             for number, text in enumerate(texts, 1):
                 try:

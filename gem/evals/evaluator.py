@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from gem.evals.suite import Entry, Suite, load_suite
 from gem.evals.suite_result import SuiteResult
 from gem.evals.suite_stores import CountedStore, open_store
 from gem.evals.usage import Budget, Prices
+from gem.files import read_json
 from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import Cluster
 from gem.record import Agent, Episode, Limits
@@ -368,7 +368,7 @@ class _SuiteRun:
         """Report which data have changed since the evaluation in the folder; their rows are asked again."""
         digests = {}
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # no evaluation is there
-            stored = json.loads((self.out / "result.json").read_bytes()) if self.out is not None else {}
+            stored = read_json(self.out / "result.json") if self.out is not None else {}
             digests = {each["kwargs"]["data"]: each["kwargs"]["digest"] for each in stored["environments"]}
         for entry in self.suite.entries:
             data, digest = entry.kwargs.get("data"), entry.kwargs.get("digest")

@@ -70,6 +70,7 @@ from gem.envs.data.named import data_task
 from gem.errors import BadArgument, MissingExtra, check_argument, check_least, did_you_mean, reason
 from gem.evals.instances import Count, find_seeds
 from gem.evals.stopping import Stopping
+from gem.files import parse_toml, read_text
 from gem.naming import fix_name, is_path
 from gem.specs import Rebuildable, TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
@@ -211,13 +212,13 @@ def load_suite(name: str, *, trust: bool = False, **changes: Any) -> Suite:
     else:
         source = Path(name)
         try:
-            text = source.read_text(encoding="utf-8")
+            text = read_text(source)
         except (OSError, UnicodeDecodeError) as error:
             hint = did_you_mean(name, known_suites())
             raise BadArgument(f"no suite {name!r} can be read: {reason(error)}.{hint}") from error
     try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        values = parse_toml(text)
+    except ValueError as error:
         raise BadArgument(f"{name} is not valid TOML: {error}.") from error
     if not trust:
         registry.accept_settings(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument, check_argument, did_you_mean
+from gem.files import read_toml
 from gem.record import Episode, RunInfo, Turn
 
 MILLION = 1_000_000
@@ -119,8 +119,8 @@ class Prices:
             BadArgument: for a file that is not a price file.
         """
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            values = read_toml(path)
+        except (OSError, ValueError) as error:
             raise BadArgument(f"{path}: cannot be read as a price file: {error}") from error
         for name in values:
             if name != "models":

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
 
 from gem.errors import BadArgument, NoVerdict, check_argument, reason
+from gem.files import read_toml
 from gem.graders import MADE
 from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with
 from gem.graders.functions import FunctionGrader, JudgeByName, class_of, named_grader
@@ -161,7 +161,7 @@ def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
         BadArgument: for a file that is no TOML, or names a Python file that is not there.
     """
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        table = read_toml(path)
     except (OSError, ValueError) as error:
         raise BadArgument(f"the rubric's file {str(path)!r} cannot be read: {reason(error)}.") from error
     return fix_table(table, Path(path).parent)

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import weakref
+import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from threading import Lock
 from typing import Any
 
 from gem.errors import BadArgument, GemError, needs_extra
+from gem.files import open_file, read_bytes
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 """The supported file types."""
@@ -177,16 +179,16 @@ def _read(path: Path) -> Any:
         if name.endswith(".jsonl"):
             return JsonLines(path)
         if name.endswith(".jsonl.gz"):
-            with gzip.open(path) as packed:
+            with open_file(path) as file, gzip.open(file) as packed:
                 return PackedLines(path, list(packed))
         if name.endswith(".json"):
-            return json.loads(decode(path, path.read_bytes()))
+            return json.loads(decode(path, read_bytes(path, None)))
         return Table(path)
     except GemError:
         raise
     except RecursionError:
         raise BadArgument(f"{path} cannot be read: its values are nested too deeply.") from None
-    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+    except (OSError, ValueError, EOFError, zlib.error) as error:  # pyarrow's errors are ValueErrors
         raise BadArgument(f"{path} cannot be read: {error}") from error
 
 
@@ -241,7 +243,7 @@ class Table(_Lines):
             BadArgument: for two columns of one name, and for a quote that is not closed.
         """
         self.path = path
-        text = decode(path, path.read_bytes())
+        text = decode(path, read_bytes(path, None))
         head = text.partition("\n")[0]
         comma = "\t" if path.name.lower().endswith(".tsv") else max(",;\t", key=head.count)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)
@@ -285,7 +287,7 @@ class JsonLines(_Lines):
         self.path = path
         self._starts, self._lengths, at = array("Q"), array("Q"), 0
         self._lines = array("Q")
-        with path.open("rb") as file:
+        with open_file(path) as file:
             start = file.read(4)
             _refuse_mark(path, start)
             at = len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0

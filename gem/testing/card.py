@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gem.content import Image, Obs
 from gem.errors import BadArgument, reason
-from gem.files import replace_file
+from gem.files import read_json, replace_file
 from gem.statistics import Interval, wilson
 from gem.testing.policies import IGNORANT
 
@@ -167,7 +167,7 @@ def read_cards(path: Path) -> dict[str, Card]:
         BadArgument: when it holds no cards.
     """
     try:
-        return {name: Card.from_json(card) for name, card in json.loads(path.read_bytes()).items()}
+        return {name: Card.from_json(card) for name, card in read_json(path).items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadArgument(
             f"{path} holds no cards ({reason(error)}); name a new file, or one of `audit --json`."

@@ -23,6 +23,7 @@ from gem.errors import (
     did_you_mean,
     replace_surrogates,
 )
+from gem.files import read_json
 from gem.proxies import through_proxy
 from gem.tools import calls
 from gem.tools._mcp_sessions import McpSession, Server
@@ -188,7 +189,7 @@ class MCPTool(BaseTool):
             BadArgument: when the file cannot be read.
         """
         try:
-            config = json.loads(Path(path).read_text(encoding="utf-8"))
+            config = read_json(path)
         except (OSError, ValueError) as error:
             raise BadArgument(
                 f"the MCP configuration {str(path)!r} cannot be read: {error}. Accepted: a JSON file with "

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gem.files import open_file, read_text
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; empty where there is none."""
     with suppress(OSError, ValueError, RecursionError):
-        values = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+        values = json.loads(read_text(path, "replace"))
         if isinstance(values, dict):
             return values
     return {}
@@ -29,7 +31,7 @@ class JsonLines:
 
     def read(self) -> list[dict[str, Any]]:
         """Read what was added, and return the objects of all complete lines."""
-        with suppress(OSError), self.path.open("rb") as file:
+        with suppress(OSError), open_file(self.path) as file:
             size = os.fstat(file.fileno()).st_size
             if size < self.position:  # begun anew
                 self.values, self.position = [], 0

@@ -17,6 +17,7 @@ from typing import Any
 
 from gem.errors import BadArgument, GemError, SchemaMismatch, StoreError
 from gem.evals.reports import file_name
+from gem.files import read_json as read_file
 from gem.record import Episode, Verdict
 from gem.rollout.index import Entry, Tally, TaskTally
 from gem.rollout.store import EpisodeStore, by_end, by_task
@@ -152,7 +153,7 @@ class Source:
         for file, own in ((self.folder / RESULT, None), (self.folder.parent / RESULT, self.folder.name)):
             with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError, LookupError):
                 costs: dict[str, float] = {}
-                for row in json.loads(file.read_text(encoding="utf-8"))["results"]:
+                for row in read_file(file)["results"]:
                     belongs = own is None or file_name(row["name"]) == own
                     if belongs and type(row.get("cost")) in (int, float):
                         spec = re.split("[(+]", row["env"])[0]  # without its keywords and tools

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from gem.envs.data.env import DataEnv
 from gem.envs.data.reading import digest_of, first_row, read_tasks
 from gem.errors import BadArgument, reason
+from gem.files import read_text
 from gem.graders.functions import named_grader, read_grader
 from gem.graders.number import find_numbers
 from gem.graders.rubric import fix_table
@@ -109,7 +110,7 @@ def _relative(name: str, folder: str | Path) -> str:
 
 def _text_in(name: str, folder: str | Path) -> str:
     try:
-        return Path(folder, Path(name).expanduser()).read_text(encoding="utf-8").strip("\n")
+        return read_text(Path(folder, Path(name).expanduser())).strip("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadArgument(f"the prompt's file {name!r} cannot be read: {reason(error)}.") from error
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument, reason
+from gem.files import open_file
 from gem.graders.functions import class_of
 from gem.tasks.columns import Columns, find_columns
 from gem.tasks.files import scan
@@ -57,7 +58,7 @@ def digest_of(data: str | Path, few_shot: Any = None) -> str:
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if path.is_file():
                 try:
-                    with path.open("rb") as file:
+                    with open_file(path) as file:
                         content.update(hashlib.file_digest(file, "blake2b").digest())
                 except OSError as error:
                     raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error

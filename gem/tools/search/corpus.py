@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gem.errors import BadArgument, MissingData
+from gem.files import read_text
 from gem.tools.search.base import Document
 
 WORLD = "world"
@@ -45,7 +46,7 @@ def documents(source: Source) -> Iterator[Document]:
         yield from _lines(path)
     else:
         for file in _text_files(path):
-            pieces = passages(file.read_text(encoding="utf-8", errors="replace"))
+            pieces = passages(read_text(file, "replace"))
             name = file.relative_to(path).as_posix()
             for number, text in enumerate(pieces, 1):
                 yield Document(name if number == 1 else f"{name}#{number}", file.stem, text)

@@ -18,7 +18,7 @@ import msgspec
 
 from gem.errors import GemError, StoreError, reason
 from gem.evals import EnvResult
-from gem.files import replace_file
+from gem.files import read_bytes, replace_file
 from gem.statistics import Interval
 from gem.train.config import TrainConfig
 from gem.train.config.train_config import ELSEWHERE
@@ -152,7 +152,7 @@ def read_row(path: Path) -> Row | None:
         StoreError: for one that cannot be read, or is damaged.
     """
     try:
-        text = path.read_bytes()
+        text = read_bytes(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -182,7 +182,7 @@ def write(path: Path, value: Row | Run) -> None:
 def read_record(path: Path, kind: type[Record]) -> Record | None:
     """Return what a file of a run's folder holds; None where there is no file, or it is damaged."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_bytes(path), type=kind)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -7,7 +7,6 @@ null: ``"none"`` stands for it.
 from __future__ import annotations
 
 import json
-import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -16,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from gem import files
 from gem.errors import BadArgument, did_you_mean, reason
 from gem.estimators.algorithms import check_algorithm_name
 from gem.registry import accept_settings
@@ -77,7 +77,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         BadArgument: for a file that cannot be read, or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return files.read_toml(path)
     except OSError as error:
         raise BadArgument(f"{what} cannot be read: {reason(error)}.") from error
     except ValueError as error:  # what is not TOML says where, what is not UTF-8 says which byte

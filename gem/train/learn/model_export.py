@@ -26,6 +26,7 @@ from typing import Any, Literal
 from gem.agents.model_folder import base_of, write_model
 from gem.errors import BadArgument, GemError, StoreError
 from gem.evals import EnvResult
+from gem.files import read_json
 from gem.models import KNOWN
 from gem.train.config import TrainConfig
 from gem.train.config.toml_file import to_toml
@@ -213,7 +214,7 @@ def _figures_of(folder: RunFolder) -> str:
     """Return the run's final table, as far as the run has come; empty where it has no figures."""
     figures: Mapping[str, Any] = {}
     with suppress(OSError, ValueError):
-        figures = json.loads(folder.summary.read_text(encoding="utf-8"))
+        figures = read_json(folder.summary)
     if not figures:
         with suppress(GemError):
             figures = checkpoint.load(folder.checkpoint)["figures"]

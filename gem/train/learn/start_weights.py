@@ -6,11 +6,11 @@ into a model of the same kind.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from gem.errors import BadArgument, StoreError, reason
+from gem.files import read_json
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
 from gem.train.learn.learner import load_weights
@@ -126,7 +126,7 @@ def load_source(policy: Policy, config: TrainConfig) -> None:
 
 def _read_adapter(folder: Path) -> dict[str, Any]:
     try:
-        values = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
+        values = read_json(folder / ADAPTER)
     except (OSError, ValueError) as error:
         raise StoreError(f"{folder / ADAPTER} cannot be read: {reason(error)}") from error
     if not isinstance(values, dict) or not values.get("base_model_name_or_path"):

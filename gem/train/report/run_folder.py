@@ -35,9 +35,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gem.errors import StoreError
+from gem.errors import StoreError, reason
 from gem.evals import EnvResult
-from gem.files import explain_errors, lock_file, replace_file
+from gem.files import explain_errors, lock_file, read_json, read_text, replace_file
 from gem.naming import fix_name, is_path
 from gem.registry import accept_settings
 from gem.rollout.episode import versions
@@ -216,7 +216,7 @@ class RunFolder:
     def first_iteration(self) -> int:
         """The number of iterations before this folder's phase of the run; 0 in the first."""
         try:
-            return int(json.loads(self.phase.read_text(encoding="utf-8"))["after_iteration"])
+            return int(read_json(self.phase)["after_iteration"])
         except FileNotFoundError:
             return 0
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -330,15 +330,15 @@ class RunFolder:
             SchemaMismatch: when it belongs to another version.
         """
         try:
-            text = self.config.read_text(encoding="utf-8")
+            text = read_text(self.config)
             values = json.loads(text)
         except FileNotFoundError as error:
             raise StoreError(
                 f"{self.path} holds no run (it has no {self.config.name}); name a folder that "
                 "`gem-gym train --out` wrote."
             ) from error
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{self.config} cannot be read: {error}") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise StoreError(f"{self.config} cannot be read: {reason(error)}.") from error
         if not trust and not named_before("config", text):
             accept_settings(values, f"the run in {self.path}", PROSE)
         return TrainConfig.from_json(values)
@@ -346,7 +346,7 @@ class RunFolder:
     def changed_sources(self, config: TrainConfig) -> list[str]:
         """Return the names in a config whose file changed since the run began."""
         try:
-            before = json.loads(self.machine.read_text()).get("sources", {})
+            before = read_json(self.machine).get("sources", {})
         except (OSError, ValueError, AttributeError):
             return []
         now = fix_names(config)
@@ -461,14 +461,14 @@ Line = TypeVar("Line")
 def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
     """Return the lines of a file, parsed, up to the first that is incomplete."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_text(path, "replace").splitlines()
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
     entries: list[Line] = []
     for line in lines:
         try:
             entries.append(parse(json.loads(line)))
-        except (ValueError, TypeError, AttributeError, KeyError):
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             break
     return entries
 
