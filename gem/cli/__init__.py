@@ -100,6 +100,9 @@ STAYS_QUIET = ("play", "view", "tail", "proxy")
 REPEATS = ("eval",)
 """Commands with flags that take one value and may be repeated."""
 
+LONGEST_LINE = 1500
+"""The most characters of a line of an error."""
+
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
@@ -113,7 +116,7 @@ def main(args: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()
     except GemError as error:
-        print(f"{type(error).__name__}: {printable(str(error))}", file=sys.stderr)
+        print(f"{type(error).__name__}: {_crop_lines(printable(str(error)))}", file=sys.stderr)
         return MISUSED
     except OSError as error:  # BrokenPipeError is one too
         if isinstance(error, BrokenPipeError) or error.errno == errno.ENOSPC:  # `gem-gym list | head`
@@ -136,6 +139,13 @@ def main(args: Sequence[str] | None = None) -> int:
         print("\nstopped by Ctrl-C", *map(printable, notes), sep="; ", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _crop_lines(text: str) -> str:
+    """Return the text of an error with the middle of very long lines left out: a file may name anything."""
+    half = LONGEST_LINE // 2
+    lines = text.split("\n")
+    return "\n".join(line if len(line) <= 2 * half else f"{line[:half]} ... {line[-half:]}" for line in lines)
 
 
 def _open_nothing() -> io.TextIOWrapper:

@@ -52,7 +52,7 @@ class CachedGrader(Rebuildable, Closing):
         self.hits = self.misses = 0
         self._kept: OrderedDict[bytes, Score] = OrderedDict()
         self._lock = Lock()
-        self._file = None if path is None else _open_file(Path(path))
+        self._path, self._file = path, None if path is None else _open_file(Path(path))
 
     @property
     def waits(self) -> bool:
@@ -102,9 +102,11 @@ class CachedGrader(Rebuildable, Closing):
             return None
         try:
             row = self._file.execute("SELECT score FROM verdicts WHERE key = ?", (key,)).fetchone()
-        except sqlite3.Error as error:
-            raise StoreError(f"a verdict cannot be read: {error}") from error
-        return None if row is None else Score(**json.loads(row[0]))
+            return None if row is None else Score(**json.loads(row[0]))
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
+            raise StoreError(
+                f"{self._path}: a verdict cannot be read: {error}. Name another file, or remove this one."
+            ) from error
 
     def _store(self, key: bytes, score: Score) -> None:
         if self._file is None:
@@ -121,7 +123,7 @@ class CachedGrader(Rebuildable, Closing):
             with self._file:
                 self._file.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", (key, data))
         except sqlite3.Error as error:
-            raise StoreError(f"a verdict cannot be stored: {error}") from error
+            raise StoreError(f"{self._path}: a verdict cannot be stored: {error}") from error
 
 
 def _name_grader(grader: Grader) -> str:
