@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import faulthandler
 import io
 import json
 import os
@@ -461,9 +462,11 @@ def limits():
     pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (pages + MOST_MEMORY, hard))
     signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+    faulthandler.dump_traceback_later(2 * LONGEST_S, exit=True)  # C code may retry what a signal ends
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

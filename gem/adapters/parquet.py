@@ -10,6 +10,7 @@ from pathlib import Path
 from gem.adapters.records import whole_file
 from gem.adapters.rows import Per, episode_in_row, rows
 from gem.errors import BadArgument, MissingData, needs_extra
+from gem.files import open_file
 from gem.record import Episode
 
 with needs_extra("a Parquet file", "pyarrow", "data"):
@@ -110,6 +111,7 @@ def read_parquet(path: str | Path) -> Iterator[Callable[[], Episode]]:
         BadArgument: for a file that is not Parquet, or has other columns. MissingData: when there is no file.
     """
     try:
+        open_file(path).close()  # Arrow would wait for the writer of a pipe
         file = parquet.ParquetFile(path)
     except FileNotFoundError as error:
         raise MissingData(f"{path}: no such file.") from error

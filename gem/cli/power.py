@@ -69,7 +69,10 @@ def power(
         for each in runs:
             if each.damaged:
                 print(printable(f"warning: {damaged_of(each)}"), file=sys.stderr)
-        known = suites([each.outcomes for each in runs], metric)
+        try:
+            known = suites([each.outcomes for each in runs], metric)
+        except BadArgument as error:
+            raise BadArgument(f"{', '.join(map(str, run))}: {error}") from error
     elif rate is None or tasks is None:
         raise BadArgument(
             "name a run, or give -n (tasks) and --rate, as in `gem-gym power -n 200 --rate 0.6`."

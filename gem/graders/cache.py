@@ -145,6 +145,8 @@ def _name_grader(grader: Grader) -> str:
 def _open_file(path: Path) -> sqlite3.Connection:
     file = None
     try:
+        if path.is_fifo():  # SQLite would wait for a writer
+            raise sqlite3.OperationalError("it is a pipe, not a file")
         file = sqlite3.connect(path, timeout=60, check_same_thread=False)
         file.execute("PRAGMA journal_mode=WAL")
         file.execute("PRAGMA synchronous=NORMAL")

@@ -144,6 +144,8 @@ class Index:
         With `read_only` nothing is created or changed.
         """
         self.path, self.read_only = path, read_only
+        if path is not None and path.is_fifo():  # SQLite would wait for a writer
+            raise OtherForm(f"{path} is a pipe, not an index")
         before = None if path is None else _inode(path)
         name = "" if path is None else str(path)
         if read_only:

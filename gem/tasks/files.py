@@ -182,7 +182,10 @@ def _read(path: Path) -> Any:
             with open_file(path) as file, gzip.open(file) as packed:
                 return PackedLines(path, list(packed))
         if name.endswith(".json"):
-            return json.loads(decode(path, read_bytes(path, None)))
+            rows = json.loads(decode(path, read_bytes(path, None)))
+            if not isinstance(rows, (list, dict)):
+                raise BadArgument(f"{path} holds no rows; accepted: a list of them, or a mapping of splits.")
+            return rows
         return Table(path)
     except GemError:
         raise
@@ -335,6 +338,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
     def __init__(self, path: Path) -> None:
         with needs_extra("a Parquet file", "pyarrow", "data"):
             from pyarrow import parquet
+        open_file(path).close()  # Arrow would wait for the writer of a pipe
         self._table = parquet.read_table(path)
 
     def __len__(self) -> int:

@@ -35,7 +35,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from gem.errors import StoreError, reason
+from gem.errors import BadArgument, SchemaMismatch, StoreError, reason
 from gem.evals import EnvResult
 from gem.files import explain_errors, lock_file, read_json, read_text, replace_file
 from gem.naming import fix_name, is_path
@@ -341,7 +341,10 @@ class RunFolder:
             raise StoreError(f"{self.config} cannot be read: {reason(error)}.") from error
         if not trust and not named_before("config", text):
             accept_settings(values, f"the run in {self.path}", PROSE)
-        return TrainConfig.from_json(values)
+        try:
+            return TrainConfig.from_json(values)
+        except (BadArgument, SchemaMismatch) as error:
+            raise type(error)(f"{self.config}: {error}") from error
 
     def changed_sources(self, config: TrainConfig) -> list[str]:
         """Return the names in a config whose file changed since the run began."""
