@@ -48,7 +48,7 @@ def same(gold: Node, answer: Node) -> bool | None:
     """
     if gold == answer:
         return True
-    gold, answer = _excluding(gold), _excluding(answer)
+    gold, answer = _excluding(gold, answer), _excluding(answer, gold)
     if "in" in (gold[0], answer[0]):
         names = {name for name in map(_member, (gold, answer)) if name is not None}
         return len(names) < 2 and same(_set(gold), _set(answer))
@@ -100,9 +100,11 @@ def _vector(tree: Node) -> Node | None:
     return None
 
 
-def _excluding(tree: Node) -> Node:
+def _excluding(tree: Node, other: Node) -> Node:
     """Return "x is not 1, x is not -1" as the real numbers without these."""
     members = tree[3] if tree[0] == "seq" and not tree[1] and len(tree[3]) > 1 else ()
+    if tree[0] == "rel" and other[0] == "without":
+        members = (tree,)
     if not members or any(x[0] != "rel" or x[1] != ("!=",) or x[2][0] != members[0][2][0] for x in members):
         return tree
     name = members[0][2][0]

@@ -27,7 +27,7 @@ _LEADS = r"""
 no|nope|nah|wait|actually|corrections?|corrected|rather|instead|sorry|oops|bad|apologies|apologi[sz]e|my
 (?<!no )mistake|that(?=\W+(?:scratch|\$?\d|it\b))|on second thoughts?|thought|never\s?mind|hold on|hmm+
 better|edit|update|typo|i|mean|meant|think|believe|now|should say|take (?:that|it) back|(?:have )?changed
-mind|let me|correct|fix|rephrase|this|it(?=:)|to be (?:exact|precise|clear)
+mind|let me|on reflection|recompute|correct|fix|rephrase|this|it(?=:)|to be (?:exact|precise|clear)
 more (?:exactly|precisely|accurately)|precisely|make (?:that|it)|let['’]?s say|say|just kidding|jk|oh|ah
 um|well|but|yet|however|ok(?:ay)?|still|in (?:fact|truth|reality)|really|or|maybe|perhaps|alternatively
 possibly|(?:made|there (?:is|was)) an? (?:\w+ )?(?:mistake|error)|not \$?-?[\d./]+\$?(?:,|\s+but)
@@ -41,13 +41,15 @@ _TAKES_BACK = re.compile(
 )
 _OTHER = re.compile(r"\b(?:or(?! rather)|maybe|perhaps|alternatively|possibly)\b", re.IGNORECASE)
 _SUBJECT = (
-    r"(that|this|it|which|i|my answer|the answer|the above|the (?:result|value|answer) above|\$?-?[\d./]+\$?)"
+    r"(that|this|it|which|i|my answer|the answer|the above|the boxed (?:value|answer)"
+    r"|the (?:result|value|answer) above|\$?-?[\d./]+\$?)"
 )
 _DENIED = re.compile(
     rf"{_SUBJECT}(?:\s+(?:is|was|am)|['’]s|['’]m)\s*(?:(?:actually|clearly|just|completely|obviously|all)\s+)?"
     r"(?:wrong|incorrect|mistaken|false|(?:not|n['’]t) (?:right|correct|true|it|the answer))"
     r"|(?:that|this|it) (?:isn['’]t|cannot be|can not be|can['’]t be) (?:right|correct|true|it|the answer)"
-    r"|i (?:miscalculated|misread|got (?:that|it) wrong)|(?:not|wrong|incorrect)(?: correct| right)?",
+    r"|i (?:miscalculated|misread|got (?:that|it) wrong|retract (?:this|that|it|my|the)(?: answer)?)"
+    r"|(?:not|wrong|incorrect)(?: correct| right)?",
     re.IGNORECASE,
 )
 _AFFIRMED = re.compile(

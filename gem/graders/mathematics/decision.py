@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import permutations
 
 from gem.graders.base import UNDECIDED
 from gem.graders.mathematics import number_words
@@ -45,6 +47,15 @@ _LONG_NAME = re.compile(
     r"\s*(?:[A-Za-z]{2,8}(?:_\{?\w+\}?)?|[A-Za-z]_\s*\{?\s*\\?[A-Za-z]+\s*\}?)\s*=(?!=)\s*(?=[-+\d.\\(]+[^=]*$)"
 )
 _ARGUMENT = re.compile(r"\s*([a-zA-Z])\s*\([a-z]\)\s*=")
+_NEXT_NUMBER = re.compile(
+    r"(?<=\d)\s*\\(?:q?quad(?![a-zA-Z])|\s)\s*(?=-?\d+(?![\d/]|\s*\\?(?:text|math)))(?!\d{3}(?!\d))"
+)
+"""Space between two numbers of a list; before three digits it may be that of thousands."""
+_ARBITRARY_CLAUSE = re.compile(
+    r"\s*,?\s*(?:\\text\s*\{\s*)?(?:where\s*\}?\s*)?[A-Za-z](?:_\w)?(?:\s*,\s*[A-Za-z](?:_\w)?)*\s*\\in\s*\\mathbb\s*\{?\s*R\s*\}?"
+    r"\s*(?:\\text\s*\{\s*)?(?:arbitrary|constants?)?\s*\}?$"
+)
+"""What says that constants are any numbers."""
 _NEXT_EQUATION = re.compile(
     r"(?:(?<![,;&({\[])(?:\s*(?:\\q?quad(?![a-zA-Z])|\n|\\\\(?!\[))\s*)+|(?<=[\d})]) +)"
     r"(?=[a-zA-Z](?:_\w|_\{\w+\}|\([a-z]\))?\s*=(?!=))"
@@ -93,7 +104,9 @@ _FORMULA = re.compile(
     rf"(?:\\(?:{'|'.join(_COMMANDS.split())})(?![a-zA-Z])|\\(?:begin|end)\{{[bp]?matrix\}}|\d++(?:\.\d++)?+(?!\s*_)"
     r"|(?<![a-zA-Z\\])(?:[a-eh-zA-Z]|[a-eh-zA-Z]{2,3}|[fgh](?!\s*\())(?![a-zA-Z])|[-+*/^=_{}()|&!\s])+"
 )
-_COMMA = re.compile(r"[+-]?(?:0,\d+|[1-9]\d{0,2},(?!\d{3}(?!\d))\d+|[1-9]\d{3,},\d+)[^\d,;]*", re.ASCII)
+_COMMA = re.compile(
+    r"[+-]?(?:\d+(?:\{,\}|,)00(?!\d)|0,\d+|[1-9]\d{0,2},(?!\d{3}(?!\d))\d+|[1-9]\d{3,},\d+)[^\d,;]*", re.ASCII
+)
 _BURST = re.compile(  # towers and factorials of what sympy would only burst on
     r"(?:\^|\*\*)[\s{(]*[\d.]+[\s})]*(?:\^|\*\*)|(?<!\d)\d{5,}[\s})]*!"
     r"|![\s})]*!|\^[\s{(]*\d{2,}[\s})]*!|(?:\^|\*\*)[\s{(]*-?\d{5,}|\\d?binom\s*\{\d{6,}"
@@ -249,12 +262,16 @@ def prepare_text(text: str) -> str:
     text = emphasised[2] if emphasised else text
     if "\\begin" in text:
         text = _ALIGNED.sub(_join_lines, text)
+    if "\\" in text:
+        text = _NEXT_NUMBER.sub(", ", text)
     if text.count("=") > 1:
         text = _NEXT_EQUATION.sub(", ", text)
     text = normalise_text(text)
     if "{" in text:
         styled = _STYLED_VALUE.fullmatch(text)
         text = styled[1].strip() if styled else text
+    if "\\in" in text and "," in text:
+        text = _ARBITRARY_CLAUSE.sub("", text) or text
     if "for " in text:
         text = _FOR_ALL.sub(" ", text).strip(" ,")
     if "," in text:
@@ -307,8 +324,10 @@ def _time(gold: str, answer: str) -> bool | None:
     """Compare times of the day: 3:45 pm is 15:45; None unless the reference says which half of the day."""
     wanted = _TIME.fullmatch(_strip_styles(gold))
     given = _TIME.fullmatch(_strip_styles(answer).replace("{:}", ":"))
-    if wanted is None or given is None or not (wanted[3] or int(wanted[1]) > 12):
+    if wanted is None or given is None:
         return None
+    if not (wanted[3] or int(wanted[1]) > 12):  # 12:50 may be either half of the day
+        return _minutes(wanted) % 720 == _minutes(given) % 720 if given[3] else None
     return _minutes(wanted) == _minutes(given)
 
 
@@ -418,8 +437,8 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
         return _for_sympy(gold, answer, "unread")
     try:
         verdict = same(left, right)
-        if verdict is not True and (renamed := _rename_constants(gold, left, right)) is not None:
-            verdict = same(left, renamed) or verdict
+        if verdict is not True:
+            verdict = any(same(left, renamed) for renamed in _rename_constants(gold, left, right)) or verdict
         if verdict is not True and "," in answer:
             verdict = _decimal_comma(left, answer) or verdict
     except TooBig:
@@ -432,19 +451,19 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
     return verdict, NOT_EVALUATED if undone else "equal" if verdict else "different"
 
 
-def _rename_constants(text: str, gold: Node, answer: Node) -> Node | None:
-    """Return the answer with the arbitrary constants of the reference, C or C_1, instead of its own."""
+def _rename_constants(text: str, gold: Node, answer: Node) -> Iterator[Node]:
+    """Yield the answer with the arbitrary constants of the reference, C or C_1, instead of its own."""
     ours, theirs = set(symbols(gold)), set(symbols(answer))
     missing, others = sorted(ours - theirs), sorted(theirs - ours)
     if any(tree[0] == "seq" and all(x[0] == "sym" for x in tree[3]) for tree in (gold, answer)):
-        return None  # letters of choices
-    if not 0 < len(missing) == len(others) < 3 or not ours & theirs or read_quantity(text) is not None:
-        return None
+        return  # letters of choices
+    if not 0 < len(missing) == len(others) < 4 or not ours & theirs or read_quantity(text) is not None:
+        return
     if not all(map(_ARBITRARY.fullmatch, missing)) or not all(map(_ANY_CONSTANT.fullmatch, others)):
-        return None
-    names = {("sym", other): ("sym", one) for other, one in zip(others, missing, strict=True)}
-    renamed: Node = rename_variables(answer, names)
-    return renamed
+        return
+    for order in permutations(missing):
+        names = {("sym", other): ("sym", one) for other, one in zip(others, order, strict=True)}
+        yield rename_variables(answer, names)
 
 
 def _read_gold(gold: str) -> Node:
@@ -473,7 +492,8 @@ def _for_sympy(gold: str, answer: str, why: str) -> tuple[bool | None, str]:
 def _decimal_comma(gold: Node, answer: str) -> bool | None:
     """Compare 1,5 with a reference of 1.5; a number with groups of thousands is never a decimal."""
     number = bare(gold)
-    if number[0] == "num" and number[2] is not None and _COMMA.fullmatch(answer):
+    exact = re.match(r"[+-]?\d+,00(?!\d)", answer) is not None
+    if number[0] == "num" and (exact or number[2] is not None) and _COMMA.fullmatch(answer):
         try:
             return same(gold, read(answer.replace(",", ".")))
         except Unread:

@@ -83,6 +83,7 @@ _RENAMED = {
     "times": "*", "cdot": "*", "ast": "*", "div": "/", "lbrace": "{", "rbrace": "}", "lvert": "|",
     "rvert": "|", "vert": "|", "wedge": "land", "vee": "lor", "lnot": "neg", "simeq": "approx",
     "backslash": "setminus", "varnothing": "emptyset", "lbrack": "[", "rbrack": "]", "cosec": "csc",
+    "varepsilon": "epsilon", "varphi": "phi", "vartheta": "theta",
     "arcctg": "arccot", "tg": "tan", "ctg": "cot", "lg": "log10", "sim": "approx", "doteq": "approx",
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "colon": ":",
 }  # fmt: skip
@@ -201,6 +202,13 @@ def read(text: str) -> Node:
     if "\\pm" in text or "\\mp" in text:
         signs = [("+", "-"), ("-", "+")]
         items = _split_list(text)
+        inside = re.fullmatch(r"(.*)(\\\{)(.*)(\\\})\s*", text)  # {0, \pm 2}
+        if len(items) == 1 and inside and "\\pm" in inside[3]:
+            members = read(inside[3])
+            listed = ("seq", "{", "}", members[3] if members[0] == "seq" and not members[1] else (members,))
+            named = re.fullmatch(r"\s*([a-zA-Z])\s*\\in\s*", inside[1])
+            if named or not inside[1].strip():
+                return ("in", ("sym", named[1]), listed) if named else listed
         if len(items) > 1:
             items = [
                 item.replace("\\pm", plus).replace("\\mp", minus)
@@ -459,7 +467,7 @@ class _Reader:
             sides.append(self.union())
         if not operators:
             return sides[0]
-        if operators == ["in"] and sides[0][0] == "sym":
+        if operators == ["in"] and (sides[0][0] == "sym" or _is_point(sides[0])):
             return self.node("in", sides[0], sides[1])
         return self.node("rel", tuple(operators), tuple(sides))
 
@@ -490,6 +498,8 @@ class _Reader:
     def apply_sign(self, sign: int, term: Node) -> Node:
         if sign > 0:
             return term
+        if term[0] == "seq" and term[1:3] == ("(", ")"):  # -(1, 2)
+            return self.node("seq", "(", ")", tuple(self.node("-", member) for member in term[3]))
         if term[0] == "unit":  # -3 cm
             return self.node("unit", self.node("-", term[1]), term[2])
         return self.node("-", term)
@@ -895,6 +905,11 @@ def _are_words(words: str) -> bool:
     return is_unit_or_noun(words) or any(
         len(word) > 3 and word.lower() not in FUNCTIONS for word in words.split()
     )
+
+
+def _is_point(node: Node) -> bool:
+    """Return whether a tree is a tuple of variables: (x, y)."""
+    return node[0] == "seq" and node[1] == "(" and all(member[0] == "sym" for member in node[3])
 
 
 def _inequality(node: Node) -> bool:

@@ -349,6 +349,8 @@ def _same_quantity(gold: str, answer: str, asked: Unit | None) -> bool | None:
         left = Quantity(left.number, left.tree, asked)
     if left.unit is None or right.unit is None:
         return _same_number(left, right, Fraction(1), measured=right.unit is not None)
+    if left.unit is asked and set(asked.powers) < set(right.unit.powers):
+        return None  # dollars are asked for, and the answer is in dollars per day
     if left.unit.powers != right.unit.powers:
         angles = [dict(unit.powers).pop("rad", 0) for unit in (left.unit, right.unit)]
         plain = [tuple(p for p in unit.powers if p[0] != "rad") for unit in (left.unit, right.unit)]
@@ -427,7 +429,7 @@ def _agrees(gold: Quantity, value: Fraction, digits: int) -> bool:
     written = not counted or re.search(r"[.eE]|10", gold.number) is not None
     if wanted is None or not written or "USD" in bases or not 2 <= precision <= digits or not wanted:
         return False
-    if gold.unit is None and precision < 3:
+    if gold.unit is None and precision < 3 and "10" not in gold.number:
         return False
     step = Fraction(10) ** (math.floor(math.log10(abs(float(wanted)))) + 1 - precision)
     return -step / 2 <= value - wanted < step / 2

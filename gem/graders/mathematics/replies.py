@@ -25,6 +25,11 @@ _CONCLUDING = re.compile(
     r"|which (?:gives|means|makes))\b",
     re.IGNORECASE,
 )
+_CORRECTING = re.compile(
+    r"\b(?:but(?! also)|however|although|forg[eo]ts?|off[- ]by[- ]one|correct(?:ed|ion)?|mistake|wrong|not)\b",
+    re.IGNORECASE,
+)
+"""What stands between a first value and the one that replaces it."""
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
 _PERCENT = re.compile(r"[}\s$]*(?:\\[)\]])?\s*(?:\\?%|percent\b|percentage\b|pct\b)", re.IGNORECASE)
 _BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
@@ -333,6 +338,8 @@ def _belongs(gap: str) -> bool:
         return True
     if _CASE.search(gap) and not _CONCLUDING.search(words):
         return True
+    if _CORRECTING.search(words):
+        return False
     if _JOINING.search(words) and "\n\n" not in gap:
         return True
     if re.search(r"\n\s*\n", gap) or _CONCLUDING.search(words):
