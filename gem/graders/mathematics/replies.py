@@ -26,7 +26,7 @@ _CONCLUDING = re.compile(
     re.IGNORECASE,
 )
 _CORRECTING = re.compile(
-    r"\b(?:but(?! also)|however|although|forg[eo]ts?|off[- ]by[- ]one|correct(?:ed|ion)?|mistake|wrong|not)\b",
+    r"\b(?:but(?! also)|however|although|forg[eo]ts?|off.by.one|correct(?:ed|ion)?|mistake|wrong|not)\b",
     re.IGNORECASE,
 )
 """What stands between a first value and the one that replaces it."""
