@@ -26,6 +26,7 @@ RUN_PROGRAMS = re.compile(
     | tests/test_cli_eval.py::test_tools_and_wrappers_are_put_around_environments
     | tests/testing/test_audit_code
     | tests/upstream/test_(data_clients|differences|running|tool_clients)
+    | tests/test_trust.py::test_a_command_on_a_store_of_somebody_else_runs_nothing
     | \[(code|db|terminal):  # an id
     | \[(python_tool|tools|math:\S+\+python)
     """,
