@@ -121,12 +121,15 @@ def test_an_evaluation_says_what_it_waits_for(gated, shown, host, limit):
 
 def test_a_close_without_a_limit_of_time_says_so(gated, shown, monkeypatch):
     lines, callbacks = shown
-    closing = threading.Event()
-    monkeypatch.setattr(Gated, "close", lambda self: closing.wait(PATIENCE_S))
+    first, second = (threading.Event(), threading.Event())  # that of the look at its tasks, and of the run
+    gates = [first, second]
+    monkeypatch.setattr(Gated, "close", lambda self: gates.pop(0).wait(PATIENCE_S))
     gated.set()
-    callbacks.append(lambda line: "close() of" in line and closing.set())
+    callbacks.append(lambda line: line.endswith("the tasks of test:Gated") and first.set())
+    callbacks.append(lambda line: "close() of" in line and second.set())
     assert cli.main(["eval", "test:Gated", "--agent", "random", "-n", "1", "--host", "serial"]) == 0
     assert any("waiting for close() of an environment, which has no limit" in line for line in lines)
+    assert first.is_set() and second.is_set() and gates == []
 
 
 @pytest.mark.parametrize(

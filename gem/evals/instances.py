@@ -12,6 +12,7 @@ from gem.errors import BadArgument
 from gem.registry import Maker, load
 from gem.tasks.order import Order
 from gem.tasks.procedural import ProceduralTasks
+from gem.waiting import name_wait
 
 EPISODES = 200
 """Default number of tasks of an environment that makes any number of them."""
@@ -30,7 +31,8 @@ def find_seeds(maker: Maker, count: Count, seed: int) -> Sequence[int]:
         BadArgument: for "all" of an environment without a data set. MissingData, MissingExtra: when the
             environment cannot be made.
     """
-    with_data = _with_data(maker)
+    with name_wait(f"the tasks of {maker.spec.id}"):
+        with_data = _with_data(maker)
     if with_data is None:
         if count == "all":
             raise BadArgument(

@@ -418,6 +418,7 @@ def test_boxed_reward_fn_wants_a_box():
     assert boxed_reward_fn(rf"\boxed{{{HARD}}}", "6", fast=True)[1] == 0.0
 
 
+@pytest.mark.system
 def test_a_long_run_of_one_thing_does_not_hold_the_process():
     """Quadratic patterns would take minutes: the child has a limit of processor time, past which it dies."""
     resource = pytest.importorskip("resource")
