@@ -129,7 +129,9 @@ def test_a_close_without_a_limit_of_time_says_so(gated, shown, monkeypatch):
     callbacks.append(lambda line: "close() of" in line and second.set())
     assert cli.main(["eval", "test:Gated", "--agent", "random", "-n", "1", "--host", "serial"]) == 0
     assert any("waiting for close() of an environment, which has no limit" in line for line in lines)
-    assert first.is_set() and second.is_set() and gates == []
+    assert first.is_set()
+    assert second.is_set()
+    assert gates == []
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ STUMBLES = {
     "status", [400, *(pytest.param(each, marks=pytest.mark.slow) for each in (422, 500))]
 )
 @pytest.mark.parametrize("what", STUMBLES)
+@pytest.mark.system
 def test_what_a_server_does_not_take_back_is_told_again(what, status, api):
     text, stumbles, why = STUMBLES[what]
     with warnings.catch_warnings(), StubServer(picky(text, stumbles, why, status)) as server:

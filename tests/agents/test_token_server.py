@@ -214,6 +214,7 @@ def test_limits(protocol, monkeypatch):
 
 @both
 @pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.system
 def test_published_weights_answer_from_then_on(protocol, tied, tmp_path):
     old, new = make_model(0, tied), make_model(1, tied)
     server = TokenServer(deepcopy(old), protocol)
@@ -517,6 +518,7 @@ ALWAYS = {
         for what in (BROKEN[name] | ALWAYS)
     ],
 )
+@pytest.mark.system
 def test_broken_answers_are_tried_again_and_then_no_verdict(protocol, what):
     mangle = (BROKEN[protocol] | ALWAYS)[what]
     times = []

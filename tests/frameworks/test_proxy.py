@@ -262,6 +262,7 @@ def recorded(server, calls):
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+@pytest.mark.system
 def test_plain(serve, program, stream):
     server = serve()
     assert play(server, program, "say hello", stream=stream) == "Hello."
@@ -271,6 +272,7 @@ def test_plain(serve, program, stream):
 
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize("task", [SUM, TWICE], ids=["tools", "parallel"])
+@pytest.mark.system
 def test_tools(serve, program, task, stream):
     server = serve()
     assert "5" in str(play(server, program, task, tools=True, stream=stream))

@@ -36,6 +36,7 @@ def script():
         ("tests/conftest.py", {"tests"}, {"tests/project"}),
     ],
 )
+@pytest.mark.system
 def test_a_change_runs_the_tests_of_its_package_and_of_those_above(script, changed, wanted, unwanted):
     chosen = set(script.choose([changed]))
     assert wanted <= chosen

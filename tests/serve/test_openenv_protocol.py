@@ -122,6 +122,7 @@ def test_tool_actions_become_text(serving, connected):
         ({"type": "reset", "data": {"length": 9}}, "VALIDATION_ERROR", "listed: none"),
     ],
 )
+@pytest.mark.system
 def test_a_wrong_message_is_told_what_is_wrong(serving, connected, message, code, why):
     client = connected(serving())
     told = client.error(message)

@@ -92,6 +92,7 @@ def test_what_is_not_committed_does_not_count(make, postgres_dsn):
     assert left(postgres_dsn) == before
 
 
+@pytest.mark.system
 def test_turns_without_a_call_need_no_server(make, postgres_dsn):
     env = make(max_turns=2)
     env.reset(seed=3)

@@ -280,6 +280,7 @@ def test_the_same_by_native_calls_and_by_text(make, family):
 
 
 @each_family
+@pytest.mark.system
 def test_the_same_by_tags(make, family):
     env = make(family)
     _, _, tools, tags = FAMILIES[family]
