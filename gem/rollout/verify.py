@@ -20,7 +20,7 @@ from gem.rollout.indexed_file import CHUNK, CLOSE_OFF, IndexedFile
 from gem.rollout.store import damaged_entry, summarize
 from gem.schema_1 import SCHEMA_1_RUN
 
-HEAD = 64  # bytes of a line that tell whether it is of a store
+HEAD = 64  # bytes at an end of a line; at the beginning they tell whether it is of a store
 AT_ONCE = 1000  # entries in memory
 
 
@@ -162,7 +162,8 @@ class _Lines:
             self.save()
 
     def number(self, episode: str) -> int | None:
-        return self._numbers.get(episode, self.index.number(episode))
+        number = self.index.number(episode)
+        return self._numbers.get(episode) if number is None else number
 
     def run(self, run: str) -> Span | None:
         return self._runs.get(run) or self.index.run(run, self._end)
@@ -176,19 +177,20 @@ class _Lines:
 
 
 def _read_lines(opened: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Yield each line with its start and end; only the beginning of one that is not of a store."""
+    """Yield each line with its start and end; only the two ends of one that is not of a store."""
     start = 0
     while line := opened.readline(HEAD):
         end = start + len(line)
         if not line.endswith(b"\n"):
             if codec.BEGINNING.match(line):
-                line += opened.readline()
-                end = start + len(line)
+                rest = opened.readline()
+                end += len(rest)
             else:
-                rest = opened.readline(CHUNK)
-                while rest:
-                    end += len(rest)
-                    rest = b"" if rest.endswith(b"\n") else opened.readline(CHUNK)
+                rest = b""
+                while not rest.endswith(b"\n") and (piece := opened.readline(CHUNK)):
+                    rest = rest[-HEAD:] + piece
+                    end += len(piece)
+            line += rest
         yield start, end, line
         start = end
 

@@ -228,6 +228,22 @@ def test_a_file_of_another_program_is_read_in_pieces(tmp_path):
     assert (check.lines, check.episodes) == (4, 0)
 
 
+@pytest.mark.parametrize("length", [10, 100, 3 << 20])
+def test_a_line_of_another_program_between_two_others_is_damaged(path, length):
+    first, *rest = lines(path)
+    path.write_bytes(first + b'{"diary":"' + b"x" * length + b'"}\n' + b"".join(rest))
+    with EpisodeStore(path) as store:
+        assert len(store) == 5  # what ends with a brace counts as an episode
+    assert faults(path) == [("damaged", 2)]
+
+
+def test_an_episode_is_doubled_of_its_first_line(path, monkeypatch):
+    monkeypatch.setattr("gem.rollout.verify.AT_ONCE", 3)
+    path.write_bytes(path.read_bytes() + lines(path)[1] * 2)
+    texts = [each.text for each in StoreCheck(path).faults() if each.kind == "doubled"]
+    assert texts == ["episode 'run-e0-0-0' is in the store as number 0."] * 2
+
+
 def test_a_store_that_is_not_there_or_no_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in ("absent", "pipe", "."):
