@@ -13,18 +13,17 @@ from tyro.conf import Positional, arg
 from gem.cli.terms import FAILED
 from gem.content import printable
 from gem.errors import BadArgument, check_least, reason
-from gem.files import open_file
+from gem.files import MOST, open_file
 from gem.rollout.verify import StoreCheck
 from gem.viewer.json_files import read_json
 from gem.viewer.sources import CONFIG, EPISODES, METRICS, RESULT, WATCHED, find_stores
+from gem.waiting import name_wait
 
 COMMAND, INDEX = "command.json", ".index.sqlite"
 OBJECTS = (CONFIG, COMMAND, RESULT, "machine.json", "summary.json", "phase.json")
 """Files of a run that hold one JSON value."""
 LINES = (METRICS, "evaluations.jsonl", "warmup.jsonl")
 """Files of a run that hold a JSON value per line."""
-LONGEST = 64 << 20
-"""The largest file of a run, and the longest line of one, that is read, in bytes."""
 
 
 def verify(
@@ -62,10 +61,10 @@ def verify(
                     f"{f'line {each.line}, ' if each.line else ''}{each.kind}: {each.text}"
                     for each in check.faults()
                 )
-                count = _show(store, faults, limit)
-                print(
-                    f"{store}: {_describe(check)}, {count or 'no'} fault{'s' * (count != 1)}; {check.index}"
-                )
+                with name_wait(f"{store} to be read"):
+                    count = _show(store, faults, limit)
+                number = f"{count or 'no'} fault{'s' * (count != 1)}"
+                print(printable(f"{store}: {_describe(check)}, {number}; {check.index}"))
             else:
                 count = _show(store, ["missing: the run has no such file."], limit)
             wrong |= bool(count)
@@ -129,7 +128,7 @@ def _check_file(file: Path) -> Iterator[str]:
     lines = file.suffix == ".jsonl"
     try:
         with open_file(file) as opened:
-            texts = iter(lambda: opened.readline(LONGEST), b"") if lines else [opened.read(LONGEST)]
+            texts = iter(lambda: opened.readline(MOST), b"") if lines else [opened.read(MOST)]
             for number, text in enumerate(texts, 1):
                 try:
                     json.loads(text)

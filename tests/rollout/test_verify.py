@@ -315,6 +315,12 @@ def test_the_command_says_which_files_have_vanished(path, capsys):
     assert run(capsys, folder)[0] == 1
 
 
+def test_the_command_prints_no_control_character_of_a_name(path, capsys):
+    strange = path.rename(path.with_name("\x1b[31mred.jsonl"))
+    code, out, _ = run(capsys, strange)
+    assert (code, "\x1b" in out) == (0, False)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
