@@ -1,6 +1,7 @@
 """Commands where no backend of the sandbox works: what works there, and what is said of the rest."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 import without_sandbox
@@ -8,6 +9,7 @@ import without_sandbox
 import gem
 from gem import cli, doctor
 from gem.agents import SolverAgent
+from gem.errors import BadArgument
 from gem.rollout import Job, rollout
 from gem.rollout.store import EpisodeStore
 from gem.sandbox import choice
@@ -106,6 +108,27 @@ def test_the_value_of_turns_is_refused_before_an_agent_is_made(capsys, monkeypat
     assert cli.main(["value", str(tmp_path / "stored.jsonl"), "0", "--agent", "random"]) == cli.MISUSED
     assert f"{SAID}code:Basics-v0-easy cannot be used." in capsys.readouterr().err
     assert not made
+
+
+def test_a_sandbox_that_the_record_names_is_used_for_the_value_of_turns(capsys, monkeypatch, tmp_path):
+    (episode,) = rollout([Job("code:Basics-v0-easy", 1)], SolverAgent())
+    episode.task = replace(episode.task, kwargs={**episode.task.kwargs, "sandbox_type": "container"})
+    with EpisodeStore(tmp_path / "stored.jsonl") as store:
+        store.append(episode)
+
+    def refuse(name):
+        raise BadArgument(f"there is no agent {name}.")
+
+    monkeypatch.setattr("gem.cli.value.local_agent", refuse)
+    assert cli.main(["value", str(tmp_path / "stored.jsonl"), "0", "--agent", "random"]) == cli.MISUSED
+    assert capsys.readouterr().err == "BadArgument: there is no agent random.\n"
+
+
+def test_a_tool_is_refused_where_the_environment_alone_names_a_sandbox():
+    spec = gem.spec("code:Basics-v0-easy")
+    choice.check_needs([spec], ["search"], {"sandbox_type": "container"})
+    with pytest.raises(SandboxFailed, match="in one: the tool python cannot be used"):
+        choice.check_needs([spec], ["python"], {"sandbox_type": "container"})
 
 
 def test_no_isolation_may_be_accepted(monkeypatch):

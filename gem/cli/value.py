@@ -55,9 +55,10 @@ def value(
         places = numbers(store, (episode,))
         check_argument("episode", episode, len(places) == 1, "one id or number")
         stored = store[places[0]]
-    tell_changed_files(stored.task, set())
+    task = stored.task
+    tell_changed_files(task, set())
     with suppress(UnknownEnv):  # a class that has no id says nothing of what it needs
-        check_needs([gem.spec(stored.task.spec)], [each.name for each in stored.task.wrappers])
+        check_needs([gem.spec(task.spec)], [each.name for each in task.wrappers], task.kwargs)
     with Runner(local_agent(agent), host=host, limits=limits_of(max_turns)) as runner:
         values = turn_values(stored, runner, samples, salt=seeding.check(seed))
     rows = [

@@ -385,8 +385,8 @@ class _SuiteRun:
                 available here. BadArgument: for bad rows, all of which are listed.
         """
         try:
-            if self.options.ray is None and "sandbox_type" not in entry.kwargs:
-                check_needs([spec_named(entry.env)], (*entry.tools, *entry.wrappers))
+            if self.options.ray is None:
+                check_needs([spec_named(entry.env)], (*entry.tools, *entry.wrappers), entry.kwargs)
             seeds = entry.seeds(self.suite.seed)
         except (MissingData, MissingExtra, SandboxFailed) as error:
             if self.options.ray is not None:

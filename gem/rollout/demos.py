@@ -145,8 +145,7 @@ def _make_solvable(
         raise NoSolver(
             f"{spec.id} has no solver to write demonstrations; `gem-gym list` shows which have one."
         )
-    if "sandbox_type" not in (kwargs or {}):
-        check_needs([spec], wrappers)
+    check_needs([spec], wrappers, kwargs or {})
     maker = registry.Maker(spec.id, dict(kwargs or {}), tuple(wrappers))
     with maker() as env:  # an unknown keyword or a missing package fails before a store is made
         return maker, _env_key(registry.task_of(env))

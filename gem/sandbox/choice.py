@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -81,17 +81,18 @@ class _Spec(Protocol):
     def needs(self) -> Any: ...
 
 
-def check_needs(specs: Iterable[_Spec], tools: Iterable[str] = ()) -> None:
+def check_needs(specs: Iterable[_Spec], tools: Iterable[str] = (), keywords: Container[str] = ()) -> None:
     """Refuse environments and tools that run programs, before anything is played, where no sandbox works.
 
     Args:
         specs: the environments, of which those that need no sandbox may be played.
         tools: the names of tools and wrappers around them, of which only the Python tools need one.
+        keywords: those of the environments, which may name another sandbox (`sandbox_type`).
 
     Raises:
         SandboxFailed: it names those that cannot be played here, and says what can be done.
     """
-    users = [spec.id for spec in specs if spec.needs.sandbox]
+    users = [spec.id for spec in specs if spec.needs.sandbox and "sandbox_type" not in keywords]
     require_sandbox(*users, *[f"the tool {tool}" for tool in tools if tool.startswith("python")])
 
 

@@ -143,8 +143,7 @@ def check_sandbox(config: TrainConfig) -> None:
         SandboxFailed: it names them. With Ray the nodes look themselves.
     """
     for part in () if config.ray else config.parts:
-        needing = [] if "sandbox_type" in part.kwargs else [spec_named(part.id)]
-        check_needs(needing, (*(part.tools or ()), *(part.wrappers or ())))
+        check_needs([spec_named(part.id)], (*(part.tools or ()), *(part.wrappers or ())), part.kwargs)
 
 
 def _decisive(args: list[str]) -> dict[str, Any]:

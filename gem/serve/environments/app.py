@@ -114,8 +114,7 @@ class Application:
 
     def _offer(self, env_id: str, backend: str, keywords: frozenset[str], wrappers: frozenset[str]) -> Offer:
         spec = registry.spec_named(env_id)
-        if "sandbox_type" not in keywords:
-            check_needs([spec], wrappers)
+        check_needs([spec], wrappers, keywords)
         kind = auto_kind([spec]) if backend == "auto" else backend
         carrier: Carrier = self._inline
         if kind != "serial":
