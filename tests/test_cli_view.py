@@ -131,6 +131,7 @@ def test_tail_shows_what_is_added_meanwhile(folder):
     assert "new \\x1b[2J" in line
 
 
+@pytest.mark.system
 def test_view_prints_its_address_and_serves_it(folder):
     need_viewer()
     httpx = pytest.importorskip("httpx")

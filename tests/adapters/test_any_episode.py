@@ -46,6 +46,7 @@ def test_conversations_to_train_on(episode, other):
     read(list(preference_rows([episode, other])))
 
 
+@pytest.mark.system
 @settings(max_examples=30)
 @given(episodes)
 def test_traces(episode):

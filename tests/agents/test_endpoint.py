@@ -773,6 +773,7 @@ def test_settings_that_differ_from_the_usual_are_in_the_record():
 # -- the clock
 
 
+@pytest.mark.system
 def test_the_wait_for_a_place_is_not_the_agents_time():
     release = Event()
 

@@ -171,6 +171,7 @@ class Bears:
         return "fine"
 
 
+@pytest.mark.system
 def test_an_endpoint_that_bears_little_answers_everybody_in_the_end():
     endpoint = Bears(2)
     with StubServer(endpoint) as server, agent_of(server, concurrency=64, retries=3) as agent:

@@ -296,6 +296,7 @@ def test_a_forked_process_lets_go_of_a_fork_server_that_is_being_started(sandbox
         assert opened.run("print(1)").stdout == "1\n"
 
 
+@pytest.mark.system
 def test_waiting_for_a_fork_server_is_no_part_of_a_budget(sandbox, monkeypatch):
     prepare = pool.Zygote.prepare
 

@@ -148,6 +148,7 @@ def test_folders_that_a_killed_client_left_go_with_the_next_start(tmp_path, monk
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.system
 def test_folders_deeper_than_python_recurses_are_removed(tmp_path, monkeypatch):
     import os
     import tempfile

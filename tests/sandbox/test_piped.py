@@ -68,6 +68,7 @@ def test_a_session_keeps_its_state(sandbox):
         session.execute("1")
 
 
+@pytest.mark.system
 def test_a_spent_budget_ends_the_session_and_the_next_cell_says_so(sandbox):
     session = sandbox.session(budget=Budget(wall_s=1.0))
     assert session.execute("x = 1; import time; time.sleep(60)").status is Status.TLE
@@ -124,6 +125,7 @@ def test_a_command_that_cannot_be_started_is_an_error(sandbox):
         assert "Too many open files" in done.stderr
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells that a process is stopped")
 def test_a_session_that_stops_reading_does_not_hold_whoever_writes_to_it(sandbox):
     with contextlib.closing(sandbox.session(budget=Budget(wall_s=1.0))) as session:

@@ -274,6 +274,7 @@ def until_told(session):
     assert select.select([session._child.status], [], [], 60)[0]
 
 
+@pytest.mark.system
 def test_processes_that_burn_while_the_session_idles_are_ended(sandbox):
     with sandbox.session(budget=SPARING) as session:
         session.execute("import subprocess\nx = 5")
@@ -285,6 +286,7 @@ def test_processes_that_burn_while_the_session_idles_are_ended(sandbox):
         assert session.restarts == 0
 
 
+@pytest.mark.system
 def test_so_are_the_background_jobs_of_a_command(sandbox):
     with sandbox.session(budget=SPARING) as session:
         session.shell(f"export X=5; ({BURN}) &")

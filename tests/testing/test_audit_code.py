@@ -69,6 +69,7 @@ def test_a_grader_that_always_says_the_same_fails(always, low, high):
     assert "'as it is' for 'evens'" in str(card) or "'nothing done' for 'evens'" in str(card)
 
 
+@pytest.mark.system
 def test_a_grader_that_looks_at_the_examples_alone_is_found_out():
     grader = CodeGrader(max_tests=1, budget=QUICK)
     wrong = {rule.name for rule in audit_code([FUNCTION], grader).mutations if rule.wrong}

@@ -108,6 +108,7 @@ def test_an_audit_names_the_call_that_hangs():
         audit_env(HangsOnWords, episodes=4, instances=4, call_s=SOON)
 
 
+@pytest.mark.system
 def test_commands_name_the_call_and_fail(tmp_path, capsys):
     (tmp_path / "stuck.py").write_text(
         "from gem.testing.doubles import EchoEnv\n"

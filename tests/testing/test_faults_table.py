@@ -38,7 +38,7 @@ from gem.hosts.processes import Processes
 from gem.record import Limits, Verdict
 from gem.registry import task_of
 from gem.rollout import EpisodeStore, Job, rollout, rollout_async
-from gem.sandbox import open_sandbox
+from gem.sandbox import open_sandbox, shared
 from gem.sandbox.base import SandboxFailed
 from gem.testing import garbage
 from gem.testing.doubles import EchoEnv
@@ -84,6 +84,14 @@ def light_main():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "__main__", ModuleType("__main__"))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_shared_sandbox():
+    """Close the sandbox that earlier tests share: what it makes beforehand would be counted here as left over."""
+    for opened in shared._shared.values():
+        opened.close()
+    shared._shared.clear()
 
 
 @pytest.fixture(scope="module")

@@ -269,6 +269,7 @@ def test_a_grader_takes_mutations_of_right_answers(name):
                         READERS[name](text)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("form", [r"{0}^/ \pm\tool", r"\boxed{{{0}\left}}", "answer {0}", "{1}", "{2}"])
 def test_long_runs_of_one_character_end(form):
     """A pattern that can part a run of digits, spaces or dollars in many ways would take years for these."""

@@ -180,6 +180,7 @@ def test_over_stdio_a_program_of_its_own_that_ends_with_the_session():
     tool.close()
 
 
+@pytest.mark.system
 def test_several_servers_and_a_configuration_file(notes_url, odd_url, tmp_path):
     path = tmp_path / "mcp.json"
     config = {"notes": {"url": notes_url, "type": "http"}, "odd": {"url": odd_url}}

@@ -403,6 +403,7 @@ def test_moments_and_days_are_parsed():
     assert time_mcp._moment_to_strftime("YYYY-MM h A") == "%Y-%m %-I %p"
 
 
+@pytest.mark.system
 def test_the_time_server_is_found_at_its_own_path(time_server):
     assert time_server.endswith("/time-mcp")
 

@@ -109,6 +109,7 @@ def test_turns_without_a_call_need_no_server(make, postgres_dsn):
     assert left(postgres_dsn) == before
 
 
+@pytest.mark.system
 def test_which_tasks_are_drawn(make):
     env = make(level="easy")
     drawn = {env.reset(seed=seed).info["task"] for seed in range(40)}

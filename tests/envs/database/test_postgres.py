@@ -65,6 +65,7 @@ def lost(step):
 # -- the same tasks
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("kind", ["questions", "operations"])
 @pytest.mark.parametrize("name", SLOW_BUT_LIBRARY)
 def test_every_reference_solves_and_the_task_is_sqlites(name, kind):
@@ -105,6 +106,7 @@ def test_the_schema_is_shown_by_the_query_that_the_prompt_names(bank):
     assert "accounts | id | integer" in shown
 
 
+@pytest.mark.system
 def test_an_answer_that_is_wrong_spelt_out_or_no_query_is_refused():
     with DatabaseEnv("Library", turn_s=1.0, backend="postgres") as env:
         env.reset(seed=0)

@@ -265,6 +265,7 @@ def test_scalars_stand_by_iteration_and_by_episodes(whole):
     assert [s for s, tag, _ in found if tag == "by_episodes/heldout/reward"] == [0, 32, 64, 80]
 
 
+@pytest.mark.system
 def test_a_full_disk_costs_the_log_alone(tmp_path, monkeypatch):
     opened = TensorBoard.open
 
@@ -321,6 +322,7 @@ def test_figures_that_are_none_are_left_out():
     assert figures_of(values) == {"a": 1.0, "d/e": 2.5}
 
 
+@pytest.mark.system
 def test_tensorboard_reads_it(whole):
     pytest.importorskip("tensorboard", reason="TensorBoard is not installed (gem-gym[log])")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
