@@ -8,6 +8,7 @@ own ids through the entry point group ``gem.envs``.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
@@ -50,6 +51,7 @@ __all__ = [
     "load",
     "load_plugins",
     "make",
+    "place_id",
     "print_envs",
     "register",
     "register_family",
@@ -75,7 +77,8 @@ class Family:
 
     `names` are known without an import. `more`, a ``"module:function"``, returns the names that the
     installed package has; it is called when a name is not in `names`. `claims` apply to every id,
-    `exceptions` change them by name.
+    `exceptions` change them by name. With `look`, a ``"module:function"``, every name is the path of a file
+    or folder; the function returns further claims for it, and reads names of somebody else's file too.
     """
 
     prefix: str
@@ -86,15 +89,20 @@ class Family:
     package: str | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
     exceptions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    look: str | None = None
 
     def spec(self, name: str) -> EnvSpec:
         """Return the spec of one name."""
-        claims = {**self.claims, **self.exceptions.get(name, {})}
+        claims = {
+            **self.claims,
+            **self.exceptions.get(name, {}),
+            **(load(self.look)(name) if self.look else {}),
+        }
         return EnvSpec(f"{self.prefix}:{name}", self.entry_point, {"name": name}, self.extra, **claims)
 
     def find(self, name: str) -> EnvSpec | None:
         """Return the spec of `name`; ask the package only when `names` does not have it."""
-        if name in self.names:
+        if self.look or name in self.names:
             return self.spec(name)
         try:
             return self.spec(name) if self.more and name in load(self.more, self.extra)() else None
@@ -273,6 +281,17 @@ def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[
         _check_makes(made, name)
         env_spec = _NAMED[fixed] = EnvSpec(fixed, entry_point_of(fixed) or fixed, **_claims(made))
     return env_spec
+
+
+def place_id(env_id: str, folder: str | PathLike[str]) -> str:
+    """Return an id whose name is a path below `folder` as it is seen from the working folder.
+
+    Any other id is returned as it is.
+    """
+    prefix, _, name = env_id.partition(":")
+    if prefix not in FAMILIES or not FAMILIES[prefix].look:
+        return env_id
+    return f"{prefix}:{os.path.relpath(os.path.join(folder, os.path.expanduser(name)))}"
 
 
 def _is_prefix(name: str) -> bool:

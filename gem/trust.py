@@ -2,7 +2,8 @@
 
 A file may come from somebody else. It may name, without being trusted:
 
-- an id that is registered in this process, with plain values as keywords;
+- an id that is registered in this process, with plain values as keywords; that of a folder on this machine
+  (``harbor:PATH``) too, because what is in the folder runs only in the sandbox, or in its container;
 - what is in a file that this user named before, by the digest of its content (`gem.source_files`);
 - a wrapper of the wrapper factory, and the classes in `WRAPPERS`;
 - the classes in `MADE`, which are made from plain values, and the functions in `CALLED`;

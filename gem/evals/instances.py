@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from gem import seeding
 from gem.core import Env
-from gem.envs.kit.dataset import DatasetEnv
 from gem.errors import BadArgument
 from gem.registry import Maker, load
 from gem.tasks.order import Order
@@ -45,15 +44,15 @@ def find_seeds(maker: Maker, count: Count, seed: int) -> Sequence[int]:
     return [with_data.seed_of(row) for row in rows]
 
 
-def _with_data(maker: Maker) -> DatasetEnv | None:
-    """Return the environment if its tasks are those of a data set, else None."""
+def _with_data(maker: Maker) -> Any:
+    """Return the environment if it has `seed_of`, and so a finite set of tasks; else None."""
     entry = load(maker.spec.entry_point, maker.spec.extra)
-    if isinstance(entry, type) and issubclass(entry, Env) and not issubclass(entry, DatasetEnv):
+    if isinstance(entry, type) and issubclass(entry, Env) and not hasattr(entry, "seed_of"):
         return None  # it need not be made
     with maker() as env:
         inner = env.unwrapped
-        has_data = isinstance(inner, DatasetEnv) and not isinstance(inner.tasks, ProceduralTasks)
-        return inner if has_data and isinstance(inner, DatasetEnv) else None
+        finite = hasattr(inner, "seed_of") and not isinstance(inner.tasks, ProceduralTasks)  # type: ignore[attr-defined]
+        return inner if finite else None
 
 
 FEW = 64

@@ -49,8 +49,8 @@
     brief = {grader = "brief.py:score", weight = 0.2}
     clear = {grader = "judge:MODEL", weight = 0, rubric = "1: a child understands it. 0: all else."}
 
-Paths in it (an agent's folder, ``id = "relay.py:Relay"``, data) are relative to the file. Of code and
-servers, a suite names only what any file may name (`gem.trust`), unless it is trusted.
+Paths in it (an agent's folder, ``id = "relay.py:Relay"``, ``id = "harbor:tasks"``, data) are relative to the
+file. Of code and servers, a suite names only what any file may name (`gem.trust`), unless it is trusted.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
     wrappers = [fix_name(each, "wrapper", folder) for each in row.strings("wrappers")]
     made = [
         {
-            "env": fix_name(each, "environment", folder),
+            "env": registry.place_id(fix_name(each, "environment", folder), folder),
             "category": row.get("category", str, ""),
             "kwargs": kwargs,
             "title": title,

@@ -136,9 +136,11 @@ def _audit(target: Target, episodes: int, instances: int) -> Card:
         played: dict[str, Played] = {}
         failed: list[str] = []
         elsewhere = range(len(seeds), len(seeds) + CANDIDATES)
+        tasks = getattr(env.unwrapped, "tasks", ()) if hasattr(env.unwrapped, "seed_of") else ()
+        size = len(tasks) if len(tasks) <= len(seeds) else 0
         deals = Deals(env, [*seeds, *elsewhere], forkable=claims is None or claims.forkable)
         best: dict[str, Player] = {}
-        for policy, players in policies(deals, seeds, elsewhere, longest).items():
+        for policy, players in policies(deals, seeds, elsewhere, longest, known=size > 0).items():
             tried = [_play(deals, player, seeds, longest, failed) for player in players]
             played[policy] = max(tried, key=lambda one: one.reward)
             best[policy] = players[tried.index(played[policy])]
@@ -160,7 +162,7 @@ def _audit(target: Target, episodes: int, instances: int) -> Card:
             _copying(name, played, oracle),
             _gap(played),
             _leak(deals, seeds, views, oracle),
-            _instances(distinct, instances),
+            _instances(distinct, instances, size),
             _survival(failed),
         )
     later = [tokens(obs) for observations, _ in views for obs in observations[1:]]
@@ -421,7 +423,10 @@ def _stands(forms: frozenset[str], text: str) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", low) for form in forms if form in low)
 
 
-def _instances(distinct: int, dealt: int) -> Check:
+def _instances(distinct: int, dealt: int, size: int = 0) -> Check:
+    if size:
+        summary = f"{distinct} distinct instances, in a set of {size}; who has seen them may know them all"
+        return Check("seeds differ", None, summary)
     few = distinct < min(FEWEST_INSTANCES, dealt)
     change = "let deal() or reset() draw more from self.rng" if few else ""
     return Check("seeds differ", few, f"{distinct} distinct instances in {dealt} seeds", change)

@@ -120,11 +120,14 @@ def _stack(frame: FrameType | None, base: FrameType) -> list[FrameType]:
 
 
 def _describe(call: FrameType) -> str:
-    """Return a call as it was written, with the seed of its episode."""
+    """Return a call as it was written, with the seed of its episode and what its environment `waits_for`."""
     code = call.f_code
     env = env_of(call)
     names = code.co_varnames[env is not None : code.co_argcount]
     values = [f"{name}={call.f_locals.get(name)!r:.80}" for name in names]
     text = f"{method_name(call)}({', '.join(values)})"
     seed = getattr(env, "_seed", None)
-    return text if seed is None or "seed" in names else f"{text} in the episode of seed {seed}"
+    if seed is not None and "seed" not in names:
+        text += f" in the episode of seed {seed}"
+    waits_for = getattr(env, "waits_for", "")
+    return f"{text}, which waits for {waits_for}," if isinstance(waits_for, str) and waits_for else text

@@ -116,7 +116,7 @@ INJECTIONS = (
 
 
 def policies(
-    deals: Deals, seeds: Sequence[int], elsewhere: Sequence[int], turns: int = 2
+    deals: Deals, seeds: Sequence[int], elsewhere: Sequence[int], turns: int = 2, *, known: bool = False
 ) -> dict[str, list[Player]]:
     """Return every policy by name; the expert and the random actor only if the environment has them.
 
@@ -124,10 +124,12 @@ def policies(
 
     Constants and candidates are first answers of these two. Constants come from the seeds `elsewhere`,
     because an answer from the played `seeds` would contain knowledge. Candidates come from both, because only
-    a list that contains the right answer can show that lists are rewarded.
+    a list that contains the right answer can show that lists are rewarded. With `known`, the seeds
+    `elsewhere` play the same few tasks: then the expert's answers are neither.
     """
-    others = first_answers(deals, elsewhere)
-    answers = list(dict.fromkeys([*first_answers(deals, seeds), *others]))[:MOST_CANDIDATES]
+    verbs = ("sample_random_action",) if known else ("solve", "sample_random_action")
+    others = first_answers(deals, elsewhere, verbs)
+    answers = list(dict.fromkeys([*first_answers(deals, seeds, verbs), *others]))[:MOST_CANDIDATES]
     players: dict[str, list[Player]] = {}
     if has(deals, "solve", seeds[0]):
         players["solver"] = [lambda now: now.env.solve()]
@@ -175,9 +177,11 @@ def has(deals: Deals, verb: str, seed: int) -> bool:
     return True
 
 
-def first_answers(deals: Deals, seeds: Sequence[int]) -> list[str]:
+def first_answers(
+    deals: Deals, seeds: Sequence[int], verbs: Sequence[str] = ("solve", "sample_random_action")
+) -> list[str]:
     """Return the expert's first answers, then the random actor's, without duplicates."""
-    verbs = [verb for verb in ("solve", "sample_random_action") if has(deals, verb, seeds[0])]
+    verbs = [verb for verb in verbs if has(deals, verb, seeds[0])]
     answers_of: dict[str, list[str]] = {verb: [] for verb in verbs}
     for seed in seeds:
         deals.begin(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gem.registry import Family
+from gem.specs import Needs
 
 RG_NAMES = """
 ab acre advanced_geometry aiw arc_1d arc_agi base_conversion basic_arithmetic bf binary_alternation
@@ -80,6 +81,20 @@ OPENENV = Family(
     package="websockets",
     claims={"waits": True, "deterministic": False, "forkable": False},
 )
+
+
+HARBOR = Family(
+    prefix="harbor",
+    entry_point="gem.envs.terminal.task_set:HarborEnv",
+    names=(),
+    extra="terminal",
+    claims={
+        **{"max_turns": 20, "waits": True, "deterministic": False, "forkable": False},
+        "needs": Needs(sandbox=True),
+    },
+    look="gem.envs.terminal.task_set:solver_claim",
+)
+"""Task folders in the layout of Harbor; a name is the path of a folder or of a registry.json."""
 
 
 TEXTARENA_GAMES: dict[int, str] = {
@@ -160,4 +175,4 @@ TEXTARENA = Family(
     },
 )
 
-FAMILIES = (REASONING_GYM, GYMNASIUM, TEXTARENA, REMOTE, OPENENV)
+FAMILIES = (REASONING_GYM, GYMNASIUM, TEXTARENA, REMOTE, OPENENV, HARBOR)

@@ -98,7 +98,9 @@ class TerminalTask:
     without other machines. `looks` are commands for the random actor, and `test_s` is the limit in seconds of
     a command of the test. The tasks of a family are in a `folder` of the working folder. A task with a
     `dockerfile` runs in a container of that image, and begins with the image's files. `exports` are bash
-    commands that export variables before the agent's first command.
+    commands that export variables before the agent's first command. `info` is what the first observation's
+    info says of the task: for a folder its name as `task`, and its `difficulty`. `agent_s` is how many
+    seconds the folder gives its agent.
     """
 
     instruction: str
@@ -113,6 +115,8 @@ class TerminalTask:
     folder: str = ""
     dockerfile: Dockerfile | None = None
     exports: str = ""
+    info: Mapping[str, str] = field(default_factory=dict)
+    agent_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

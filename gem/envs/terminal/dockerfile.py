@@ -131,7 +131,8 @@ def _copy(folder: Path, line: str, words: list[str], workdir: str) -> dict[str, 
     for name in sources:
         source = folder / posixpath.normpath(f"/{name}").lstrip("/")
         archive = line[:3].upper() == "ADD" and _ARCHIVE.search(name)
-        if archive or ".." in name.split("/") or source.is_symlink() or not source.exists():
+        inside = source.resolve().is_relative_to(folder.resolve())
+        if archive or ".." in name.split("/") or source.is_symlink() or not (inside and source.exists()):
             raise BadArgument(f"its Dockerfile has the line {line!r:.100}")
         if source.is_dir():
             files = regular_files(source)

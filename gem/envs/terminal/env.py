@@ -82,6 +82,8 @@ class TerminalEnv(WorkspaceEnv):
     """
 
     forkable: ClassVar[bool] = False
+    waits_for = ""
+    """What the running call waits for, if it may take long."""
     form = "Write commands in <bash>...</bash>, or <submit/> when the task is done."
     in_a_box: ClassVar[bool] = True
     tool_specs = (_BASH.spec(), submit_spec("End the task: what is there then counts."))
@@ -140,10 +142,7 @@ class TerminalEnv(WorkspaceEnv):
                 raise MissingExtra(
                     f"terminal:{name} needs the program {program}: install it, for example with apt."
                 )
-        if self.given_task is not None and self.given_task.dockerfile is not None:
-            find_engine()
-        else:
-            check_shell(sandbox_type)  # type: ignore[arg-type]  # a sandbox is told by its identity
+        self._check_machine(self.given_task)
         self.task: TerminalTask | None = None
         self.used_s = self._until = 0.0
         self._session: Session | None = None
@@ -161,9 +160,7 @@ class TerminalEnv(WorkspaceEnv):
         self.used_s = 0.0
         self._solved = False
         self._rewards = {}
-        self.task = self.given_task or FAMILIES[self.name or ""].draw(self.rng, self.level == "hard")
-        if self.task.loopback and self.task.dockerfile is None:
-            check_shell(self.sandbox_type, loopback=True)  # type: ignore[arg-type]  # likewise
+        self.task = self.choose_task()
         online = self.task.dockerfile is not None and self.task.dockerfile.internet
         how = _HOW.format(
             machine="Linux box" if online else "Linux box without internet",
@@ -171,7 +168,14 @@ class TerminalEnv(WorkspaceEnv):
             command_s=self.command_s,
             time_s=self.time_s,
         )
-        return Start(f"{self.task.instruction}\n\n{how}", {})
+        return Start(f"{self.task.instruction}\n\n{how}", {**self.task.info})
+
+    def choose_task(self) -> TerminalTask:
+        """Return the task of the episode's seed."""
+        task = self.given_task or FAMILIES[self.name or ""].draw(self.rng, self.level == "hard")
+        if task.loopback:
+            self._check_machine(task)
+        return task
 
     def close(self) -> None:
         """Stop the machine and all its processes."""
@@ -231,6 +235,14 @@ class TerminalEnv(WorkspaceEnv):
             raise NoVerdict(f"the machine of {self} was lost.")
         return report(result, limit), result.ok, lost
 
+    def _check_machine(self, task: TerminalTask | None) -> None:
+        """Check that what the task runs in is here. Raises SandboxFailed."""
+        if task is not None and task.dockerfile is not None:
+            find_engine()
+            return
+        loopback = task is not None and task.loopback
+        check_shell(self.sandbox_type, loopback=loopback)  # type: ignore[arg-type]  # told by its identity
+
     def _open(self) -> Session:
         if self._session is None:
             task = self._need_task()
@@ -272,7 +284,14 @@ class TerminalEnv(WorkspaceEnv):
             return "nothing was done"
         task = self._need_task()
         budget = Budget(cpu_s=task.test_s, wall_s=task.test_s)
-        verdict = task.check(Machine(self._open(), budget, self._setup_said, task.folder))
+        name = f" of {task.info['task']}" if "task" in task.info else ""
+        self.waits_for = f"the test{name} (at most {task.test_s:g} s)"
+        try:
+            verdict = task.check(Machine(self._open(), budget, self._setup_said, task.folder))
+        except NoVerdict as error:
+            raise type(error)(f"the test{name} gave no verdict: {error}") from error
+        finally:
+            self.waits_for = ""
         if not isinstance(verdict, dict):
             return verdict
         self._rewards, reward = verdict, choose_reward(verdict)

@@ -74,6 +74,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         raise BadArgument(
             f"task folder {str(folder)!r} has neither task.toml (Harbor) nor task.yaml (Terminal-Bench)."
         )
+    _check_links(folder)
     document = _toml(folder / "task.toml") if harbor else {}
     check_settings(document, str(folder))
     ground = folder / "environment" if harbor else folder
@@ -105,6 +106,10 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         raise BadArgument(f"task folder {str(folder)!r} has no instruction.")
     tests = _files(folder / "tests") | {script.name: script.read_bytes()}
     solved = _text(solution) if solution.is_file() else ""
+    info = {"task": folder.resolve().name}
+    if harbor:
+        info |= _read_labels(document)
+    agent_s = _number(document.get("agent", {}).get("timeout_sec"))
     env = read_variables(wanted, str(folder))
     test_env = env | read_variables(document.get("verifier", {}), str(folder))
     start = Ground()
@@ -131,6 +136,8 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
             test_s=test_s,
             dockerfile=machine,
             exports=write_exports(env),
+            info=info,
+            agent_s=agent_s,
         )
     else:
         for name, source in regular_files(ground).items():
@@ -146,7 +153,32 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         setup=f"chmod +x -- {shlex.join(start.programs)}" if start.programs else "",
         test_s=test_s,
         exports=write_exports(start.env | env, start.home),
+        info=info,
+        agent_s=agent_s,
     )
+
+
+def _check_links(folder: Path) -> None:
+    """Refuse links out of the folder, which would show the agent files of this machine."""
+    parts = ["task.toml", "task.yaml", "instruction.md", "environment", "tests", "solution", "solution.sh"]
+    parts += ["environment/Dockerfile", "tests/test.sh", "solution/solve.sh", "run-tests.sh", "Dockerfile"]
+    root = folder.resolve()
+    for part in parts:
+        if not (folder / part).resolve().is_relative_to(root):
+            raise BadArgument(
+                f"task folder {str(folder)!r}: {part} is a link out of the folder; accepted: files in it."
+            )
+
+
+def _read_labels(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the name and the difficulty that a task.toml states."""
+    labels = {"task": (document.get("task"), "name"), "difficulty": (document.get("metadata"), "difficulty")}
+    stated = {
+        key: table[name]
+        for key, (table, name) in labels.items()
+        if isinstance(table, dict) and isinstance(table.get(name), str)
+    }
+    return {key: value[:200] for key, value in stated.items()}
 
 
 def _without_engine(ground: Path, folder: str) -> Ground | None:
