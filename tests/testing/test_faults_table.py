@@ -88,7 +88,7 @@ def light_main():
 
 @pytest.fixture(scope="module", autouse=True)
 def no_shared_sandbox():
-    """Close the sandbox that earlier tests share: what it makes beforehand would be counted here as left over."""
+    """Close the sandbox that earlier tests share: what it makes beforehand would count as left over."""
     for opened in shared._shared.values():
         opened.close()
     shared._shared.clear()
