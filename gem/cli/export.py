@@ -10,17 +10,30 @@ from typing import Annotated, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
+import gem
+from gem import seeding
 from gem.cli.players import find_run
 from gem.cli.replay import store_of
-from gem.cli.terms import FAILED, MaybePath, MaybeText
+from gem.cli.terms import FAILED, MaybeInt, MaybePath, MaybeText
 from gem.content import printable
-from gem.errors import BadArgument, DuplicateEpisode, GemError, MissingData, StoreError, check_argument
+from gem.errors import (
+    BadArgument,
+    DuplicateEpisode,
+    GemError,
+    MissingData,
+    StoreError,
+    check_argument,
+    check_least,
+)
 from gem.plugins import load
 from gem.record import Episode
 from gem.rollout.store import EpisodeStore
 
 MODEL = "hf"
 """The format of a trained model."""
+
+TASKS = "harbor"
+"""The format of terminal tasks."""
 
 
 class Damaged:
@@ -156,8 +169,13 @@ def export(
     merge: bool = False,
     per: Literal["episode", "turn"] = "episode",
     no_tokens: bool = False,
+    seed: MaybeInt = None,
+    tasks: MaybeInt = None,
 ) -> int:
-    """Write the model that a run trained, or stored episodes, for other tools.
+    """Write the model that a run trained, stored episodes, or terminal tasks, for other tools.
+
+    The format harbor is task folders of Harbor, one for each seed: there RUN is an id, as
+    terminal:Rename-v0-easy, and OUT a folder of task folders, which `gem-gym eval harbor:OUT` plays.
 
     The format hf is the trained model: a folder that transformers, peft, TRL and vLLM load, with its
     tokenizer and a model card.
@@ -169,22 +187,34 @@ def export(
     each task.
 
     Args:
-        run: the folder of a run (for hf of a training run; RUN@best: its best weights, not the last), or a
-            store of episodes.
+        run: the folder of a run (for hf of a training run; RUN@best: its best weights, not the last), a store
+            of episodes, or the id of terminal tasks.
         target: the file or folder to write; it must not exist yet.
-        format: hf, parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed from OUT's suffix if
-            that is .parquet, .jsonl or .eval.
+        format: hf, harbor, parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed from OUT's
+            suffix if that is .parquet, .jsonl or .eval.
         out: another way to give OUT.
         merge: for hf, of a run with --lora-rank: write a whole model with the adapter merged into it, instead
             of the adapter alone.
         per: for tables: one row per episode (`gem-gym import` can read it), or one row per turn.
         no_tokens: leave token ids and log probabilities out.
+        seed: for harbor: the seed of the first task; 0 if left out.
+        tasks: for harbor: how many tasks, of this seed and those after it; 1 if left out.
     """
     if (target is None) == (out is None):
         given = f"{target} and {out}" if out is not None else "none"
         raise BadArgument(f"the file or folder to write is {given}; give one: OUT behind RUN, or --out OUT.")
     path = out or target
     assert path is not None
+    if format == TASKS:
+        if per != "episode" or no_tokens or merge:
+            raise BadArgument(
+                "--per, --no-tokens and --merge are not for tasks; with --format harbor leave them out."
+            )
+        return _export_tasks(run, path, 0 if seed is None else seed, 1 if tasks is None else tasks)
+    if seed is not None or tasks is not None:
+        raise BadArgument(
+            "--seed and --tasks are for terminal tasks; give --format harbor, or leave them out."
+        )
     if format == MODEL:
         if per != "episode" or no_tokens:
             raise BadArgument("--per and --no-tokens are for episodes; with --format hf leave them out.")
@@ -204,6 +234,27 @@ def _export_model(run: str, out: Path, *, merge: bool) -> int:
     folder, weights = place
     export_model(folder, out, weights=weights, merge=merge)
     print(f"wrote the model of {printable(run)} to {printable(str(out))}")
+    return 0
+
+
+def _export_tasks(env_id: str, out: Path, seed: int, tasks: int) -> int:
+    from gem.envs.terminal.env import TerminalEnv
+    from gem.envs.terminal.writing import write_task
+
+    check_least("tasks", tasks)
+    seeds = range(seeding.check(seed), seeding.check(seed + tasks - 1) + 1)
+    spec = gem.spec(env_id)
+    if spec.family != "terminal":
+        raise BadArgument(
+            f"{spec.id} is no id of terminal tasks; accepted: terminal:..., as `gem-gym list` shows."
+        )
+    with gem.make(spec.id) as env:
+        inner = env.unwrapped
+        assert isinstance(inner, TerminalEnv)
+        folders = [out / f"{spec.id.partition(':')[2].lower()}-{each}" for each in seeds]
+        for each, folder in zip(seeds, folders, strict=True):
+            write_task(inner, each, folder)
+    print(f"wrote {tasks} task folder{'s' * (tasks != 1)} to {printable(str(out))}")
     return 0
 
 
@@ -273,5 +324,9 @@ def _format(given: str | None, path: Path) -> str:
         raise BadArgument(f"the format of {path} cannot be guessed from its name; give --format.")
     if kind == MODEL:
         raise BadArgument("hf is the format of a model, which holds no episodes.")
-    check_argument("format", kind, kind in FORMATS, f"{', '.join(FORMATS)}; for a model: {MODEL}")
+    if kind == TASKS:
+        raise BadArgument("harbor is the format of tasks, which hold no episodes.")
+    check_argument(
+        "format", kind, kind in FORMATS, f"{', '.join(FORMATS)}; for a model: {MODEL}; for tasks: {TASKS}"
+    )
     return kind

@@ -121,10 +121,14 @@ class TerminalTask:
 
 @dataclass(frozen=True, slots=True)
 class TerminalFamily:
-    """A family of tasks; `make(rng, hard)` draws one, and it needs `programs` besides coreutils."""
+    """A family of tasks; `make(rng, hard)` draws one, and it needs `programs` besides coreutils.
+
+    `starts`: the set-up starts programs that go on running.
+    """
 
     make: Callable[[Random, bool], TerminalTask]
     programs: tuple[str, ...] = ()
+    starts: bool = False
 
     def draw(self, rng: Random, hard: bool) -> TerminalTask:
         """Draw a task in a folder with a random name, so that no answer fits another instance unchanged."""
@@ -187,20 +191,22 @@ def check_finished(done: Result, machine: Machine) -> None:
         raise NoVerdict("the machine ended in the test.")
 
 
-def read_rewards(json_file: bytes | None, text_file: bytes | None) -> dict[str, float]:
+def read_rewards(json_file: bytes | None, text_file: bytes | None, output: str = "") -> dict[str, float]:
     """Return the rewards by name that a test wrote, as the verifier of Harbor 0.25 reads them.
 
     Args:
         json_file: the content of ``reward.json``, an object of finite numbers; None: there is no such file.
         text_file: the content of ``reward.txt``, one finite number, the reward named ``reward``. It is read
             only where there is no ``reward.json``.
+        output: what the test printed; its end is in the error for a test without rewards.
 
     Raises:
         NoVerdict: without a file, and for one that is empty or holds anything else.
     """
     name, data = ("reward.txt", text_file) if json_file is None else ("reward.json", json_file)
     if data is None:
-        raise NoVerdict("the test wrote neither reward.json nor reward.txt.")
+        ends = f" Its output ends with {output.strip()[-300:]!r}." if output.strip() else ""
+        raise NoVerdict(f"the test wrote neither reward.json nor reward.txt.{ends}")
     try:
         text = data.decode()
         rewards = {"reward": float(text)} if json_file is None else json.loads(text)

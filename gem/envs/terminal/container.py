@@ -390,7 +390,8 @@ def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = 
         done = check_result(session.shell(test, budget, clean=True))
         if rewards:
             check_finished(done, machine)
-            return read_rewards(*(read(session, name) for name in REWARD_FILES))
+            json_file, text_file = (read(session, name) for name in REWARD_FILES)
+            return read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
         if done.info.get("ended"):
             return "the machine ended in the test"
         written = read(session, "reward.txt")

@@ -6,6 +6,7 @@ import json
 import posixpath
 import re
 import shlex
+import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,13 +39,14 @@ _ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2?|txz)$")
 class Ground:
     """The first state of a task: its working folder, and the files in it and variables that it begins with.
 
-    `programs` are the paths in `files` that can be executed.
+    `programs` are the paths in `files` that can be executed. `image` is a tar that is unpacked first.
     """
 
     home: str = "/app"
     files: dict[str, bytes] = field(default_factory=dict)
     programs: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
+    image: bytes | None = None
 
     def add(self, path: str, source: Path) -> None:
         """Add a file, at a path in the working folder."""
@@ -79,6 +81,8 @@ def read_dockerfile(folder: Path) -> Ground:
             workdir = posixpath.normpath(posixpath.join(workdir, words[0]))
         elif word == "ENV" and (pairs := _pair(words, rest)) is not None:
             ground.env |= pairs
+        elif word == "ADD" and (archive := _archive(folder, words, workdir)) and not (copied or ground.image):
+            ground.image = archive.read_bytes()
         elif word in ("COPY", "ADD") and len(words) > 1:
             copied |= _copy(folder, line, words, workdir)
         else:
@@ -120,6 +124,14 @@ def _pair(words: list[str], rest: str) -> dict[str, str] | None:
     if not all(equals and re.fullmatch(r"[A-Za-z_]\w*", name) for name, equals, _ in pairs):
         return None
     return {name: value for name, _, value in pairs}
+
+
+def _archive(folder: Path, words: list[str], workdir: str) -> Path | None:
+    """Return the tar that an ADD unpacks into the working folder; None for any other ADD."""
+    path = folder / words[0]
+    plain = len(words) == 2 and "/" not in words[0] and _ARCHIVE.search(words[0]) and not path.is_symlink()
+    into = posixpath.normpath(posixpath.join(workdir, words[-1])) == workdir
+    return path if plain and into and path.is_file() and tarfile.is_tarfile(path) else None
 
 
 def _copy(folder: Path, line: str, words: list[str], workdir: str) -> dict[str, Path]:

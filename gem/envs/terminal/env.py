@@ -266,6 +266,10 @@ class TerminalEnv(WorkspaceEnv):
             self._export_variables(session)
         return self._session
 
+    def begin_state(self) -> tuple[bytes, str]:
+        """Return the first state of the machine, as a tar of its working folder, and its set-up's output."""
+        return self._open().snapshot(), self._setup_said
+
     def _export_variables(self, session: Session) -> None:
         exports = self._need_task().exports
         if exports and not check_result(session.shell(exports, _SETUP)).ok:

@@ -150,6 +150,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         harbor_test(tests, start.home, exports, shims=shims) if harbor else script_test(tests, start.home),
         _replace_home(solved, start.home, "$HOME"),
         start.files,
+        start.image,
         setup=f"chmod +x -- {shlex.join(start.programs)}" if start.programs else "",
         test_s=test_s,
         exports=write_exports(start.env | env, start.home),
@@ -246,7 +247,8 @@ def harbor_test(
         check_finished(done, machine)
         if missing := machine.text(MISSING):
             raise NoVerdict(f"the test needs what is not here: {', '.join(missing.split())[:200]}.")
-        return read_rewards(*(machine.read(f".logs/verifier/{name}") for name in REWARD_FILES))
+        json_file, text_file = (machine.read(f".logs/verifier/{name}") for name in REWARD_FILES)
+        return read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
 
     return check
 

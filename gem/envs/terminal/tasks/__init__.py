@@ -20,10 +20,10 @@ FAMILIES: dict[str, TerminalFamily] = {
     "Makefile": TerminalFamily(code.makefile, ("make",)),
     "PatchRepo": TerminalFamily(code.patch_repo),
     "Permissions": TerminalFamily(files.permissions),
-    "Processes": TerminalFamily(system.processes),
+    "Processes": TerminalFamily(system.processes, starts=True),
     "Rename": TerminalFamily(files.rename),
     "Schedule": TerminalFamily(text.schedule),
-    "Service": TerminalFamily(system.service),
+    "Service": TerminalFamily(system.service, starts=True),
     "Symlinks": TerminalFamily(files.symlinks),
 }
 """Every family by name. All of them also need bash, coreutils, findutils, grep, sed, awk and python3."""
