@@ -75,12 +75,12 @@ def write_task(env: TerminalEnv, seed: int, folder: Path) -> None:
     assert task is not None
     state, setup = env.begin_state()
     place = f"/app/{task.folder}"
-    shown = task.instruction.replace(f"folder {task.folder}:", f"folder {place}:", 1)
+    text = task.instruction.replace(f"folder {task.folder}:", f"folder {place}:", 1)
     solution = task.solution.replace(f"cd ~/{task.folder} ", f"cd {place} ", 1)
     words = {"env_id": env.spec.id, "seed": seed, "name": name, "level": level, "digest": digest_of(task)}
     texts = {
         "task.toml": _describe(env.spec.id, level, seed, task),
-        "instruction.md": f"{shown}\n",
+        "instruction.md": f"{text}\n",
         "environment/Dockerfile": _DOCKERFILE,
         "solution/solve.sh": f"#!/bin/bash\n{solution}\n",
         "tests/test.sh": _TEST.format(**words),
@@ -122,12 +122,12 @@ def _describe(env_id: str, level: str, seed: int, task: TerminalTask) -> str:
 def _read_modules() -> dict[str, bytes]:
     """Return the modules and texts that the test needs, by their paths below gem/."""
     root = resources("gem")
-    found = {path: root.joinpath(path).read_bytes() for path in _SHIPPED}
+    parts = {path: root.joinpath(path).read_bytes() for path in _SHIPPED}
     for entry in root.joinpath(_TASKS).iterdir():
         if entry.is_file():
-            found[f"{_TASKS}/{entry.name}"] = entry.read_bytes()
-    packages = {path.rpartition("/")[0] for path in found} | {"", "envs"}
-    return {**{f"{each}/__init__.py".lstrip("/"): b"" for each in packages}, **found}
+            parts[f"{_TASKS}/{entry.name}"] = entry.read_bytes()
+    packages = {path.rpartition("/")[0] for path in parts} | {"", "envs"}
+    return {**{f"{each}/__init__.py".lstrip("/"): b"" for each in packages}, **parts}
 
 
 def _normalise(state: bytes) -> bytes:
