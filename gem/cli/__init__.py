@@ -86,6 +86,7 @@ COMMANDS: dict[str, Command] = {
     "serve": Command("gem.cli.serve:serve", "serve environments over HTTP and WebSocket"),
     "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
     "models": Command("gem.cli.machine:models", "list the language models that have names, and fetch them"),
+    "worlds": Command("gem.cli.machine:worlds", "list the worlds of other packages, and fetch them"),
     "doctor": Command("gem.cli.machine:doctor", "show what works on this machine, and how to get the rest"),
     "sandbox": Command("gem.cli.machine:sandbox", "test and show how well programs are isolated here"),
 }

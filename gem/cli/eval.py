@@ -319,13 +319,15 @@ def _suite(given: Arguments) -> Suite:
     seed = None if given.seed is None else seeding.check(given.seed)
     count = _count_of(given.episodes)
     check_least("samples", given.samples)
-    own = given.own.task()
+    own = given.own.task(without=("split",))
     if own is not None:
         print(printable(own.about), file=sys.stderr)
     suites = [name for name in named if name in known_suites() or name.endswith(".toml")]
     if suites and (len(named) > 1 or own is not None):
         raise BadArgument(f"{suites[0]} is a suite, and a suite is played alone; leave the others out.")
     if suites:
+        if given.own.split:
+            raise BadArgument("a suite says the splits of its environments; leave --split out.")
         return _changed_suite(suites[0], given, count, seed, settings)
     if not named and own is None:
         raise BadArgument(
@@ -334,7 +336,7 @@ def _suite(given: Arguments) -> Suite:
         )
     if len({*named}) < len(named):
         raise BadArgument("an environment was named twice; once is enough.")
-    played: list[dict[str, Any]] = [{"env": name} for name in named]
+    played: list[dict[str, Any]] = [{"env": name, "kwargs": given.own.kwargs(named)} for name in named]
     if own is not None:
         played.append({"env": own.env, "kwargs": own.kwargs, "title": own.title, "about": own.about})
     usual: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The commands ``gem-gym doctor``, ``sandbox`` and ``models``: show what this machine has."""
+"""The commands ``gem-gym doctor``, ``sandbox``, ``models`` and ``worlds``: show what this machine has."""
 
 from __future__ import annotations
 
@@ -55,6 +55,47 @@ def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None
         for model in listing
     ]
     table("name", "parameters", "context", "licence", "origin", "where", rows=rows)
+    return 0
+
+
+def worlds(fetch: MaybeText = None, json: bool = False) -> int:
+    """List the worlds of other packages that gem fetches by name: version, licence, size, and place.
+
+    Only the wheel of a world is fetched, into the cache folder (GEM_CACHE, else gem-gym in the user's own);
+    nothing is installed. Its environments then work in every process, offline.
+
+    Args:
+        fetch: download the world of this name with pip; all: each that is not here.
+        json: print the list as JSON, one object per line.
+    """
+    from dataclasses import asdict
+    from json import dumps
+
+    from gem import worlds as known
+
+    if fetch is not None:
+        for name in known.KNOWN if fetch == "all" else [fetch]:
+            with name_wait(f"pip, which downloads {name}"):
+                print(known.fetch(name))
+        return 0
+    listing = known.list_worlds()
+    if json:
+        for world in listing:
+            print(dumps(asdict(world)))
+        return 0
+    rows = [
+        (
+            world.name,
+            world.version,
+            world.licence,
+            f"{world.size / 1e6:.1f} MB",
+            " ".join(f"{prefix}:" for prefix in world.families),
+            world.extra,
+            world.path or f"not here: {world.way}",
+        )
+        for world in listing
+    ]
+    table("name", "package", "licence", "size", "ids", "extra", "where", rows=rows)
     return 0
 
 

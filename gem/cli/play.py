@@ -72,10 +72,10 @@ def play(
     seed = seeding.fresh() if seed is None else seeding.check(seed)
     limits = limits_of(turns)
     actor = None if agent == "human" else local_agent(agent, accepted="human")
-    brought = own.task()
+    brought = own.task(without=("split",))
     if (brought is None) != bool(env_id):
         raise BadArgument("name an environment, as game:Sudoku-v0-easy, or your own data: --data FILE.")
-    kwargs = {} if brought is None else brought.kwargs
+    kwargs = own.kwargs([env_id]) if brought is None else brought.kwargs
     if brought is not None:
         env_id = brought.env
         print(printable(brought.about), file=sys.stderr)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import arg
 
 from gem.envs.data.named import OwnData, data_task
 from gem.errors import BadArgument
 from gem.graders.functions import GRADER_HELP
+from gem.registry import splits_of
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,24 @@ class DataFlags:
     shuffle_choices: bool = False
     """Show the choices of each row in an order that the episode's seed draws."""
     split: Annotated[str, arg(metavar="NAME", help_behavior_hint="")] = ""
-    """The split of the data, if it has several."""
+    """The split of the data, if it has several; in eval and play also that of the named environments."""
 
-    def task(self) -> OwnData | None:
-        """Return the environment over the data, or None without data.
+    def kwargs(self, env_ids: Iterable[str]) -> dict[str, Any]:
+        """Return the keywords of environments without data: their split, if one was given.
+
+        Raises:
+            BadArgument: for an environment that has no such split.
+        """
+        if self.data or not self.split:
+            return {}
+        for env_id in env_ids:
+            if self.split not in (has := splits_of(env_id)):
+                known = f"accepted: {', '.join(has)}" if has else "it has none"
+                raise BadArgument(f"{env_id} has no split {self.split!r}; {known}.")
+        return {"split": self.split}
+
+    def task(self, without: Collection[str] = ()) -> OwnData | None:
+        """Return the environment over the data, or None without data; `without` names flags that are no error.
 
         Raises:
             BadArgument: for the other flags without --data. Otherwise see `data_task`.
@@ -51,7 +67,7 @@ class DataFlags:
             given = (self.data, self.grader, self.columns, self.split, self.prompt, self.few_shot)
             return data_task(*given, shuffle_choices=self.shuffle_choices)
         for each in fields(self):
-            if getattr(self, each.name):
+            if getattr(self, each.name) and each.name not in without:
                 flag = each.name.replace("_", "-")
                 raise BadArgument(f"--{flag} is for data of your own; name it: --data FILE.")
         return None

@@ -1,7 +1,5 @@
 """The contract suite over every registered id whose package is installed."""
 
-from importlib.util import find_spec
-
 import pytest
 from representatives import first_of_each
 
@@ -12,8 +10,8 @@ from gem.sandbox import SandboxFailed, default_sandbox
 from gem.testing import check_env
 from gem.testing.transcripts import hash_seed_dependent, host_dependent
 
-FOREIGN = {prefix for prefix, family in FAMILIES.items() if find_spec(family.package or "gem")}
-"""Families over another package: many ids, some of them slow to make."""
+FOREIGN = {prefix for prefix, family in FAMILIES.items() if family.is_here()}
+"""Families over another package or world: many ids, some of them slow to make."""
 
 TERMINAL_IDS = gem.ids("terminal")
 DATABASE_IDS = gem.ids("db")
@@ -30,6 +28,7 @@ SAMPLE = [
     for i in gem.ids()
     if i
     in (
+        *("babyai:GoToLocal-v0", "babyai:MiniBossLevel-v0", "minigrid:DoorKey-8x8-v0"),
         *("rg:chain_sum", "rg:isomorphic_strings", "rg:pool_matrix", "rg:rush_hour"),
         *("ta:GuessTheNumber-v0", "ta:Hangman-v0", "ta:KuhnPoker-v0", "ta:LiarsDice-v0", "ta:TicTacToe-v0"),
     )
@@ -87,7 +86,16 @@ def test_every_rule_holds_at_an_mcp_server(env_id, postgres_dsn, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "env_id", [pytest.param(i, marks=[pytest.mark.system] * (i not in SAMPLE)) for i in FOREIGN_IDS]
+    "env_id",
+    [
+        pytest.param(
+            i,
+            marks=[pytest.mark.slow]
+            if FAMILIES[i.partition(":")[0]].world and i not in SAMPLE
+            else [pytest.mark.system] * (i not in SAMPLE),
+        )
+        for i in FOREIGN_IDS
+    ],
 )
 def test_foreign_worlds_can_be_won_and_leave_the_global_generators_alone(env_id):
     check_env(env_id, seeds=[0], rules=["global-rng", "solver"]).raise_if_broken()

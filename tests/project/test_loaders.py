@@ -128,6 +128,7 @@ LOADERS = {
     "gem/vector/vector_env.py": {"spec_named": GIVEN},
     "gem/viewer/report.py": {"torch.load": PLAIN},
     "gem/viewer/sources.py": {"TrainConfig.from_json": PLAIN},
+    "gem/worlds.py": {"import_module": OWN},
 }
 
 LAST = BY_NAME | MODELS | {name.rpartition(".")[2] for name in DECODERS}

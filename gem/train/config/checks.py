@@ -13,6 +13,7 @@ import msgspec
 from gem.errors import BadArgument, did_you_mean, refuse_first
 from gem.estimators.algorithms import Algorithm, check_algorithm_name, is_known
 from gem.naming import FORMS, is_path
+from gem.registry import splits_of
 from gem.train.config.bounds import bounds_of, check_bound
 from gem.train.config.run_settings import RunSettings
 from gem.wrappers.wrapper_factory import tool_wrappers
@@ -152,6 +153,12 @@ def _check_environments(config: RunSettings) -> None:
             "a sampler's server holds one copy of the policy; leave pool or sampler out.",
         ),
     )
+    for part in () if config.train_on_test else config.parts:
+        if splits_of(part.id) and part.kwargs.get("split") != "train":
+            raise BadArgument(
+                f"{part.id} keeps tasks for testing. Give it the keyword split: --env-kwargs "
+                '\'{"split": "train"}\', or --train-on-test, which the record of the run states.'
+            )
 
 
 def check_algorithm(config: RunSettings) -> None:

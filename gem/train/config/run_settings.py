@@ -51,6 +51,9 @@ class RunSettings:
     env_kwargs: Annotated[dict[str, Any], KEYWORDS] = field(default_factory=dict)
     """Keyword arguments of the environment, such as '{"reward": "sparse"}'."""
 
+    train_on_test: bool = False
+    """Train on tasks that the environment keeps for testing; without it, it needs the keyword split=train."""
+
     wrappers: tuple[str, ...] = ()
     """Wrappers around the environment, innermost first: names, module:function, or file.py:function."""
 

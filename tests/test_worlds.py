@@ -1,0 +1,93 @@
+"""Worlds by name: fetched by pip without what they require, imported from the cache and from nowhere else."""
+
+import sys
+from hashlib import sha256
+
+import pytest
+from local_wheels import write_wheel
+
+from gem import cli, worlds
+from gem.errors import BadArgument, MissingData, MissingExtra
+from gem.worlds import World
+
+SOURCE = (
+    "import no_such_window.font\n\ndef greet():\n    from little_world import words\n    return words.HELLO\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def known(tmp_path, monkeypatch):
+    """A known world whose wheel lies in a folder; returns what writes the wheel."""
+    monkeypatch.setenv("GEM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    files = {"little_world/__init__.py": SOURCE, "little_world/words.py": "HELLO = 'hello'\n"}
+
+    def publish(**more):
+        return write_wheel(tmp_path / "wheels", "little_world", "1.0", {**files, **more})
+
+    wheel = publish()
+    world = World(
+        name="little",
+        wheel="little-world==1.0",
+        sha256=(sha256(wheel.read_bytes()).hexdigest(),),
+        size=wheel.stat().st_size,
+        licence="MIT",
+        families=("little",),
+        modules=("little_world",),
+        extra="gymnasium",
+        absent=("no_such_window", "no_such_window.font"),
+    )
+    monkeypatch.setattr(worlds, "KNOWN", {"little": world})
+    yield publish
+    for name in [name for name in sys.modules if name.partition(".")[0] == "little_world"]:
+        del sys.modules[name]
+
+
+@pytest.mark.system
+def test_a_world_is_fetched_once_and_imported_from_the_cache(tmp_path, capsys):
+    assert cli.main(["worlds", "--fetch", "all"]) == 0
+    place = worlds.find("little")
+    assert str(place) in capsys.readouterr().out
+    (tmp_path / "wheels/little_world-1.0-py3-none-any.whl").unlink()
+    assert worlds.fetch("little") == place
+    worlds.import_world("little")
+    worlds.import_world("little")
+    import little_world
+
+    assert little_world.greet() == "hello"
+    assert little_world.__file__.startswith(str(place))
+    assert "no_such_window" not in sys.modules
+    assert cli.main(["worlds"]) == 0
+    assert "little-world 1.0" in capsys.readouterr().out
+
+
+@pytest.mark.system
+def test_another_wheel_is_refused_and_nothing_is_left(known, tmp_path):
+    known(**{"little_world/more.py": ""})
+    with pytest.raises(MissingData, match=r"little_world-1\.0-py3-none-any\.whl is not a known wheel"):
+        worlds.fetch("little")
+    assert worlds.find("little") is None
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def test_a_missing_world_names_the_command(capsys):
+    with pytest.raises(MissingExtra, match="gem-gym worlds --fetch little"):
+        worlds.import_world("little")
+    assert cli.main(["worlds"]) == 0
+    assert "not here: gem-gym worlds --fetch little" in capsys.readouterr().out
+    assert cli.main(["worlds", "--fetch", "litle"]) == 2
+    assert "Did you mean 'little'?" in capsys.readouterr().err
+
+
+def test_a_module_from_elsewhere_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/little_world.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    import little_world
+
+    worlds._place(worlds.KNOWN["little"]).mkdir(parents=True)
+    with pytest.raises(BadArgument, match=r"was imported from .*elsewhere/little_world\.py"):
+        worlds.import_world("little")
+    assert little_world.__file__.startswith(str(tmp_path))
