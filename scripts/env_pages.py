@@ -25,6 +25,7 @@ from gem.content import Image, text_of
 from gem.errors import GemError, MissingExtra, NoSolver, NoVerdict
 from gem.registry import ENV_REGISTRY, FAMILIES, EnvSpec, Family, load
 from gem.testing.card import Card, read_cards
+from gem.worlds import KNOWN
 
 HEADINGS = ("Task", "Action", "Observation", "Reward", "End", "Source")
 INDEX = "envs/index.md"
@@ -94,6 +95,8 @@ FAMILY_NAMES = {
     "rg": "reasoning-gym",
     "ta": "TextArena",
     "gymnasium": "Gymnasium",
+    "babyai": "BabyAI",
+    "minigrid": "MiniGrid",
 }
 """What a family is called on the site; one that is not here goes by its prefix."""
 
@@ -508,7 +511,8 @@ def licence(spec: EnvSpec) -> str:
     if spec.data:
         return "the data set's own"
     if spec.family in FAMILIES:
-        return package_licence(FAMILIES[spec.family].package or spec.family)
+        family = FAMILIES[spec.family]
+        return KNOWN[family.world].licence if family.world else package_licence(family.package or spec.family)
     return LICENCE
 
 

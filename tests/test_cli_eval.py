@@ -678,4 +678,4 @@ def test_a_split_is_that_of_the_environment_or_refused(capsys):
     assert "game:Sudoku-v0-easy has no split 'test'; it has none." in capsys.readouterr().err
     assert cli.main(["eval", "minigrid:FourRooms-v0", "--split", "dev"]) == 2
     assert "has no split 'dev'; accepted: train, test." in capsys.readouterr().err
-    assert cli.main(["eval", "smoke", "--split", "test"]) == 2
+    assert cli.main(["eval", "baseline24", "--split", "test"]) == 2

@@ -58,7 +58,10 @@ class DataFlags:
         return {"split": self.split}
 
     def task(self, without: Collection[str] = ()) -> OwnData | None:
-        """Return the environment over the data, or None without data; `without` names flags that are no error.
+        """Return the environment over the data, or None without data.
+
+        Args:
+            without: flags that need no data.
 
         Raises:
             BadArgument: for the other flags without --data. Otherwise see `data_task`.

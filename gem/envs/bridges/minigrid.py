@@ -45,8 +45,7 @@ class MiniGridEnv(Env):
     r"""Fulfil a mission in a grid of rooms, from words for what the agent sees.
 
     Task:
-        The mission of a MiniGrid environment or BabyAI level, by `name`: go to, pick up, open, put next to,
-        unlock, or several of these in order.
+        The mission of a MiniGrid environment, by `name`: reach a goal, cross lava, fetch, unlock.
     Action:
         The name of an action inside ``\boxed{}``, as ``\boxed{go forward}``. Its number is accepted too.
     Observation:
@@ -57,7 +56,7 @@ class MiniGridEnv(Env):
     End:
         When the package ends the episode, or after the turns that the task states.
     Source:
-        MiniGrid 3.2.0 (MIT licence) with its bot as the expert; the words are gem's own.
+        MiniGrid 3.2.0 (MIT licence); the words are gem's own.
     """
 
     prefix = "MiniGrid-"
@@ -184,7 +183,22 @@ class MiniGridEnv(Env):
 
 
 class BabyAIEnv(MiniGridEnv):
-    __doc__ = MiniGridEnv.__doc__
+    r"""Fulfil the mission of a BabyAI level, in words.
+
+    Task:
+        A mission in one or several rooms, by `name`: go to, pick up, open, put next to, unlock, or several of
+        these in order.
+    Action:
+        As in MiniGridEnv: ``\boxed{go forward}``.
+    Observation:
+        The mission, and what lies in the 7 x 7 cells ahead, with its distance in steps.
+    Reward:
+        The package's own: 1 - 0.9 * steps / most steps when the mission is fulfilled, else 0.
+    End:
+        When the mission is fulfilled, or after the turns that the task states.
+    Source:
+        The BabyAI levels of MiniGrid 3.2.0 (MIT licence), with its bot as the expert.
+    """
 
     prefix = "BabyAI-"
     unsplit = ()

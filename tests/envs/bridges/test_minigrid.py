@@ -50,10 +50,10 @@ def test_what_is_seen_is_said_with_its_place():
     env = gem.make("minigrid:Empty-5x5-v0")
     text = env.reset(0)[0]
     assert "mission: get to the green goal square." in text
-    assert (
-        "You see a green goal 2 ahead and 2 to the right; a wall 1 to the left; a wall 3 ahead; a wall 3 to the "
-        "right.\nYou carry nothing.\n" in text
+    seen = (
+        "a green goal 2 ahead and 2 to the right; a wall 1 to the left; a wall 3 ahead; a wall 3 to the right"
     )
+    assert f"You see {seen}.\nYou carry nothing.\n" in text
     assert env.step(r"\boxed{Go_Forward}")[0].startswith("You see a green goal 1 ahead and 2 to the right; ")
     assert env.step(r"\boxed{1}")[0].startswith("You see a green goal 2 ahead and 1 to the left; ")
 
