@@ -85,7 +85,7 @@ class MiniGridEnv(Env):
         self._world: Any = gymnasium.make(
             self.prefix + name, disable_env_checker=True, max_episode_steps=-1
         ).unwrapped
-        self._seen: Any = None
+        self._view: Any = None
         self._bot: Any = None
         self._since: list[int] = []
         """The actions since the bot was asked."""
@@ -96,14 +96,14 @@ class MiniGridEnv(Env):
         self.turn, self._bot, self._since = 0, None, []
         for draw in range(_MOST_DRAWS):
             drawn = seeding.derive(self._need_seed(), f"minigrid {draw}" if draw else "minigrid")
-            self._seen, _ = self._world.reset(seed=drawn % _NUMPY_SEEDS)
+            self._view, _ = self._world.reset(seed=drawn % _NUMPY_SEEDS)
             if self.split is None or _split_of(self._world) == self.split:
                 break
         else:
             raise BadArgument(f"{self.prefix}{self.name} has no level in the split {self.split!r}.")
         self.max_turns = self._most_turns or int(self._world.max_steps)
         return Start(
-            f"You walk through rooms on a grid. Your mission: {self._seen['mission']}.\n\n{self._describe()}"
+            f"You walk through rooms on a grid. Your mission: {self._view['mission']}.\n\n{self._describe()}"
             f"\n\n{_ANSWER_FORM} You have {self.max_turns} turns.",
             {},
         )
@@ -116,7 +116,7 @@ class MiniGridEnv(Env):
         if chosen is None:
             text, info["legal"] = f"Your answer could not be read. {_ANSWER_FORM}", False
         else:
-            self._seen, paid, ended, cut, _ = self._world.step(chosen)
+            self._view, paid, ended, cut, _ = self._world.step(chosen)
             self._since.append(chosen)
             text, reward, over = self._describe(), float(paid), ended or cut
             if ended:
@@ -156,7 +156,7 @@ class MiniGridEnv(Env):
 
     def _describe(self) -> str:
         """Return what is in view, the nearest first."""
-        image = self._seen["image"]
+        image = self._view["image"]
         columns, rows = image.shape[:2]
         things = []
         walls: dict[str, tuple[int, str]] = {}
@@ -176,10 +176,10 @@ class MiniGridEnv(Env):
                 state = f"{_DOOR_STATES[int(image[column, row, 2])]} " if kind == "door" else ""
                 words = kind if kind == "lava" else f"{state}{colour} {kind}"
                 things.append((away, _place(_with_article(words), ahead, right)))
-        seen = [text for _, text in sorted(things)] + [text for _, text in sorted(walls.values())]
-        carried = self._world.carrying
-        held = _with_article(f"{carried.color} {carried.type}") if carried else "nothing"
-        return f"You see {'; '.join(seen) or 'nothing'}.\nYou carry {held}."
+        texts = [text for _, text in (*sorted(things), *sorted(walls.values()))]
+        load = self._world.carrying
+        load_text = _with_article(f"{load.color} {load.type}") if load else "nothing"
+        return f"You see {'; '.join(texts) or 'nothing'}.\nYou carry {load_text}."
 
 
 class BabyAIEnv(MiniGridEnv):

@@ -40,7 +40,7 @@ def test_the_rewards_are_those_of_the_package():
             text, reward, over, _, info = ours.step(action)
             seen, paid, ended, cut, _ = theirs.step(number)
             assert (reward, over) == (float(paid), ended or cut)
-            assert (ours._seen["image"] == seen["image"]).all()
+            assert (ours._view["image"] == seen["image"]).all()
         assert info == {"success": True, "stop": "solved"}
         assert 0 < reward < 1
         assert "the mission is fulfilled" in text
