@@ -24,6 +24,7 @@ from harbor_folders import write_task as write_folder
 import gem
 from gem.envs.terminal.base import choose_reward
 from gem.envs.terminal.env import check_shell
+from gem.envs.terminal.folder import read_folder
 from gem.envs.terminal.tasks import FAMILIES
 from gem.envs.terminal.writing import write_task
 from gem.errors import NoVerdict
@@ -210,6 +211,20 @@ def test_a_folder_is_scored_as_harbor_scores_it(tmp_path, name):
     except NoVerdict:  # several parts, and none is the reward
         rewards = None
     assert score_by_gem(folder, command) == rewards
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# canary 1\n<!-- Canary 2 -->\n\n# A title, canary\n\nWork.\n",
+        "<!-- canary of two\nlines -->\nWork.\n",
+        "\n# canary\nWork.\n",
+        "Work.\n# canary\n",
+    ],
+)
+def test_the_instruction_is_what_harbor_shows(tmp_path, text):
+    folder = write_folder(tmp_path / "task", **{"instruction.md": text})
+    assert read_folder(folder).instruction == Task(folder).instruction.strip()
 
 
 def test_the_cases_have_every_kind_of_end(tmp_path):

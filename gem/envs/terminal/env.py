@@ -197,7 +197,9 @@ class TerminalEnv(WorkspaceEnv):
         """
         solution = self._need_task().solution
         if not solution:
-            raise NoSolver(f"{self} has no solver: the task folder has no solution script.")
+            raise NoSolver(
+                f"{self} has no solver: the task folder has no solution script, or further files beside it."
+            )
         return "<submit/>" if self._solved else f"<bash>\n{solution}\n</bash>"
 
     # -- the machine

@@ -24,7 +24,14 @@ from gem.envs.terminal.base import (
 )
 from gem.envs.terminal.container import container_test
 from gem.envs.terminal.dockerfile import Ground, read_dockerfile, regular_files
-from gem.envs.terminal.harbor import MISSING, TOOLS, check_settings, read_variables, write_exports
+from gem.envs.terminal.harbor import (
+    MISSING,
+    TOOLS,
+    check_settings,
+    read_variables,
+    strip_canary,
+    write_exports,
+)
 from gem.errors import BadArgument, NoVerdict, ToolError
 from gem.sandbox.base import Result, SandboxFailed
 from gem.sandbox.container import find_engine
@@ -76,7 +83,8 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         )
     _check_links(folder)
     document = _toml(folder / "task.toml") if harbor else {}
-    check_settings(document, str(folder))
+    if harbor:
+        check_settings(document, str(folder))
     ground = folder / "environment" if harbor else folder
     dockerfile = (ground / "Dockerfile").is_file()
     for name in _COMPOSE:
@@ -92,7 +100,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         )
     wanted = document.get("environment", {})
     if harbor:
-        instruction = _text(folder / "instruction.md")
+        instruction = strip_canary(_text(folder / "instruction.md"))
         test_s = _number(document["verifier"].get("timeout_sec")) or _HARBOR_TEST_S
         solution, own, command = folder / "solution/solve.sh", set[str](), "/tests/test.sh"
     else:
@@ -105,7 +113,8 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     if not instruction.strip():
         raise BadArgument(f"task folder {str(folder)!r} has no instruction.")
     tests = _files(folder / "tests") | {script.name: script.read_bytes()}
-    solved = _text(solution) if solution.is_file() else ""
+    alone = not harbor or has_solution(folder)
+    solved = _text(solution) if alone and solution.is_file() else ""
     info = {"task": folder.resolve().name}
     if harbor:
         info |= _read_labels(document)
@@ -157,6 +166,11 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         info=info,
         agent_s=agent_s,
     )
+
+
+def has_solution(folder: Path) -> bool:
+    """Return whether a folder of Harbor has ``solution/solve.sh``, and no other file, as gem copies none."""
+    return [*regular_files(folder / "solution")] == ["solve.sh"]
 
 
 def _check_links(folder: Path) -> None:
@@ -242,7 +256,9 @@ def harbor_test(
     def check(machine: Machine) -> dict[str, float]:
         calls_uvx = not shims and re.search(rb"(?m)^\s*uvx\b", files["test.sh"])
         if calls_uvx and not machine.run("command -v uvx").ok:  # it would write 0, whatever the agent did
-            raise NoVerdict("the test calls uvx, which is not here; shims=True replaces it by pytest.")
+            raise NoVerdict(
+                "the test calls uvx, which is not here; shims=True (+shims behind an id) has it run pytest."
+            )
         done = _run_test(machine, files, home, f"{exports}{start}.tests/test.sh")
         check_finished(done, machine)
         if missing := machine.text(MISSING):

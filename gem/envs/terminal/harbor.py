@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument
 
 _REFUSED = {
     "steps": "several steps",
-    "environment.docker_image": "a prebuilt image (docker_image)",
+    "environment.docker_image": "a prebuilt image (docker_image; write FROM into environment/Dockerfile)",
+    "environment.skills_dir": "skills for an agent's program (skills_dir)",
     "environment.mcp_servers": "MCP servers beside the machine",
     "environment.healthcheck": "a health check",
     "environment.workdir": "another working folder (workdir)",
@@ -22,6 +24,12 @@ _REFUSED = {
     "agent.user": "another user for the agent",
 }
 """Settings of a task.toml that change a task and that gem does not have, and what each is."""
+
+_REFUSED_FILES = {
+    "trajectory.json": "an episode to go on from (trajectory.json)",
+    "tests/**/.harborignore": "rules for leaving out tests (.harborignore)",
+}
+"""The same for files, by their path in the folder."""
 
 
 def check_settings(document: Mapping[str, Any], folder: str) -> None:
@@ -42,11 +50,29 @@ def check_settings(document: Mapping[str, Any], folder: str) -> None:
         needs.append("a verifier in a machine of its own")
     if any(table.get("network_mode") == "allowlist" for table in tables.values()):
         needs.append("a network with a list of allowed hosts")
+    version = document.get("schema_version", document.get("version", "1.0"))
+    if str(version).partition(".")[0] != "1":
+        needs.append(f"the schema {version!r:.20}")
+    needs += [what for name, what in _REFUSED_FILES.items() if any(Path(folder).glob(name))]
     if needs:
         raise BadArgument(
-            f"task folder {folder!r} needs {', '.join(needs)}; accepted: one step, in one machine that its "
-            "test shares, from files or a Dockerfile."
+            f"task folder {folder!r} needs {', '.join(needs)}; accepted: schema 1, one step, in one machine "
+            "that its test shares, from files or a Dockerfile. Play it with Harbor itself (`harbor run`), or "
+            "change it."
         )
+
+
+def strip_canary(instruction: str) -> str:
+    """Return an instruction without the comments that mark it as a benchmark's, as Harbor shows it.
+
+    Each is a line at its beginning: ``# ... canary ...`` or ``<!-- ... canary ... -->``.
+    """
+    lines = instruction.split("\n")
+    for number, line in enumerate(map(str.strip, lines)):
+        comment = line.startswith("#") or (line.startswith("<!--") and line.endswith("-->"))
+        if not (comment and "canary" in line.lower()):
+            return "\n".join(lines[number:]).strip()
+    return ""
 
 
 def read_variables(table: Mapping[str, Any], folder: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gem.envs.terminal.base import TerminalTask
 from gem.envs.terminal.env import TerminalEnv
-from gem.envs.terminal.folder import read_folder
+from gem.envs.terminal.folder import has_solution, read_folder
 from gem.errors import BadArgument, MissingData, reason
 from gem.files import read_text
 from gem.sandbox.base import Sandbox
@@ -126,9 +126,9 @@ class _Listed:
 
 
 def solver_claim(name: str) -> dict[str, Any]:
-    """Return the solver that the spec of an id claims: an oracle if each task has ``solution/solve.sh``."""
+    """Return the solver that the spec of an id claims: an oracle if each task has a solution."""
     try:
-        solved = all((task.folder / "solution/solve.sh").is_file() for task in find_tasks(name))
+        solved = all(has_solution(task.folder) for task in find_tasks(name))
     except (BadArgument, MissingData, OSError):  # said when the environment is made
         solved = False
     return {"solver": "oracle" if solved else "none"}

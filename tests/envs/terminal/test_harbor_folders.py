@@ -68,8 +68,13 @@ def play(folder, command, **kwargs):
 @pytest.mark.parametrize(
     ("toml", "needs"),
     [
-        ('[[steps]]\nname = "a"\n', "several steps"),
-        ('[environment]\ndocker_image = "x/y:1"\n', "a prebuilt image"),
+        ('[[steps]]\nname = "a"\n', r"several steps.*Play it with Harbor itself"),
+        ('schema_version = "2.0"\n', "the schema '2.0'"),
+        ('[environment]\nskills_dir = "/skills"\n', "skills for an agent's program"),
+        (
+            '[environment]\ndocker_image = "x/y:1"\n',
+            "a prebuilt image .*write FROM into environment/Dockerfile",
+        ),
         ('[[environment.mcp_servers]]\nname = "db"\n', "MCP servers"),
         ('[environment.healthcheck]\ncommand = "true"\n', "a health check"),
         ('[environment]\nworkdir = "/src"\n', "another working folder"),
@@ -89,6 +94,28 @@ def test_what_gem_does_not_have_is_refused_by_name(tmp_path, toml, needs):
     with pytest.raises(BadArgument, match=needs) as refused:
         read_folder(write_folder(tmp_path, toml))
     assert str(tmp_path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "needs"),
+    [("trajectory.json", "an episode to go on from"), ("tests/.harborignore", "leaving out")],
+)
+def test_files_that_gem_does_not_read_are_refused_by_name(tmp_path, path, needs):
+    with pytest.raises(BadArgument, match=needs):
+        read_folder(write_folder(tmp_path, **{path: "x"}))
+
+
+def test_the_marks_of_a_benchmark_are_not_shown(no_engine, tmp_path):
+    text = "<!-- BENCHMARK DATA: canary GUID 1 -->\n# harbor-canary GUID 1\n\n# Canary birds\n\nCount them.\n"
+    write_folder(
+        tmp_path, **{"instruction.md": text.replace("# Canary birds", "# Birds, canary")[:-1] + " canary"}
+    )
+    assert read_folder(tmp_path).instruction.startswith("# Birds")
+
+
+def test_a_solution_with_files_beside_it_is_none(no_engine, tmp_path):
+    write_folder(tmp_path, **{"solution/answer.py": "print(42)\n"})
+    assert read_folder(tmp_path).solution == ""
 
 
 def test_variables_of_the_environment_and_of_the_verifier(shell, tmp_path):
