@@ -89,6 +89,22 @@ class Dockerfile:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """A command that succeeds once a machine is ready; it is run before the agent's first command.
+
+    Failures within `start_s` seconds do not count, and are followed by `start_interval_s` seconds of waiting.
+    `retries` failures after that, each `interval_s` seconds after the last, are no verdict.
+    """
+
+    command: str
+    interval_s: float = 5.0
+    timeout_s: float = 30.0
+    start_s: float = 0.0
+    start_interval_s: float = 5.0
+    retries: int = 3
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalTask:
     """One task at a terminal.
 
@@ -100,7 +116,7 @@ class TerminalTask:
     `dockerfile` runs in a container of that image, and begins with the image's files. `exports` are bash
     commands that export variables before the agent's first command. `info` is what the first observation's
     info says of the task: for a folder its name as `task`, and its `difficulty`. `agent_s` is how many
-    seconds the folder gives its agent.
+    seconds the folder gives its agent, `health` what has to succeed before it begins.
     """
 
     instruction: str
@@ -117,6 +133,7 @@ class TerminalTask:
     exports: str = ""
     info: Mapping[str, str] = field(default_factory=dict)
     agent_s: float | None = None
+    health: HealthCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import shutil
+import time
 from os import PathLike
 from typing import ClassVar
 
 from gem.core import Start, Step
 from gem.envs.kit.workspace import Burst, TurnReport, WorkCall, WorkspaceEnv, Written, submit_spec
-from gem.envs.terminal.base import Machine, TerminalTask, choose_reward
+from gem.envs.terminal.base import HealthCheck, Machine, TerminalTask, choose_reward
 from gem.envs.terminal.container import open_container
 from gem.envs.terminal.folder import read_folder
 from gem.envs.terminal.tasks import FAMILIES
@@ -250,7 +251,7 @@ class TerminalEnv(WorkspaceEnv):
             task = self._need_task()
             if task.dockerfile is not None:
                 self._session = open_container(task.dockerfile, Budget(cpu_s=60.0, wall_s=60.0))
-                self._export_variables(self._session)
+                self._prepare(self._session)
                 return self._session
             session = default_sandbox(self.sandbox_type).session(
                 files=task.files,
@@ -265,18 +266,39 @@ class TerminalEnv(WorkspaceEnv):
                     self._end_session()
                     raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")
                 self._setup_said = result.stdout
-            self._export_variables(session)
+            self._prepare(session)
         return self._session
 
     def begin_state(self) -> tuple[bytes, str]:
         """Return the first state of the machine, as a tar of its working folder, and its set-up's output."""
         return self._open().snapshot(), self._setup_said
 
-    def _export_variables(self, session: Session) -> None:
-        exports = self._need_task().exports
-        if exports and not check_result(session.shell(exports, _SETUP)).ok:
+    def _prepare(self, session: Session) -> None:
+        """Set the task's variables, and wait until its health check succeeds. Raises NoVerdict."""
+        task = self._need_task()
+        if task.exports and not check_result(session.shell(task.exports, _SETUP)).ok:
             self._end_session()
             raise NoVerdict(f"the variables of {self} cannot be set.")
+        if task.health is not None:
+            self.waits_for = f"the health check of {task.info.get('task', self)}"
+            self._wait_until_healthy(session, task.health)
+            self.waits_for = ""
+
+    def _wait_until_healthy(self, session: Session, health: HealthCheck) -> None:
+        budget = Budget(cpu_s=health.timeout_s, wall_s=health.timeout_s)
+        counted_from = time.monotonic() + health.start_s
+        failures = 0
+        while True:
+            counts = time.monotonic() >= counted_from
+            result = check_result(session.shell(f"(\n{health.command}\n)", budget))
+            if result.ok:
+                return
+            failures += counts
+            if failures >= health.retries or result.info.get("ended"):
+                self._end_session()
+                said = report(result, health.timeout_s)[-500:]
+                raise NoVerdict(f"the health check of {self} failed: {said}")
+            time.sleep(health.interval_s if counts else health.start_interval_s)
 
     def _end_session(self) -> None:
         if self._session is not None:

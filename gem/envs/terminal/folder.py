@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from gem.envs.terminal.harbor import (
     MISSING,
     TOOLS,
     check_settings,
+    read_health,
     read_variables,
     strip_canary,
     write_exports,
@@ -120,6 +122,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         info |= _read_labels(document)
     agent_s = _number(document.get("agent", {}).get("timeout_sec"))
     env = read_variables(wanted, str(folder))
+    health = read_health(wanted, str(folder))
     test_env = env | read_variables(document.get("verifier", {}), str(folder))
     start = Ground()
     if dockerfile and (plain := _without_engine(ground, str(folder))) is not None:
@@ -147,6 +150,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
             exports=write_exports(env),
             info=info,
             agent_s=agent_s,
+            health=health,
         )
     else:
         for name, source in regular_files(ground).items():
@@ -165,6 +169,8 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         exports=write_exports(start.env | env, start.home),
         info=info,
         agent_s=agent_s,
+        loopback=health is not None,  # it waits for a program, perhaps for a server
+        health=health and replace(health, command=_replace_home(health.command, start.home, "$HOME")),
     )
 
 

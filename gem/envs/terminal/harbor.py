@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gem.envs.terminal.base import HealthCheck
 from gem.errors import BadArgument
 
 _REFUSED = {
@@ -14,7 +15,6 @@ _REFUSED = {
     "environment.docker_image": "a prebuilt image (docker_image; write FROM into environment/Dockerfile)",
     "environment.skills_dir": "skills for an agent's program (skills_dir)",
     "environment.mcp_servers": "MCP servers beside the machine",
-    "environment.healthcheck": "a health check",
     "environment.workdir": "another working folder (workdir)",
     "environment.gpus": "GPUs",
     "environment.tpu": "TPUs",
@@ -88,6 +88,30 @@ def read_variables(table: Mapping[str, Any], folder: str) -> dict[str, str]:
                 f"task folder {folder!r} sets {name!r:.80} to {value!r:.80}; accepted: text without ${{...}}."
             )
     return dict(variables)
+
+
+def read_health(table: Mapping[str, Any], folder: str) -> HealthCheck | None:
+    """Return the health check of a task.toml's environment; None if it has none.
+
+    Raises:
+        BadArgument: for one without a command, and for a time or number that is not from 0 to 600.
+    """
+    given = table.get("healthcheck")
+    if not given:
+        return None
+    names = {
+        **{"interval_sec": "interval_s", "timeout_sec": "timeout_s", "start_period_sec": "start_s"},
+        **{"start_interval_sec": "start_interval_s", "retries": "retries"},
+    }
+    command = given.get("command") if isinstance(given, Mapping) else None
+    values = {own: given[name] for name, own in names.items() if name in given} if command else {}
+    fits = [type(value) in (int, float) and 0 <= value <= 600 for value in values.values()]
+    if not (isinstance(command, str) and command.strip() and all(fits)) or values.get("timeout_s") == 0:
+        raise BadArgument(
+            f"task folder {folder!r} has the health check {given!r:.200}; accepted: a command, and "
+            f"{', '.join(names)} from 0 to 600."
+        )
+    return HealthCheck(command, **values)
 
 
 def write_exports(variables: Mapping[str, str], home: str = "") -> str:

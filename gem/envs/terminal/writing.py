@@ -26,6 +26,7 @@ _SHIPPED = (
 """The modules of gem that the test of a written task needs, besides the folder of the families."""
 _TASKS = "envs/terminal/tasks"
 
+_START = "[ ! -e /app/.start.sh ] || { cd /app && bash .start.sh && rm .start.sh; }"
 _DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /app\nADD files.tar /app\n"
 _TEST = """\
 #!/bin/bash
@@ -46,8 +47,9 @@ main(*sys.argv[1:])
 def write_task(env: TerminalEnv, seed: int, folder: Path) -> None:
     """Write the task of a seed as a task folder of Harbor.
 
-    The files of its machine, as they are after its set-up, are ``environment/files.tar``. Its test is gem's
-    own, in Python: the folder ``tests`` holds what it imports.
+    The files of its machine, as they are after its set-up, are ``environment/files.tar``. A set-up that
+    starts programs is run by a health check instead, which removes it. Its test is gem's own, in Python: the
+    folder ``tests`` holds what it imports.
 
     Args:
         env: an environment of an id ``terminal:...``.
@@ -55,31 +57,26 @@ def write_task(env: TerminalEnv, seed: int, folder: Path) -> None:
         folder: the folder to write; it must not exist yet.
 
     Raises:
-        BadArgument: for another environment, for a task that begins with running programs, and for a folder
-            that exists. NoVerdict: when the task's set-up fails.
+        BadArgument: for another environment, and for a folder that exists. NoVerdict: when the task's set-up
+            fails.
     """
     name, level = env.name, env.level
     if name is None or env.spec is None:
         raise BadArgument(
             f"{env} is no id of terminal tasks; accepted: terminal:..., as `gem-gym list` shows."
         )
-    if FAMILIES[name].starts:
-        raise BadArgument(
-            f"{env.spec.id} begins with programs that run, which a folder of Harbor cannot say; accepted: "
-            f"{', '.join(each for each, family in FAMILIES.items() if not family.starts)}."
-        )
     if folder.exists():
         raise BadArgument(f"{str(folder)!r} exists; name another folder.")
     env.reset(seed=seed)
     task = env.task
     assert task is not None
-    state, setup = env.begin_state()
+    state, setup = (_pack(task), "") if FAMILIES[name].starts else env.begin_state()
     place = f"/app/{task.folder}"
     text = task.instruction.replace(f"folder {task.folder}:", f"folder {place}:", 1)
     solution = task.solution.replace(f"cd ~/{task.folder} ", f"cd {place} ", 1)
     words = {"env_id": env.spec.id, "seed": seed, "name": name, "level": level, "digest": digest_of(task)}
     texts = {
-        "task.toml": _describe(env.spec.id, level, seed, task),
+        "task.toml": _describe(env.spec.id, level, seed, task, FAMILIES[name].starts),
         "instruction.md": f"{text}\n",
         "environment/Dockerfile": _DOCKERFILE,
         "solution/solve.sh": f"#!/bin/bash\n{solution}\n",
@@ -100,7 +97,7 @@ def write_task(env: TerminalEnv, seed: int, folder: Path) -> None:
         raise
 
 
-def _describe(env_id: str, level: str, seed: int, task: TerminalTask) -> str:
+def _describe(env_id: str, level: str, seed: int, task: TerminalTask, starts: bool) -> str:
     """Return the task.toml. JSON writes texts and numbers as TOML does."""
     tables: dict[str, dict[str, object]] = {
         "task": {
@@ -113,6 +110,8 @@ def _describe(env_id: str, level: str, seed: int, task: TerminalTask) -> str:
         "verifier": {"timeout_sec": max(_TEST_S, task.test_s)},
         "environment": {"network_mode": "no-network", "cpus": 1, "memory_mb": 2048},
     }
+    if starts:
+        tables["environment.healthcheck"] = {"command": _START}
     lines = ['schema_version = "1.4"']
     for name, table in tables.items():
         lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
@@ -128,6 +127,17 @@ def _read_modules() -> dict[str, bytes]:
             parts[f"{_TASKS}/{entry.name}"] = entry.read_bytes()
     packages = {path.rpartition("/")[0] for path in parts} | {"", "envs"}
     return {**{f"{each}/__init__.py".lstrip("/"): b"" for each in packages}, **parts}
+
+
+def _pack(task: TerminalTask) -> bytes:
+    """Return the files of a task and its set-up as a tar."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, data in {**task.files, ".start.sh": task.setup.encode()}.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
 
 
 def _normalise(state: bytes) -> bytes:

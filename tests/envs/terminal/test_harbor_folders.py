@@ -1,5 +1,7 @@
 """Harbor's task folders without an engine: their settings, plain Dockerfiles, and shims for installers."""
 
+import json
+
 import pytest
 
 from gem.envs.terminal.dockerfile import read_dockerfile
@@ -76,7 +78,10 @@ def play(folder, command, **kwargs):
             "a prebuilt image .*write FROM into environment/Dockerfile",
         ),
         ('[[environment.mcp_servers]]\nname = "db"\n', "MCP servers"),
-        ('[environment.healthcheck]\ncommand = "true"\n', "a health check"),
+        ("[environment.healthcheck]\nretries = 1\n", r"has the health check.*accepted: a command"),
+        ('[environment.healthcheck]\ncommand = "true"\ninterval_sec = 1e9\n', "from 0 to 600"),
+        ('[environment.healthcheck]\ncommand = "true"\nretries = "3"\n', "from 0 to 600"),
+        ('[environment]\nhealthcheck = "true"\n', "has the health check 'true'"),
         ('[environment]\nworkdir = "/src"\n', "another working folder"),
         ("[environment]\ngpus = 1\n", "GPUs"),
         ('[environment]\nos = "windows"\n', "the system 'windows'"),
@@ -116,6 +121,17 @@ def test_the_marks_of_a_benchmark_are_not_shown(no_engine, tmp_path):
 def test_a_solution_with_files_beside_it_is_none(no_engine, tmp_path):
     write_folder(tmp_path, **{"solution/answer.py": "print(42)\n"})
     assert read_folder(tmp_path).solution == ""
+
+
+def test_a_health_check_is_run_until_it_succeeds(shell, tmp_path):
+    check = "echo $GREETING >> /app/tries; [ $(wc -l < /app/tries) = 3 ] && { sleep 60 > /app/left 2>&1 & }"
+    toml = f"{TOML}[environment]\nenv = {{GREETING = 'hello'}}\n[environment.healthcheck]\n"
+    toml += "interval_sec = 0.01\nstart_interval_sec = 0.01\ncommand = "
+    write_folder(tmp_path, toml + json.dumps(check))
+    look = "cat tries; grep -qs sleep /proc/[0-9]*/comm && echo runs"
+    assert play(tmp_path, look)[0].split() == ["hello", "hello", "hello", "runs"]
+    with pytest.raises(NoVerdict, match=r"(?s)health check of .* failed: .*3"):
+        play(write_folder(tmp_path, f"{toml}'exit 3'"), RIGHT)
 
 
 def test_variables_of_the_environment_and_of_the_verifier(shell, tmp_path):
