@@ -296,8 +296,8 @@ class TerminalEnv(WorkspaceEnv):
             failures += counts
             if failures >= health.retries or result.info.get("ended"):
                 self._end_session()
-                said = report(result, health.timeout_s)[-500:]
-                raise NoVerdict(f"the health check of {self} failed: {said}")
+                words = report(result, health.timeout_s)[-500:]
+                raise NoVerdict(f"the health check of {self} failed: {words}")
             time.sleep(health.interval_s if counts else health.start_interval_s)
 
     def _end_session(self) -> None:
