@@ -36,7 +36,8 @@ class World:
     `wheel` is the pip requirement, and `sha256` has the digests of its wheel files: one, or one per platform.
     `modules` are the modules that it brings. `extra` is the pip extra of gem that it needs besides. `absent`
     are modules that it imports and that no environment uses, such as a window: where they are not installed,
-    it gets empty ones. `size` is in bytes. `families` are the prefixes of its ids.
+    it gets hollow ones while `loads` are imported. `bare` are packages of its own whose first file is not
+    run. `size` is in bytes. `families` are the prefixes of its ids.
     """
 
     name: str
@@ -48,6 +49,8 @@ class World:
     modules: tuple[str, ...]
     extra: str
     absent: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
+    loads: tuple[str, ...] = ()
 
 
 KNOWN = {
@@ -63,6 +66,19 @@ KNOWN = {
             modules=("minigrid",),
             extra="gymnasium",
             absent=("pygame", "pygame.freetype"),
+        ),
+        World(
+            name="agentdojo",
+            wheel="agentdojo==0.1.35",
+            sha256=("364bea4219716b716bf639f504d195943f7f6a5535d312ca41d7098704a2affd",),
+            size=192_363,
+            licence="MIT",
+            families=("agentdojo",),
+            modules=("agentdojo",),
+            extra="agentdojo",
+            absent=("agentdojo.agent_pipeline.llms.google_llm",),
+            bare=("agentdojo.agent_pipeline",),
+            loads=("agentdojo.task_suite.load_suites",),
         ),
     )
 }
@@ -162,8 +178,12 @@ def import_world(name: str) -> None:
             _check_origin(module, place)
         if not any(isinstance(each, _Finder) and each.place == place for each in sys.meta_path):
             sys.meta_path.insert(0, _Finder(place, world.modules))
-        with _empty_modules(world.absent):
+        with _hollow_modules(world.absent):
             for module in world.modules:
+                import_module(module)
+            for package in world.bare:
+                _make_bare(package, place)
+            for module in world.loads:
                 import_module(module)
 
 
@@ -192,16 +212,31 @@ def _check_origin(module: str, place: Path) -> None:
         )
 
 
+def _make_bare(package: str, place: Path) -> None:
+    """Make a package importable without running its first file."""
+    if package not in sys.modules:
+        module = sys.modules[package] = ModuleType(package)
+        module.__path__ = [str(place.joinpath(*package.split(".")))]
+
+
+class _Hollow(ModuleType):
+    """A module that has any name, each an empty class."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
 @contextmanager
-def _empty_modules(names: Sequence[str]) -> Iterator[None]:
-    """Let `names` be imported as empty modules for a while, where they are not installed."""
-    made: dict[str, ModuleType] = {}
+def _hollow_modules(names: Sequence[str]) -> Iterator[None]:
+    """Let `names` be imported as hollow modules for a while, where they are not installed."""
+    made = []
     for name in names:
-        parent, _, child = name.rpartition(".")
-        if name not in sys.modules and (parent in made or (not parent and find_spec(name) is None)):
-            made[name] = sys.modules[name] = ModuleType(name)
-            if parent:
-                setattr(made[parent], child, made[name])
+        parent = name.rpartition(".")[0]
+        if name not in sys.modules and (parent or find_spec(name) is None):
+            sys.modules[name] = _Hollow(name)
+            made.append(name)
     try:
         yield
     finally:

@@ -95,6 +95,7 @@ FAMILY_NAMES = {
     "rg": "reasoning-gym",
     "ta": "TextArena",
     "gymnasium": "Gymnasium",
+    "agentdojo": "AgentDojo",
     "babyai": "BabyAI",
     "minigrid": "MiniGrid",
 }

@@ -28,7 +28,7 @@ SAMPLE = [
     for i in gem.ids()
     if i
     in (
-        *("babyai:GoToLocal-v0", "babyai:MiniBossLevel-v0", "minigrid:DoorKey-8x8-v0"),
+        *("agentdojo:slack", "babyai:GoToLocal-v0", "babyai:MiniBossLevel-v0", "minigrid:DoorKey-8x8-v0"),
         *("rg:chain_sum", "rg:isomorphic_strings", "rg:pool_matrix", "rg:rush_hour"),
         *("ta:GuessTheNumber-v0", "ta:Hangman-v0", "ta:KuhnPoker-v0", "ta:LiarsDice-v0", "ta:TicTacToe-v0"),
     )

@@ -141,6 +141,20 @@ MINIGRID = Family(
     exceptions={name: {"splits": ()} for name in MINIGRID_FEW},
 )
 
+AGENTDOJO_SUITES = ("banking", "slack", "travel", "workspace")
+"""The suites of AgentDojo; each has an id with attacks too."""
+
+AGENTDOJO = Family(
+    prefix="agentdojo",
+    entry_point="gem.envs.bridges.agentdojo:AgentDojoEnv",
+    names=tuple(f"{suite}{attacked}" for suite in AGENTDOJO_SUITES for attacked in ("", "-attacked")),
+    extra="agentdojo",
+    package="deepdiff",
+    world="agentdojo",
+    claims={"max_turns": 15, "splits": ("train", "test"), "solver": "oracle"},
+)
+
+
 REMOTE = Family(
     prefix="remote",
     entry_point="gem.envs.bridges.remote:RemoteEnv",
@@ -254,4 +268,4 @@ TEXTARENA = Family(
     },
 )
 
-FAMILIES = (REASONING_GYM, GYMNASIUM, BABYAI, MINIGRID, TEXTARENA, REMOTE, OPENENV, HARBOR)
+FAMILIES = (REASONING_GYM, GYMNASIUM, AGENTDOJO, BABYAI, MINIGRID, TEXTARENA, REMOTE, OPENENV, HARBOR)
