@@ -55,6 +55,7 @@ LOADERS = {
     "gem/cli/regrade.py": {"fix_name": GIVEN},
     "gem/cli/export.py": {"load": OWN},
     "gem/codec.py": {"TaskRef": MARKED, "attrgetter": OWN},
+    "gem/envs/bridges/agentdojo.py": {"yaml.safe_load": PLAIN},
     "gem/envs/bridges/remote.py": {"TaskRef": GIVEN},
     "gem/envs/bridges/textarena.py": {"import_module": OWN},
     "gem/envs/database/domains/domain.py": {"import_module": OWN},

@@ -119,7 +119,7 @@ def test_doing_nothing_pays_in_the_disputed_tasks_alone(name):
 @pytest.mark.parametrize("name", SUITES)
 def test_the_reference_calls_solve_every_task(name):
     for task in bridge.tasks_of(name):
-        env = gem.make(f"agentdojo:{name}", task=task, max_turns=99)
+        env = gem.make(f"agentdojo:{name}", task=task)
         env.reset(0)
         step = env.step(env.solve())
         while not step.done:
