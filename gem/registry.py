@@ -103,7 +103,12 @@ class Family:
         return there and (self.world is None or worlds.find(self.world) is not None)
 
     def spec(self, name: str) -> EnvSpec:
-        """Return the spec of one name."""
+        """Return the spec of one name. Raises BadArgument for a path that no id can have."""
+        if self.look and any(c.isspace() for c in name):
+            raise BadArgument(
+                f"{self.prefix}:{name}: an id has no blanks; give the path as it is seen from a folder "
+                f"within, as {self.prefix}:. does, or rename it."
+            )
         claims = {
             **self.claims,
             **self.exceptions.get(name, {}),

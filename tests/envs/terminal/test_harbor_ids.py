@@ -85,6 +85,8 @@ def test_what_is_no_folder_of_tasks_is_refused(tmp_path):
         with pytest.raises(error, match=words):
             gem.make(f"harbor:{tmp_path / name}")
     assert gem.spec("harbor:nowhere").solver == "none"
+    with pytest.raises(BadArgument, match=r"an id has no blanks; .* as harbor:\. does"):
+        gem.spec("harbor:my tasks")
     with pytest.raises(MissingData, match="harbor:: there is no folder"):
         gem.make("harbor:")
 
