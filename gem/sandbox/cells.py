@@ -113,6 +113,8 @@ def session(request: Request, end: socket.socket) -> NoReturn:
             match request["op"]:
                 case "cell":
                     lockdown.show()
+                    if "" not in sys.path:  # before, nothing of a program may be imported here
+                        sys.path.insert(0, "")
                     reply, blobs = cells.run(request["code"].decode("utf-8", "surrogatepass"))
                 case "shell":
                     reply = shell.run(request)

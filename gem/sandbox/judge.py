@@ -345,6 +345,7 @@ class Judge:
             _test(*tester, case["args"], value)
         for fd in line if tester is None else ():
             os.close(fd)
+        sys.path.insert(0, os.getcwd())  # not in the tester
         loaded = marshal.loads(compiled)
         if isinstance(loaded, str):
             loaded = compile(loaded, "main.py", "exec", dont_inherit=True)

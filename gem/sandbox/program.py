@@ -34,6 +34,7 @@ def run(request: Request) -> NoReturn:
     put_files(request.get("files") or {})
     sys.argv = ["main.py", *request.get("args", ())]
     reseed(request.get("seed"))
+    sys.path.insert(0, os.getcwd())
     code = request["code"].decode("utf-8", "surrogatepass").removeprefix("\ufeff")  # as of a file
     try:
         compiled = compile(code, "main.py", "exec", dont_inherit=True)
@@ -83,7 +84,8 @@ def remember(code: str, name: str) -> None:
 def exit_code(error: SystemExit) -> int:
     """Return the exit code of a SystemExit, and say what it says."""
     if error.code is None or isinstance(error.code, int):
-        return (error.code or 0) & 0xFF
+        code = error.code or 0
+        return code & 0xFF if -1 << 63 <= code < 1 << 63 else 0xFF
     say(f"{error.code}\n")
     return 1
 
@@ -127,10 +129,12 @@ def end(code: int) -> NoReturn:
     except BaseException as error:
         code = code or report_error(error)
     code = flush() or code
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # the program's own may need its names
     with contextlib.suppress(BaseException):  # a program may have put anything there
         if len(sys._current_frames()) == 1:  # a daemon thread would miss its names
             _drop_names(sys.modules["__main__"])
-    os._exit(flush() or code)
+    flush()
+    os._exit(code)
 
 
 def _drop_names(main: Any) -> None:
@@ -156,24 +160,33 @@ def flush() -> int:
     code = 0
     for stream in (sys.stdout, sys.stderr):
         try:
-            if stream is not None and not stream.closed:
+            if stream is not None and not _is_closed(stream):
                 stream.flush()
         except BaseException:
             code = 120
     return code
 
 
+def _is_closed(stream: Any) -> bool:
+    with contextlib.suppress(Exception):  # what a program put there need not know
+        return bool(stream.closed)
+    return False
+
+
 def open_streams() -> None:
     """Reopen sys.stdin, sys.stdout and sys.stderr on the current descriptors 0, 1 and 2."""
+    raw = [io.FileIO(fd, mode, closefd=False) for fd, mode in enumerate("rww")]
+    for file, name in zip(raw, ("stdin", "stdout", "stderr"), strict=True):
+        file.name = f"<{name}>"
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(  # type: ignore[misc]
-        io.BufferedReader(io.FileIO(0, "r", closefd=False)), "utf-8", "surrogateescape"
+        io.BufferedReader(raw[0]), "utf-8", "surrogateescape"
     )
-    sys.stdout = sys.__stdout__ = io.TextIOWrapper(  # type: ignore[misc]
-        io.BufferedWriter(io.FileIO(1, "w", closefd=False)), "utf-8"
-    )
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(io.BufferedWriter(raw[1]), "utf-8")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
-        io.BufferedWriter(io.FileIO(2, "w", closefd=False)), "utf-8", "backslashreplace", line_buffering=True
+        io.BufferedWriter(raw[2]), "utf-8", "backslashreplace", line_buffering=True
     )
+    for stream, mode in ((sys.stdin, "r"), (sys.stdout, "w"), (sys.stderr, "w")):
+        stream.mode = mode  # type: ignore[misc]  # programs that read and write fast ask for it
 
 
 def open_streams_to_be() -> None:

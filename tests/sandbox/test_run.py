@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from gem.errors import BadArgument
-from gem.sandbox.base import Budget, Status
+from gem.sandbox.base import Budget, Case, Status
 from gem.sandbox.client import ZygoteSandbox
 from gem.sandbox.request import Cancel
 
@@ -27,6 +27,9 @@ from gem.sandbox.request import Cancel
         "import sys\nprint(4, flush=True)\nclass Odd:\n  closed = True\n  __hash__ = None\nsys.stdout = Odd",
         "import os\nprint(4 if os.path.basename(__file__) == 'main.py' else __file__)",
         "\ufeffprint(4)",
+        "import os, sys\nclass Fast:\n  def write(self, text): self.text = text.encode()\n"
+        "  def flush(self): os.write(1, self.text); self.text = b''\n"
+        "sys.stdout = Fast()\nsys.stdout.write('4')",
     ],
 )
 def test_what_a_program_leaves_to_the_end_of_the_interpreter_is_done(sandbox, code):
@@ -46,6 +49,38 @@ def test_a_name_that_no_file_can_have_is_not_blamed_on_the_program(sandbox, path
         sandbox.run("pass", files={path: b""})
 
 
+def test_the_standard_streams_have_their_modes_and_names(sandbox):
+    code = (
+        "import sys\n"
+        "for s in sys.stdin, sys.stdout, sys.stderr: print(s.mode, s.name, s.buffer.name, s.fileno())"
+    )
+    expected = "r <stdin> <stdin> 0\nw <stdout> <stdout> 1\nw <stderr> <stderr> 2\n"
+    assert sandbox.run(code).stdout == sandbox.judge(code, [Case(stdin=b"")])[0].stdout == expected
+
+
+def test_modules_in_the_working_folder_can_be_imported(sandbox):
+    code = "open('second.py', 'w').write('y = 3')\nimport second, first\nprint(first.x + second.y, end='')"
+    files = {"first.py": b"x = 4"}
+    assert sandbox.run(code, files=files).stdout == "7"
+    assert sandbox.judge(code, [Case(stdin=b"")], files=files)[0].stdout == "7"
+    with sandbox.session(files=files) as session:
+        assert session.execute(code).stdout == "7"
+
+
+@pytest.mark.parametrize("use", ["shell", "judge"])
+def test_no_module_of_the_working_folder_runs_where_no_program_does(sandbox, use):
+    """What packs a session's files, and a tester, must not be a program's."""
+    forged = b"import os\nos.write(2, b'mine')\nraise SystemExit"
+    files = dict.fromkeys(("tarfile.py", "shutil.py", "fractions.py"), forged)
+    if use == "shell":
+        with sandbox.session(files=files) as session:
+            assert session.shell("true").ok
+            assert b"tarfile.py" in session.snapshot()
+    else:
+        tester = "def serve(space, fd): pass\ndef test(fd):\n  import fractions\n  return 7"
+        assert sandbox.judge("", [Case(tester=tester)], files=files)[0].value == "7"
+
+
 def test_a_program_gets_its_input_arguments_and_files(sandbox):
     code = "import sys; print(sys.stdin.read(), sys.argv[1:], open('a/b.txt').read(), __name__)"
     result = sandbox.run(code, stdin=b"in", args=("x", "y"), files={"a/b.txt": b"file"})
@@ -58,6 +93,7 @@ def test_a_program_gets_its_input_arguments_and_files(sandbox):
     [
         ("import sys; sys.exit()", Status.OK, 0, None),
         ("raise SystemExit(7)", Status.RE, 7, None),
+        ("raise SystemExit(1 << 70)", Status.RE, 255, None),
         ("1/0", Status.RE, 1, None),
         ("import os; os._exit(9)", Status.RE, 9, None),
         ("import ctypes; ctypes.string_at(0)", Status.RE, None, 11),
