@@ -70,8 +70,10 @@ class Confinement:
     def begin(self) -> None:
         """Get ready, in the template, before any child is made."""
 
-    def prepare(self, folder: str) -> tuple[list[int], list[int]]:
-        """Make the surroundings of a case, with its folders below a path. Runs in the judge. Raises OSError.
+    def prepare(self, folder: str, *, tester: bool) -> tuple[list[int], list[int]]:
+        """Make the surroundings of a case, or of its tester, with its folders below a path. Raises OSError.
+
+        This runs in the judge.
 
         Returns:
             Descriptors of the files for its input, output, errors and value, and those that `enter` needs.
@@ -221,21 +223,21 @@ class Judge:
         """Ask for a case's child, and one for its tester, with a socket between them. Raises Unready."""
         try:
             if not tested:
-                return [self._ask_for_one(())]
+                return [self._ask_for_one()]
             line, theirs = socket.socketpair()
             with line, theirs:
-                return [self._ask_for_one((line.fileno(),)), self._ask_for_one((theirs.fileno(),))]
+                return [self._ask_for_one(line), self._ask_for_one(theirs, tester=True)]
         except OSError as error:
             raise Unready(str(error)) from error
 
-    def _ask_for_one(self, line: Sequence[int]) -> _Asked:
+    def _ask_for_one(self, *line: socket.socket, tester: bool = False) -> _Asked:
         """Ask for a child, which confines itself and waits; return the socket to it, its files and place."""
         folder = "" if self.namespaces else os.path.join(os.getcwd(), os.urandom(6).hex())
-        files, place = self.confinement.prepare(folder)
+        files, place = self.confinement.prepare(folder, tester=tester)
         near, far = socket.socketpair()
         with far:
             packet = marshal.dumps((folder, len(place)))
-            self.template.ask(packet, [far.fileno(), *files, *place, *line])
+            self.template.ask(packet, [far.fileno(), *files, *place, *(end.fileno() for end in line)])
         return near, files, place
 
     def _receive(self, near: socket.socket) -> int:

@@ -5,6 +5,7 @@ sandbox, after `gem.sandbox.lockdown`. Requests come from the host and are trust
 process can forge its replies, but only those about itself.
 """
 
+import _thread
 import atexit
 import builtins
 import contextlib
@@ -199,6 +200,61 @@ def open_streams_to_be() -> None:
         os.dup2(own, fd)
     for fd in (*kept, *pipe):
         os.close(fd)
+
+
+class ThreadLock:
+    """The class on which multiprocessing's locks are built, for a process that can have no children.
+
+    The interpreter's own keeps a lock in a file of /dev/shm. Here threads are all that can share it.
+    """
+
+    SEM_VALUE_MAX = 2**31 - 1
+
+    def __init__(self, kind: int, value: int, maxvalue: int, name: str, unlink: bool) -> None:
+        import threading
+
+        self.kind, self.maxvalue, self.name, self.handle = kind, maxvalue, None, 0
+        self._semaphore = threading.Semaphore(value)
+        self._owner, self._held = 0, 0
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        """Take the lock; return whether that was possible."""
+        if not (self.kind == _RECURSIVE and self._is_mine()):
+            if not self._semaphore.acquire(block, timeout if block else None):
+                return False
+            self._owner = _thread.get_ident()
+        self._held += 1
+        return True
+
+    def release(self) -> None:
+        """Let go of the lock. Raises ValueError, or AssertionError, if it is not held."""
+        if self.kind == _RECURSIVE and not self._is_mine():
+            raise AssertionError("attempt to release recursive lock not owned by thread")
+        if self.kind != _RECURSIVE and self._get_value() >= self.maxvalue:
+            raise ValueError("semaphore or lock released too many times")
+        self._held -= 1
+        if self.kind != _RECURSIVE or not self._held:
+            self._semaphore.release()
+
+    __enter__ = acquire
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _count(self) -> int:
+        return self._held
+
+    def _is_mine(self) -> bool:
+        return self._held > 0 and self._owner == _thread.get_ident()
+
+    def _get_value(self) -> int:
+        return self._semaphore._value
+
+    def _is_zero(self) -> bool:
+        return self._get_value() == 0
+
+
+_RECURSIVE = 0  # the kind of an RLock; all others are semaphores
 
 
 def reseed(seed: int | None) -> None:

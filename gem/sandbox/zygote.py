@@ -335,8 +335,11 @@ class Zygote:
         own = lockdown.NEW_PID if self.config["namespaces"] else 0
         Judge(asked, wire, _Confinement(self, message), shared=self.shared_folders, namespaces=own).serve()
 
-    def furnish(self, message: Message, scratch: str | None) -> int | None:
-        """Make the folders of a program, and its mounts if it has its own; return its rules for Landlock."""
+    def furnish(self, message: Message, scratch: str | None, *, tester: bool = False) -> int | None:
+        """Make the folders of a program, and its mounts if it has its own; return its rules for Landlock.
+
+        Where all have one /tmp, a program has it, and not the tester beside it.
+        """
         write = [lockdown.HOME, "/tmp", lockdown.SHARED]
         if scratch is None:
             lockdown.furnish(message["limits"], self.config["keep"])
@@ -344,6 +347,7 @@ class Zygote:
             write = [*split_folder(scratch)]
             for folder in (scratch, *write):
                 os.makedirs(folder, exist_ok=True)
+            write += () if tester else self.shared_folders[1:]  # the first holds the others' folders too
         return self.files.make(write, tcp=message["loopback"])
 
     def confine(self, message: Message, scratch: str | None, parent: int, rules: int | None) -> None:
@@ -536,10 +540,10 @@ class _Confinement(Confinement):
         if self.mounts >= 0:
             self.zygote.halves[0].install()
 
-    def prepare(self, folder: str) -> tuple[list[int], list[int]]:
+    def prepare(self, folder: str, *, tester: bool) -> tuple[list[int], list[int]]:
         place = []
         try:
-            rules = self.zygote.furnish(self.message, folder or None)
+            rules = self.zygote.furnish(self.message, folder or None, tester=tester)
             temporary = split_folder(folder)[1] if folder else "/tmp"
             output = [files.open_nameless(b"", temporary) for _ in range(FILES)]
             if self.mounts >= 0:
@@ -590,6 +594,11 @@ def _prepare(config: Message, control: socket.socket) -> None:
     with _ending_with(control):
         _open_site()
         _warm(config["preload"], config["namespaces"])
+    if config["readable"] is not None:  # no child of its own, and no /dev/shm
+        with contextlib.suppress(ImportError):
+            import _multiprocessing  # type: ignore[import-not-found]
+
+            _multiprocessing.SemLock = program.ThreadLock
     program.open_streams_to_be()
     _rehearse()
     for name in [name for name in sys.modules if name == "gem" or name.startswith("gem.")]:

@@ -1,0 +1,92 @@
+"""What ordinary programs may count on, on every backend of gem's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gem.sandbox.base import Case
+from gem.sandbox.choice import open_sandbox
+from gem.sandbox.selftest import self_test
+
+pytestmark = [pytest.mark.system, pytest.mark.filterwarnings("ignore:programs run on the backend")]
+
+
+@pytest.fixture(params=["userns", "bwrap-slots", "landlock"], scope="module")
+def sandbox(request) -> Iterator[Any]:
+    if not self_test(request.param).passed:
+        pytest.skip(f"not to be had here: {self_test(request.param).why_not}")
+    with open_sandbox(request.param, begin=("bare",)) as opened:
+        yield opened
+
+
+POOL = "from {} import {} as P\nwith P(2) as pool: print(pool.map(lambda x: x * x, [2, 3]), end='')"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        POOL.format("multiprocessing.dummy", "Pool"),
+        POOL.format("multiprocessing.pool", "ThreadPool"),
+        "import multiprocessing as m, threading, time\n"
+        "lock, again, places = m.Lock(), m.RLock(), m.BoundedSemaphore(2)\n"
+        "total = [0, 0]\n"
+        "def add():\n"
+        "  for _ in range(50):\n"
+        "    with lock, again, again, places:\n"
+        "      before = total[0]; time.sleep(0); total[0] = before + 1\n"
+        "threads = [threading.Thread(target=add) for _ in range(4)]\n"
+        "for t in threads: t.start()\n"
+        "for t in threads: t.join()\n"
+        "assert lock.acquire() and not lock.acquire(False) and not lock.acquire(timeout=0.01)\n"
+        "lock.release()\n"
+        "for odd in lock, places:\n"
+        "  try: odd.release()\n"
+        "  except ValueError: pass\n"
+        "  else: raise SystemExit('released too often')\n"
+        "try: again.release()\n"
+        "except AssertionError: total[1] = places.get_value()\n"
+        "print([total[0] // 50, 7 + total[1]], end='')",
+        "import multiprocessing as m\nevent, queue = m.Event(), m.Queue()\n"
+        "queue.put(4); event.set(); print([queue.get(), 9 * event.is_set()], end='')",
+    ],
+)
+def test_pools_of_threads_and_locks_of_processes_work(sandbox, code):
+    for result in (sandbox.run(code), *sandbox.judge(code, [Case(stdin=b"")] * 2)):
+        assert (result.status, result.stdout, result.stderr) == ("OK", "[4, 9]", "")
+    with sandbox.session() as session:
+        assert session.execute(code).stdout == "[4, 9]"
+
+
+def test_what_is_written_to_tmp_is_the_cases_own(sandbox):
+    if sandbox.backend == "landlock":
+        pytest.skip("there /tmp is the host's")
+    code = (
+        "import os\n"
+        "paths = ['/tmp/x', '/dev/shm/x']\n"
+        "print([os.path.exists(path) for path in paths])\n"
+        "for path in paths: open(path, 'w').close()"
+    )
+    results = [sandbox.run(code), *sandbox.judge(code, [Case(stdin=b"")] * 2), sandbox.run(code)]
+    assert [(result.status, result.stdout) for result in results] == [("OK", "[False, False]\n")] * 4
+
+
+def test_a_submission_finds_nothing_that_its_tester_wrote(sandbox):
+    tester = (
+        "import os, socket\n"
+        "places = '/tmp', '/dev/shm', '.'\n"
+        "def serve(space, fd):\n"
+        "    line = socket.socket(fileno=fd)\n"
+        "    own = line.recv(1000).decode()\n"
+        "    line.sendall(str([p for p in (*places, own) if os.path.exists(p + '/mine')]).encode())\n"
+        "def test(fd):\n"
+        "    line = socket.socket(fileno=fd)\n"
+        "    for place in places:\n"
+        "        try: open(place + '/mine', 'w').close()\n"
+        "        except OSError: pass\n"
+        "    line.sendall(os.environ['TMPDIR'].encode())\n"
+        "    return line.recv(1000).decode()"
+    )
+    assert sandbox.judge("", [Case(tester=tester)])[0].value == '"[]"'
