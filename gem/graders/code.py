@@ -30,7 +30,7 @@ from gem.graders.code_tests import (
     read_tests,
     root,
 )
-from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value
+from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value, write_plain
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, check_result
 from gem.sandbox.shared import default_sandbox
 
@@ -401,7 +401,7 @@ class _Run:
             result = results[0]
             return result.value == "true" if result.ok and result.value in ("true", "false") else None
         files = {
-            name: (text if isinstance(text, str) else json.dumps(text)).encode("utf-8", "surrogatepass")
+            name: (text if isinstance(text, str) else write_plain(text)).encode("utf-8", "surrogatepass")
             for name, text in (("given", given), ("output", got), ("expected", wanted))
         }
         result = check_result(self.sandbox.run(checker, args=list(files), files=files, budget=self.budget))
@@ -516,5 +516,5 @@ def feedback(public: Mapping[str, Any], kind: str) -> str:
 
 
 def _short(value: Any) -> str:
-    text = value.rstrip("\n") if isinstance(value, str) else json.dumps(value)
+    text = value.rstrip("\n") if isinstance(value, str) else write_plain(value)
     return text if len(text) <= 500 else f"{text[:500]} ... ({len(text)} characters)"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from gem.errors import BadArgument
-from gem.graders.compare import check_compare, plain
+from gem.graders.compare import check_compare, plain, read_int, write_plain
 from gem.tasks.sources import cell
 
 Checker: TypeAlias = Callable[[Any, Any, Any], bool]
@@ -106,7 +106,7 @@ def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:
         return raw
     if isinstance(raw, str | bytes):
         try:
-            raw = json.loads(raw)
+            raw = _load(raw)
         except (ValueError, RecursionError):
             if isinstance(raw, bytes) or "assert" not in raw:
                 raise _unreadable(raw) from None
@@ -413,14 +413,14 @@ def _text(value: Any) -> str:
         return "\n".join(map(_text, value))
     if value is None or isinstance(value, Mapping):
         raise _unreadable(value)
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else write_plain(value)
 
 
 def _arguments(value: Any) -> tuple[Any, ...]:
     """Return a call's arguments, from a list or from text with one JSON value per line."""
     if isinstance(value, str):
         try:
-            return tuple(json.loads(line) for line in value.splitlines() if line.strip())
+            return tuple(_load(line) for line in value.splitlines() if line.strip())
         except ValueError:
             raise _unreadable(value) from None
     if not isinstance(value, list | tuple):
@@ -430,13 +430,18 @@ def _arguments(value: Any) -> tuple[Any, ...]:
 
 def _read(value: Any) -> Any:
     try:
-        return json.loads(value) if isinstance(value, str) else plain(value)
+        return _load(value) if isinstance(value, str) else plain(value)
     except ValueError:
         return value
 
 
+def _load(text: str | bytes) -> Any:
+    """Return the data in a JSON text. Raises ValueError."""
+    return json.loads(text, parse_int=read_int)
+
+
 def _size(value: Any) -> int:
-    return len(value) if isinstance(value, str) else len(repr(value))
+    return len(value if isinstance(value, str) else write_plain(value))
 
 
 def _unreadable(value: Any) -> BadArgument:

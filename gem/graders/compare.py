@@ -82,7 +82,7 @@ LONGEST_INT = 100_000
 _AT_ONCE = 4000  # digits that `int` reads whatever its limit is
 
 
-def _read_int(digits: str) -> int:
+def read_int(digits: str) -> int:
     """Return an integer of more digits than `int` reads. Raises ValueError beyond LONGEST_INT."""
     if len(digits) <= _AT_ONCE:
         return int(digits)
@@ -91,7 +91,7 @@ def _read_int(digits: str) -> int:
     sign, digits = (-1, digits[1:]) if digits[0] == "-" else (1, digits)
     half = len(digits) // 2
     shift: int = 10**half
-    return sign * (_read_int(digits[:-half]) * shift + _read_int(digits[-half:]))
+    return sign * (read_int(digits[:-half]) * shift + read_int(digits[-half:]))
 
 
 def read_plain(text: str) -> Any:
@@ -102,7 +102,7 @@ def read_plain(text: str) -> Any:
             LONGEST_INT.
     """
     try:
-        value = json.loads(text, parse_int=_read_int)
+        value = json.loads(text, parse_int=read_int)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
     level = [value]
@@ -116,6 +116,17 @@ def read_plain(text: str) -> Any:
         if not level:
             return value
     raise ValueError("it is nested too deep")
+
+
+def write_plain(value: Any) -> str:
+    """Return plain data as JSON; its integers may have any number of digits."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(write_plain, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(key)}: {write_plain(item)}' for key, item in value.items())}}}"
+    if isinstance(value, int) and value.bit_length() > 2 * _AT_ONCE:
+        return str(decimal.Decimal(value))
+    return json.dumps(value)
 
 
 def plain(value: Any) -> Any:
@@ -193,39 +204,76 @@ def is_number(value: Any) -> bool:
 
 
 _MOST_APART = 1000
-"""The most items without an exact match that are compared pairwise; with more, the lists differ."""
+"""The most items with floats, none of them a number itself, that are compared pairwise."""
 
 
 def _same_in_any_order(got: list[Any], wanted: list[Any], tolerance: float) -> bool:
     if len(got) != len(wanted):
         return False
-    exactly = Counter(map(_canonical, wanted))
-    left = []
-    for item in got:
-        key = _canonical(item)
-        if exactly[key] > 0:
-            exactly[key] -= 1
-        else:
-            left.append(item)
-    if len(left) > _MOST_APART:
+    near = [item for item in wanted if _holds_float(item)]
+    left = _take_away([item for item in wanted if not _holds_float(item)], got)
+    if len(left) != len(near):
         return False
-    for key in exactly.elements():
-        missing = json.loads(key)
-        near = (i for i, item in enumerate(left) if _same(item, missing, tolerance))
-        if (index := next(near, None)) is None:
+    numbers = sorted(filter(is_number, left))
+    # Within the tolerance of a larger number lies no smaller one than within that of a smaller number.
+    if not _same(numbers, sorted(filter(is_number, near)), tolerance):
+        return False
+    left, near = ([item for item in each if not is_number(item)] for each in (left, near))
+    if len(near) > _MOST_APART:  # then what is exactly equal is paired first
+        left, near = _take_away(near, left), _take_away(left, near)
+    return len(near) <= _MOST_APART and _match(left, near, tolerance)
+
+
+def _take_away(items: list[Any], given: list[Any]) -> list[Any]:
+    """Return what is given but for one that equals exactly, for each of the items that has it."""
+    counts = Counter(map(_key, items))
+    left = []
+    for each in given:
+        key = _key(each)
+        if counts[key] > 0:
+            counts[key] -= 1
+        else:
+            left.append(each)
+    return left
+
+
+def _match(got: list[Any], wanted: list[Any], tolerance: float) -> bool:
+    """Return whether each item can have one of its own that is the same within the tolerance."""
+    owner: dict[int, int] = {}  # index of got: of wanted
+    for first in range(len(wanted)):
+        came: dict[int, int] = {}  # index of got: of wanted, from where the search came to it
+        left, free = [first], None
+        while left and free is None:
+            place = left.pop()
+            for index, item in enumerate(got):
+                if index not in came and _same(item, wanted[place], tolerance):
+                    came[index] = place
+                    if index not in owner:
+                        free = index
+                        break
+                    left.append(owner[index])
+        if free is None:
             return False
-        del left[index]
+        while True:
+            place = came[free]
+            before = next((index for index, its in owner.items() if its == place), None)
+            owner[free] = place
+            if before is None:
+                break
+            free = before
     return True
 
 
-def _canonical(value: Any) -> str:
-    return json.dumps(_whole(value), sort_keys=True)
-
-
-def _whole(value: Any) -> Any:
-    """Return plain data whose floats without a fraction are integers."""
+def _holds_float(value: Any) -> bool:
     if isinstance(value, list):
-        return [_whole(item) for item in value]
+        return any(map(_holds_float, value))
+    return any(map(_holds_float, value.values())) if isinstance(value, dict) else isinstance(value, float)
+
+
+def _key(value: Any) -> Any:
+    """Return what is equal for equal plain data; floats without a fraction equal integers."""
+    if isinstance(value, list):
+        return ("list", *map(_key, value))
     if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+        return "dict", frozenset((key, _key(item)) for key, item in value.items())
+    return value if is_number(value) else (type(value).__name__, value)

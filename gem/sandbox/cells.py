@@ -331,7 +331,10 @@ class _Shell:
             os.dup2(left, 9)
             os.closerange(3, 8)
             os.closerange(10, 1 << 16)
-            os.chdir(os.environ["HOME"])
+            try:
+                os.chdir(os.environ["HOME"])
+            except OSError:  # closed by a command: another can open it again
+                os.chdir("/")
             os.execv("/bin/bash", ["bash", "--noprofile", "--norc", "-c", _WRAPPER, "bash", *lengths])
         except BaseException as error:
             os.write(2, f"bash cannot be started: {error}\n".encode())

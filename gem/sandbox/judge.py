@@ -570,6 +570,9 @@ def plain(value: Any) -> str:
     return json.dumps(value, allow_nan=True)
 
 
+_KEYS = (str, int, float, bool)  # of a dictionary, as JSON has them; and None
+
+
 def _plain(value: Any, depth: int) -> Any:
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
@@ -583,9 +586,12 @@ def _plain(value: Any, depth: int) -> Any:
         if issubclass(kind, items):
             return [_plain(item, depth + 1) for item in items.__iter__(value)]
     if issubclass(kind, dict):
-        if any(type(key) not in (str, int) for key in dict.__iter__(value)):
-            raise TypeError("the result is no plain data: a dictionary's keys must be text or whole numbers")
-        items_by_text = {str(key): _plain(item, depth + 1) for key, item in dict.items(value)}
+        if any(key is not None and type(key) not in _KEYS for key in dict.__iter__(value)):
+            raise TypeError("the result is no plain data: a dictionary's keys must be text or numbers")
+        items_by_text = {
+            key if type(key) is str else json.dumps(key): _plain(item, depth + 1)
+            for key, item in dict.items(value)
+        }
         if len(items_by_text) < dict.__len__(value):
             raise TypeError("the result is no plain data: two keys of a dictionary are the same text")
         return items_by_text

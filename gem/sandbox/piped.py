@@ -145,8 +145,8 @@ def _plain(value):
         return value
     if type(value) in (list, tuple):
         return [_plain(item) for item in value]
-    if type(value) is dict and all(type(key) in (str, int) for key in value):
-        return {{str(key): _plain(item) for key, item in value.items()}}
+    if type(value) is dict and all(key is None or type(key) in (str, int, float, bool) for key in value):
+        return {{key if type(key) is str else _json.dumps(key): _plain(item) for key, item in value.items()}}
     raise TypeError("the result is no plain data: " + type(value).__name__)
 _first, *_rest = {call}.split(".")
 _found = _space[_first]

@@ -215,7 +215,7 @@ class ThreadLock:
 
         self.kind, self.maxvalue, self.name, self.handle = kind, maxvalue, None, 0
         self._semaphore = threading.Semaphore(value)
-        self._owner, self._held = 0, 0
+        self._owner, self._depth = 0, 0
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         """Take the lock; return whether that was possible."""
@@ -223,7 +223,7 @@ class ThreadLock:
             if not self._semaphore.acquire(block, timeout if block else None):
                 return False
             self._owner = _thread.get_ident()
-        self._held += 1
+        self._depth += 1
         return True
 
     def release(self) -> None:
@@ -232,8 +232,8 @@ class ThreadLock:
             raise AssertionError("attempt to release recursive lock not owned by thread")
         if self.kind != _RECURSIVE and self._get_value() >= self.maxvalue:
             raise ValueError("semaphore or lock released too many times")
-        self._held -= 1
-        if self.kind != _RECURSIVE or not self._held:
+        self._depth -= 1
+        if self.kind != _RECURSIVE or not self._depth:
             self._semaphore.release()
 
     __enter__ = acquire
@@ -242,10 +242,10 @@ class ThreadLock:
         self.release()
 
     def _count(self) -> int:
-        return self._held
+        return self._depth
 
     def _is_mine(self) -> bool:
-        return self._held > 0 and self._owner == _thread.get_ident()
+        return self._depth > 0 and self._owner == _thread.get_ident()
 
     def _get_value(self) -> int:
         return self._semaphore._value

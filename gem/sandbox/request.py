@@ -128,10 +128,12 @@ class Caller(Closing):
 
         Raises:
             SandboxFailed: when the sandbox failed twice in a row.
-            BadArgument: for a file's path that leaves the working folder, or a budget that is not positive.
+            BadArgument: for a file's path that leaves the working folder, files that do not fit into the
+                budget, or a budget that is not positive.
         """
         words = tuple(str(arg).replace("\0", "") for arg in args)
-        return self._run(Request(checked_files(files), checked_budget(budget), code, stdin, words, cancel))
+        limits = checked_budget(budget)
+        return self._run(Request(checked_files(files, limits), limits, code, stdin, words, cancel))
 
     def session(
         self,
@@ -149,7 +151,8 @@ class Caller(Closing):
             BadArgument: for an image or a file that cannot be unpacked.
             SandboxFailed: when the sandbox failed twice in a row.
         """
-        given, limits = checked_files(files), checked_budget(budget)
+        limits = checked_budget(budget)
+        given = checked_files(files, limits)
         tar, names = _read_image(image), tuple(preload)
         return self._session(Request(given, limits, image=tar, loopback=loopback, preload=names, seed=seed))
 
@@ -172,7 +175,8 @@ class Caller(Closing):
             SandboxFailed: when the sandbox failed twice in a row.
             BadArgument: for a case that is not exactly one of the four, or arguments that are not plain data.
         """
-        given, limits = checked_files(files), checked_budget(budget)
+        limits = checked_budget(budget)
+        given = checked_files(files, limits)
         return self._judge(Request(given, limits, code, cases=cases, go_on=go_on))
 
     def _run(self, request: Request) -> Result:

@@ -173,8 +173,9 @@ LONGEST_PATH = 3000
 """The most bytes of a file's path below the working folder."""
 
 
-def checked_files(files: Mapping[str, bytes] | None) -> dict[str, bytes]:
-    """Return files whose paths stay below the working folder. Raises BadArgument."""
+def checked_files(files: Mapping[str, bytes] | None, budget: Budget) -> dict[str, bytes]:
+    """Return files whose paths stay below the working folder and that fit there. Raises BadArgument."""
+    room, entries = 0, dict[str, bool]()  # path: whether it is a folder
     for path, data in (files or {}).items():
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if path.startswith("/") or not parts or ".." in parts or "\0" in path:
@@ -188,7 +189,30 @@ def checked_files(files: Mapping[str, bytes] | None) -> dict[str, bytes]:
             raise BadArgument(f"files: {path!r:.80} is no name that a file can have.")
         if not isinstance(data, bytes):
             raise BadArgument(f"files: {path!r} must hold bytes, not {type(data).__name__}.")
+        for depth in range(1, len(parts) + 1):
+            place, is_folder = "/".join(parts[:depth]), depth < len(parts)
+            if entries.setdefault(place, is_folder) != is_folder:
+                raise BadArgument(f"files: {place!r} is both a file and the folder of another.")
+        room += -(-len(data) // _PAGE) * _PAGE
+        if len(data) > budget.file_mb << 20:
+            raise BadArgument(
+                f"files: {path!r} has {len(data):,} bytes, and the budget's file_mb is {budget.file_mb}: "
+                "give a larger one."
+            )
+    for what, needed, limit, name in (
+        ("bytes", room + _OWN_BYTES, budget.disk_mb << 20, "disk_mb"),
+        ("files and folders", len(entries) + _OWN_ENTRIES, budget.inodes, "inodes"),
+    ):
+        if entries and needed > limit:
+            raise BadArgument(
+                f"files: they need {needed:,} {what}, and the budget's {name} allows {limit:,}: "
+                "give a larger one."
+            )
     return dict(files or {})
+
+
+_PAGE = 4096  # what a file takes is a multiple of it
+_OWN_ENTRIES, _OWN_BYTES = 12, 64 << 10  # of the folders that a program is given, and for what it writes
 
 
 @functools.cache

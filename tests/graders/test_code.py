@@ -193,6 +193,20 @@ def test_a_result_that_is_no_plain_data_is_wrong(judge, value):
 # -- comparisons of a task, and checkers
 
 
+def test_integers_in_tests_that_are_text_may_have_any_length(judge):
+    digits = "9" * 5000
+    call = f'{{"fn_name": "f", "inputs": [[{digits}]], "outputs": [[{digits}, 1.5]], "compare": "unordered"}}'
+    assert judge("def f(x): return [1.5, x]", call).correct
+    assert not judge("def f(x): return [1.5, x - 1]", call).correct
+    assert judge("print(input())", f'{{"inputs": [{digits}], "outputs": [{digits}]}}').correct
+
+
+def test_a_dictionary_may_have_any_key_of_json(judge):
+    raw = {"fn_name": "f", "inputs": [[1]], "outputs": [{None: 1, True: 2, 1.5: 3}]}
+    assert judge("def f(x): return {None: 1, True: 2, 1.5: 3}", raw).correct
+    assert not judge("def f(x): return {None: 1, False: 2, 1.5: 3}", raw).correct
+
+
 def test_a_task_says_how_it_is_compared(judge):
     raw = {"inputs": [""], "outputs": ["0.3333333333 5"], "compare": "floats"}
     assert judge("print(1 / 3, 5)", raw).correct

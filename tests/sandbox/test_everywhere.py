@@ -90,3 +90,10 @@ def test_a_submission_finds_nothing_that_its_tester_wrote(sandbox):
         "    return line.recv(1000).decode()"
     )
     assert sandbox.judge("", [Case(tester=tester)])[0].value == '"[]"'
+
+
+def test_keys_of_dictionaries_are_written_as_json_has_them(sandbox):
+    code = "def f(x): return {None: 1, True: 2, 1.5: 3, 4: 4, 'x': 5}\ndef g(): return {None: 1, 'null': 2}"
+    first, second = sandbox.judge(code, [Case(call="f", args=(0,)), Case(call="g")])
+    assert first.value == '{"null": 1, "true": 2, "1.5": 3, "4": 4, "x": 5}'
+    assert "the same text" in second.stderr

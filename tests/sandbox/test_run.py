@@ -238,6 +238,33 @@ def test_a_file_outside_the_folder_is_refused(sandbox, path):
         sandbox.run("pass", files={path: b""})
 
 
+@pytest.mark.parametrize(
+    ("files", "budget", "words"),
+    [
+        ({"a": bytes(2 << 20)}, Budget(disk_mb=2), "disk_mb allows 2,097,152"),
+        ({"a": bytes(2 << 20), "b": bytes(1)}, Budget(file_mb=1), "'a' has 2,097,152 bytes"),
+        ({f"d{i}/f": b"" for i in range(50)}, Budget(inodes=100), "112 files and folders"),
+        ({"a": b"", "a/b": b""}, Budget(), "'a' is both"),
+        ({"a/b": b"", "a": b""}, Budget(), "'a' is both"),
+    ],
+)
+def test_files_that_do_not_fit_are_the_callers_mistake(sandbox, files, budget, words):
+    for call in (
+        lambda: sandbox.run("pass", files=files, budget=budget),
+        lambda: sandbox.judge("pass", [Case(stdin=b"")], files=files, budget=budget),
+        lambda: sandbox.session(files=files, budget=budget),
+    ):
+        with pytest.raises(BadArgument, match=words):
+            call()
+
+
+def test_files_that_just_fit_do(sandbox):
+    files, budget = {f"d/{i}": bytes(1) for i in range(87)}, Budget(disk_mb=1, inodes=100)
+    assert sandbox.judge("print(1)", [Case(stdin=b"")] * 3, files=files, budget=budget)[-1].ok
+    files = {"a": bytes((1 << 20) - (64 << 10))}
+    assert sandbox.judge("print(1)", [Case(stdin=b"")] * 3, files=files, budget=budget)[-1].ok
+
+
 def test_a_budget_that_is_not_positive_is_refused(sandbox):
     with pytest.raises(BadArgument, match="wall_s"):
         sandbox.run("pass", budget=Budget(wall_s=0))

@@ -79,6 +79,11 @@ def test_bash_keeps_folder_and_exported_variables(session):
     assert session.shell('echo "$A"; read line || echo closed').stdout == "b  c\nclosed\n"
 
 
+def test_a_home_that_was_closed_can_be_opened_by_the_next_command(session):
+    assert session.shell("chmod 000 ~").ok
+    assert session.shell("chmod 755 ~; cd; pwd").stdout == session.shell("pwd").stdout == "/sandbox\n"
+
+
 def test_bash_is_given_any_text_as_it_is(session):
     assert session.shell("echo 'a'; echo \"$(echo b)\" # c\ncat <<X\n$((1+1))\nX\n").stdout == "a\nb\n2\n"
     assert session.shell("if").status is Status.RE
