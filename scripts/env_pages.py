@@ -75,6 +75,7 @@ AUDITED = {
     "mcp": "--episodes 8 --instances 40",
     "ta": "--episodes 8 --instances 20",
     "terminal": "--episodes 8 --instances 40",
+    "agentdojo": "--episodes 8 --instances 40",
 }
 """How families are audited whose episodes take long, or that are many."""
 
@@ -100,6 +101,9 @@ FAMILY_NAMES = {
     "minigrid": "MiniGrid",
 }
 """What a family is called on the site; one that is not here goes by its prefix."""
+
+NOTHING = "envs/nothing.md"
+"""The page of what foreign environments pay for play that knows nothing."""
 
 LICENCE = "Apache-2.0"
 """Of what is written here; tests hold it to pyproject.toml."""
@@ -138,12 +142,16 @@ def navigation() -> list[dict[str, Any]]:
     for page in pages():
         name = FAMILY_NAMES.get(page.family, page.family)
         families.setdefault(name, []).append({page.title: page.path})
-    return [{"All environments": INDEX}, *({name: found} for name, found in families.items())]
+    return [
+        {"All environments": INDEX},
+        {"Paid for nothing": NOTHING},
+        *({name: found} for name, found in families.items()),
+    ]
 
 
 def files() -> dict[str, str | bytes]:
     """Return every file to write, by its path under docs/."""
-    written: dict[str, str | bytes] = {INDEX: index(pages())}
+    written: dict[str, str | bytes] = {INDEX: index(pages()), NOTHING: nothing_page()}
     for page in pages():
         written[page.path] = page.text
         written[page.picture_path] = page.picture
@@ -306,6 +314,50 @@ def card_section(specs: list[EnvSpec], foreign: bool = False) -> list[str]:
         *missing,
         *full,
     ]
+
+
+def nothing_page() -> str:
+    """Write the page of what foreign environments pay for play that knows nothing of the task."""
+    shown = [card for card in cards().values() if card.env.partition(":")[0] in FAMILIES]
+    shown.sort(key=lambda card: (-max(card.ignorant.values()), card.env))
+    rows = []
+    for card in shown:
+        best = max(card.ignorant, key=lambda policy: card.ignorant[policy])
+        says = " ".join(card.policies[best].says.split())[:60] if card.ignorant[best] > 0 else ""
+        answer = f"<code>{escape(says).replace('|', '&#124;')}</code>" if says else ""
+        names = ("empty", "echo", "constant", "copier", "random", "solver")
+        values = " | ".join(paid(card, name) for name in names)
+        rows.append(f"| `{card.env}` | {values} | {answer} |")
+    free = sum(card.ignorant["empty"] > 0 for card in shown)
+    third = sum(max(card.ignorant.values()) > 1 / 3 for card in shown)
+    prefixes = sorted({card.env.partition(":")[0] for card in shown})
+    return "\n".join(
+        [
+            "---",
+            "hide: [toc]",
+            "source: scripts/env_pages.py",
+            "---",
+            "",
+            "# What the benchmarks pay for nothing",
+            "",
+            "The mean return of play that knows nothing of the task, in environments of other packages: "
+            "silence, the observation said back, a fixed answer, a copied piece of the question; then random "
+            "play and the solver. Of several answers of a kind, the one that earned most counts. The last "
+            "column is the answer of the best of the first four kinds.",
+            "",
+            f"Of {len(shown)} ids with a card, {free} pay for silence and {third} pay more than a third for "
+            "some answer that was fixed or copied. Rewards are the packages' own: a return above 0 need not be "
+            "success.",
+            "",
+            f"From the stored cards; `gem-gym audit {' '.join(prefixes)}` measures them again. An id without "
+            "a card is not here; [its page](index.md) says why it has none.",
+            "",
+            "| id | silence | echo | fixed | copied | random | solver | answer |",
+            "|---|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
 
 
 def why_no_card(spec: EnvSpec) -> str:

@@ -152,3 +152,12 @@ def test_why_there_is_no_card_fits_the_id(env_pages):
     why = {i: env_pages.why_no_card(gem.spec(i)) for i in ("multi:KuhnPoker-v0", "math:GSM8K")}
     assert "several seats" in why["multi:KuhnPoker-v0"]
     assert "data set" in why["math:GSM8K"]
+
+
+def test_what_is_paid_for_nothing_is_told_for_every_foreign_card(env_pages):
+    text = env_pages.nothing_page()
+    foreign = [card for card in env_pages.cards().values() if card.env.partition(":")[0] in FAMILIES]
+    assert text.count("| `") == len(foreign) > 100
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert all(line.count("|") == 9 for line in rows)
+    assert next(line for line in rows if "`rg:circuit_logic`" in line).split("|")[4].strip() == "0.750"
