@@ -346,8 +346,8 @@ def nothing_page() -> str:
             "column is the answer of the best of the first four kinds.",
             "",
             f"Of {len(shown)} ids with a card, {free} pay for silence and {third} pay more than a third for "
-            "some answer that was fixed or copied. Rewards are the packages' own: a return above 0 need not be "
-            "success.",
+            "some answer that was fixed or copied. Rewards are the packages' own: a return above 0 is no "
+            "success by itself.",
             "",
             f"From the stored cards; `gem-gym audit {' '.join(prefixes)}` measures them again. An id without "
             "a card is not here; [its page](index.md) says why it has none.",
