@@ -248,7 +248,8 @@ _lock = threading.Lock()
 
 
 def _place(world: World) -> Path:
-    return cache_folder() / "worlds" / f"{world.name}-{world.wheel.partition('==')[2]}-{world.sha256[0][:12]}"
+    # Without links: the same folder by another name would count as elsewhere.
+    return (cache_folder() / "worlds").resolve() / f"{world.name}-{world.wheel.partition('==')[2]}-{world.sha256[0][:12]}"
 
 
 def _known_world(name: str) -> World:

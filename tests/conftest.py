@@ -62,6 +62,11 @@ def pytest_runtest_protocol(item):
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    from gem import worlds
+
+    absent = [name for name in worlds.KNOWN if worlds.find(name) is None]
+    names = f": {', '.join(absent)} (gem-gym worlds --fetch all)" if absent else ""
+    terminalreporter.line(f"{len(worlds.KNOWN) - len(absent)} worlds here, {len(absent)} absent{names}")
     if not (count := config.getoption("--cpu")):
         return
     files = Counter()
