@@ -248,8 +248,8 @@ _lock = threading.Lock()
 
 
 def _place(world: World) -> Path:
-    # Without links: the same folder by another name would count as elsewhere.
-    return (cache_folder() / "worlds").resolve() / f"{world.name}-{world.wheel.partition('==')[2]}-{world.sha256[0][:12]}"
+    folder = (cache_folder() / "worlds").resolve()  # the same folder by another name would count as elsewhere
+    return folder / f"{world.name}-{world.wheel.partition('==')[2]}-{world.sha256[0][:12]}"
 
 
 def _known_world(name: str) -> World:
