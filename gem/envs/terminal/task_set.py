@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +41,10 @@ def find_tasks(name: str) -> list[Entry]:
         MissingData: when there is no such file or folder. BadArgument: when it holds no task.
     """
     given, _, dataset = name.removesuffix(SHIMS).partition("#")
-    path = Path(given).expanduser()
-    if path.is_file() and path.suffix == ".json":
+    path = Path(os.path.expanduser(given))
+    if os.path.isfile(path) and path.suffix == ".json":
         return _read_registry(path, dataset)
-    if not (given and path.is_dir()):
+    if not (given and os.path.isdir(path)):  # Path.is_dir() raises for a name that is too long
         raise MissingData(
             f"harbor:{name}: there is no folder or registry.json {given!r}; accepted: a task folder, a "
             "folder of task folders, or a registry.json."
@@ -108,12 +109,12 @@ class _Listed:
         """Return the task, whose path starts from the folder of the registry, or from its repository here."""
         place = folder
         if self.git_url is not None:
-            place = folder / Path(self.git_url.removeprefix("file://")).expanduser()
-            if "://" in str(self.git_url.removeprefix("file://")) or not place.is_dir():
+            place = folder / os.path.expanduser(self.git_url.removeprefix("file://"))
+            if not os.path.isdir(place):
                 return Entry(Path(self.path), self._refuse("is in a repository that is not on this machine"))
             if self.git_commit_id not in (None, "", "head", "HEAD"):
                 return Entry(Path(self.path), self._refuse("names a commit, and gem does not check it out"))
-        if not (place / self.path / "task.toml").is_file():
+        if not os.path.isfile(place / self.path / "task.toml"):
             return Entry(Path(self.path), f"task {self.name!r}: there is no task.toml in {self.path!r}.")
         return Entry(place / self.path)
 

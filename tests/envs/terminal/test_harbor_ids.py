@@ -79,6 +79,8 @@ def test_what_is_no_folder_of_tasks_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     for name, error, words in (
         ("nowhere", MissingData, "no folder or registry"),
+        ("x" * 5000, MissingData, "no folder or registry"),
+        ("\0", MissingData, "no folder or registry"),
         ("empty", BadArgument, r"no task\.toml"),
         ("empty#set", BadArgument, "data set of a registry"),
     ):
@@ -87,6 +89,8 @@ def test_what_is_no_folder_of_tasks_is_refused(tmp_path):
     assert gem.spec("harbor:nowhere").solver == "none"
     with pytest.raises(BadArgument, match=r"an id has no blanks; .* as harbor:\. does"):
         gem.spec("harbor:my tasks")
+    with pytest.raises(MissingData):
+        gem.make("harbor:~nobody-of-this-name/tasks")
     with pytest.raises(MissingData, match="harbor:: there is no folder"):
         gem.make("harbor:")
 
