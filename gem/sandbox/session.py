@@ -24,6 +24,7 @@ GRACE_S = 0.2  # between interrupting a cell and killing it
 ARM_S = 0.05  # after which the fork server looks at a cell's CPU time and memory
 FLOOD = 64  # times the output budget, after which a cell that still writes is stopped
 FILE_S = 30.0
+LOST = "{}: the session's state is lost, its next call begins anew"
 FIGURES_BYTES = 32 << 20  # as cells.py has it, which is the sandbox's half
 _BLOBS = {"cell": FIGURES_BYTES, "read": LONGEST_FILE, "pack": LONGEST_TAR}
 
@@ -189,7 +190,10 @@ class ZygoteSession(SessionCaller):
         if self._closed:
             raise EnvClosed("this session is closed: open another one.")
         if self._child is not None and not self._child.zygote.alive:
+            had_state = bool(self._log)
             self._lose()
+            if had_state:  # this call may build on it
+                raise SandboxFailed(LOST.format("the fork server died"))
         if self._child is None:
             self._child = call_twice(lambda: self._begin(hint))
             self._finalizer = weakref.finalize(self, _let_go, self._child)
@@ -281,7 +285,7 @@ class ZygoteSession(SessionCaller):
             if request is None:
                 raise
             self._lose()
-            raise SandboxFailed(f"{error}: the session's state is lost, its next call begins anew") from error
+            raise SandboxFailed(LOST.format(error)) from error
         finally:
             child.turn()
         child.drain()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from waiting import has_ended, until
 
+from gem.errors import ToolError
 from gem.sandbox import bwrap, cgroups, image, pool
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.client import ZygoteSandbox
@@ -50,11 +51,14 @@ def test_a_fresh_run_is_done_again_when_its_fork_server_dies(own):
     assert result.stdout == "done\n"
 
 
-def test_a_session_says_that_its_state_is_lost_and_begins_anew(own):
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_session_says_that_its_state_is_lost_and_begins_anew(own, noticed):
     session = own.session()
     session.execute("x = 1")
     for zygote in own.pool.every():
         zygote.kill()
+        if noticed:  # by another call meanwhile
+            zygote.discard()
 
     def ask_until_it_fails():  # the kernel takes a moment to take namespaces down
         deadline = time.monotonic() + 30
@@ -65,6 +69,16 @@ def test_a_session_says_that_its_state_is_lost_and_begins_anew(own):
         ask_until_it_fails()
     result = session.execute("1")
     assert (result.status, result.info["restarted"]) == (Status.OK, True)
+
+
+def test_a_session_that_has_no_state_yet_begins_anew_without_an_error(own):
+    session = own.session()
+    with pytest.raises(ToolError):
+        session.read_file("absent")
+    for zygote in own.pool.every():
+        zygote.kill()
+        zygote.discard()
+    assert session.execute("1").status == Status.OK
 
 
 def test_killing_a_fork_server_from_outside_loses_nothing_later(own):
