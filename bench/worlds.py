@@ -1,0 +1,184 @@
+"""Worlds of other packages, through gem and as their packages run them: CPU time, hosts, memory.
+
+``python -m bench.worlds``. Each row plays the same recorded actions twice: through gem's environment, and by
+the package's own calls alone, without any text. Then 64 episodes at once on each host, and the memory of one
+environment. A world that was not fetched is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gem
+from bench.common import choose_size, cpu_rate, parse_args, table, write_json
+from gem.agents.solver import SolverAgent
+from gem.registry import FAMILIES
+from gem.rollout import Job, rollout
+from gem.seeding import derive
+
+SEEDS = choose_size(10, 2)
+CPU_S = choose_size(1.0, 0.01)
+AT_ONCE = choose_size(64, 4)
+HOSTS = ("serial", "thread", "process")
+
+Plays = list[tuple[int, list[str]]]
+"""Recorded episodes: the seed and the actions."""
+
+
+def main() -> None:
+    parse_args(argparse.ArgumentParser(description="Worlds of other packages: CPU time, hosts, memory."))
+    figures = {}
+    for env_id, own in OWN.items():
+        if FAMILIES[env_id.partition(":")[0]].is_here():
+            figures[env_id] = measure(env_id, own)
+        else:
+            print(f"left out: {env_id}, whose world or package is not here")
+    table(
+        "CPU time per episode and step; gem's includes the text",
+        ["id", "ms a reset", "package", "us a step", "package", "MB"],
+        [
+            (
+                env_id,
+                *(f"{one[key]:.2f}" for key in ("reset_ms", "own_reset_ms")),
+                *(f"{one[key]:.0f}" for key in ("step_us", "own_step_us")),
+                f"{one['memory_mb']:.2f}",
+            )
+            for env_id, one in figures.items()
+        ],
+    )
+    table(
+        f"{AT_ONCE} episodes at once, played by the solver: steps per second of wall time",
+        ["id", *HOSTS],
+        [(env_id, *(f"{one[host]:.0f}" for host in HOSTS)) for env_id, one in figures.items()],
+    )
+    print(f"wrote {write_json('worlds', figures)}")
+
+
+def measure(env_id: str, own: Callable[[str, Plays], Callable[[bool], int]]) -> dict[str, float]:
+    """Return the figures of one id."""
+    plays = record(env_id)
+    replays = {"": replay_here(env_id, plays), "own_": own(env_id.partition(":")[2], plays)}
+    figures: dict[str, float] = {"memory_mb": memory_mb(env_id)}
+    for side, replay in replays.items():
+        reset_s = 1 / cpu_rate(lambda play=replay: play(False), CPU_S)
+        whole_s = SEEDS / cpu_rate(lambda play=replay: play(True), CPU_S)
+        steps = sum(len(actions) for _, actions in plays)
+        figures[f"{side}reset_ms"] = 1000 * reset_s
+        figures[f"{side}step_us"] = max(0.0, 1e6 * (whole_s - SEEDS * reset_s) / steps)
+    for host in HOSTS:
+        began = time.perf_counter()
+        jobs = [Job(env_id, seed) for seed in range(AT_ONCE)]
+        episodes = rollout(jobs, SolverAgent(), host=host, concurrency=AT_ONCE)
+        figures[host] = sum(len(each.turns) for each in episodes) / (time.perf_counter() - began)
+    return figures
+
+
+def record(env_id: str) -> Plays:
+    """Return the solver's actions on some seeds."""
+    plays = []
+    with gem.make(env_id) as env:
+        for seed in range(SEEDS):
+            env.reset(seed)
+            actions: list[str] = []
+            over = False
+            while not over:
+                actions.append(env.solve())
+                over = env.step(actions[-1]).done
+            plays.append((seed, actions))
+    return plays
+
+
+def replay_here(env_id: str, plays: Plays) -> Callable[[bool], int]:
+    """Return what plays the records through gem; it returns the number of episodes."""
+    env = gem.make(env_id)
+
+    def replay(steps: bool) -> int:
+        for seed, actions in plays:
+            env.reset(seed)
+            for action in actions if steps else ():
+                env.step(action)
+        return len(plays)
+
+    return replay
+
+
+def grid_alone(prefix: str) -> Callable[[str, Plays], Callable[[bool], int]]:
+    """Return what plays the records of a grid by the package's own calls."""
+
+    def prepare(name: str, plays: Plays) -> Callable[[bool], int]:
+        import gymnasium
+
+        from gem.envs.bridges.minigrid import ACTIONS
+
+        world: Any = gymnasium.make(prefix + name, disable_env_checker=True).unwrapped
+        numbered = [(seed, [ACTIONS.index(each[7:-1]) for each in actions]) for seed, actions in plays]
+
+        def replay(steps: bool) -> int:
+            for seed, actions in numbered:
+                world.reset(seed=derive(seed, "minigrid") % 2**31)
+                for action in actions if steps else ():
+                    world.step(action)
+            return len(plays)
+
+        return replay
+
+    return prepare
+
+
+def office_alone(name: str, plays: Plays) -> Callable[[bool], int]:
+    """Return what plays the records of AgentDojo by the package's own calls."""
+    from gem.envs.bridges import agentdojo as bridge
+    from gem.tools.calls import find
+
+    suite, runtime = bridge._suite(name), bridge._runtime(name)
+    with gem.make(f"agentdojo:{name}") as env:
+        tasks = [suite.user_tasks[env.reset(seed).info["task"]] for seed, _ in plays]
+    made = [[match.call for action in actions for match in find(action, ())] for _, actions in plays]
+
+    def replay(steps: bool) -> int:
+        for task, calls in zip(tasks, made, strict=True):
+            world = task.init_environment(suite.load_and_inject_default_environment({}))
+            before = world.model_copy(deep=True)
+            if steps:
+                for call in calls:
+                    runtime.run_function(world, call.name, call.arguments)
+                suite._check_user_task_utility(
+                    task, [{"type": "text", "content": str(task.GROUND_TRUTH_OUTPUT)}], before, world, []
+                )
+        return len(plays)
+
+    return replay
+
+
+def memory_mb(env_id: str) -> float:
+    """Return the memory that one more environment takes after its reset, in MB."""
+    held = [gem.make(env_id)]
+    held[0].reset(0)
+    before = resident_mb()
+    for seed in range(1, AT_ONCE + 1):
+        held.append(gem.make(env_id))
+        held[-1].reset(seed)
+    return max(0.0, resident_mb() - before) / AT_ONCE
+
+
+def resident_mb() -> float:
+    """Return the memory of this process, in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+OWN: dict[str, Callable[[str, Plays], Callable[[bool], int]]] = {
+    "babyai:GoToLocal-v0": grid_alone("BabyAI-"),
+    "babyai:BossLevel-v0": grid_alone("BabyAI-"),
+    "agentdojo:banking": office_alone,
+    "agentdojo:workspace": office_alone,
+}
+"""The ids that are measured, and their packages' own way."""
+
+if __name__ == "__main__":
+    main()
