@@ -260,6 +260,9 @@ class Judge:
         most_s, next_look = case["wall_s"], begun + _pause()
         while True:
             done, status, usage = os.wait4(decides, os.WNOHANG)
+            if done and decides != pid and os.waitstatus_to_exitcode(status) == _GONE:
+                decides = pid  # which no longer answers, and need not have ended: its time goes on
+                continue
             if done:
                 break
             now = time.monotonic()
@@ -290,11 +293,8 @@ class Judge:
             signal.sigtimedwait([signal.SIGCHLD], max(0.0, next_look - time.monotonic()))
         wall_s, cpu_s = time.monotonic() - begun, usage.ru_utime + usage.ru_stime
         if decides != pid:
-            gone = not why and os.waitstatus_to_exitcode(status) == _GONE
-            if not gone:
-                os.kill(pid, signal.SIGKILL)
-            _, ended, usage = os.wait4(pid, 0)
-            status = ended if gone else status
+            os.kill(pid, signal.SIGKILL)
+            _, _, usage = os.wait4(pid, 0)
             cpu_s = max(cpu_s, usage.ru_utime + usage.ru_stime)
         return {
             "status": status,

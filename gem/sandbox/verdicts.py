@@ -6,7 +6,6 @@ import functools
 import importlib.util
 import json
 import marshal
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -159,15 +158,23 @@ def _is_json(text: bytes) -> bool:
 
 
 def checked_budget(budget: Budget | None) -> Budget:
-    """Return a budget whose numbers are positive. Raises BadArgument."""
+    """Return a budget whose numbers are positive, and whole but for the seconds. Raises BadArgument."""
     if budget is None:
         return Budget()
     for entry in fields(budget):
         value = getattr(budget, entry.name)
-        if not (isinstance(value, (int, float)) and 0 < value < math.inf):
-            raise BadArgument(f"budget: {entry.name} must be a positive number, not {value!r}.")
+        kinds, most, words = (
+            ((int, float), MOST_SECONDS, "a positive number")
+            if entry.name.endswith("_s")
+            else ((int,), MOST_COUNT, "a positive whole number")
+        )
+        if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value <= most:
+            raise BadArgument(f"budget: {entry.name} must be {words} of at most {most:,}, not {value!r:.40}.")
     return budget
 
+
+MOST_SECONDS, MOST_COUNT = 1_000_000, 1 << 40
+"""The largest numbers of a budget."""
 
 LONGEST_PATH = 3000
 """The most bytes of a file's path below the working folder."""
@@ -232,10 +239,17 @@ def checked_cases(cases: Sequence[Case], budget: Budget) -> tuple[list[dict[str,
     return asked, [(source, *_compile_tester(source)) for source in sources]
 
 
+def _describe(case: Case) -> str:
+    try:
+        return f"{case!r:.200}"
+    except (RecursionError, ValueError):  # too deep, or an integer of too many digits
+        return f"those of {case.call or case.tester!r:.200}"
+
+
 def checked_case(case: Case, budget: Budget) -> dict[str, Any]:
     """Return the message that describes a case to a judge. Raises BadArgument."""
     if sum(part is not None for part in (case.stdin, case.call, case.code, case.tester)) != 1:
-        raise BadArgument(f"a case needs exactly one of stdin, call, code and tester: {case!r:.200}")
+        raise BadArgument(f"a case needs exactly one of stdin, call, code and tester: {_describe(case)}")
     asked = {
         "stdin": case.stdin,
         "call": case.call,
@@ -251,5 +265,5 @@ def checked_case(case: Case, budget: Budget) -> dict[str, Any]:
     try:
         marshal.dumps(asked)
     except ValueError as error:
-        raise BadArgument(f"a case's args must be plain data: {case!r:.200}") from error
+        raise BadArgument(f"a case's args must be plain data: {_describe(case)}") from error
     return asked

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gem.sandbox.base import Case
+from gem.sandbox.base import Budget, Case
 from gem.sandbox.choice import open_sandbox
 from gem.sandbox.selftest import self_test
 
@@ -97,3 +97,17 @@ def test_keys_of_dictionaries_are_written_as_json_has_them(sandbox):
     first, second = sandbox.judge(code, [Case(call="f", args=(0,)), Case(call="g")])
     assert first.value == '{"null": 1, "true": 2, "1.5": 3, "4": 4, "x": 5}'
     assert "the same text" in second.stderr
+
+
+@pytest.mark.parametrize(
+    "leave", ["os.closerange(3, 4096); time.sleep(600)", "os.execv('/bin/sleep', ['s', '600'])"]
+)
+def test_a_submission_that_stops_answering_its_tester_is_late_and_not_without_a_verdict(sandbox, leave):
+    tester = (
+        "import os, socket, time\n"
+        f"def serve(space, fd): {leave}\n"
+        "def test(fd): return socket.socket(fileno=fd).recv(1) and 1 or None"
+    )
+    budget = Budget(cpu_s=0.5, wall_s=0.5)
+    result = sandbox.judge("", [Case(tester=tester)], budget=budget)[0]
+    assert (result.status, result.info["why"]) == ("TLE", "wall")

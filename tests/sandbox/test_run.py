@@ -266,8 +266,16 @@ def test_files_that_just_fit_do(sandbox):
 
 
 def test_a_budget_that_is_not_positive_is_refused(sandbox):
-    with pytest.raises(BadArgument, match="wall_s"):
-        sandbox.run("pass", budget=Budget(wall_s=0))
+    odd = [0, -1, float("nan"), float("inf"), 1e300, "5", None, True]
+    for name, values in {
+        "wall_s": odd,
+        "cpu_s": odd,
+        "memory_mb": [*odd, 1.5],
+        "inodes": [1.0, 1 << 80],
+    }.items():
+        for value in values:
+            with pytest.raises(BadArgument, match=f"{name} must be a positive"):
+                sandbox.run("pass", budget=Budget(**{name: value}))
 
 
 def test_many_threads_get_each_their_own_answer(sandbox):
