@@ -86,6 +86,8 @@ def same(gold: Node, answer: Node) -> bool | None:
             return _same_sequence(gold, answer)
     if "matrix" in kinds:
         return None if "seq" in kinds or gold[0] not in ("num", "const") else False
+    if kinds[1] == "seq" and not answer[1] and is_scalar(gold) and len(answer[3]) < 4:
+        return all_of(same(gold, member) for member in answer[3])  # 3/4, or 75%
     if "seq" in kinds:
         return False if is_scalar(answer if kinds[0] == "seq" else gold) else None
     if "ratio" in kinds:
@@ -246,6 +248,11 @@ def _drop_approximations(node: Node) -> Node:
         return ("rel", operators[:1], (sides[0], sides[-1]))  # a < 4/8 = 1/2
     if "~" not in operators:
         return node
+    exact: Node = sides[0]
+    aim = approximately(exact) if constant(exact) else None
+    others = [approximately(side) for side in sides[1:]]
+    if aim is not None and all(x is not None and abs(x - aim) <= 0.01 * abs(aim) for x in others):
+        return exact  # 2 sqrt(3) ~ 3.46
     if operators[0] == "~":
         return ("rel", tuple("=" if op == "~" else op for op in operators), sides)
     first = operators.index("~")

@@ -39,7 +39,18 @@ _TAKES_BACK = re.compile(
     r"|can['’]t|is not|kidding)\b",
     re.IGNORECASE,
 )
+FAULT = re.compile(
+    r"(?<!no )\b(?:wrong|mistakes?|mistaken|errors?|misread|miscount\w*|miscalculat\w*|forgot|overlooked"
+    r"|incorrect|double[- ]counts?|instead|should (?:be|have)|(?:not|n['’]t) (?:right|correct|count)"
+    r"|does not match|recompute|recalculate)\b",
+    re.IGNORECASE,
+)
+"""Words of a reply that finds a fault in what it has said."""
 _OTHER = re.compile(r"\b(?:or(?! rather)|maybe|perhaps|alternatively|possibly)\b", re.IGNORECASE)
+_DOUBTS = re.compile(r"(?:wait|hmm+|sorry|oops|hold on|on second thought)\b", re.IGNORECASE)
+_SO = re.compile(
+    r"(?:so|thus|hence|therefore),?\s+(?=(?:it|that|the (?:\w+ )?answer) (?:is|should be)\b)", re.IGNORECASE
+)
 _SUBJECT = (
     r"(that|this|it|which|i|my answer|the answer|the above|the boxed (?:value|answer)"
     r"|the (?:result|value|answer) above|\$?-?[\d./]+\$?)"
@@ -86,7 +97,7 @@ def apply_corrections(answer: str, rest: str) -> str | None:
     if not rest:
         return answer
     stands: str | None = answer
-    open_to = asked = False  # the sentence before corrected without a value; it was a question
+    open_to = asked = doubted = False  # the sentence before corrected without a value; it was a question
     for sentence in _SENTENCE.split(rest):
         words = _DASH.sub("", sentence.strip(" \t*").replace("**", ""))
         if words.startswith("("):
@@ -94,8 +105,10 @@ def apply_corrections(answer: str, rest: str) -> str | None:
         if not words:
             continue
         asked, question = words.endswith("?"), asked
-        claim = words
         lead = _LEAD.match(words)
+        concluded = _SO.match(words) if doubted and not lead else None
+        claim = words[concluded.end() :] if concluded else words
+        doubted = doubted or (lead is not None and _DOUBTS.match(words) is not None)
         if lead and (not words[lead.end() :].strip(" .!?")):
             if not question:
                 stands, open_to = (None if _TAKES_BACK.search(words) else stands), True

@@ -34,11 +34,36 @@ _OPTION = re.compile(
 _VALUE_BESIDE = re.compile(r"[\d$\\A-Z(.\u2212-]|(?:none|all|both|neither|the|an?)\b")
 _STYLED_VALUE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{([^{}]*\d[^{}]*)\}")
 _FOR_ALL = re.compile(
-    r",?\s*(?:\\text\s*\{\s*)?\bfor (?:all|every|each|any)"
-    r"(?: (?:real|positive|natural|integers?|numbers?))*\s*\}?"
+    r",?\s*(?:(?:\\text\s*\{\s*)?\bfor (?:all|every|each|any)"
+    r"(?: (?:real|positive|natural|integers?|numbers?))*\s*\}?|\\forall(?![a-zA-Z]))"
     r"\s*\$?[a-zA-Z](?:\s*,\s*[a-zA-Z])*(?![a-zA-Z])(?:\s*(?:\\in|>|\\ge)\s*[^,;]{1,30}(?=$|[,;]))?"
 )
 """The names of a function's arguments, which say nothing about its values."""
+_DOMAIN = re.compile(
+    r"(?<=[\w)}])\s*(?:,\s*(?:\\text\s*\{\s*(?:where|with|for)?\s*\}\s*)?([a-z])\s*\\in\s*\\mathbb\s*\{?\s*[RQZN]\s*\}?"
+    r"(?:\s*\^\s*\{?\s*[+*]\s*\}?|_\{?\s*>\s*0\s*\}?)?|\(\s*([a-z])\s*(?:>|\\ge)\s*0\s*\))\s*$"
+)
+"""The domain of a function's argument, behind its formula."""
+_FUNCTION = re.compile(r"\s*[a-zA-Z]\s*\(\s*([a-z])\s*\)\s*=")
+_INTEGERS = re.compile(
+    r"(?:\\text\s*\{\s*)?(?:all|any|every|each)\s+(?:positive\s+|natural\s+)?(?:integers?|numbers?)(?:\s+of)?\s*\}?\s*"
+    r"(?:\$?[i-n]\$?\s+with\s+)?\$?(?=[i-n]\s*(?:\\ge|\\le|<|>)\s*-?\d)"
+)
+_INTEGER_DOMAIN = re.compile(
+    r"(?<=\d)\s*,\s*(?:\\text\s*\{\s*(?:where|with)?\s*\}\s*)?([i-n])\s*\\in\s*\\mathbb\s*\{?\s*[ZN]\s*\}?\s*$"
+)
+_ONWARDS = re.compile(
+    r"([i-n])\s*\\in\s*\\?\{\s*(\d+)\s*,\s*(\d+)\s*,\s*(?:(\d+)\s*,\s*)?(?:\\[lc]?dots|\.\.\.)\s*\\?\}"
+)
+_NAMED_EXTREME = re.compile(r"\s*([a-zA-Z])_\s*\{?\s*\\?(?:text\s*\{|mathrm\s*\{)?\s*(?:min|max)[\s}]*=")
+_CLASS = re.compile(r"(?:[a-z]\s*\\equiv\s*)?(-?\d+)\s*\(?\s*\\?[bp]?mod\s*\{?\s*(\d+)\s*\}?\s*\)?")
+_RESIDUES = re.compile(
+    r"[a-z]\s*=\s*(?:(\d+)\s*([i-nt])\s*([+-]\s*\d+)?|(-?\d+)\s*\+\s*(\d+)\s*([i-nt]))"
+    r"(?:\s*,?\s*(?:\(|\\text\s*\{\s*(?:for|where|with)?\s*\}\s*)?\s*[i-nt]\s*\\in\s*\\mathbb\s*\{?\s*Z\s*\}?\s*\)?)?"
+)
+_ASSIGNED = re.compile(r"\s*([a-zA-Z](?:_\w)?)\s*=\s*([^=,;<>]+)")
+_GROUPS = re.compile(r"\s*(?:;|,?\s*\\text\s*\{\s*(?:or|and)\s*\}|,?\s*\bor\b|\n)\s*")
+_SCALED_LETTER = re.compile(r"\$?\s*(\d[\d.,]*)\s?k\s*(\\text\s*\{\s*dollars\s*\}\s*)?")
 _ALIGNED = re.compile(
     r"\\begin\s*\{(aligned|align\*?|gather(?:ed|\*)?|split|cases|eqnarray\*?)\}((?:(?!\\begin).)*?)\\end\s*\{\1\}",
     re.DOTALL,
@@ -52,7 +77,7 @@ _NEXT_NUMBER = re.compile(
 )
 """Space between two numbers of a list; before three digits it may be that of thousands."""
 _ARBITRARY_CLAUSE = re.compile(
-    r"\s*,?\s*(?:\\text\s*\{\s*)?(?:where\s*\}?\s*)?[A-Za-z](?:_\w)?(?:\s*,\s*[A-Za-z](?:_\w)?)*\s*\\in\s*\\mathbb\s*\{?\s*R\s*\}?"
+    r"\s*(?:,|\bwhere\b)\s*(?:\\text\s*\{\s*)?(?:where\s*\}?\s*)?[A-Za-z](?:_\w)?(?:\s*,\s*[A-Za-z](?:_\w)?)*\s*\\in\s*\\mathbb\s*\{?\s*R\s*\}?"
     r"\s*(?:\\text\s*\{\s*)?(?:arbitrary|constants?)?\s*\}?$"
 )
 """What says that constants are any numbers."""
@@ -71,14 +96,21 @@ _ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th)\b")
 _CLOCK = re.compile(r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?")
 _EMPHASIS = re.compile(r"\s*(\*\*|__|`{1,3})([^*`]+)\1[\s.]*")
 _LETTERS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{\s*([A-Z](?:\s*,\s*[A-Z])+)\s*\}")
-_SCALED = re.compile(r"(\d+(?:\.\d+)?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE)
+_SCALED = re.compile(
+    r"(\d+(?:\.\d+)?)(?:\s+|\s*(\\text\s*\{)\s*)(thousand|million|billion|trillion)\b", re.IGNORECASE
+)
 _BETWEEN = re.compile(r"(\d+)\s+to\s+(\d+)")
+_SAID = re.compile(
+    r"(?!.*\b(?:not|never|if|no|or|either|maybe|might|could|would|was)\b)[A-Z][\w' ]{0,60}"
+    r" (?:is|are|will be|on)(?: an?| the)? ([\w' -]+)\.?",
+    re.IGNORECASE,
+)
 _IT_IS = re.compile(r"^(?:it(?:'s| is| was)|they are)\s+", re.IGNORECASE)
 _PHRASED = re.compile(r"(?:\\[a-z]+\s*\{)?[A-Za-z' ]{3,}\}?")
 _SAYINGS = {
     r"\mathbb{R}": re.compile(r"(?:all |any |every |the )*(?:reals|real numbers?)"),
     r"\emptyset": re.compile(
-        r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)|(?:the )?empty set|none"
+        r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|none"
     ),
     "does not exist": re.compile(r"dne|(?:the )?(?:limit )?does(?: not|n't) exist"),
     "infinitely many": re.compile(
@@ -157,6 +189,13 @@ def decide(gold: str, answer: str, question: str = "") -> tuple[bool | None, str
                 equal, reason = _in_digits(left, in_digits)
                 if equal:
                     return equal, reason
+    if (
+        not verdict
+        and "k" in right
+        and (scaled := _SCALED_LETTER.fullmatch(right))
+        and not re.search("[a-z]", left)
+    ):
+        return _compare_texts(left, f"{scaled[1]}*1000 {scaled[2] or ''}")
     return verdict, why
 
 
@@ -165,6 +204,9 @@ def _without_name(gold: str, answer: str) -> str:
     if "=" not in gold:
         name = _LONG_NAME.match(answer)
         return answer[name.end() :] if name else answer
+    extreme = _NAMED_EXTREME.match(answer)
+    if extreme and gold.startswith(extreme[1]) and "_" not in gold:
+        return f"{extreme[1]} = {answer[extreme.end() :]}"
     argument = _ARGUMENT.match(answer)
     return (
         f"{argument[1]} ={answer[argument.end() :]}"
@@ -184,6 +226,10 @@ def _compare_texts(left: str, right: str) -> tuple[bool | None, str]:
     """Compare two normalised texts."""
     if left == right or (STYLED.search(left + right) and _plain(left) == _plain(right)):
         return bool(left), "same text"
+    if "mod" in left and (wanted := _residues(left)) is not None:
+        return wanted == _residues(right), "residues"
+    if "=" in right and left.lstrip("\\{ ").startswith("("):
+        right = _points(left, right) or right
     verdict = _choice(left, right)
     if verdict is None and ":" in left:
         verdict = _time(left, right)
@@ -272,8 +318,10 @@ def prepare_text(text: str) -> str:
         text = styled[1].strip() if styled else text
     if "\\in" in text and "," in text:
         text = _ARBITRARY_CLAUSE.sub("", text) or text
-    if "for " in text:
+    if "for " in text or "\\forall" in text:
         text = _FOR_ALL.sub(" ", text).strip(" ,")
+    if "\\in" in text or ">" in text or "\\ge" in text:
+        text = _without_domain(text)
     if "," in text:
         text = _LETTERS.sub(r"\1", text)
     if len(text) < 60:
@@ -281,6 +329,64 @@ def prepare_text(text: str) -> str:
     if ":" in text:
         text = _CLOCK.sub(r"\1 \2m", text)
     return _ORDINAL.sub(r"\1", text) if "th" in text or "st" in text or "nd" in text or "rd" in text else text
+
+
+def _without_domain(text: str) -> str:
+    """Return a text without the domain of a function's argument, or of an inequality's integer."""
+    function, domain = _FUNCTION.match(text), _DOMAIN.search(text)
+    if function and domain and function[1] in domain.groups():
+        return text[: domain.start()]
+    onwards = _ONWARDS.fullmatch(text)
+    if onwards:
+        first, *others = (int(digits) for digits in onwards.groups()[1:] if digits)
+        if others == list(range(first + 1, first + 1 + len(others))):
+            return f"{onwards[1]} \\ge {first}"
+    integers = _INTEGERS.match(text)
+    text = text[integers.end() :] if integers else text
+    domain = _INTEGER_DOMAIN.search(text)
+    return text[: domain.start()] if domain and text.startswith(domain[1]) else text
+
+
+def _residues(text: str) -> tuple[int, int] | None:
+    """Return the residue and the modulus of a class of integers, as 3 (mod 7) or x = 7k + 3."""
+    found = _CLASS.fullmatch(text)
+    if found:
+        residue, modulus = int(found[1]), int(found[2])
+    else:
+        found = _RESIDUES.fullmatch(text)
+        if found is None:
+            return None
+        modulus = int(found[1] or found[5])
+        residue = int((found[3] or "0").replace(" ", "")) if found[1] else int(found[4])
+    return (residue % modulus, modulus) if modulus else None
+
+
+def _points(gold: str, answer: str) -> str | None:
+    """Return groups such as "x = 1, y = 2 or x = 3, y = 0" as tuples in the order of the alphabet.
+
+    None where the reference is no tuple, or list of tuples, of as many numbers.
+    """
+    width = _TUPLE.match(gold)
+    if width is None or "=" in gold:
+        return None
+    points, names = [], list[str]()
+    for group in _GROUPS.split(answer):
+        pairs = [
+            _ASSIGNED.fullmatch(item)
+            for item in re.split(r",|\band\b|\\text\s*\{\s*and\s*\}", group)
+            if item.strip()
+        ]
+        if len(pairs) != width[1].count(",") + 1 or None in pairs:
+            return None
+        values = {pair[1]: pair[2].strip() for pair in pairs if pair}
+        if len(values) != len(pairs) or (names and sorted(values) != names):
+            return None
+        names = sorted(values)
+        points.append(f"({', '.join(values[name] for name in names)})")
+    return ", ".join(points)
+
+
+_TUPLE = re.compile(r"\s*(?:\\\{\s*)?\(([^()]*,[^()]*)\)")
 
 
 def _rewrite_phrase(text: str) -> str:
@@ -387,6 +493,9 @@ def _phrase(gold: str, answer: str) -> bool | None:
     given = _IT_IS.sub("", STYLED.sub(r"\1", answer).strip(), count=1)
     if _flat(plain) == _flat(given):
         return True
+    said = _SAID.fullmatch(given)
+    if said and _flat(said[1]) == _flat(plain):
+        return True
     if _ROMAN.fullmatch(plain):
         return plain == given
     if (
@@ -453,6 +562,8 @@ def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
 
 def _rename_constants(text: str, gold: Node, answer: Node) -> Iterator[Node]:
     """Yield the answer with the arbitrary constants of the reference, C or C_1, instead of its own."""
+    if answer[0] == "rel" and answer[1] == ("=",) and gold[0] != "rel":
+        answer = answer[2][1]  # y(x) = ...
     ours, theirs = set(symbols(gold)), set(symbols(answer))
     missing, others = sorted(ours - theirs), sorted(theirs - ours)
     if any(tree[0] == "seq" and all(x[0] == "sym" for x in tree[3]) for tree in (gold, answer)):

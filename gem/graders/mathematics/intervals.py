@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from gem.graders.mathematics.evaluation import USERS, Opaque
 from gem.graders.mathematics.latex import Node
-from gem.graders.mathematics.scalars import all_of, approximately, infinite, same_number
+from gem.graders.mathematics.scalars import all_of, approximately, constant, facts, infinite, same_number
 
 Piece = tuple[Node, Node, bool, bool]  # low, high, low open, high open
 
@@ -24,9 +25,10 @@ def _pieces(node: Node) -> list[Piece] | None:
         whole, out = _pieces(node[1]), _pieces(node[2])
         if whole is None or out is None:
             return None
-        for low, high, _, _ in out:
+        for low, high, low_open, high_open in out:
             if low != high:
-                return None
+                whole = _cut_out(whole, (low, high, low_open, high_open))
+                continue
             whole = _punch_hole(whole, low)
             if whole is None:
                 return None
@@ -48,6 +50,23 @@ def _pieces(node: Node) -> list[Piece] | None:
 
 def _sort_pieces(pieces: list[Piece]) -> list[Piece]:
     return sorted(pieces, key=lambda piece: (approximately(piece[0]) or 0.0, approximately(piece[1]) or 0.0))
+
+
+def _cut_out(pieces: list[Piece], hole: Piece) -> list[Piece]:
+    """Return intervals without an interval; ends are compared as floats."""
+    low, high, low_open, high_open = hole
+    kept: list[Piece] = []
+    for start, end, start_open, end_open in pieces:
+        left, right = approximately(start) or 0.0, approximately(end) or 0.0
+        below, above = approximately(low) or 0.0, approximately(high) or 0.0
+        if right < below or left > above:
+            kept.append((start, end, start_open, end_open))
+            continue
+        if left < below or (left == below and low_open and not start_open):
+            kept.append((start, low, start_open, not low_open))
+        if right > above or (right == above and high_open and not end_open):
+            kept.append((high, end, not high_open, end_open))
+    return kept
 
 
 def _punch_hole(pieces: list[Piece], hole: Node) -> list[Piece] | None:
@@ -126,8 +145,18 @@ def variable(node: Node) -> Node | None:
     if node[0] == "union":
         names = {variable(part) if part[0] == "rel" else None for part in node[1]}
         return names.pop() if len(names) == 1 else None
-    variables = [side for side in map(_within, node[2]) if side[0] == "sym"]
+    variables = [side for side in map(_within, node[2]) if side[0] == "sym" or _is_expression(side)]
     return variables[0] if len(variables) == 1 else None
+
+
+def _is_expression(side: Node) -> bool:
+    """Return whether a side is one value of a function, or holds several variables: nothing to solve for."""
+    if side[0] == "fn" and side[1].rstrip("'") in USERS:
+        return True
+    try:
+        return len(facts(side)[0]) > 1
+    except Opaque:
+        return side[0] == "*" and len(side[1]) == 2 and side[1][0][0] == "sym" and constant(side[1][1])
 
 
 def _within(side: Node) -> Node:

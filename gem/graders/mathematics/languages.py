@@ -10,8 +10,8 @@ import re
 
 ANNOUNCED = re.compile(
     r"####"
-    r"|\banswers?[*_\"]*(?:\s+(?:is|are)\b|\s*[:：=])[*_:：]*"
-    r"|\banswer\b[^.:\n]{0,40}?\b(?:is|becomes|equals)\b[*_:]*"
+    r"|\b(?:answers?|ans)[*_\"]*(?:\s+(?:is|are)\b|\s*[:：=]|\s+[–—-](?=\s))[*_:：]*"
+    r"|(?<!might )(?<!would )(?<!could )(?<!may )\banswer\b[^.:\n]{0,40}?\b(?:is|becomes|equals)\b[*_:]*"
     r"|\b(?:antwort|lösung)[*_]*(?:\s+(?:ist|lautet)\b|\s*[:：])[*_:]*"
     r"|\br[ée]ponse(?:\s+finale)?[*_]*(?:\s+est\b|\s*[:：])[*_:]*"
     r"|\brespuesta(?:\s+(?:final|correcta))?[*_]*(?:\s+es\b|\s*[:：])[*_:]*"
@@ -63,7 +63,7 @@ CONCLUDING = re.compile(
 NEGATED = re.compile(
     r"(?:\b(?:not|never|neither|nor|cannot|nicht|kein\w*|niemals|pas|jamais|nunca|jamás|não|nao|mai|не|нет"
     r"|except|but not|"
-    r"anything but|everything but|without|ohne|sans|sin|senza|sem|без)"
+    r"all but|anything but|everything but|without|ohne|sans|sin|senza|sem|без)"
     r"|n['’]t)(?:[\s$({\\*]+\S{1,12}){0,2}[\s$({\\*]*$"
     r"|(?:不是|并非|並非|没有|沒有|不等于|ليس|ليست|لا)[^。,，]{0,4}$|(?:\bno|\bnon|≠|\\neq?)[\s$({\\*]*(?:es|è"
     r"|è uguale a)?[\s$({\\*]*$",
@@ -78,11 +78,12 @@ DENIED_AFTER = re.compile(
 """A negation right after a value."""
 
 HEDGED = re.compile(
-    r"\b(?:maybe|perhaps|possibly|presumably|might|could be|may be|may have|guess|unsure|not sure"
+    r"\b(?:maybe|perhaps|possibly|presumably|might|could be|may be|may have|close to|nearly|almost"
+    r"|(?:i|we)(?:['’]d)? guess|(?:my|best|educated|rough|wild) guess|a guess|unsure|not sure"
     r"|not certain|uncertain|unclear|not clear"
     r"|don['’]?t know|do not know|can(?:no|['’])t (?:tell|be determined|determine|say|solve)"
     r"|cannot (?:tell|be determined|determine|say|solve)"
-    r"|unable|either|depending on|depends on|not enough|insufficient|vielleicht|möglicherweise|entweder"
+    r"|unable|depending on|depends on|not enough|insufficient|vielleicht|möglicherweise"
     r"|weiß nicht|peut-être"
     r"|soit .{1,40}? soit|tal vez|quizás?|puede que|no sé|forse|non so|talvez|não sei|возможно|может быть"
     r"|не знаю|наверное)\b"

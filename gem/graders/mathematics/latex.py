@@ -55,14 +55,14 @@ _CHARACTERS = str.maketrans(
         "¬": r"\neg ", "∩": r"\cap ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
         "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}",
         "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "\u2009": " ", "\u00a0": " ",
-        "\u202f": " ", "¢": " cents ",
+        "\u202f": " ", "¢": " cents ", "″": " arcseconds ", "≡": r"\equiv ",
         "’": "'", "‘": "'", "“": '"', "”": '"', "\t": " ", "\n": " ", "\r": " ",
     }
 )  # fmt: skip
 _RAISED = re.compile("[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{2,}|⁻")
 _NO_MEANING = re.compile(
     r"\\(?:(?:left|right)(?![a-zA-Z])\s*\.?|[hv]space\{[^{}]*\}|phantom\{[^{}]*\}|[,;:>!\s]"
-    r"|(?:middle|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
+    r"|(?:text)?color\s*\{[a-zA-Z]+\}|(?:middle|[bB]igg?[lrm]?|large|Large|huge|small|bfseries|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
 )
 _SPACES = re.compile(r"\s+")
 _THIN_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\s*\\!\s*")
@@ -140,6 +140,8 @@ _LETTER_DIGITS = re.compile(r"(?<![\w\\.])([0-9A-F]*[A-F][0-9A-F]*)_(?:\{\s*(1[1
 
 _CHOSEN = re.compile(r"(?:\{\s*\})?[_^]\s*\{?\s*(\w+)\s*\}?\s*\\?C\s*_\s*(?:\{\s*(\w+)\s*\}|(\w))")
 _COMBINATIONS = re.compile(r"(?<![\w\\])C\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)")
+_LETTERS_BELOW = re.compile(r"/\s*([A-Z]{2,3})(?![\w(^])")
+"""Capitals side by side below a slash: t/RC is t over RC."""
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
 
 
@@ -467,7 +469,7 @@ class _Reader:
             sides.append(self.union())
         if not operators:
             return sides[0]
-        if operators == ["in"] and (sides[0][0] == "sym" or _is_point(sides[0])):
+        if operators == ["in"] and (sides[0][0] in ("sym", "fn") or _is_point(sides[0])):
             return self.node("in", sides[0], sides[1])
         return self.node("rel", tuple(operators), tuple(sides))
 
@@ -930,6 +932,8 @@ def _plainer(text: str) -> str:
         text = _DIFFERENTIALS.sub(_quotient, text)
         if _OPERATOR.search(text):
             raise Unread("a derivative to be taken")
+    if "/" in text:
+        text = _LETTERS_BELOW.sub(r"/(\1)", text)
     if "prime" in text:
         text = _PRIMES.sub(lambda m: "'" * (m[0].count("prime")), text)
     if '"' in text:

@@ -120,8 +120,8 @@ def ordinal(words: str) -> bool:
 
 def write_out_scale(match: re.Match[str]) -> str:
     """Return "2.5 million", matched as number and scale, in digits; as it is if that is no integer."""
-    amount = Fraction(match[1]) * SCALES[match[2].casefold()]
-    return str(amount) if amount.denominator == 1 else match[0]
+    amount = Fraction(match[1]) * SCALES[match[3].casefold()]
+    return f"{amount} {match[2] or ''}".rstrip() if amount.denominator == 1 else match[0]
 
 
 _PARTS = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,

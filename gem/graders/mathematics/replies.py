@@ -9,7 +9,7 @@ from typing import Any
 
 from gem.errors import BadArgument
 from gem.graders.mathematics import languages
-from gem.graders.mathematics.corrections import apply_corrections, equal_texts
+from gem.graders.mathematics.corrections import FAULT, apply_corrections, equal_texts
 from gem.graders.mathematics.statements import stated_answer, value_of
 from gem.parsing import boxed
 
@@ -71,11 +71,12 @@ _WITHDRAWN = re.compile(
     re.IGNORECASE,
 )
 _CONCLUSION = re.compile(
-    r"\b(?:only|final|correct|possible|requested|required|full|complete)\s+(?:\w+\s+){0,2}?(?:answers?"
+    r"\b(?:only|final|correct|right|real|true|actual|possible|requested|required|full|complete)\s+(?:\w+\s+){0,2}?(?:answers?"
     r"|values?|solutions?|roots?)\s+(?:of\s+\S+\s+|for\s+\S+\s+)?(?:is|are)\b:?\s*"
-    r"|\b(?:the|my|so the|thus the) answer(?:\s+(?:is|should be)\b|\s*:)\s*",
+    r"|\b(?:the|my|final|corrected) answer(?:\s+(?:is|should be)\b|\s*:)\s*",
     re.IGNORECASE,
 )
+_NEXT_PART = re.compile(r"\n[*_#\s]*(?:part |question )?\([b-h]\)", re.IGNORECASE)
 _CASE = re.compile(r"\bcase\s*\(?(?:\d|[ivx]+\b|[A-D]\b)", re.IGNORECASE)
 _SENTENCE_OR_LINE = re.compile(r"[.!?](?=\s|$)|\n")
 
@@ -137,6 +138,7 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     """
     text = text[-LONGEST:] if len(text) > LONGEST else text
     text = text if text.isascii() else languages.write_ascii_digits(text)
+    text = text.replace("\\fbox{", "\\boxed{") if "\\fbox{" in text else text
     text = _reply(text) if "<" in text or "◁" in text else text
     if "\\boxed" in text:
         inside = boxed(text)
@@ -192,7 +194,8 @@ def _boxed_answer(text: str) -> str | None:
         boxes = [(start, end, inside)]
     else:
         boxes = _boxes(text)
-    kept = [at for at in range(len(boxes)) if not _is_denied(text, boxes, at)]
+    refused = {boxes[at][2]: at for at in range(len(boxes)) if _is_denied(text, boxes, at)}
+    kept = [at for at in range(len(boxes)) if at > refused.get(boxes[at][2], -1)]
     behind = text[boxes[-1][1] :]
     if not kept:
         stated = _read_conclusion(behind) or apply_corrections(_DENIED, behind)
@@ -217,7 +220,21 @@ def _boxed_answer(text: str) -> str | None:
     stated = _read_conclusion(behind)
     if stated is not None and corrected == answer and not equal_texts(answer, stated):
         return stated
+    if corrected == answer and FAULT.search(behind) and _DOUBT.search(behind):
+        return _read_revision(behind)
     return corrected
+
+
+_DOUBT = re.compile(
+    r"\b(?:wait|hmm+|but|sorry|oops|apolog\w+|actually|however|correction|on second thought|hold on|edit)\b",
+    re.IGNORECASE,
+)
+
+
+def _read_revision(behind: str) -> str | None:
+    """Return what a text behind a box states last if it finds a fault in the box; None: no value."""
+    revised = stated_answer(behind.strip(" $.}*\n"))[0]
+    return revised if revised is not None and re.search(r"\d", revised) else None
 
 
 _DENIED = "\\text{denied}"
@@ -335,6 +352,8 @@ def _belongs(gap: str) -> bool:
     words = re.sub(r"\\[a-zA-Z]+|[\\$\[\](){},;:|/]|(?<=\s)[-*•](?=\s)", " ", _ITEM.sub(" ", words))
     plain = re.findall(r"[^\W\d_]{2,}", words)
     if all(word.casefold() in ("and", "or", "with", "also") for word in plain):
+        return True
+    if _NEXT_PART.search(gap) and not _CORRECTING.search(words):
         return True
     if _CASE.search(gap) and not _CONCLUDING.search(words):
         return True

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gem.graders.mathematics import languages, number_words
-from gem.graders.mathematics.corrections import apply_corrections, equal_texts
+from gem.graders.mathematics.corrections import FAULT, apply_corrections, equal_texts
 from gem.graders.mathematics.languages import (
     ADJUNCT,
     AND_OR,
@@ -36,6 +36,16 @@ _FIELD = re.compile(
     r'"(?:final[ _]?)?answer"\s*:\s*(?:"([^"\\\n]*(?:\\.[^"\\\n]*)*)"|([^",{}\[\]\n]+|\[[^\[\]\n]*\]))',
     re.IGNORECASE,
 )
+_ONLY_FIELD = re.compile(r'\{\s*"\w+"\s*:\s*(?:"([^"\\\n]*)"|(-?[\d.]+))\s*\}\s*(?:```)?\s*')
+"""An object of JSON with one field, which ends a reply."""
+_CHECK = re.compile(
+    r"\n[#*_ ]*(?:(?:verification|verify|(?:last |quick |double[- ]|sanity )*check|checking|probe"
+    r"|v[ée]rification|comprobaci[oó]n|verifica|verificação|проверка)\b|验证|驗證|検算|检验|검산|التحقق)"
+    r"[^\n]{0,60}(?:[:：*]|\n)",
+    re.IGNORECASE,
+)
+"""How the part of a reply begins that checks its answer."""
+_LEAD = re.compile(r"(?:∴|=>|[→⇒⟹]|\\(?:therefore|implies|Rightarrow)(?![a-zA-Z]))\s*")
 _ICONS = re.compile("[\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\u200b\U0001f000-\U0001faff]+")
 _QED = re.compile(
     r"(?:\bq\.?\s?e\.?\s?d\b\.?|[∎■□▪◻]|\$?\\(?:blacksquare|square|qed|qedsymbol|Box)\$?"
@@ -93,11 +103,12 @@ _REASON = re.compile(
     r",?\s+(?:since|because|as (?:we|it|the|is|can|there|required|desired)|attained|achieved|reached"
     r"|with equality|where|for (?:all|every|each|any|some|example|instance)|e\.g\.|namely|which (?:is|was"
     r"|we|can)"
-    r"|when|if|weil|denn|da|car|parce que|puisque|porque|ya que|pois|perché|poiché|так как|потому что)\b.*"
-    r"|\s*,\s*(?:and )?not\s.*|\s+(?:rather than|instead of)\s.*",
+    r"|when|if|weil|denn|da|car|parce que|puisque|porque|ya que|pois|perché|poiché|так как|потому что"
+    r"|(?:after|before|by) \w+ing)\b(?:(?!;\s|,\s+(?:and )?(?:so|thus|hence|therefore)\b).)*"
+    r"|\s*,\s*(?:and )?not\s(?:(?!;\s).)*|\s+(?:rather than|instead of)\s(?:(?!;\s).)*",
     re.DOTALL | re.IGNORECASE,
 )
-_RATHER = re.compile(r"\s*,\s*(?:and )?not\s[^,]*$|\s*,\s+(?:who|whose)\s[^,]*$")
+_RATHER = re.compile(r"\s*,\s*(?:and )?not\s[^,;]*$|\s*,\s+(?:who|whose)\s[^,;]*$")
 _ASIDE = re.compile(
     r",\s+(?:which|who|whose|with|having)\s[^,()]{1,80},(?=\s)"
     r"|\s+\((?!\s*[-+−]?[\d.]+\s*[,)])[^()]*[A-Za-zÀ-ɏ=≈]{2,}[^()]*\)|\s+\((?:or|that is|i\.e\.)[^()]*\)"
@@ -117,6 +128,12 @@ def stated_answer(text: str) -> tuple[str | None, bool]:
     """
     text = text if text.isascii() else _ICONS.sub(" ", text).strip()
     text = _QED.sub("", _CALCULATION.sub("", text)).strip() or text
+    text = _LEAD.sub("", text, count=1)
+    before = _without_check(text)
+    if before != text:
+        answer, whole = stated_answer(before)
+        if answer is not None and _reads(answer):
+            return answer, whole
     answer = _read_field(text)
     if answer is not None:
         return answer, False
@@ -126,11 +143,18 @@ def stated_answer(text: str) -> tuple[str | None, bool]:
         value = value_of(piece, text)
         return apply_corrections(value, rest), False
     if "\n" not in text:
-        emphasised = _EMPHASISED.fullmatch(text)
-        line = emphasised[1].strip() if emphasised else text
+        line = _strip_emphasis(text)
         if not _is_sentence(line) and ("**" not in line or line.startswith("**")):
             return line, True
     return _last_statement(text), False
+
+
+def _without_check(text: str) -> str:
+    """Return a reply without the check at its end, unless the check finds a mistake."""
+    check = _CHECK.search(text) if "\n" in text else None
+    if check is None or not text[: check.start()].strip() or FAULT.search(text, check.start()):
+        return text
+    return text[: check.start()].strip()
 
 
 def _is_sentence(line: str) -> bool:
@@ -154,8 +178,11 @@ def _read_field(text: str) -> str | None:
     """Return the answer in <answer> or in a field of JSON."""
     inside = tagged(text, "answer") if "</answer>" in text else None
     if inside is None and '"' in text and "{" in text:
+        only = _ONLY_FIELD.fullmatch(text, text.rfind("{"))
         fields = list(_FIELD.finditer(text))
-        if fields:
+        if only:
+            inside = only[1] or only[2]
+        elif fields:
             inside = next(group for group in fields[-1].groups() if group is not None)
             inside = inside.replace("\\\\", "\\").replace('\\"', '"')
     return value_of(inside.strip(), text) if inside and inside.strip() else None
@@ -368,16 +395,20 @@ def _unwrap(piece: str) -> str:
     return text.replace("**", "")
 
 
-_EMPHASISED = re.compile(r"(?:\*\*|__|`{1,3}|[*_])([^*`]+?)(?:\*\*|__|`{1,3}|[*_])[.\s]*")
+_EMPHASISED = re.compile(r"(?:(?:\*\*|__|[*_])([^*`]+?)(?:\*\*|__|[*_])|`{1,3}([^`]+)`{1,3})[.\s]*")
+
+
+def _strip_emphasis(text: str) -> str:
+    """Return a text without the emphasis around all of it."""
+    emphasised = _EMPHASISED.fullmatch(text)
+    return (emphasised[1] or emphasised[2]).strip() if emphasised else text
 
 
 def _bare(piece: str) -> str | None:
     """Return a piece without decoration if all of it is a value or a word; None for a sentence."""
     text = piece.strip().rstrip("。 ")
     text = text[:-1] if text.endswith(".") and not text.endswith("..") else text
-    emphasised = _EMPHASISED.fullmatch(text)
-    if emphasised:
-        text = emphasised[1].strip()
+    text = _strip_emphasis(text)
     segment = re.fullmatch(
         r"\$\$?([^$]+)\$\$?[.\s]*|\\\((.+?)\\\)[.\s]*|\\\[(.+?)\\\][.\s]*", text, re.DOTALL
     )
@@ -387,7 +418,7 @@ def _bare(piece: str) -> str | None:
         text
     ):
         return text
-    return text if _reads(text) else None
+    return text if _reads(text) or number_words.date(text) else None
 
 
 @lru_cache(maxsize=512)
@@ -433,6 +464,9 @@ def _value_in_clauses(piece: str, foreign: bool) -> str | None:
     option = _OPTION.fullmatch(piece.replace("**", "").strip())
     if option:
         return option[0].rstrip(".")
+    option = _CHOSEN.search(piece.replace("**", ""))
+    if option:
+        return option[1].rstrip(".")
     bold = [next(group for group in match.groups() if group).strip() for match in _BOLD.finditer(piece)]
     strong = [words for words in bold if _has_candidate(words)]
     ends = [0, *(match.end() for match in CONCLUDING.finditer(piece))]
@@ -498,6 +532,7 @@ _VERB = re.compile(
     r"|sont|es|son|é|são|sono)\s",
     re.IGNORECASE,
 )
+_CHOSEN = re.compile(r"\b(?:option|choice|answer) is:?\s+(\([A-J]\)\s+\S[^,;]{0,60})$", re.IGNORECASE)
 _OPTION = re.compile(r"(?:\(?[A-J]\)|[A-J][.:])[:.]?\s+\S[^,;]{0,60}")
 
 
@@ -614,6 +649,8 @@ def _atoms(clause: str) -> list[_Atom]:
             core, behind = core.rstrip(")"), ")" + behind
         if core.startswith("(") and core.count("(") > core.count(")"):
             core = core.lstrip("(")
+        if core == "=" and atoms and len(atoms[-1].text) == 1 and atoms[-1].text.isalpha():
+            atoms[-1] = atoms[-1]._replace(kind="weak")  # "a = 5", "y = 2"
         atoms.append(_Atom(_kind(core), core, behind, *place))
     return atoms
 
@@ -803,6 +840,15 @@ _BOUND_BEHIND = re.compile(
 )
 
 
+_STATED_BEFORE = re.compile(
+    r"\b(?:(?:ends? up|is left|are left|left|leav(?:es|ing) \w+) with"
+    r"|(?:a|the|an)(?: \w+){0,2} (?:total|value|minimum|maximum|amount|length|distance|speed|area|profit"
+    r"|cost|price|average|probability|score) of)\s*[$(*]*$",
+    re.IGNORECASE,
+)
+"""What makes a value behind "with" or "of" a stated one."""
+
+
 class _Group:
     """One value of a clause: its text, unit, and whether it is a step, a circumstance or denied."""
 
@@ -822,7 +868,11 @@ class _Group:
         denial = NEGATED.search(before[-40:]) or DENIED_AFTER.match(after.lstrip(")*$ "))
         self.is_denied = denial is not None
         words = before.split()[-1:]
-        self.is_adjunct = words != [] and words[0].casefold().strip("(") in ADJUNCT
+        self.is_adjunct = (
+            words != []
+            and words[0].casefold().strip("(") in ADJUNCT
+            and not (words[0] in ("with", "of") and _STATED_BEFORE.search(before[-60:]))
+        )
 
     @property
     def value(self) -> str:

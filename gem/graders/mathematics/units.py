@@ -47,7 +47,7 @@ for _measure, _names in {
         "ml": "1/1000", "milliliter": "1/1000", "liter": "1", "litre": "1", "l": "1", "megal": "1000000",
     },
     "cups": {"cup": "1", "pint": "2", "quart": "4", "gallon": "16"},
-    "angle": {"degree": "1", "deg": "1"},
+    "angle": {"degree": "1", "deg": "1", "arcsecond": "1/3600", "arcminute": "1/60"},
     "radian": {"radian": "1", "rad": "1"},
     "unit": {"unit": "1"},
     "morning": {"am": "1"},
@@ -126,7 +126,8 @@ unique real drawing chewing pet duck pop popsicle ice cream sheet
 _KINDS = frozenset(_KINDS_LIST.split())
 _TAILS = (
     "in total", "in all", "altogether", "each", "left", "old", "long", "tall", "high", "wide", "deep", "away",
-    "total", "remaining", "left over", "apart", "today", "a day", "a week", "an hour", "a month", "a year",
+    "total", "profit", "remaining", "left over", "apart", "today", "a day", "a week", "an hour", "a month",
+    "a year",
 )  # fmt: skip
 
 
