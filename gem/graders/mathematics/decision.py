@@ -349,15 +349,15 @@ def _without_domain(text: str) -> str:
 
 def _residues(text: str) -> tuple[int, int] | None:
     """Return the residue and the modulus of a class of integers, as 3 (mod 7) or x = 7k + 3."""
-    found = _CLASS.fullmatch(text)
-    if found:
-        residue, modulus = int(found[1]), int(found[2])
+    match = _CLASS.fullmatch(text)
+    if match:
+        residue, modulus = int(match[1]), int(match[2])
     else:
-        found = _RESIDUES.fullmatch(text)
-        if found is None:
+        match = _RESIDUES.fullmatch(text)
+        if match is None:
             return None
-        modulus = int(found[1] or found[5])
-        residue = int((found[3] or "0").replace(" ", "")) if found[1] else int(found[4])
+        modulus = int(match[1] or match[5])
+        residue = int((match[3] or "0").replace(" ", "")) if match[1] else int(match[4])
     return (residue % modulus, modulus) if modulus else None
 
 
@@ -493,8 +493,8 @@ def _phrase(gold: str, answer: str) -> bool | None:
     given = _IT_IS.sub("", STYLED.sub(r"\1", answer).strip(), count=1)
     if _flat(plain) == _flat(given):
         return True
-    said = _SAID.fullmatch(given)
-    if said and _flat(said[1]) == _flat(plain):
+    sentence = _SAID.fullmatch(given)
+    if sentence and _flat(sentence[1]) == _flat(plain):
         return True
     if _ROMAN.fullmatch(plain):
         return plain == given
