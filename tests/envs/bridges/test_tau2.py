@@ -126,8 +126,8 @@ def test_the_package_refuses_what_it_cannot_use_and_ten_failures_end_the_task(en
 
 
 def test_new_ids_follow_from_the_seed(env):
-    refuel = write_call("refuel_data", {"customer_id": "C1001", "line_id": "L1002", "gb_amount": 1.0})
-    look = write_call("get_customer_by_id", {"customer_id": "C1001"})
+    refuel = write_call("refuel_data", {"customer_id": "C1003", "line_id": "L1009", "gb_amount": 1.0})
+    look = write_call("get_customer_by_id", {"customer_id": "C1003"})
 
     def bills(env):
         env.step(refuel)
@@ -136,8 +136,11 @@ def test_new_ids_follow_from_the_seed(env):
     env.reset(1)
     twin = env.fork()
     first = bills(env)
+    assert len(first) == 2
     env.reset(1)
     assert first == bills(env) == bills(twin)
+    env.reset(2)
+    assert first != bills(env)
 
 
 def test_splits_are_the_packages_own():
