@@ -67,6 +67,16 @@ KNOWN = {
             absent=("pygame", "pygame.freetype"),
         ),
         World(
+            name="bfcl",
+            wheel="bfcl-eval==2026.3.23",
+            sha256=("3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a",),
+            size=1_925_664,
+            licence="Apache-2.0",
+            families=("bfcl",),
+            modules=("bfcl_eval",),
+            extra="math",
+        ),
+        World(
             name="agentdojo",
             wheel="agentdojo==0.1.35",
             sha256=("364bea4219716b716bf639f504d195943f7f6a5535d312ca41d7098704a2affd",),

@@ -100,6 +100,7 @@ FAMILY_NAMES = {
     "babyai": "BabyAI",
     "minigrid": "MiniGrid",
     "tau2": "tau2-bench",
+    "bfcl": "BFCL",
 }
 """What a family is called on the site; one that is not here goes by its prefix."""
 

@@ -168,6 +168,17 @@ TAU2 = Family(
     claims={"splits": ("train", "test"), "solver": "oracle", "max_turns": 100},
 )
 
+BFCL = Family(
+    prefix="bfcl",
+    entry_point="gem.envs.bridges.bfcl:BfclEnv",
+    names=("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context"),
+    extra="math",
+    package="mpmath",
+    world="bfcl",
+    claims={"splits": ("train", "test"), "solver": "oracle"},
+)
+"""The conversations of the Berkeley Function-Calling Leaderboard v4, by category."""
+
 REMOTE = Family(
     prefix="remote",
     entry_point="gem.envs.bridges.remote:RemoteEnv",
@@ -281,4 +292,16 @@ TEXTARENA = Family(
     },
 )
 
-FAMILIES = (REASONING_GYM, GYMNASIUM, AGENTDOJO, BABYAI, MINIGRID, TAU2, TEXTARENA, REMOTE, OPENENV, HARBOR)
+FAMILIES = (
+    REASONING_GYM,
+    GYMNASIUM,
+    AGENTDOJO,
+    BABYAI,
+    MINIGRID,
+    BFCL,
+    TAU2,
+    TEXTARENA,
+    REMOTE,
+    OPENENV,
+    HARBOR,
+)

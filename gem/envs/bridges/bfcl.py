@@ -1,0 +1,452 @@
+"""Bridge to multi-turn categories of the Berkeley Function-Calling Leaderboard v4, as the family ``bfcl:``.
+
+Conversations, functions, their code and the reference calls are the package's. gem reads the calls, runs them
+on objects of its own, and compares: the package evaluates a model's text as Python, and keeps its objects in
+module globals.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import decimal
+import functools
+import hashlib
+import inspect
+import json
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, ClassVar, Literal
+
+from gem.content import ToolSpec
+from gem.core import Env, Start, Step
+from gem.envs.kit.workspace import TurnReport, WorkCall
+from gem.errors import BadArgument, NoSolver, check_argument, did_you_mean
+from gem.parsing import code
+from gem.record import StopReason
+from gem.tasks.order import Order
+from gem.tools import calls
+from gem.worlds import find, import_world
+
+import_world("bfcl")
+
+import mpmath  # noqa: E402
+from bfcl_eval.constants.executable_backend_config import (  # noqa: E402
+    CLASS_FILE_PATH_MAPPING,
+    MULTI_TURN_FUNC_DOC_FILE_MAPPING,
+    STATELESS_CLASSES,
+)
+
+MAX_STEPS = 20
+"""The most steps with calls in one turn of the user, as in the package; one more fails the conversation."""
+
+MAX_CALLS = 200
+"""The most calls in a conversation; the references have at most 35. One more fails it."""
+
+_MAX_TEXT = 20_000
+_MAX_ENTRIES, _MAX_DEPTH = 20_000, 100
+_MAX_BITS, _MAX_PRECISION = 20_000, 1000
+_TEST_SHARE = 5
+"""One conversation in this many is a test task."""
+
+Split = Literal["train", "test"]
+Form = Literal["text", "native"]
+
+_HOW_TO_CALL = (
+    "Write your calls as a Python list and nothing else: [name(argument=value, ...), ...], with literal "
+    "values. You then read their results and may call again. An answer without a call ends your turn."
+)
+_NEW_FUNCTIONS = "There are more functions now. Please go on with my request."
+
+_lock = threading.Lock()
+"""Held while calls are read, since filters of warnings are global, and while they run: the package changes
+globals of its modules and mpmath's precision."""
+
+
+class BfclEnv(Env):
+    r"""Serve a user with functions, over several turns of a conversation.
+
+    Task:
+        A conversation of the category `name`. In each turn the user asks for something that calls of the
+        functions do: on files, tickets, messages, orders, bookings, a car. In ``multi_turn_miss_func`` a
+        function that is needed comes one turn late, in ``multi_turn_miss_param`` a value; results are much
+        longer in ``multi_turn_long_context``.
+    Action:
+        ``[name(argument=value), ...]``, or the same calls as native tool calls. They are run in order. An
+        answer without a call ends the turn. Values are literals; a call within a call is refused.
+    Observation:
+        The functions and the user's first request; then the results of the calls, or the next request.
+    Reward:
+        1 where every turn left the state that the reference's calls leave, and the results so far contain
+        those of the reference, as in the package's checker; else 0.
+    End:
+        After the first turn that is wrong, or the last; after 20 steps with calls in a turn.
+    Source:
+        bfcl-eval 2026.3.23 (Apache-2.0), S. G. Patil and others, Berkeley Function-Calling Leaderboard.
+    """
+
+    shared: ClassVar[tuple[str, ...]] = ("_tasks",)
+
+    def __init__(
+        self, name: str, split: Split | None = None, task: str | None = None, form: Form = "text"
+    ) -> None:
+        """Choose the conversations.
+
+        Args:
+            name: the category, as ``multi_turn_base``.
+            split: tasks for training, or for testing: one conversation in five, by a digest of its number,
+                which is the same in all categories. None takes all.
+            task: the package's id of one conversation, as ``multi_turn_base_17``. None: the seed chooses.
+            form: ``text`` describes the functions in the first observation, ``native`` offers them as tools.
+
+        Raises:
+            MissingExtra: where the world was not fetched. BadArgument: for a value that is not accepted.
+        """
+        check_argument("split", split, split in (None, "train", "test"), "train, test or None")
+        check_argument("form", form, form in ("text", "native"), "text, native")
+        rows = _read_rows(name)
+        if task is not None and task not in rows:
+            raise BadArgument(
+                f"no task {task!r:.80}.{did_you_mean(task, rows)} There are {_range(name, rows)}."
+            )
+        if task is not None and split not in (None, _split_of(task)):
+            raise BadArgument(f"{task} is a {_split_of(task)} task; accepted: that split, or None.")
+        self.name, self.form = name, form
+        self._tasks = [task] if task else [each for each in rows if split in (None, _split_of(each))]
+        self.task = ""
+
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
+        """The functions of the conversation's beginning, where `form` is ``native``."""
+        if self.form == "text" or not self.task:
+            return ()
+        return tuple(_tool(each) for each in self._functions(0))
+
+    def reset(self, seed: int | None = None) -> Start:
+        """Begin a conversation; see Env.reset."""
+        super().reset(seed)
+        order = Order(len(self._tasks), 0)
+        self.task = self._tasks[order[self._need_seed() % len(self._tasks)]]
+        self.turn = self._steps = self._calls = 0
+        self._asked = self._followed = False
+        self._heard: list[str] = []
+        self._apis, self._reference = (_make_apis(self._row, self.name) for _ in range(2))
+        begin = "You serve a user by calling functions."
+        if self.form == "text":
+            begin = f"{begin} You can call these:\n\n{_describe(self._functions(0))}\n\n{_HOW_TO_CALL}"
+        return Start(f"{begin}\n\nThe user: {self._request()}", {})
+
+    def step(self, action: str) -> Step:
+        """Run the calls of a step, or end the turn where there are none; see Env.step."""
+        asked, report = _read_calls(action), TurnReport()
+        if not asked:
+            return self._end_turn(report)
+        self._followed = self._followed or action == _write(self._wanted())
+        self._asked = self._asked or any(call.name for call in asked)
+        self._steps += 1
+        self._calls += len(asked)
+        if self._steps > MAX_STEPS or self._calls > MAX_CALLS:
+            return self._finish(report, f"more than {MAX_STEPS} steps in a turn or {MAX_CALLS} calls in all")
+        shown = [each["name"] for each in self._functions(self.turn)]
+        known = {each["name"] for each in self._functions(len(self._row["question"]))}  # those to come too,
+        for call in asked:  # as in the package: one reference calls a function before it is shown
+            wrong = call.wrong
+            if not wrong and call.name not in known:
+                wrong = f"There is no function {call.name!r:.60}.{did_you_mean(call.name[:60], shown)}"
+            if wrong:
+                report.result(call, wrong, error=True)
+                continue
+            text = _call(self._apis, call.name, call.arguments)
+            if not _is_small(self._apis):
+                return self._finish(report, "the file system grew too large")
+            self._heard.append(text)
+            report.result(call, text, error=text.startswith("Error"))
+        legal = any(not entry["error"] for entry in report.info["tool_results"])
+        return Step(report.obs, 0.0, False, False, report.info | ({} if legal else {"legal": False}))
+
+    def sample_random_action(self) -> str:
+        """Call a random function with words of the user, or end the turn; see Env.sample_random_action."""
+        rng = self.actor_rng
+        if rng.random() < 0.4:
+            return "That is all."
+        function = rng.choice(self._functions(self.turn))
+        words = self._request().replace("'", " ").split()
+        given = []
+        for name in function["parameters"]["required"]:
+            kind = function["parameters"]["properties"][name]["type"]
+            drawn = {
+                "string": rng.choice(words),
+                "boolean": rng.random() < 0.5,
+                "array": [rng.choice(words)],
+                "dict": {},
+            }
+            given.append(f"{name}={drawn.get(kind, rng.randint(0, 9))!r}")
+        return f"[{function['name']}({', '.join(given)})]"
+
+    def solve(self) -> str:
+        """Return the reference's calls of this turn, then an answer that ends it (an oracle)."""
+        if not self.task:
+            raise NoSolver(f"{self} has nothing to solve before reset().")
+        wanted = self._wanted()
+        return _write(wanted) if wanted and not self._followed else "That is all I can do for now."
+
+    # -- the conversation
+
+    @property
+    def _row(self) -> Mapping[str, Any]:
+        return _read_rows(self.name)[self.task]
+
+    def _wanted(self) -> Sequence[str]:
+        return _read_references(self.name)[self.task][self.turn]
+
+    def _functions(self, turn: int) -> list[Mapping[str, Any]]:
+        """Return the descriptions of the functions that may be called in a turn."""
+        late = {name for at, names in self._late().items() if at > turn for name in names}
+        described = [each for name in self._row["involved_classes"] for each in _read_functions(name)]
+        return [each for each in described if each["name"] not in late]
+
+    def _late(self) -> dict[int, list[str]]:
+        return {int(at): names for at, names in self._row.get("missed_function", {}).items()}
+
+    def _request(self) -> str:
+        """Return what the user says at the beginning of this turn."""
+        said = self._row["question"][self.turn]
+        new = self._late().get(self.turn, ())
+        if not new:
+            return "\n".join(each["content"] for each in said)
+        described = [each for each in self._functions(self.turn) if each["name"] in new]
+        return f"{_NEW_FUNCTIONS}\n\n{_describe(described)}\n\n{_HOW_TO_CALL}"
+
+    def _end_turn(self, report: TurnReport) -> Step:
+        """Compare with the reference, and go on to the user's next request or end."""
+        wanted = self._wanted()
+        right = [_call(self._reference, *_read_reference(text)) for text in wanted]
+        if wanted and not self._asked:
+            return self._finish(report, f"no call was made in turn {self.turn + 1}")
+        if wanted and (different := _compare(self._apis, self._reference)):
+            return self._finish(report, f"the state differs after turn {self.turn + 1}: {different}")
+        if wanted and not _contains(self._heard, right):
+            return self._finish(report, f"results that turn {self.turn + 1} needs are missing")
+        self.turn += 1
+        if self.turn == len(self._row["question"]):
+            return self._finish(report)
+        self._steps, self._asked, self._followed = 0, False, False
+        report.add(f"The user: {self._request()}")
+        return Step(report.obs, 0.0, False, False, report.info)
+
+    def _finish(self, report: TurnReport, why: str = "") -> Step:
+        """End the conversation."""
+        report.add("The user is not served." if why else "The user is served.")
+        stop = StopReason.FAILED if why else StopReason.SOLVED
+        info = {**report.info, "success": not why, "stop": stop.value, "turns_right": self.turn}
+        return Step(report.obs, float(not why), True, False, info | ({"why": why} if why else {}))
+
+
+# -- the package's data
+
+
+def _data(*path: str) -> list[dict[str, Any]]:
+    place = find("bfcl")
+    assert place is not None
+    text = place.joinpath("bfcl_eval", "data", *path).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@functools.cache
+def _read_rows(name: str) -> dict[str, dict[str, Any]]:
+    """Return the conversations of a category by id."""
+    return {row["id"]: row for row in _data(f"BFCL_v4_{name}.json")}
+
+
+@functools.cache
+def _read_references(name: str) -> dict[str, list[list[str]]]:
+    """Return the reference's calls, per turn, by id."""
+    return {row["id"]: row["ground_truth"] for row in _data("possible_answer", f"BFCL_v4_{name}.json")}
+
+
+@functools.cache
+def _read_functions(api: str) -> list[dict[str, Any]]:
+    """Return the descriptions of the functions of a class."""
+    return _data("multi_turn_func_doc", MULTI_TURN_FUNC_DOC_FILE_MAPPING[api])
+
+
+def _split_of(task: str) -> Split:
+    """Return the split of a conversation: by its number, since categories vary the same conversations."""
+    digest = hashlib.sha256(task.rpartition("_")[2].encode()).digest()
+    return "train" if int.from_bytes(digest[:8], "big") % _TEST_SHARE else "test"
+
+
+def _range(name: str, rows: Mapping[str, Any]) -> str:
+    return f"{name}_0 to {name}_{len(rows) - 1}"
+
+
+def _describe(functions: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(
+        json.dumps({k: each[k] for k in ("name", "description", "parameters")}) for each in functions
+    )
+
+
+def _tool(function: Mapping[str, Any]) -> ToolSpec:
+    return ToolSpec(function["name"], function["description"], _schema(function["parameters"]))
+
+
+def _schema(rule: Any) -> Any:
+    """Return a description of parameters as a JSON Schema."""
+    if not isinstance(rule, Mapping):
+        return rule
+    kinds = {"dict": "object", "float": "number", "tuple": "array"}
+    return {
+        key: kinds.get(value, value)
+        if key == "type" and isinstance(value, str)
+        else {name: _schema(each) for name, each in value.items()}
+        if key == "properties"
+        else _schema(value)
+        for key, value in rule.items()
+    }
+
+
+# -- calls
+
+
+def _write(texts: Sequence[str]) -> str:
+    return f"[{', '.join(texts)}]"
+
+
+def _read_calls(action: str) -> list[WorkCall]:
+    """Return the calls of an answer: JSON calls in their tag, or a Python list; [] where there is none."""
+    found = calls.find(action, ())
+    if found:
+        return [
+            WorkCall(each.call.name, dict(each.call.arguments))
+            if each.call
+            else WorkCall("", wrong=each.error)
+            for each in found
+        ]
+    text = action.rpartition("</think>")[2]
+    text = (code(text) or text).strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return []
+    try:
+        if len(text) > _MAX_TEXT:
+            raise ValueError(f"it is longer than {_MAX_TEXT} characters")
+        parsed = _parse(text)
+        if not isinstance(parsed, ast.List):
+            raise ValueError("it is no list")
+        return [WorkCall(*_literal_call(each)) for each in parsed.elts]
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
+        return [WorkCall("", wrong=f"Your calls could not be read: {str(error)[:120]}. {_HOW_TO_CALL}")]
+
+
+def _parse(text: str) -> ast.expr:
+    with _lock, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of backslashes in the text
+        return ast.parse(text, mode="eval").body
+
+
+def _literal_call(node: ast.expr) -> tuple[str, dict[str, Any]]:
+    """Return a call's name and arguments; those without a name are under their number.
+
+    Raises:
+        ValueError: for anything but a call of a name with literals.
+    """
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        raise ValueError("every element is a call, as name(argument=value)")
+    arguments: dict[str, Any] = {str(at): ast.literal_eval(each) for at, each in enumerate(node.args)}
+    for each in node.keywords:
+        if each.arg is None or each.arg in arguments:
+            raise ValueError("every argument has one name")
+        arguments[each.arg] = ast.literal_eval(each.value)
+    return node.func.id, arguments
+
+
+@functools.lru_cache(maxsize=8192)
+def _read_reference(text: str) -> tuple[str, dict[str, Any]]:
+    return _literal_call(_parse(text))
+
+
+def _make_apis(row: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the objects of a conversation by class, in their first state."""
+    apis = {}
+    for api in row["involved_classes"]:
+        made = getattr(import_module(CLASS_FILE_PATH_MAPPING[api]), api)()
+        if api not in STATELESS_CLASSES:
+            scenario = copy.deepcopy(row["initial_config"].get(api, {}))
+            made._load_scenario(scenario, long_context=name.endswith("long_context"))
+        apis[api] = copy.deepcopy(made)  # its parts are the package's own lists, which others share
+    return apis
+
+
+def _call(apis: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> str:
+    """Run a call, and return its result as the package writes it; the last class with the name has it."""
+    owner = next(each for each in [*apis.values()][::-1] if callable(getattr(each, name, None)))
+    given = copy.deepcopy(dict(arguments))
+    positional = [given.pop(key) for key in [*given] if key.isdigit()]
+    with _lock, mpmath.workdps(15), decimal.localcontext():
+        try:
+            method = getattr(owner, name)
+            _check_numbers(name, inspect.signature(method).bind(*positional, **given).arguments)
+            result = method(*positional, **given)
+            if isinstance(result, dict):
+                try:
+                    return json.dumps(result)
+                except (TypeError, ValueError):
+                    return str(result)
+            return str(result)
+        except Exception as error:  # the functions raise anything on arguments of the wrong type
+            return f"Error during execution: {error}"
+
+
+def _check_numbers(name: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse numbers with which the arithmetic would not end.
+
+    Raises:
+        ValueError: for such a number.
+    """
+    numbers = {key: value for key, value in arguments.items() if isinstance(value, int)}
+    for key, value in numbers.items():
+        if value.bit_length() > _MAX_BITS or (
+            key in ("precision", "decimal_places") and abs(value) > _MAX_PRECISION
+        ):
+            raise ValueError(f"{key} is too large")
+    sized = numbers.keys() == {"base", "exponent"}
+    if name == "power" and sized and numbers["base"].bit_length() * numbers["exponent"] > _MAX_BITS:
+        raise ValueError("the result is too large")
+
+
+def _is_small(apis: Mapping[str, Any]) -> bool:
+    """Return whether the tree of files can be walked: copies share folders, so it can grow without end."""
+    files = apis.get("GorillaFileSystem")
+    return files is None or all(
+        depth <= _MAX_DEPTH and count <= _MAX_ENTRIES for count, depth in _walk(files.root)
+    )
+
+
+def _walk(root: Any) -> Iterator[tuple[int, int]]:
+    """Yield the number so far and the depth of each entry of a tree of folders."""
+    waiting, count = [(root, 0)], 0
+    while waiting:
+        entry, depth = waiting.pop()
+        count += 1
+        yield count, depth
+        waiting += [(each, depth + 1) for each in getattr(entry, "contents", {}).values()]
+
+
+def _compare(apis: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    """Return which public attribute differs, or ''."""
+    for api, right in reference.items():
+        for name, value in vars(right).items():
+            if not name.startswith("_") and getattr(apis[api], name) != value:
+                return f"{name} of {api}"
+    return ""
+
+
+def _contains(heard: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether each wanted result was heard, as often as it is wanted."""
+    left = list(heard)
+    for each in wanted:
+        if each not in left:
+            return False
+        left.remove(each)
+    return True
