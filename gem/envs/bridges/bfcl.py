@@ -52,7 +52,6 @@ _TEST_SHARE = 5
 """One conversation in this many is a test task."""
 
 Split = Literal["train", "test"]
-Form = Literal["text", "native"]
 
 _HOW_TO_CALL = (
     "Write your calls as a Python list and nothing else: [name(argument=value, ...), ...], with literal "
@@ -89,9 +88,7 @@ class BfclEnv(Env):
 
     shared: ClassVar[tuple[str, ...]] = ("_tasks",)
 
-    def __init__(
-        self, name: str, split: Split | None = None, task: str | None = None, form: Form = "text"
-    ) -> None:
+    def __init__(self, name: str, split: Split | None = None, task: str | None = None) -> None:
         """Choose the conversations.
 
         Args:
@@ -99,13 +96,11 @@ class BfclEnv(Env):
             split: tasks for training, or for testing: one conversation in five, by a digest of its number,
                 which is the same in all categories. None takes all.
             task: the package's id of one conversation, as ``multi_turn_base_17``. None: the seed chooses.
-            form: ``text`` describes the functions in the first observation, ``native`` offers them as tools.
 
         Raises:
             MissingExtra: where the world was not fetched. BadArgument: for a value that is not accepted.
         """
         check_argument("split", split, split in (None, "train", "test"), "train, test or None")
-        check_argument("form", form, form in ("text", "native"), "text, native")
         rows = _read_rows(name)
         if task is not None and task not in rows:
             raise BadArgument(
@@ -113,16 +108,14 @@ class BfclEnv(Env):
             )
         if task is not None and split not in (None, _split_of(task)):
             raise BadArgument(f"{task} is a {_split_of(task)} task; accepted: that split, or None.")
-        self.name, self.form = name, form
+        self.name = name
         self._tasks = [task] if task else [each for each in rows if split in (None, _split_of(each))]
         self.task = ""
 
     @property
     def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
-        """The functions of the conversation's beginning, where `form` is ``native``."""
-        if self.form == "text" or not self.task:
-            return ()
-        return tuple(_tool(each) for each in self._functions(0))
+        """The functions that the conversation begins with."""
+        return tuple(_tool(each) for each in self._functions(0)) if self.task else ()
 
     def reset(self, seed: int | None = None) -> Start:
         """Begin a conversation; see Env.reset."""
@@ -133,28 +126,30 @@ class BfclEnv(Env):
         self._asked = self._followed = False
         self._heard: list[str] = []
         self._apis, self._reference = (_make_apis(self._row, self.name) for _ in range(2))
-        begin = "You serve a user by calling functions."
-        if self.form == "text":
-            begin = f"{begin} You can call these:\n\n{_describe(self._functions(0))}\n\n{_HOW_TO_CALL}"
-        return Start(f"{begin}\n\nThe user: {self._request()}", {})
+        functions = _describe(self._functions(0))
+        return Start(
+            f"You serve a user by calling functions. You can call these:\n\n{functions}\n\n{_HOW_TO_CALL}"
+            f"\n\nThe user: {self._request()}",
+            {},
+        )
 
     def step(self, action: str) -> Step:
         """Run the calls of a step, or end the turn where there are none; see Env.step."""
         asked, report = _read_calls(action), TurnReport()
         if not asked:
             return self._end_turn(report)
-        self._followed = self._followed or action == _write(self._wanted())
+        self._followed = self._followed or action == _write(self._references())
         self._asked = self._asked or any(call.name for call in asked)
         self._steps += 1
         self._calls += len(asked)
         if self._steps > MAX_STEPS or self._calls > MAX_CALLS:
             return self._finish(report, f"more than {MAX_STEPS} steps in a turn or {MAX_CALLS} calls in all")
-        shown = [each["name"] for each in self._functions(self.turn)]
+        offered = [each["name"] for each in self._functions(self.turn)]
         known = {each["name"] for each in self._functions(len(self._row["question"]))}  # those to come too,
         for call in asked:  # as in the package: one reference calls a function before it is shown
             wrong = call.wrong
             if not wrong and call.name not in known:
-                wrong = f"There is no function {call.name!r:.60}.{did_you_mean(call.name[:60], shown)}"
+                wrong = f"There is no function {call.name!r:.60}.{did_you_mean(call.name[:60], offered)}"
             if wrong:
                 report.result(call, wrong, error=True)
                 continue
@@ -189,8 +184,8 @@ class BfclEnv(Env):
         """Return the reference's calls of this turn, then an answer that ends it (an oracle)."""
         if not self.task:
             raise NoSolver(f"{self} has nothing to solve before reset().")
-        wanted = self._wanted()
-        return _write(wanted) if wanted and not self._followed else "That is all I can do for now."
+        references = self._references()
+        return _write(references) if references and not self._followed else "That is all I can do for now."
 
     # -- the conversation
 
@@ -198,7 +193,7 @@ class BfclEnv(Env):
     def _row(self) -> Mapping[str, Any]:
         return _read_rows(self.name)[self.task]
 
-    def _wanted(self) -> Sequence[str]:
+    def _references(self) -> Sequence[str]:
         return _read_references(self.name)[self.task][self.turn]
 
     def _functions(self, turn: int) -> list[Mapping[str, Any]]:
@@ -212,22 +207,22 @@ class BfclEnv(Env):
 
     def _request(self) -> str:
         """Return what the user says at the beginning of this turn."""
-        said = self._row["question"][self.turn]
+        messages = self._row["question"][self.turn]
         new = self._late().get(self.turn, ())
         if not new:
-            return "\n".join(each["content"] for each in said)
+            return "\n".join(each["content"] for each in messages)
         described = [each for each in self._functions(self.turn) if each["name"] in new]
         return f"{_NEW_FUNCTIONS}\n\n{_describe(described)}\n\n{_HOW_TO_CALL}"
 
     def _end_turn(self, report: TurnReport) -> Step:
         """Compare with the reference, and go on to the user's next request or end."""
-        wanted = self._wanted()
-        right = [_call(self._reference, *_read_reference(text)) for text in wanted]
-        if wanted and not self._asked:
+        references = self._references()
+        right = [_call(self._reference, *_read_reference(text)) for text in references]
+        if references and not self._asked:
             return self._finish(report, f"no call was made in turn {self.turn + 1}")
-        if wanted and (different := _compare(self._apis, self._reference)):
+        if references and (different := _compare(self._apis, self._reference)):
             return self._finish(report, f"the state differs after turn {self.turn + 1}: {different}")
-        if wanted and not _contains(self._heard, right):
+        if references and not _contains(self._heard, right):
             return self._finish(report, f"results that turn {self.turn + 1} needs are missing")
         self.turn += 1
         if self.turn == len(self._row["question"]):
@@ -316,13 +311,13 @@ def _write(texts: Sequence[str]) -> str:
 
 def _read_calls(action: str) -> list[WorkCall]:
     """Return the calls of an answer: JSON calls in their tag, or a Python list; [] where there is none."""
-    found = calls.find(action, ())
-    if found:
+    tagged = calls.find(action, ())
+    if tagged:
         return [
             WorkCall(each.call.name, dict(each.call.arguments))
             if each.call
             else WorkCall("", wrong=each.error)
-            for each in found
+            for each in tagged
         ]
     text = action.rpartition("</think>")[2]
     text = (code(text) or text).strip()
