@@ -56,6 +56,7 @@ LOADERS = {
     "gem/cli/export.py": {"load": OWN},
     "gem/codec.py": {"TaskRef": MARKED, "attrgetter": OWN},
     "gem/envs/bridges/agentdojo.py": {"yaml.safe_load": PLAIN},
+    "gem/envs/bridges/bfcl.py": {"import_module": OWN},
     "gem/envs/bridges/remote.py": {"TaskRef": GIVEN},
     "gem/envs/bridges/textarena.py": {"import_module": OWN},
     "gem/envs/bridges/tau2.py": {"tomllib.loads": PLAIN},

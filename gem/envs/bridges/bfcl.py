@@ -144,6 +144,7 @@ class BfclEnv(Env):
         self._calls += len(asked)
         if self._steps > MAX_STEPS or self._calls > MAX_CALLS:
             return self._finish(report, f"more than {MAX_STEPS} steps in a turn or {MAX_CALLS} calls in all")
+        legal = False
         offered = [each["name"] for each in self._functions(self.turn)]
         known = {each["name"] for each in self._functions(len(self._row["question"]))}  # those to come too,
         for call in asked:  # as in the package: one reference calls a function before it is shown
@@ -157,8 +158,8 @@ class BfclEnv(Env):
             if not _is_small(self._apis):
                 return self._finish(report, "the file system grew too large")
             self._heard.append(text)
+            legal = True
             report.result(call, text, error=text.startswith("Error"))
-        legal = any(not entry["error"] for entry in report.info["tool_results"])
         return Step(report.obs, 0.0, False, False, report.info | ({} if legal else {"legal": False}))
 
     def sample_random_action(self) -> str:
