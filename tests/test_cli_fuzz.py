@@ -128,9 +128,11 @@ CASES = [
             "evaluations.jsonl",
             "machine.json",
             "warmup.jsonl",
+            "checkpoint.pt",
         )
     ],
     Case("train --out trained --resume --print-config", "trained/config.json", "torch"),
+    Case("train --out trained --resume --episodes 64", "trained/checkpoint.pt", "torch"),
 ]
 """Each command with each file that it reads; `examples` writes the good ones."""
 
@@ -221,6 +223,7 @@ def _write_trained(folder: Path) -> None:
     if not find_spec("torch"):
         return
     from gem.train.config import TrainConfig
+    from gem.train.learn import checkpoint
     from gem.train.report.run_folder import Metrics, RunFolder
 
     run = RunFolder(folder)
@@ -231,6 +234,7 @@ def _write_trained(folder: Path) -> None:
         run.append(Metrics(**{**values, "iteration": number, "episodes": 32 * number}))
     run.summary.write_text(json.dumps({"episodes": 64, "cpu_s": 1.5, "wall_s": 2.0, "figures": {}}))
     run.evaluations.write_text('{"iteration": 1, "score": 0.5, "result": {}}\n')
+    checkpoint.save(run.checkpoint, {"iteration": 2, "cpu_s": 1.5, "wall_s": 2.0, "figures": {}})
     run.warmup.write_text('{"step": 1, "loss": 2.5}\n')
 
 

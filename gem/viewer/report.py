@@ -179,10 +179,9 @@ class Run:
     def _checkpoint(self) -> dict[str, Any]:
         """Return the figures stored in the checkpoint; its weights are not read."""
         with suppress(Exception):  # no torch, no checkpoint, or a damaged one
-            import torch
+            from gem.train.learn import checkpoint
 
-            path = self.source.folder / CHECKPOINT
-            values = torch.load(path, map_location="cpu", weights_only=True, mmap=True)["figures"]
+            values = checkpoint.load(self.source.folder / CHECKPOINT, mmap=True)["figures"]
             return values if isinstance(values, dict) else {}
         return {}
 

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from gem.errors import BadArgument, SchemaMismatch
 from gem.train.learn import parallel
 from gem.train.learn.batch import REFERENCE_LOGPROB, REFERENCE_STATES, Batch, Weighted, collate, microbatches
+from gem.train.learn.checkpoint import explain_damage
 from gem.train.learn.policy import Policy
 
 LOOKED_UP = 4096
@@ -385,19 +386,22 @@ def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:
 
     Raises:
         SchemaMismatch: when they belong to another vocabulary or another shape of the model.
+        StoreError: when they are no weights.
     """
-    if state["vocab_hash"] != policy.renderer.vocab_hash:
-        raise SchemaMismatch(
-            f"{where} belongs to vocabulary {state['vocab_hash']}, this one is {policy.renderer.vocab_hash}: "
-            "its token ids mean other words here. Train anew, or use the version that wrote it."
-        )
-    parameters = dict(policy.model.named_parameters())
-    stored = state["model"]
-    for name, tensor in stored.items():
-        if name not in parameters or parameters[name].shape != tensor.shape:
+    with explain_damage(where):
+        if state["vocab_hash"] != policy.renderer.vocab_hash:
             raise SchemaMismatch(
-                f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there."
+                f"{where} belongs to vocabulary {state['vocab_hash']}, this one is "
+                f"{policy.renderer.vocab_hash}: its token ids mean other words here. "
+                "Train anew, or use the version that wrote it."
             )
-    with torch.no_grad():
+        parameters = dict(policy.model.named_parameters())
+        stored = state["model"]
         for name, tensor in stored.items():
-            parameters[name].copy_(tensor)
+            if name not in parameters or parameters[name].shape != tensor.shape:
+                raise SchemaMismatch(
+                    f"{where} holds another shape of model: {name} is {tuple(tensor.shape)} there."
+                )
+        with torch.no_grad():
+            for name, tensor in stored.items():
+                parameters[name].copy_(tensor)

@@ -88,9 +88,11 @@ def begin_phase(trainer: Trainer, config: TrainConfig, before: RunFolder) -> Non
     """
     folder = trainer.folder
     state = checkpoint.load(before.checkpoint)
-    trainer.learner.load(state, str(before.checkpoint))
-    trainer.iteration = state["iteration"]
-    trainer.cpu_s, trainer.wall_s = state["cpu_s"], state["wall_s"]
+    with checkpoint.explain_damage(before.checkpoint):
+        trainer.learner.load(state, str(before.checkpoint))
+        trainer.iteration = state["iteration"]
+        trainer.cpu_s, trainer.wall_s = state["cpu_s"], state["wall_s"]
+        figures = state["figures"]
     if parallel.rank() == 0:
         folder.begin(config)
         folder.write(folder.phase, {"after_iteration": trainer.iteration})
@@ -102,7 +104,6 @@ def begin_phase(trainer: Trainer, config: TrainConfig, before: RunFolder) -> Non
         trainer.schedule.load(state["schedule"])
     trainer.learner.publish(trainer.iteration)
     kept = ("random", "optimum")  # of these nothing has changed
-    figures = state["figures"]
     trainer.figures = {name: figures[name] for name in kept if name in figures}
     if "environments" in figures:
         trainer.figures["environments"] = {

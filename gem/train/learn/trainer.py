@@ -15,7 +15,6 @@ from itertools import product
 from statistics import pstdev
 from typing import Any
 
-from gem.errors import SchemaMismatch
 from gem.record import Episode, StopReason
 from gem.train.learn import checkpoint, parallel, policy_gradient
 from gem.train.learn.learner import load_weights, weights
@@ -281,13 +280,8 @@ class Trainer(Sampling):
                 version that kept less.
         """
         state = checkpoint.load(self.folder.checkpoint)
-        try:
+        with checkpoint.explain_damage(self.folder.checkpoint):
             self._take_state(state)
-        except KeyError as error:
-            raise SchemaMismatch(
-                f"checkpoint {self.folder.checkpoint} has no {error}: an earlier version of gem wrote it. "
-                "Resume the run with that version, or train anew (--overwrite)."
-            ) from error
         if parallel.rank() == 0:
             if self.folder.next_best.exists():  # of this iteration, or of one that is lost
                 if checkpoint.load(self.folder.next_best)["iteration"] <= self.iteration:

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from gem import __version__
-from gem.errors import StoreError
+from gem.errors import SchemaMismatch, StoreError
 from gem.files import lock_file
 from gem.tools.search_tool import URL
 from gem.train.config import TrainConfig
@@ -73,7 +73,8 @@ class WarmUps:
             raise StoreError(f"{self.folder} cannot be written: {error}.") from error
         with lock:
             lock_file(lock.fileno(), wait=True)
-            with suppress(StoreError):  # there is none, or it is damaged: it is made anew
+            # there is none, or it is damaged: it is made anew
+            with suppress(StoreError, SchemaMismatch), checkpoint.explain_damage(path):
                 state = checkpoint.load(path)
                 load_weights(policy, state, str(path))
                 return float(state["cpu_s"])

@@ -1,8 +1,10 @@
 import os
+import pickle
 import resource
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from gem.errors import SchemaMismatch, StoreError
 from gem.train.learn import checkpoint
+from gem.train.learn.learner import load_weights
 
 STATE = {"iteration": 3, "model": {"w": torch.arange(6.0).view(2, 3)}, "figures": {"random": [0.5, None]}}
 
@@ -52,6 +55,41 @@ def test_a_torn_file_is_refused_wherever_it_tore(tmp_path):
             checkpoint.load(path)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_a_device_is_no_checkpoint(tmp_path, kind):
+    path = tmp_path / "checkpoint.pt"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(StoreError, match="it is a pipe or a device"):
+        checkpoint.load(path)
+
+
+class Hostile:
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+@pytest.mark.parametrize("write", [torch.save, lambda state, path: path.write_bytes(pickle.dumps(state))])
+@pytest.mark.parametrize("mmap", [False, True])
+def test_nothing_that_a_checkpoint_names_is_run(tmp_path, monkeypatch, write, mmap):
+    monkeypatch.chdir(tmp_path)
+    write({"schema": checkpoint.SCHEMA, "model": Hostile()}, tmp_path / "checkpoint.pt")
+    with pytest.raises(StoreError) as refused:
+        checkpoint.load(tmp_path / "checkpoint.pt", mmap=mmap)
+    assert not (tmp_path / "ran").exists()
+    assert "weights_only" not in str(refused.value)
+
+
+@pytest.mark.parametrize("schema", [torch.ones(2), "x" * 9999, True, 2])
+def test_a_schema_of_another_kind_is_refused_in_a_line(tmp_path, schema):
+    torch.save({"schema": schema}, tmp_path / "checkpoint.pt")
+    with pytest.raises(SchemaMismatch) as refused:
+        checkpoint.load(tmp_path / "checkpoint.pt")
+    assert len(str(refused.value)) < 500 + len(str(tmp_path))
+
+
 @pytest.mark.parametrize("content", [b"weights", b"\x80\x04.", b"\x80\x04]\x94.", b"PK\x03\x04"])
 def test_another_file_is_refused(tmp_path, content):
     path = tmp_path / "checkpoint.pt"
@@ -89,6 +127,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_no_rubbish(tmp_path):
 import pathlib, resource, signal, torch
 from gem.errors import StoreError
 from gem.train.learn import checkpoint
+from gem.train.learn.learner import load_weights
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails, as on a full disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, {resource.RLIM_INFINITY}))
 try:
@@ -135,3 +174,19 @@ def test_a_checkpoint_is_on_the_disk_before_it_takes_the_old_ones_place(tmp_path
     checkpoint.save(path, {"iteration": 3})
     assert steps == [path.stat().st_size, "replace"]
     assert checkpoint.load(path)["iteration"] == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        ({}, SchemaMismatch),
+        ({"vocab_hash": "v"}, SchemaMismatch),
+        ({"vocab_hash": "v", "model": 3}, StoreError),
+        ({"vocab_hash": "v", "model": {"weight": "text"}}, StoreError),
+        ({"vocab_hash": "v", "model": {"weight": torch.ones(3)}}, SchemaMismatch),
+    ],
+)
+def test_weights_that_are_none_are_refused_in_a_sentence(state, error):
+    policy = SimpleNamespace(model=torch.nn.Linear(2, 2), renderer=SimpleNamespace(vocab_hash="v"))
+    with pytest.raises(error, match=r"checkpoint at-this-place|at-this-place holds"):
+        load_weights(policy, state, "at-this-place")
