@@ -7,6 +7,7 @@ and Arabic. Patterns are for one statement of bounded length, or linear.
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 ANNOUNCED = re.compile(
     r"####"
@@ -191,10 +192,99 @@ def _clock(match: re.Match[str]) -> str:
     return f"{match[1]}:{int(match[2]):02d} "
 
 
+_ONES_AND_TENS = """
+null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn
+sechzehn siebzehn achtzehn neunzehn zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig
+
+zéro - deux trois quatre cinq six sept huit - dix onze douze treize quatorze quinze seize dix-sept
+dix-huit dix-neuf vingt trente quarante cinquante soixante soixante-dix quatre-vingts
+quatre-vingt-dix
+
+cero - dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince dieciséis
+diecisiete dieciocho diecinueve veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa
+
+zero - due tre quattro cinque - sette otto nove dieci undici dodici tredici quattordici quindici
+sedici diciassette diciotto diciannove venti trenta quaranta cinquanta sessanta settanta ottanta
+novanta
+
+zero - dois três quatro cinco seis sete oito nove dez onze doze treze quatorze quinze dezesseis
+dezessete dezoito dezenove vinte trinta quarenta cinquenta sessenta setenta oitenta noventa
+
+ноль - два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать тринадцать
+четырнадцать пятнадцать шестнадцать семнадцать восемнадцать девятнадцать двадцать тридцать сорок
+пятьдесят шестьдесят семьдесят восемьдесят девяносто
+"""
+"""Numbers to nineteen, then the tens, in six languages; "-" where the word is an article or means more."""
+_ONE_BEHIND = ("ein", "un", "uno", "uno", "um", "один")
+
+
+def _spell_numbers() -> dict[str, int]:
+    """Return the words for the numbers below 100."""
+    words: dict[str, int] = {}
+    tables = [part.split() for part in _ONES_AND_TENS.split("\n\n")]
+    for language, one in enumerate(_ONE_BEHIND):
+        ones, tens = tables[language][:20], tables[language][20:]
+        words.update({word: number for number, word in enumerate(ones) if word != "-"})
+        words.update({word: 10 * number for number, word in enumerate(tens, 2)})
+        for n, ten in enumerate(tens, 2):
+            for k, word in enumerate([one, *ones[2:10]], 1):
+                word = word if word != "-" else ("neuf" if language == 1 else "sei")
+                stem = ten.rstrip("s") if language == 1 else ten
+                joined = (
+                    f"{word}und{ten}", f"{stem}-{'et-' * (k == 1)}{word}", f"{ten} y {word}", f"{ten}{word}",
+                    f"{ten} e {word}", f"{ten} {word}",
+                )  # fmt: skip
+                words.setdefault(joined[language], 10 * n + k)
+                if language == 2 and n == 2:
+                    words["veinti" + {"dos": "dós", "tres": "trés", "seis": "séis"}.get(word, word)] = 20 + k
+    for n, ten in ((60, "soixante"), (80, "quatre-vingt")):
+        for k, word in enumerate(tables[1][11:20], 11):
+            words[f"{ten}-{'et-' * (n + k == 71)}{word}"] = n + k
+    return words
+
+
+_NUMBERS = _spell_numbers()
+_SPELLED = re.compile(rf"\b(?:{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})\b", re.IGNORECASE)
+_ANNOUNCES = re.compile(r"\b(?:antwort|r[ée]ponse|respuesta|risposta|resposta)\b", re.IGNORECASE)
+_DOZENS = re.compile(
+    r"(?<![\d.,])(\d{1,6}) (?:dutzend|douzaines?|docenas?|dozzin[ae]|dúzias?|дюжин\w?)\b", re.IGNORECASE
+)
+_CHINESE = {character: number for number, character in enumerate("零一二三四五六七八九")} | {"两": 2}
+_CHINESE_NUMBER = re.compile(
+    r"(?<=[^一-鿿]|是)([二三四五六七八九]?)十([一二三四五六七八九]?)(?=[^年月日分万百千]|$)"
+)
+_MYRIADS = re.compile(r"(\d[\d,]*(?:\.\d+)?) ?([万億亿만])")
+
+
+def write_numbers(text: str) -> str:
+    """Return a statement of another language with its numbers below 100, and ten thousands, in digits.
+
+    >>> write_numbers("Respuesta: veintiséis"), write_numbers("14.4 万美元"), write_numbers("答案是四十二")
+    ('Respuesta: 26', '144000 美元', '答案是42')
+    """
+    if not text.isascii():
+        text = _CHINESE_NUMBER.sub(_write_chinese, _MYRIADS.sub(_write_myriads, text))
+    if not is_foreign(text):
+        return text
+    text = _SPELLED.sub(lambda match: str(_NUMBERS[match[0].casefold()]), text)
+    return _DOZENS.sub(lambda match: str(12 * int(match[1])), text)
+
+
+def _write_myriads(match: re.Match[str]) -> str:
+    amount = Fraction(match[1].replace(",", "")) * (10**8 if match[2] in "億亿" else 10**4)
+    return f"{amount} " if amount.denominator == 1 else match[0]
+
+
+def _write_chinese(match: re.Match[str]) -> str:
+    return str(10 * _CHINESE.get(match[1], 1) + _CHINESE.get(match[2], 0))
+
+
 def is_foreign(text: str) -> bool:
     """Return whether a text is, by its commonest words or its letters, not in English."""
     words = _LETTERS.findall(_COMMAND.sub(" ", text[-4000:].casefold()))
     if 2 * sum(word[0] > "\u0370" and word[0] not in _GREEK for word in words) > len(words) > 0:
+        return True
+    if _ANNOUNCES.search(text[-4000:]):
         return True
     return len(_STOPWORDS.intersection(words)) - 2 * len(_ENGLISH.intersection(words)) >= 2
 

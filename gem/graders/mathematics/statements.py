@@ -128,7 +128,7 @@ def stated_answer(text: str) -> tuple[str | None, bool]:
     """
     text = text if text.isascii() else _ICONS.sub(" ", text).strip()
     text = _QED.sub("", _CALCULATION.sub("", text)).strip() or text
-    text = _LEAD.sub("", text, count=1)
+    text = languages.write_numbers(_LEAD.sub("", text, count=1))
     before = _without_check(text)
     if before != text:
         answer, whole = stated_answer(before)
@@ -780,7 +780,7 @@ def _unit(words: list[str], foreign: bool) -> tuple[str, int]:
     """Return the unit or multiplier that words after a number begin with, and how many words it takes."""
     kept: list[str] = []
     for word in words:
-        core = word.rstrip(".,;:!?)").casefold() if word.rstrip(".,;:!?)") else word
+        core = word.rstrip(".,;:!?)").casefold() or word
         if core in _MULTIPLIERS and not kept:
             kept.append(core)
             if core != word.casefold():
@@ -791,7 +791,7 @@ def _unit(words: list[str], foreign: bool) -> tuple[str, int]:
     best, used = "", 0
     for n in range(1, min(4, len(words) - taken) + 1):
         part = words[taken : taken + n]
-        phrase = " ".join(part).rstrip(".,;:!?)*")
+        phrase = " ".join(part).rstrip(".,;:!?)*。，")
         if phrase.casefold() in ("am", "pm", "a.m", "p.m"):
             best, used = " " + phrase.replace(".", ""), n
         elif phrase and not phrase[-1:].isspace() and _is_measure(phrase):
