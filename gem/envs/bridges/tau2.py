@@ -357,7 +357,7 @@ def _judge(task: Task, world: Any, calls: Sequence[ToolCall]) -> dict[str, float
                     all(any(map(gold.compare_with_tool_call, calls)) for gold in criteria.actions or [])
                 )
             case other:
-                raise NoVerdict(f"the task {task.id!r} is judged by {other}, which needs a judge.")
+                raise NoVerdict(f"the task {task.id!r} counts {other}; accepted: ENV_ASSERTION, ACTION.")
     return parts
 
 

