@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal
 
 from gem.content import ToolSpec
 from gem.core import Env, Start, Step
+from gem.envs.bridges.specs import BFCL_DISPUTED
 from gem.envs.kit.workspace import TurnReport, WorkCall
 from gem.errors import BadArgument, NoSolver, check_argument, did_you_mean
 from gem.parsing import code
@@ -88,7 +89,13 @@ class BfclEnv(Env):
 
     shared: ClassVar[tuple[str, ...]] = ("_tasks",)
 
-    def __init__(self, name: str, split: Split | None = None, task: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        split: Split | None = None,
+        task: str | None = None,
+        exclude: Literal["disputed"] | None = None,
+    ) -> None:
         """Choose the conversations.
 
         Args:
@@ -96,11 +103,13 @@ class BfclEnv(Env):
             split: tasks for training, or for testing: one conversation in five, by a digest of its number,
                 which is the same in all categories. None takes all.
             task: the package's id of one conversation, as ``multi_turn_base_17``. None: the seed chooses.
+            exclude: ``disputed`` leaves out `BFCL_DISPUTED`, which cannot be served from what is shown.
 
         Raises:
             MissingExtra: where the world was not fetched. BadArgument: for a value that is not accepted.
         """
         check_argument("split", split, split in (None, "train", "test"), "train, test or None")
+        check_argument("exclude", exclude, exclude in (None, "disputed"), "disputed or None")
         rows = _read_rows(name)
         if task is not None and task not in rows:
             raise BadArgument(
@@ -109,7 +118,9 @@ class BfclEnv(Env):
         if task is not None and split not in (None, _split_of(task)):
             raise BadArgument(f"{task} is a {_split_of(task)} task; accepted: that split, or None.")
         self.name = name
-        self._tasks = [task] if task else [each for each in rows if split in (None, _split_of(each))]
+        left_out = BFCL_DISPUTED if exclude else ()
+        drawn = [each for each in rows if split in (None, _split_of(each)) and each not in left_out]
+        self._tasks = [task] if task else drawn
         self.task = ""
 
     @property

@@ -168,10 +168,16 @@ TAU2 = Family(
     claims={"splits": ("train", "test"), "solver": "oracle", "max_turns": 100},
 )
 
+BFCL_NAMES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
+
+BFCL_DISPUTED = (*(f"{name}_187" for name in BFCL_NAMES), "multi_turn_miss_func_49")
+"""Conversations that cannot be served from what is shown: in 187 the state has to hold a sentence that only
+the reference words so; in 49 the reference calls a function before it is shown."""
+
 BFCL = Family(
     prefix="bfcl",
     entry_point="gem.envs.bridges.bfcl:BfclEnv",
-    names=("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context"),
+    names=BFCL_NAMES,
     extra="math",
     package="mpmath",
     world="bfcl",

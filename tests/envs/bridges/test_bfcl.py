@@ -138,6 +138,13 @@ def test_seeds_go_through_the_tasks_of_a_split_and_splits_share_none():
         gem.make(BASE, task="multi_turn_bas_0")
 
 
+def test_disputed_conversations_can_be_left_out():
+    env = gem.make("bfcl:multi_turn_miss_func", exclude="disputed")
+    tasks = {env.reset(seed) and env.task for seed in range(198)}
+    assert len(tasks) == 198
+    assert not tasks & {"multi_turn_miss_func_49", "multi_turn_miss_func_187"}
+
+
 PLAYS = {
     "right": lambda calls: calls,
     "reversed": lambda calls: calls[::-1],
