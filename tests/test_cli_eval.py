@@ -518,11 +518,17 @@ def test_data_that_is_not_here_is_told_before_anything_is_played(tmp_path, capsy
 
 def test_the_suites_that_come_with_gem_are_listed_and_mistakes_told(tmp_path, capsys):
     assert run("--suites") == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [
         "suite",
+        "agentdojo",
+        "agents",
+        "babyai",
         "baseline24",
+        "bfcl",
         "mathematics",
         "qa",
+        "tau2",
     ]
     (tmp_path / "empty.toml").write_text("")
     assert run(tmp_path / "empty.toml") == cli.MISUSED
