@@ -39,14 +39,18 @@ def test_a_file_of_ones_own_is_asked_row_by_row_in_order(capsys):
 
 
 def test_each_row_has_a_line_with_its_id_and_outcome(capsys, tmp_path):
-    (tmp_path / "odd.csv").write_text('id,question,answer\n"a,1",Number?,5\n=2+2,Which?,6\n')
+    (tmp_path / "odd.csv").write_text(
+        'id,question,answer\n"a,1",Number?,5\n=2+2,Which?,6\n-1,And?,7\n-x,So?,8\n'
+    )
     words = ("eval", "--data", "odd.csv", "--grader", "text", "--out", "run")
     assert run(*words, "--agent", "random", "--agent", "solver", "-k", 2) == 0
     table = list(csv.reader(Path("run/samples.csv").read_text().splitlines()))
     assert table[0] == ["environment", "agent", "id", "sample", "outcome", "success", "return", "episode"]
     solved = [row for row in table if row[1] == "solver"]
     assert [row[2:7] for row in solved] == [
-        [task, sample, "solved", "True", "1.0"] for task in ("a,1", "=2+2") for sample in ("0", "1")
+        [task, sample, "solved", "True", "1.0"]
+        for task in ("a,1", "'=2+2", "-1", "'-x")  # a spreadsheet would run two of the ids
+        for sample in ("0", "1")
     ]
     with EpisodeStore("run/solver/episodes.jsonl", read_only=True) as store:
         assert {row[7] for row in solved} == {episode.id for episode in store}

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 LONGEST_BODY = 32 * 2**20
 """The most decompressed bytes that are read of a response."""
 
 LONGEST_STREAM = 128 * 2**20
 """The most bytes that are read of a stream: each token is an event of some hundred bytes."""
+
+
+MOST_MEMBERS = 10_000
+"""The most members of a gzip body: empty ones would add nothing to its length, for ever."""
 
 
 class BodyTooLong(ValueError):
@@ -27,7 +32,9 @@ class Unpacked:
             ValueError: for an encoding that was not requested.
         """
         self._left = longest
-        self._packed = None
+        self._packed: Any = None
+        self._members = 0  # of the gzip body that are whole
+        self._begun = False  # whether a further one has begun
         name = (encoding or "identity").strip().lower()
         if name in ("gzip", "x-gzip"):
             self._packed = zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -41,14 +48,40 @@ class Unpacked:
             ValueError: for a damaged body (BodyTooLong: for one that is too long).
         """
         if self._packed is not None:
+            return b"".join(self._unpack(piece))
+        self._count(piece)
+        return piece
+
+    def end(self) -> None:
+        """Check that the body was whole.
+
+        Raises:
+            ValueError: for a gzip body that was cut.
+        """
+        if self._packed is not None and self._begun:
+            raise ValueError("the gzip body was cut.")
+
+    def _unpack(self, piece: bytes) -> Iterator[bytes]:
+        """Yield what is in `piece`: a gzip body is one member after another (RFC 1952, 2.2)."""
+        while piece:
+            self._begun = True
             try:
-                piece = self._packed.decompress(piece, self._left + 1)
+                text = self._packed.decompress(piece, self._left + 1)
             except zlib.error as error:
                 raise ValueError(str(error)) from error
+            self._count(text)
+            yield text
+            piece = self._packed.unused_data
+            if self._packed.eof:
+                self._packed, self._begun = zlib.decompressobj(zlib.MAX_WBITS | 16), False
+                self._members += 1
+                if self._members > MOST_MEMBERS:
+                    raise ValueError("the gzip body has too many members.")
+
+    def _count(self, piece: bytes) -> None:
         self._left -= len(piece)
         if self._left < 0:
             raise BodyTooLong("the body is longer than any valid answer.")
-        return piece
 
 
 class Events:

@@ -132,14 +132,14 @@ def _pieces(message: Mapping[str, Any]) -> Pieces:
     pieces = Pieces()
     for name in ("reasoning_content", "reasoning"):
         if isinstance(thought := message.get(name), str) and thought:
-            pieces.reasoning = thought
+            pieces.thoughts.append(thought)
             break
     content = message.get("content")
     for part in content if isinstance(content, list) else ():
         pieces.add(part)
-    if not isinstance(content, list):
-        pieces.text = text_in(content)
-    pieces.refusal += text_in(message.get("refusal")) or ""
+    if not isinstance(content, list) and (text := text_in(content)) is not None:
+        pieces.texts.append(text)
+    pieces.refusals.append(text_in(message.get("refusal")) or "")
     return pieces
 
 
@@ -174,6 +174,7 @@ class _Chunks(Chunks):
         self._text: dict[str, list[str]] = {}
         self._parts: list[Any] = []
         self._calls: list[_Call] = []
+        self._latest: dict[Any, _Call] = {}  # of each index
         self._lists: dict[str, list[Any]] = {}
 
     def take_whole(self, chunk: Mapping[str, Any]) -> None:
@@ -204,10 +205,12 @@ class _Chunks(Chunks):
     def _call(self, delta: Mapping[str, Any], function: Mapping[str, Any]) -> None:
         """Add to the call with the same index, unless the id is a new one."""
         call_id, index = delta.get("id"), delta.get("index")
-        same = [call for call in self._calls if call.index == index] if index is not None else self._calls
-        last = same[-1] if same else None
+        if isinstance(index, list | dict):
+            raise NoResponse("an index of another type")
+        newest = self._calls[-1] if self._calls else None
+        last = newest if index is None else self._latest.get(index)
         if last is None or (call_id and last.id and call_id != last.id):
-            last = _Call(index)
+            last = self._latest[index] = _Call()
             self._calls.append(last)
         last.id = last.id or call_id
         last.name = last.name or function.get("name")
@@ -241,8 +244,7 @@ class _Chunks(Chunks):
 class _Call:
     """A call whose arguments come in pieces."""
 
-    def __init__(self, index: Any) -> None:
-        self.index = index
+    def __init__(self) -> None:
         self.id: Any = None
         self.name: Any = None
         self.arguments: list[str] = []

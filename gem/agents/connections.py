@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 from gem.errors import AgentUnavailable, needs_extra
 
@@ -13,6 +14,11 @@ with needs_extra("an agent that asks a server", "httpx", "openai"):
 
 EACH = 8
 """Number of connections per client."""
+
+
+def _keep_no_cookies() -> CookieJar:
+    """Return a jar that takes no cookie: one would connect requests of different episodes."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
 
 class Clients:
@@ -46,7 +52,9 @@ class Clients:
         if not self._free:
             limits = httpx.Limits(max_connections=EACH, max_keepalive_connections=EACH)
             try:
-                client = httpx.AsyncClient(verify=self._context, timeout=self._timeout, limits=limits)
+                client = httpx.AsyncClient(
+                    verify=self._context, timeout=self._timeout, limits=limits, cookies=_keep_no_cookies()
+                )
             except (ImportError, ValueError, httpx.InvalidURL) as error:
                 raise AgentUnavailable(
                     f"the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used: {error}"

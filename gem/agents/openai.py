@@ -500,6 +500,7 @@ class OpenAIAgent(BaseAgent):
             unpacked = Unpacked(packed)
             async for piece in response.aiter_raw():
                 pieces.append(unpacked.feed(piece))
+            unpacked.end()
             return self._format.read(json.loads(b"".join(pieces)), ask)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             excerpt = b"".join(pieces)[:EXCERPT].decode("utf-8", "replace")

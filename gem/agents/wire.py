@@ -359,11 +359,26 @@ def text_in(content: Any) -> str | None:
 
 @dataclass(slots=True)
 class Pieces:
-    """The collected parts of content: text (None: there was no text part), refusals and reasoning."""
+    """The collected parts of content. They are joined once: a sum for each part would take quadratic time."""
 
-    text: str | None = None
-    refusal: str = ""
-    reasoning: str = ""
+    texts: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str | None:
+        """The text; None: there was no text part."""
+        return "".join(self.texts) if self.texts else None
+
+    @property
+    def refusal(self) -> str:
+        """The refusal."""
+        return "".join(self.refusals)
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning."""
+        return "".join(self.thoughts)
 
     def add(self, part: Any) -> None:
         """Add a part.
@@ -375,9 +390,9 @@ class Pieces:
             part = {"type": "text", "text": part}
         kind = as_object(part).get("type")
         if kind in ("text", "output_text"):
-            self.text = (self.text or "") + (text_in(part.get("text")) or "")
+            self.texts.append(text_in(part.get("text")) or "")
         elif kind == "refusal":
-            self.refusal += text_in(part.get("refusal", part.get("text"))) or ""
+            self.refusals.append(text_in(part.get("refusal", part.get("text"))) or "")
         elif kind in ("reasoning", "thinking", "reasoning_text", "summary_text"):
             self.think(part)
 
@@ -389,7 +404,7 @@ class Pieces:
                 texts = [inner.get("text") for inner in value if isinstance(inner, dict)]
                 value = "\n".join(text for text in texts if isinstance(text, str))
             if value and isinstance(value, str):
-                self.reasoning += value
+                self.thoughts.append(value)
                 return
 
 

@@ -37,15 +37,37 @@ def listen(host: str, port: int, backlog: int, hint: str = "--port 0 takes a fre
     return listening
 
 
+def _refuse_two_lengths(app: Any) -> Any:
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        names = {name for name, _ in scope.get("headers", ())}
+        if names >= {b"content-length", b"transfer-encoding"}:
+            text = b"A request has Content-Length or Transfer-Encoding, not both.\n"
+            headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 400, "headers": headers})
+            await send({"type": "http.response.body", "body": text})
+        else:
+            await app(scope, receive, send)
+
+    return answer
+
+
 def bounded_http(request_s: float) -> type[asyncio.Protocol]:
     """Return uvicorn's HTTP, which closes connections whose request does not arrive whole in `request_s`.
 
     uvicorn itself waits for ever: a client could keep any number of connections, each with half a request.
+    A request with two lengths (Content-Length and Transfer-Encoding) is refused, and its connection closed:
+    a server in front may take the other length, and pass on a part of the body as another client's request
+    (RFC 9112, 6.1).
     """
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     class BoundedHTTP(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # h11 or httptools
         _timer: asyncio.TimerHandle | None = None
+        app: Any
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.app = _refuse_two_lengths(self.app)
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)

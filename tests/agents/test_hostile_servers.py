@@ -391,3 +391,91 @@ def test_events_come_whole_out_of_any_pieces(end, size):
 def test_an_event_comes_with_the_piece_that_ends_it(pieces):
     events = bodies.Events()
     assert [[*events.feed(piece)] for piece, _ in pieces] == [expected for _, expected in pieces]
+
+
+class NeverAdded(str):
+    """A text that may be joined, but not added to a sum: a sum of many texts takes quadratic time."""
+
+    def __add__(self, other):
+        raise AssertionError("a sum of texts")
+
+    __radd__ = __add__
+
+
+@pytest.mark.parametrize("kind", ["text", "refusal", "reasoning"])
+def test_many_parts_are_joined_once(kind):
+    parts = [{"type": kind, "text": NeverAdded(word)} for word in "abc"]
+    chat = ChatCompletions().read({"choices": [{"message": {"content": parts}}]}, ASK)
+    items = [{"type": "message", "content": parts}]
+    for said in (chat, Responses().read({"output": items, "status": "completed"}, ASK)):
+        assert getattr(said, kind) == "abc"
+
+
+class CountedIndex(int):
+    compared = 0
+
+    def __eq__(self, other):
+        CountedIndex.compared += 1
+        return int(self) == int(other)
+
+    __hash__ = int.__hash__
+
+
+def test_the_pieces_of_many_calls_are_not_searched_for_their_call():
+    collector, number = ChatCompletions().collector(), 200
+    for index in range(number):
+        for function in ({"name": "f", "arguments": "["}, {"arguments": f"{index}]"}):
+            delta = {"tool_calls": [{"index": CountedIndex(index), "function": function}]}
+            collector.take({"choices": [{"index": 0, "delta": delta}]})
+    said = ChatCompletions().read(collector.body(), ASK)
+    assert [call.arguments for call in said.calls] == [f"[{index}]" for index in range(number)]
+    assert CountedIndex.compared < 4 * number
+
+
+def test_an_index_that_is_none_is_refused():
+    delta = {"tool_calls": [{"index": [0], "function": {"name": "f"}}]}
+    with pytest.raises(wire.NoResponse, match="index"):
+        ChatCompletions().collector().take({"choices": [{"index": 0, "delta": delta}]})
+
+
+def unpack(body, size):
+    unpacked = bodies.Unpacked("gzip")
+    text = b"".join(unpacked.feed(body[at : at + size]) for at in range(0, len(body), size))
+    unpacked.end()
+    return text
+
+
+WHOLE = gzip.compress(b'{"a": 1}', mtime=0)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_gzip_body_is_all_of_its_members(size):
+    assert unpack(WHOLE, size) == b'{"a": 1}'
+    assert unpack(gzip.compress(b'{"a"') + gzip.compress(b"") + gzip.compress(b": 1}"), size) == b'{"a": 1}'
+    assert unpack(b"", size) == b""
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    "body",
+    [WHOLE + b'{"b": 2}', WHOLE[:-1], WHOLE[:-8], WHOLE + WHOLE[:5], WHOLE[:-8] + bytes(8)],
+    ids=["tail", "short by one", "no sum", "half a member", "wrong sum"],
+)
+def test_a_gzip_body_that_is_cut_or_has_a_tail_is_damaged(body, size):
+    with pytest.raises(ValueError, match=r"cut|incorrect"):
+        unpack(body, size)
+
+
+def test_empty_members_without_end_are_given_up(monkeypatch):
+    monkeypatch.setattr(bodies, "MOST_MEMBERS", 3)
+    with pytest.raises(ValueError, match="too many members"):
+        unpack(gzip.compress(b"") * 4, 1000)
+
+
+def test_a_cookie_of_an_endpoint_is_not_sent_back():
+    cookie = RawAnswer(body=json.dumps(completion("yes")).encode(), headers={"Set-Cookie": "a=b; Path=/"})
+    with StubServer("yes", faults=[cookie]) as server, OpenAIAgent("m", base_url=server.base_url) as agent:
+        agent_answers(agent, 1)
+        agent_answers(agent, 1)
+        assert len(server.headers) == 2
+        assert not any("cookie" in map(str.lower, headers) for headers in server.headers)

@@ -74,10 +74,12 @@ def server(request, monkeypatch):
 
 
 def read_to_end(connection):
-    """Read until the server closes; a time limit fails the test."""
+    """Return what comes until the server closes; a time limit fails the test."""
     connection.settimeout(20)
-    while connection.recv(1 << 16):
-        pass
+    pieces = []
+    while piece := connection.recv(1 << 16):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 @pytest.mark.parametrize("beginning", BEGINNINGS.values(), ids=BEGINNINGS)
@@ -126,3 +128,26 @@ def test_many_halves_keep_nobody_out(server):
         assert httpx.get(f"http://127.0.0.1:{server.port}/nothing", timeout=20).status_code in (403, 404)
         for half in halves:
             read_to_end(half)
+
+
+TWO_LENGTHS = HEAD + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+HIDDEN = "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+def test_a_request_of_two_lengths_is_refused_and_nothing_after_it_is_read(server):
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall((TWO_LENGTHS + HIDDEN).encode())
+        answer = read_to_end(connection)
+    assert answer.startswith((b"HTTP/1.1 4", b"HTTP/1.0 4")), answer
+    assert answer.count(b"HTTP/1.") == 1
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_request_is_no_error(caplog, capsys, monkeypatch):
+    with start_proxy(monkeypatch) as server:
+        key = f"Authorization: Bearer {server.open('try').api_key}\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\n{key}Content-Length: 9\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall((head + "{").encode())
+            connection.shutdown(socket.SHUT_WR)
+            read_to_end(connection)
+    assert "Traceback" not in caplog.text + "".join(capsys.readouterr())

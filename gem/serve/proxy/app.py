@@ -16,6 +16,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -557,11 +558,14 @@ class Proxy:
         if length.isdigit() and int(length[:20]) > most:
             raise TooLarge(f"The body has more than the {most:,} bytes that are read.")
         pieces, size = [], 0
-        async for piece in http.stream():
-            size += len(piece)
-            if size > most:
-                raise TooLarge(f"The body has more than the {most:,} bytes that are read.")
-            pieces.append(piece)
+        try:
+            async for piece in http.stream():
+                size += len(piece)
+                if size > most:
+                    raise TooLarge(f"The body has more than the {most:,} bytes that are read.")
+                pieces.append(piece)
+        except ClientDisconnect:
+            raise Refused("The client left before its request was whole.") from None
         return b"".join(pieces)
 
     # -- time
