@@ -1,6 +1,7 @@
 """The multi-turn categories of the function-calling leaderboard, against the package's own checker."""
 
 import json
+from importlib import import_module
 
 import pytest
 
@@ -11,6 +12,7 @@ from gem.registry import FAMILIES
 if not FAMILIES["bfcl"].is_here():
     pytest.skip("needs a world: gem-gym worlds --fetch bfcl", allow_module_level=True)
 
+PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval"
 BASE = "bfcl:multi_turn_base"
 FIRST = "multi_turn_base_0"
 
@@ -157,18 +159,17 @@ PLAYS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES["bfcl"].names)
 def test_the_verdicts_are_those_of_the_package(name):
-    from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_checker, multi_turn_utils
+    from gem.envs.bridges import bfcl  # first: it makes the package importable
 
-    from gem.envs.bridges import bfcl
-
+    checker, utils = (import_module(f"{PACKAGE}.multi_turn_{part}") for part in ("checker", "utils"))
     right = dict.fromkeys(PLAYS, 0)
     for task, row in bfcl._read_rows(name).items():
         wanted = bfcl._read_references(name)[task]
         for kind, change in PLAYS.items():
             steps = [[change(turn)] if change(turn) else [] for turn in wanted]
-            theirs = multi_turn_checker.multi_turn_checker(steps, wanted, row, name, kind)["valid"]
-            for made in [key for key in vars(multi_turn_utils) if key.endswith("_instance")]:
-                del vars(multi_turn_utils)[made]
+            theirs = checker.multi_turn_checker(steps, wanted, row, name, kind)["valid"]
+            for made in [key for key in vars(utils) if key.endswith("_instance")]:
+                del vars(utils)[made]
             env = gem.make(f"bfcl:{name}", task=task)
             env.reset(0)
             assert play(env, steps).reward == float(theirs), (task, kind)
