@@ -6,12 +6,17 @@ import functools
 import importlib
 import inspect
 import traceback
+import warnings
 from collections.abc import Callable, Collection
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gem.errors import BadArgument, GemError, did_you_mean, missing_extra, text_of_error
+from gem.waiting import name_wait
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Callable[..., Any]:
@@ -91,22 +96,49 @@ def call_foreign(what: str, function: Callable[..., Any], *args: Any) -> Any:
 
 def names(group: str) -> list[str]:
     """Return the names that installed packages offer in an entry point group, sorted."""
-    from importlib.metadata import entry_points  # here, because `import gem` is to be light
-
-    return sorted(entry_points(group=group).names)
+    return sorted({point.name for point in points(group)})
 
 
 def find(group: str, name: str) -> Any:
-    """Return the object that an installed package offers as `name` in an entry point group, or None.
+    """Return what an installed package offers as `name` in an entry point group, or None.
 
     Raises:
-        BadArgument: when a package offers it but it cannot be loaded.
+        BadArgument: when a package offers it but it cannot be loaded, or is nothing that can be called.
     """
-    from importlib.metadata import entry_points
-
-    for plugin in entry_points(group=group, name=name):
-        try:
-            return plugin.load()
-        except Exception as error:  # the import of a foreign package may fail in any way
-            raise BadArgument(f"plug-in {name!r} ({plugin.value}) cannot be loaded: {error!r}") from error
+    for point in points(group):
+        if point.name == name:
+            offered = load_point(point)
+            if callable(offered):
+                return offered
+            raise BadArgument(
+                f"plug-in {name!r} ({point.value}) is {type(offered).__name__}; "
+                "accepted: a class or a function."
+            )
     return None
+
+
+def points(group: str) -> list[EntryPoint]:
+    """Return the entry points of a group; a warning says where those of some package cannot be read."""
+    from importlib.metadata import entry_points  # here, because `import gem` is to be light
+
+    try:
+        return list(entry_points(group=group))
+    except Exception as error:  # one damaged package spoils the list of all
+        text = text_of_error(error)[:200]
+        warnings.warn(f"plug-ins ({group}) of installed packages cannot be read: {text}", stacklevel=3)
+        return []
+
+
+def load_point(point: EntryPoint) -> Any:
+    """Return what an entry point names.
+
+    Raises:
+        BadArgument: when it cannot be loaded.
+    """
+    what = f"plug-in {point.name!r} ({point.value})"
+    try:
+        with name_wait(f"{what} to be imported"):
+            return point.load()
+    except (Exception, SystemExit) as error:  # the import of a foreign package may fail in any way
+        text = f"{type(error).__name__}: {text_of_error(error)[:200]}"
+        raise BadArgument(f"{what} cannot be loaded: {text}") from error

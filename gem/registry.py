@@ -20,9 +20,9 @@ from typing import Any, TypeAlias, cast, get_type_hints
 
 from gem import seeding
 from gem.core import Env, EnvWrapper
-from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownEnv, did_you_mean
+from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownEnv, did_you_mean, text_of_error
 from gem.naming import entry_point_of, fix_name, is_fixed, is_path, load_named, name_in_file, unknown_file
-from gem.plugins import load
+from gem.plugins import load, load_point, points
 from gem.specs import (
     SOLVERS,
     EnvSpec,
@@ -383,15 +383,14 @@ def load_plugins() -> None:
     if _plugins_loaded:
         return
     _plugins_loaded = True
-    from importlib.metadata import entry_points
-
-    for plugin in entry_points(group=PLUGIN_GROUP):
+    for plugin in points(PLUGIN_GROUP):
         try:
-            target = plugin.load()
+            target = load_point(plugin)
             if callable(target):
                 target()
-        except Exception as error:  # a failure of a foreign package must not stop gem
-            warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {error!r}", stacklevel=2)
+        except (Exception, SystemExit) as error:  # a failure of a foreign package must not stop gem
+            text = f"{type(error).__name__}: {text_of_error(error)[:200]}"
+            warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {text}", stacklevel=2)
 
 
 def make(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import gem
-from gem import registry
+from gem import plugins, registry
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownArgument, UnknownEnv
 from gem.registry import EnvSpec, Family, Maker
@@ -297,6 +297,48 @@ def test_a_plugin_that_fails_is_reported_and_the_others_load(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gem.ids()  # said once
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("x = exits_at_once:f", "SystemExit: 3"),
+        ("x = exits_at_once.absent:f", "cannot be loaded"),
+        ("x = :::", "cannot be loaded"),
+        ("x = json:absent", "no attribute"),
+        ("x = odd_plugin:NUMBER", "is int; accepted: a class or a function"),
+        ("x = odd_plugin:Odd.now", "whose text cannot be read"),
+    ],
+)
+def test_no_plugin_ends_a_command(monkeypatch, tmp_path, lines, words):
+    (tmp_path / "exits_at_once.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "odd_plugin.py").write_text(
+        "NUMBER = 3\nclass Error(Exception):\n    def __str__(self):\n        raise ValueError\n"
+        "class Meta(type):\n    @property\n    def now(cls):\n        raise Error\n"
+        "class Odd(metaclass=Meta):\n    pass\n"
+    )
+    info = tmp_path / "odd-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[gem.envs]\n{lines}\n[gem.hosts]\n{lines}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_plugins_loaded", False)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert gem.ids()
+    with pytest.raises(BadArgument, match=words):
+        plugins.find("gem.hosts", "x")
+    assert len(told) == ("NUMBER" not in lines)
+
+
+def test_metadata_that_cannot_be_read_is_reported(monkeypatch, tmp_path):
+    info = tmp_path / "odd-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_bytes(b"[gem.hosts]\nx = \xff\xfe")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.warns(UserWarning, match="gem.hosts.*cannot be read"):
+        assert plugins.names("gem.hosts") == []
 
 
 # -- vectors

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 from gem import plugins
@@ -60,7 +61,7 @@ def open_sandbox(
     allow_unsafe = allow_unsafe or _accepts_none()
     named = backend or read_backend_setting()
     if named is not None and named not in BACKENDS and (offered := plugins.find(PLUGIN_GROUP, named)):
-        return offered(**options)  # type: ignore[no-any-return]
+        return plugins.call_foreign(f"sandbox {named!r}", partial(offered, **options))  # type: ignore[no-any-return]
     return _open(*_choose(named, allow_unsafe, options), options)
 
 

@@ -260,6 +260,8 @@ def test_what_a_model_wrote_cannot_make_tools_look_refused():
             "a",
             "r",
         ),
+        ({"content": [{"type": "thinking", "text": "", "thinking": "r"}, "a"]}, "a", "r"),
+        ({"content": [{"type": "thinking", "text": 5, "thinking": "r"}, "a"]}, "a", "r"),
         ({"content": [{"type": "output_text", "text": "a"}, {"type": "unheard_of"}]}, "a", None),
         ({"content": "a", "refusal": "no"}, "a\nno", None),
     ],
