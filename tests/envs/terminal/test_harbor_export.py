@@ -8,19 +8,9 @@ from harbor_folders import write_task as write_folder
 import gem
 from gem.cli import main
 from gem.envs.terminal.dockerfile import read_dockerfile
-from gem.envs.terminal.env import check_shell
 from gem.envs.terminal.tasks import FAMILIES
 from gem.envs.terminal.writing import write_task
 from gem.errors import BadArgument, NoVerdict
-from gem.sandbox import SandboxFailed
-
-
-@pytest.fixture(scope="module")
-def shell():
-    try:
-        check_shell()
-    except SandboxFailed as absent:
-        pytest.skip(str(absent))
 
 
 @pytest.fixture(autouse=True)

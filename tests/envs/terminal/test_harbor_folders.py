@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gem.envs.terminal.dockerfile import read_dockerfile
-from gem.envs.terminal.env import TerminalEnv, check_shell
+from gem.envs.terminal.env import TerminalEnv
 from gem.envs.terminal.folder import read_folder
 from gem.errors import BadArgument, NoVerdict
 from gem.sandbox import SandboxFailed
@@ -31,14 +31,6 @@ if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/ve
 """
 OUTPUTS = "def test_it():\n    assert open('/app/answer.txt').read() == '42\\n'\n"
 RIGHT, WRONG = "echo 42 > answer.txt", "echo 41 > answer.txt"
-
-
-@pytest.fixture(scope="module")
-def shell():
-    try:
-        check_shell()
-    except SandboxFailed as absent:
-        pytest.skip(str(absent))
 
 
 @pytest.fixture

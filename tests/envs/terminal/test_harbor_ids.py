@@ -8,25 +8,15 @@ from harbor_folders import named, write_task
 
 import gem
 from gem.cli import main
-from gem.envs.terminal.env import check_shell
 from gem.envs.terminal.task_set import find_tasks
 from gem.errors import BadArgument, MissingData, NoSolver, NoVerdict
 from gem.evals.instances import find_seeds
 from gem.evals.suite import load_suite
 from gem.registry import Maker, task_of
 from gem.rollout import EpisodeStore
-from gem.sandbox import SandboxFailed
 from gem.testing import audit_env
 
 STEPS = '[[steps]]\nname = "one"\n'
-
-
-@pytest.fixture(scope="module")
-def shell():
-    try:
-        check_shell()
-    except SandboxFailed as absent:
-        pytest.skip(str(absent))
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ import pytest
 
 from gem.agents.scripted import ScriptedAgent
 from gem.envs.terminal.base import choose_reward, read_rewards
-from gem.envs.terminal.env import TerminalEnv, check_shell
+from gem.envs.terminal.env import TerminalEnv
 from gem.errors import NoVerdict
 from gem.rollout import Job, rollout
-from gem.sandbox import SandboxFailed
 
 FOLDER = {
     "task.toml": '[task]\nname = "gem/answer"\n[verifier]\ntimeout_sec = 2.0\n',
@@ -69,14 +68,6 @@ FILES = {
     "UTF-16": ({"reward.json": '{"reward": 1}'.encode("utf-16")}, None, None),
     "deep": ({"reward.json": b"[" * 100_000}, None, None),
 }
-
-
-@pytest.fixture(scope="module")
-def shell():
-    try:
-        check_shell()
-    except SandboxFailed as absent:
-        pytest.skip(str(absent))
 
 
 def write_folder(folder, test, **files):

@@ -11,7 +11,7 @@ from gem.agents.solver import SolverAgent
 from gem.envs.kit.templates import read_toml
 from gem.envs.kit.workspace import MAX_CALLS, NOT_COUNTED
 from gem.envs.terminal.base import TerminalTask
-from gem.envs.terminal.env import TerminalEnv, check_shell
+from gem.envs.terminal.env import TerminalEnv
 from gem.envs.terminal.folder import script_test
 from gem.envs.terminal.tasks import FAMILIES
 from gem.envs.terminal.tasks.code import _DEFECTS, _cases
@@ -23,14 +23,6 @@ from gem.seeding import stream
 INSTRUCTIONS = Path(__file__).with_name("terminal_instructions.json")
 LEVELS = ("easy", "hard")
 EVERY = [(name, level) for name in FAMILIES for level in LEVELS]
-
-
-@pytest.fixture(scope="module")
-def shell():
-    try:
-        check_shell()
-    except SandboxFailed as absent:
-        pytest.skip(str(absent))
 
 
 @pytest.fixture
