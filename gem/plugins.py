@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gem.errors import BadArgument, GemError, did_you_mean, missing_extra, text_of_error
-from gem.waiting import name_wait
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -135,6 +134,8 @@ def load_point(point: EntryPoint) -> Any:
     Raises:
         BadArgument: when it cannot be loaded.
     """
+    from gem.waiting import name_wait  # here, because `import gem` is to be light
+
     what = f"plug-in {point.name!r} ({point.value})"
     try:
         with name_wait(f"{what} to be imported"):
