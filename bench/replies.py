@@ -1,9 +1,9 @@
 """Labelled replies graded by gem and by others: false accepts, false refusals, CPU.
 
-``python -m bench.replies [--half open|sealed] [--gem-only] [--list] [--kind KIND]``. About 1,500 replies
+``python -m bench.replies [--half open|sealed|later] [--gem-only] [--list] [--kind KIND]``. About 1,500 replies
 stand in ``tests/graders/replies/``, written as models write, to real references, by authors who had not seen
 the grader, and labelled right or wrong; a second reader judged each without its label. The sealed half was
-fixed by its digest before the grader was mended on the open half. gem gets the question too, as in its
+fixed by its digest before the grader was mended on the open half. The later set of 418 was written and sealed after that mending. gem gets the question too, as in its
 environments, where it is here (GEM_TEST_DATA names the folder of the data sets); the others take none.
 ``--list`` prints what gem judges wrongly.
 """
@@ -32,8 +32,11 @@ from bench.graders import DATA, worker_cpu_s
 from gem.graders.math import MathGrader
 
 FOLDER = HERE.parent / "tests" / "graders" / "replies"
-SEAL = "e3398b0f8632b725a5c70f879cfec5be078020706c71adfd0b5af29fb5159c79"
-"""SHA-256 of the sealed half, uncompressed."""
+SEALS = {
+    "sealed": "e3398b0f8632b725a5c70f879cfec5be078020706c71adfd0b5af29fb5159c79",
+    "later": "ae0e88d39d73abc3fc3b1cc11c10302ccf045a5920e6cbdd7a42e0cd800d494b",
+}
+"""SHA-256 of the sealed sets, uncompressed."""
 PEERS: dict[str, tuple[str, ...]] = {
     "math-verify": ("math-verify[antlr4_13_2]==0.9.0",),
     "gem-llm": ("gem-llm==0.1.0", "pylatexenc", "datasets", "pandas", "requests"),
@@ -45,7 +48,7 @@ PEERS: dict[str, tuple[str, ...]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--half", choices=("open", "sealed"), default="open")
+    parser.add_argument("--half", choices=("open", *SEALS), default="open")
     parser.add_argument("--gem-only", action="store_true", help="without the other packages")
     parser.add_argument("--list", action="store_true", help="print what gem gets wrong")
     parser.add_argument("--kind", help="only the replies of one kind")
@@ -58,14 +61,14 @@ def main() -> None:
     if not options.gem_only:
         for name, packages in PEERS.items():
             with left_out_where_missing():
-                path = str(FOLDER / ("open.jsonl" if options.half == "open" else "sealed.jsonl.xz"))
+                path = str(FOLDER / (f"{options.half}.jsonl" + ".xz" * (options.half in SEALS)))
                 results |= run_peer(peer_python(*packages), "replies_trial.py", name, path, str(len(rows)))
     if options.list:
         print_errors(rows, verdicts)
     counts = {name: count(rows, result["verdicts"]) for name, result in results.items()}
     right, wrong = (sum(row["right"] is label for row in rows) for label in (True, False))
     table(
-        f"{len(rows)} labelled replies of the {options.half} half: {right} right, {wrong} wrong",
+        f"{len(rows)} labelled replies, {options.half}: {right} right, {wrong} wrong",
         ["grader", "wrong ones accepted", "right ones refused", "of these boxed", "unboxed", "CPU s"],
         [[name, *counts[name].values(), result["cpu_s"]] for name, result in results.items()],
     )
@@ -76,23 +79,23 @@ def main() -> None:
 
 
 def read_half(half: str) -> list[dict[str, Any]]:
-    """Return the replies of one half.
+    """Return the replies of one half, or of the later set.
 
     Raises:
-        ValueError: when the sealed half is not the one that was sealed.
+        ValueError: when a sealed set is not the one that was sealed.
     """
     if half == "open":
         text = (FOLDER / "open.jsonl").read_bytes()
     else:
-        text = lzma.decompress((FOLDER / "sealed.jsonl.xz").read_bytes())
-        if hashlib.sha256(text).hexdigest() != SEAL:
-            raise ValueError("the sealed half is not the one that was sealed.")
+        text = lzma.decompress((FOLDER / f"{half}.jsonl.xz").read_bytes())
+        if hashlib.sha256(text).hexdigest() != SEALS[half]:
+            raise ValueError(f"the set {half!r} is not the one that was sealed.")
     rows = [json.loads(line) for line in text.decode().splitlines()]
     questions: dict[str, list[str]] = {}
     for row in rows:
         name, _, number = row["source"].partition(":")
         if name == "own":
-            row["question"] = number  # the topic, with the unit that the problem asks for
+            row["question"] = row.get("problem", number)  # or the topic, with the unit that is asked for
         elif (DATA / name).is_file():
             lines = questions.setdefault(name, (DATA / name).read_text().splitlines())
             task = json.loads(lines[int(number)])
