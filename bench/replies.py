@@ -1,11 +1,11 @@
 """Labelled replies graded by gem and by others: false accepts, false refusals, CPU.
 
 ``python -m bench.replies [--half open|sealed|later] [--gem-only] [--list] [--kind KIND]``. About 1,900
-replies stand in ``tests/graders/replies/``, written as models write, to real references, by authors who had not seen
-the grader, and labelled right or wrong; a second reader judged each without its label. The sealed half was fixed
-by its digest before the grader was mended on the open half; the later set was written and sealed after that. gem
-gets the question too, as in its environments, where it is here (GEM_TEST_DATA names the folder of the data
-sets); the others take none. ``--list`` prints what gem judges wrongly.
+replies stand in ``tests/graders/replies/``, written as models write, to real references, by authors who had
+not seen the grader, and labelled right or wrong; a second reader judged each without its label. The sealed
+half was fixed by its digest before the grader was mended on the open half; the later set was written and
+sealed after that. gem gets the question too, as in its environments, where it is here (GEM_TEST_DATA names
+the folder of the data sets); the others take none. ``--list`` prints what gem judges wrongly.
 """
 
 from __future__ import annotations
