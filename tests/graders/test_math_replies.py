@@ -132,3 +132,12 @@ for piece in pieces:
         text=True,
     )
     assert done.returncode == 0, done.stderr[-500:]
+
+
+@pytest.mark.parametrize("word", ["dreißig", "DREISSIG", "dreiſſig", "TRENTA", "vınte", "VİNTE"])
+def test_number_words_in_any_case_raise_no_error(word):
+    MathGrader()(f"Also lautet die Antwort und die Lösung ist: {word} Äpfel. La risposta è {word}.", "30")
+
+
+def test_a_number_word_with_a_sharp_s_is_read():
+    assert MathGrader()("Die Antwort lautet dreißig.", "30").correct

@@ -244,6 +244,7 @@ def _spell_numbers() -> dict[str, int]:
 
 
 _NUMBERS = _spell_numbers()
+_CASELESS = {word.casefold(): number for word, number in _NUMBERS.items()}
 _SPELLED = re.compile(rf"\b(?:{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})\b", re.IGNORECASE)
 _ANNOUNCES = re.compile(r"\b(?:antwort|r[ée]ponse|respuesta|risposta|resposta)\b", re.IGNORECASE)
 _DOZENS = re.compile(
@@ -266,8 +267,13 @@ def write_numbers(text: str) -> str:
         text = _CHINESE_NUMBER.sub(_write_chinese, _MYRIADS.sub(_write_myriads, text))
     if not is_foreign(text):
         return text
-    text = _SPELLED.sub(lambda match: str(_NUMBERS[match[0].casefold()]), text)
+    text = _SPELLED.sub(_write_spelled, text)
     return _DOZENS.sub(lambda match: str(12 * int(match[1])), text)
+
+
+def _write_spelled(match: re.Match[str]) -> str:
+    # A pattern that ignores case matches letters that casefold() keeps apart, such as a dotless i.
+    return str(_CASELESS.get(match[0].casefold(), match[0]))
 
 
 def _write_myriads(match: re.Match[str]) -> str:
