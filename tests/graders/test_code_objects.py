@@ -116,6 +116,12 @@ def check_right(sandbox, programs):
     assert {plain_python(each) for each in programs} == {"AC"}
 
 
+def test_a_class_has_no_special_attribute_that_python_does_not_know():
+    code = "class Meta(type):\n    def __getattr__(cls, name):\n        return 1\n\nclass Box(metaclass=Meta):\n    pass\n"
+    assert judged(strongest(), code, "assert hasattr(Box, 'width')")[0] == "AC"
+    assert judged(strongest(), code, "assert hasattr(Box, '__array_priority__')")[0] == "WA"
+
+
 def test_right_classes_are_accepted():
     check_right(strongest(), right()[::4])
 

@@ -397,3 +397,8 @@ def test_weights_of_another_shape_are_refused():
     state = weights(TinyPolicy(TinyConfig(width=32, layers=1, heads=2), seed=0))
     with pytest.raises(module.SchemaMismatch, match="it holds another shape of model: embed is"):
         load_weights(policy, state, "it")
+
+
+def test_a_learner_without_settings_steps_by_a_thousandth():
+    learner = Learner(TinyPolicy(TinyConfig(width=8, layers=1, heads=1), seed=0))
+    assert {group["lr"] for group in learner.optimiser.param_groups} == {1e-3}
