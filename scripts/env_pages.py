@@ -76,6 +76,9 @@ AUDITED = {
     "ta": "--episodes 8 --instances 20",
     "terminal": "--episodes 8 --instances 40",
     "agentdojo": "--episodes 8 --instances 40",
+    "babyai": "--episodes 8 --instances 40",
+    "bfcl": "--episodes 8 --instances 40",
+    "minigrid": "--episodes 8 --instances 40",
 }
 """How families are audited whose episodes take long, or that are many."""
 
