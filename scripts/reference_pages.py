@@ -36,7 +36,8 @@ NAMES = {
         "scripted human seats ray_model sampling pace outcomes kv_cache"
     ),
     "gem.rollout": (
-        "episode jobs options runner ray schedule resume conversation forks store index regrade replay demos"
+        "episode jobs options runner ray schedule resume conversation forks store index regrade replay "
+        "rewards demos"
     ),
     "gem.tokens": "renderer rows chat_template demonstration tiny",
     "gem.estimators": "algorithms returns advantages",
@@ -45,7 +46,7 @@ NAMES = {
         "config.toml_file tasks.played_env tasks.demonstrations tasks.held_out tasks.mixture "
         "tasks.schedule tasks.curriculum tasks.opponents learn.training learn.trainer "
         "learn.sampling learn.preparation learn.policy_gradient learn.steps learn.losses "
-        "learn.batch learn.learner learn.policy learn.warmup learn.warmup_cache learn.rewards "
+        "learn.batch learn.learner learn.policy learn.warmup learn.warmup_cache "
         "report.figures report.run_folder report.selection report.loggers report.progress "
         "report.alarms report.watcher report.callbacks baselines.study baselines.summary "
         "oracle.cases oracle.envs oracle.exact oracle.report"

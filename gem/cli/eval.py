@@ -150,6 +150,9 @@ class Arguments:
     samples: Annotated[MaybeInt, arg(aliases=["-k"])] = None
     """Episodes of each task. With more than 1, pass@1 to pass@k and pass^k are shown too, and intervals are
     clustered by task. 1 if left out."""
+    reward: Annotated[str, arg(metavar="FILE.py:FUNCTION", help_behavior_hint="")] = ""
+    """A reward of your own, as in training, measured beside the environment's: a function of an episode, its
+    turns and, if it compares, the `group` of all samples of the task."""
     seed: MaybeInt = None
     """The same seed gives the same episodes; 0 if left out."""
     tools: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
@@ -197,7 +200,7 @@ def command(args: list[str], prog: str) -> int:
         given = _parse(args, prog)
         gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
         given = replace(given, output=replace(given.output, gate=gates))
-        named = (*given.targets, *given.env, *given.wrappers, *given.agent)
+        named = (*given.targets, *given.env, *given.wrappers, *given.agent, given.reward)
         for change in changed_files(_split(named)):
             print(printable(change), file=sys.stderr)
     return evaluate(given)
@@ -272,6 +275,7 @@ def _fix_names(given: Arguments) -> Arguments:
         wrappers=fix(given.wrappers, "wrapper"),
         agent=fix(given.agent, "agent"),
         others=given.others and fix_name(given.others, "agent"),
+        reward=given.reward and fix_name(given.reward, "reward"),
     )
 
 
@@ -295,6 +299,7 @@ def evaluate(given: Arguments) -> int:
             normalise=output.normalise,
             seat=given.seat,
             others=given.others,
+            reward=given.reward,
             host=given.host,
             call_s=given.call_s,
             ray=given.ray or None,

@@ -39,6 +39,7 @@ from gem.registry import Maker, spec_named
 from gem.rollout import Job, RayRunner, RunOptions, rollout, rollout_async
 from gem.rollout.options import check_names
 from gem.rollout.ray import RETRIES
+from gem.rollout.rewards import find_reward, measure_reward
 from gem.rollout.runner import BaseRunner, check_actor
 from gem.sandbox.base import SandboxFailed
 from gem.sandbox.choice import check_needs
@@ -66,6 +67,7 @@ def evaluate(
     exactly: bool = False,
     budget: int | None = None,
     stop: Stopping | None = None,
+    reward: str = "",
     options: RunOptions | None = None,
     **keywords: Any,
 ) -> EnvResult:
@@ -97,6 +99,8 @@ def evaluate(
             were not started do not count as requested. The interval of success is that of `stop`, which is
             valid with early stopping; the other intervals are not corrected for it. Make a Runner with the
             functions that `stop.beside` returns.
+        reward: the name of a reward that is measured beside the environment's, and may compare the samples of
+            a task; see `gem.rollout.rewards.measure_reward`.
         options: the settings of the play. Jobs that `admit` refused count as unplayed. With `resume`, the
             figures are the same as without the interruption.
         **keywords: fields of RunOptions, such as ``limits`` or ``store``, which replace those of `options`.
@@ -128,11 +132,17 @@ def evaluate(
         made = Maker(env) if isinstance(env, str | TaskRef) else env
         seeds = find_seeds(made, episodes, seed)
     jobs = _jobs(env, episodes if isinstance(episodes, int) else EPISODES, samples, seeds, instances)
+    if reward:
+        find_reward(reward, samples > 1)
     if isinstance(agent, BaseRunner):
+        settings = agent.options
         played = agent.play(jobs)
     else:
-        played = _play(jobs, agent, RunOptions.merge(options, keywords), stop)
+        settings = RunOptions.merge(options, keywords)
+        played = _play(jobs, agent, settings, stop)
     check_actor(played)
+    if reward:
+        played = measure_reward(reward, played, settings.store)
     # All instances are not a sample: they are strata, and only the play is random.
     drawn = samples > 1 or (instances is not None and not instances.complete)
     result = summarise(
@@ -222,6 +232,7 @@ class SuiteOptions:
     and the solver is 1.
     `seat`: in a game of several seats, the seat of the measured agent; it plays all seats if None.
     `others`: with `seat`, who plays the other seats: an agent or its name; random if None.
+    `reward`: the name of a reward that is measured beside the environments'; see `evaluate`.
     `host`: where environments run; see `gem.rollout.Runner`. `call_s`: seconds for one call of an
     environment, on hosts that can end a call (thread, process).
     `ray`: the address of a Ray cluster to play on; see `gem.hosts.ray_cluster.Cluster`. Named agents are made
@@ -239,6 +250,7 @@ class SuiteOptions:
     normalise: bool = False
     seat: str | None = None
     others: str | Agent | None = None
+    reward: str = ""
     host: str = "auto"
     call_s: float | None = None
     ray: str | None = None
@@ -327,6 +339,8 @@ class _SuiteRun:
         samples = min(entry.samples for entry in suite.entries)
         categories = {entry.category for entry in suite.entries}
         refuse_unknown(gates, labels, categories, samples, options.prices is not None)
+        if options.reward:  # before anything is played
+            find_reward(options.reward, samples > 1)
         if options.retry_failed and out is None:
             raise BadArgument(
                 "--retry-failed plays stored episodes again; name their folder by --out FOLDER."
@@ -357,7 +371,7 @@ class _SuiteRun:
             for name in REFERENCES
             if options.normalise
         }
-        stored = sum(len(store) for store in self.stores.values() if isinstance(store, CountedStore))
+        stored = sum(len(each.latest()) for each in self.stores.values() if isinstance(each, CountedStore))
         if options.ray is None and (options.retry_failed or stored < self.result.total):
             for entry in suite.entries:
                 ping_judges(entry.kwargs)
@@ -489,6 +503,7 @@ class _SuiteRun:
         if lacking := [name for name, result in scale.items() if result is None]:
             takes = f"it takes {' and '.join(REFERENCES)}, and {' and '.join(lacking)} cannot play here"
             notes.append(f"no normalised return: {takes}")
+        notes += [f"{part} is missing {why}" for part, why in result.gaps.items()]
         result = replace(result, env=tasks.label)
         return Scored(entry, result, note="; ".join(notes), normalised=_normalise(result, [*scale.values()]))
 
@@ -513,7 +528,14 @@ class _SuiteRun:
             on_episode=partial(self._count_episode, tasks.label, name, places),
         )
         agents: Any = {options.seat: agent, **others} if options.seat else agent
-        measured = partial(evaluate, env=entry.task, samples=entry.samples, seeds=tasks.seeds, stop=stop)
+        measured = partial(
+            evaluate,
+            env=entry.task,
+            samples=entry.samples,
+            seeds=tasks.seeds,
+            stop=stop,
+            reward=options.reward,
+        )
         if options.ray is None:
             return measured(agents, options=play)
         with RayRunner(agents, options=replace(_add_stop(play, stop), retries=RETRIES)) as runner:

@@ -46,7 +46,8 @@ class EnvResult:
     samples. `usage` is the token usage of the episodes, by model.
 
     `parts` has the mean of each named part of the reward, such as a rubric's scores, summed over the turns of
-    an episode, over the episodes that have it.
+    an episode, over the episodes that have it. `gaps` says where a part is missing: in how many episodes
+    with a verdict, and why in the first.
 
     `doubtful` episodes have a sign that the server made their outcome, and not the model; `doubts` counts
     them by sign (`gem.evals.doubts`).
@@ -74,6 +75,7 @@ class EnvResult:
     doubts: dict[str, int] = field(default_factory=dict)
     doubtful: int = 0
     parts: dict[str, Interval] = field(default_factory=dict)
+    gaps: dict[str, str] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float:
@@ -239,7 +241,19 @@ def summarise(
         doubts=doubts,
         doubtful=doubtful,
         parts={part: summarise_part(part) for part in parts},
+        gaps=_describe_gaps(scored),
     )
+
+
+def _describe_gaps(scored: Sequence[Episode]) -> dict[str, str]:
+    """Return where parts are missing, by part, from what the turns say under ``no_verdict``."""
+    gaps: dict[str, list[str]] = {}
+    for episode in scored:
+        for turn in episode.turns:
+            missing = turn.info.get("no_verdict")
+            for part, why in missing.items() if isinstance(missing, Mapping) else ():
+                gaps.setdefault(part, []).append(f"in episode {episode.id}: {why}")
+    return {part: f"in {len(whys)} of {len(scored)} episodes, first {whys[0]}" for part, whys in gaps.items()}
 
 
 def _parts_of(turn: Turn) -> dict[str, float]:

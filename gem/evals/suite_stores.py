@@ -27,12 +27,18 @@ class CountedStore(EpisodeStore):
 
     def count_stored(self, budget: Budget) -> int:
         """Add the stored episodes to a budget, and return how many lines are damaged and played again."""
-        damaged = 0
+        damaged, decided = 0, set()
         for number in range(len(self)):
             try:
-                budget.append(self[number])
+                episode = self[number]
             except StoreError:
                 damaged += 1
+                continue
+            job = episode.run.id, episode.job, episode.sample
+            if job not in decided:  # a later line of it has only more parts
+                budget.append(episode)
+            if episode.scored:
+                decided.add(job)
         return damaged
 
 

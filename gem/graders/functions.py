@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
+import math
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from hashlib import blake2b
 from numbers import Real
 from typing import Any, ClassVar, cast
+from weakref import WeakKeyDictionary
 
 from gem.content import Message
-from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, check_least, did_you_mean
+from gem.errors import (
+    AgentUnavailable,
+    BadArgument,
+    GemError,
+    NoVerdict,
+    check_argument,
+    check_least,
+    did_you_mean,
+)
 from gem.graders import MADE
 from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with, takes_question
 from gem.graders.judge import JudgeGrader, check_instructions
@@ -115,11 +127,24 @@ class FunctionGrader(Rebuildable):
     loop, so that they may share a client or a semaphore.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        at_once: int | None = None,
+        seconds: float | None = None,
+        retries: int = 0,
+    ) -> None:
         """Set the function.
 
+        Args:
+            function: the function.
+            at_once: the most calls of an ``async def`` function at the same time in a process; None: all.
+            seconds: how long one of its calls may take; None: any time.
+            retries: how often a call of it that raises, or takes too long, is repeated.
+
         Raises:
-            BadArgument: when it cannot be called with an answer and a reference.
+            BadArgument: when it cannot be called with an answer and a reference, for a limit below 1 (of
+                retries, 0), and for limits of a function that is not asynchronous.
         """
         called = function() if isinstance(function, type) else function
         if not callable(called):
@@ -133,6 +158,14 @@ class FunctionGrader(Rebuildable):
         name = getattr(function, "__name__", type(function).__name__)
         extra = ("question",) if self.asks_question else ()
         check_parameters(f"the grader {name}", called, ("answer", "reference"), *extra)
+        check_least("at_once", at_once)
+        check_argument("seconds", seconds, seconds is None or 0 < seconds < math.inf, "more than 0, or None")
+        check_least("retries", retries, 0)
+        if (at_once, seconds, retries) != (None, None, 0) and not self.waits:
+            raise BadArgument(
+                f"the grader {name} has at_once, seconds or retries, which only an async def function takes."
+            )
+        self.at_once, self.seconds, self.retries = at_once, seconds, retries
 
     @property
     def name(self) -> str:
@@ -149,7 +182,7 @@ class FunctionGrader(Rebuildable):
         try:
             verdict = self._call(answer, reference, **extra)
             if inspect.iscoroutine(verdict):
-                verdict = _loop_owner().loop.run(verdict)
+                verdict = _loop_owner().loop.run(self._await(verdict, answer, reference, **extra))
             if not isinstance(verdict, Score | Real) and hasattr(verdict, "item"):
                 verdict = verdict.item()  # a truth value of numpy, or a tensor of one
         except GemError:
@@ -166,6 +199,29 @@ class FunctionGrader(Rebuildable):
                 "0 to 1, or a Score."
             )
         return check_score(verdict)
+
+    async def _await(self, call: Coroutine[Any, Any, Any], *args: Any, **extra: Any) -> Any:
+        """Return the result of a call within the limits; a repeated one is a new call."""
+        pid, places = _PLACES.get(self, (0, nullcontext()))
+        if self.at_once is not None and pid != os.getpid():
+            places = asyncio.Semaphore(self.at_once)
+            _PLACES[self] = os.getpid(), places
+        try:
+            async with places:
+                for left in range(self.retries, -1, -1):
+                    try:
+                        async with asyncio.timeout(self.seconds):
+                            return await call
+                    except Exception:
+                        if not left:
+                            raise
+                        call = self._call(*args, **extra)
+        finally:
+            call.close()  # one that was cancelled before it had a place
+
+
+_PLACES: WeakKeyDictionary[FunctionGrader, tuple[int, Any]] = WeakKeyDictionary()
+"""The semaphore of a grader with `at_once`, and the process that it is of, as the event loop is."""
 
 
 @functools.cache

@@ -21,8 +21,13 @@ from gem.specs import Rebuildable, Unwritable, check_accepted, write_value
 SETTINGS = ("correct", "passing")
 """The keys of a table that are no part."""
 
-PART_KEYS = ("grader", "weight", "rubric", "prompt", "passing", "at_once")
-"""The keys of a part; the last four are a judge's."""
+LIMITS = ("at_once", "seconds", "retries")
+"""The keys of a part that is an ``async def`` function; the first is a judge's too."""
+
+JUDGE_KEYS = ("rubric", "prompt", "passing", "at_once")
+
+PART_KEYS = ("grader", "weight", *JUDGE_KEYS, *LIMITS[1:])
+"""The keys of a part."""
 
 
 class Rubric(Rebuildable):
@@ -201,11 +206,17 @@ def read_rubric(table: Mapping[str, Any]) -> tuple[str, Rubric]:
             )
         check_accepted(PART_KEYS, part, f"the part {name}")
         kind, grader = named_grader(part["grader"])
-        judged = {key: part[key] for key in PART_KEYS[2:] if key in part}
-        if judged and not isinstance(grader, JudgeByName):
-            raise BadArgument(f"the part {name} has {', '.join(judged)}, which only a judge takes.")
+        is_judge, is_function = isinstance(grader, JudgeByName), isinstance(grader, FunctionGrader)
+        given = {key: part[key] for key in PART_KEYS[2:] if key in part}
+        accepted = JUDGE_KEYS if is_judge else LIMITS if is_function else ()
+        if extra := [key for key in given if key not in accepted]:
+            takes = "a judge" if extra[0] in JUDGE_KEYS[:-1] else "an async def function"
+            also = " or a judge" if extra[0] == "at_once" else ""
+            raise BadArgument(f"the part {name} has {', '.join(extra)}, which only {takes}{also} takes.")
         if isinstance(grader, JudgeByName):
-            grader = JudgeByName(grader.model, **judged)
+            grader = JudgeByName(grader.model, **given)
+        elif isinstance(grader, FunctionGrader) and given:
+            grader = FunctionGrader(grader.function, **given)
         graders[name] = _open_grader(name, kind if grader is None else grader)
         weights[name] = part.get("weight", 1.0)
         kinds.append(kind)

@@ -1,7 +1,9 @@
 import asyncio
 import json
 import pickle
+import sys
 import threading
+from concurrent.futures import Future
 
 import pytest
 
@@ -367,3 +369,90 @@ def test_a_record_of_somebody_else_may_hold_a_rubric_of_gems_graders_alone():
     written["kwargs"]["graders"]["f"] = {"$callable": "os:system"}
     with pytest.raises(BadArgument, match=r"names code: 'os:system'"):
         check_values(written)
+
+
+LIMITED = """
+import asyncio
+
+here, most, calls = 0, 0, {}
+
+async def kind(answer, reference):
+    global here, most
+    here += 1
+    most = max(most, here)
+    calls[reference] = calls.get(reference, 0) + 1
+    try:
+        await asyncio.sleep(0.001)
+        if reference == "5" and calls[reference] == 1 or reference == "7":
+            raise OSError("busy")
+    finally:
+        here -= 1
+    return 0.5
+
+def state():
+    return here, most, calls
+"""
+
+
+def test_a_file_limits_an_asynchronous_function(tmp_path):
+    (tmp_path / "own.py").write_text(LIMITED)
+    (tmp_path / "r.toml").write_text(
+        '[exact]\ngrader = "math"\n[kind]\ngrader = "own.py:kind"\nat_once = 3\nseconds = 60\nretries = 1\n'
+    )
+    rows = [{"question": f"{n} + 0?", "answer": str(n)} for n in range(24)]
+    _, rubric = named_grader(str(tmp_path / "r.toml"))
+    rubric = restore_value(write_value(rubric))  # as a worker has it
+    env = Maker("data:math", {"data": rows, "grader": rubric})
+    result = evaluate(ScriptedAgent(["\\boxed{1}"]), env, concurrency=24, retries=0)
+    here, most, calls = sys.modules[rubric.graders["kind"].function.__module__].state()
+    assert (here, most) == (0, 3)
+    assert {answer for answer, count in calls.items() if count == 2} == {"5", "7"}
+    assert (result.scored, result.parts["kind"].mean) == (23, 0.5)
+    assert "busy" in result.first_error
+
+
+def test_limits_are_those_of_asynchronous_functions(tmp_path):
+    for key, takes in (("seconds", "an async def function"), ("at_once", "an async def function or a judge")):
+        with pytest.raises(BadArgument, match=f"a has {key}, which only {takes}"):
+            read_rubric({"a": {"grader": "math", key: 1}})
+    with pytest.raises(BadArgument, match="only an async def function takes"):
+        FunctionGrader(brief, at_once=2)
+
+    async def kind(answer, reference):
+        return True
+
+    async def silent(answer, reference):
+        asked.append(answer)
+        await asyncio.Event().wait()
+
+    asked = []
+    with pytest.raises(NoVerdict, match="TimeoutError"):
+        FunctionGrader(silent, seconds=0.001, retries=2)("a", "b")
+    assert asked == ["a"] * 3
+    for wrong in ({"at_once": 0}, {"seconds": 0}, {"retries": -1}):
+        with pytest.raises(BadArgument):
+            FunctionGrader(kind, **wrong)
+
+
+def test_an_interrupted_wait_cancels_the_asynchronous_function(monkeypatch):
+    begun, ended = threading.Event(), threading.Event()
+
+    async def kind(answer, reference):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    grader = FunctionGrader(kind, retries=3)
+    real = Future.result
+
+    def interrupt(future, timeout=None):
+        begun.wait(30)
+        monkeypatch.setattr(Future, "result", real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Future, "result", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        grader("a", "b")
+    assert ended.wait(30)

@@ -174,7 +174,7 @@ class RunSettings:
 
     reward: str = ""
     """A reward of your own, as module:function or path/file.py:function: of an episode and its turns, to the
-    reward of each turn (gem.train.learn.rewards). Figures stay the environment's. Empty: what it pays."""
+    reward of each turn (gem.rollout.rewards). Figures stay the environment's. Empty: what it pays."""
 
     gamma: Share = 0.3
     """Discount per turn."""

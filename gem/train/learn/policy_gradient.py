@@ -27,11 +27,11 @@ from gem.content import Message
 from gem.estimators import View, normalised
 from gem.estimators.algorithms import estimate_gae, make_view
 from gem.record import Episode
+from gem.rollout.rewards import compute_rewards
 from gem.tokens.rows import Row
 from gem.train.config import TrainConfig
 from gem.train.learn.batch import Target, Weighted, weigh
 from gem.train.learn.learner import Learner
-from gem.train.learn.rewards import compute_rewards
 from gem.train.learn.seat_episodes import split_by_seat
 from gem.train.learn.steps import Progress, Steps, is_regularised, penalise, take_steps
 from gem.train.tasks.schedule import Slot

@@ -21,6 +21,7 @@ from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import ray_module
 from gem.naming import changed_files
 from gem.record import Agent
+from gem.rollout.rewards import find_reward
 from gem.train.config import TrainConfig
 from gem.train.config.checks import check_algorithm
 from gem.train.learn import checkpoint, parallel
@@ -28,7 +29,6 @@ from gem.train.learn.learner import Critic, Learner, Settings, load_weights
 from gem.train.learn.phases import begin_phase
 from gem.train.learn.policy import Policy, make_policy, resolve_dtype
 from gem.train.learn.preparation import prepare
-from gem.train.learn.rewards import find_reward
 from gem.train.learn.start_weights import check_source, load_source
 from gem.train.learn.trainer import Trainer
 from gem.train.learn.warmup_cache import WarmUps

@@ -6,7 +6,7 @@ import pytest
 from gem.agents.scripted import ScriptedAgent
 from gem.errors import BadArgument
 from gem.rollout import Job, rollout
-from gem.train.learn.rewards import compute_rewards, find_reward
+from gem.rollout.rewards import compute_rewards, find_reward
 
 ENV = "math:Arithmetic-v0-easy"
 
