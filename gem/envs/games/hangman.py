@@ -42,9 +42,9 @@ class Hangman(words.WordGame):
     End:
         All letters are found or the word is guessed, the turns are used up, or an answer is unreadable.
     Source:
-        Folklore; ids and parameters follow GEM (arXiv 2510.01051), whose levels are not in order: ``easy``, of
-        3 letters and 10 turns, is harder than ``hard``, of 7 letters and 20 turns, for the solver (88% and
-        100% won) and for random play (5% and 20%). Words come from `wordfreq`.
+        Folklore; ids and parameters follow GEM (arXiv 2510.01051), whose levels are not in order: ``easy``,
+        of 3 letters and 10 turns, is harder than ``hard``, of 7 letters and 20 turns, for the solver (88%
+        and 100% won) and for random play (5% and 20%). Words come from `wordfreq`.
     """
 
     def __init__(
