@@ -21,7 +21,8 @@ _NO_PUNCTUATION = dict.fromkeys(map(ord, string.punctuation))
 _CLOSED = ("yes", "no", "noanswer")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
 _SCALED = re.compile(
-    r"(?<![\d.])(\d{1,15}(?:\.\d{1,15})?)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE
+    r"(?<![\d.])(?P<number>\d{1,15}(?:\.\d{1,15})?)\s+(?P<scale>thousand|million|billion|trillion)\b",
+    re.IGNORECASE,
 )
 _PERCENT = re.compile(r"(?<=\d) ?(?:percent|per cent)\b", re.IGNORECASE)
 _SIGN = re.compile(r"(?<!\S)[-−](?=\d)")

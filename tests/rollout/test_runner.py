@@ -472,7 +472,7 @@ def test_a_policy_over_its_time_is_cut_off(on_time):
             return self.reply(ask)
 
     agent = Stuck(lambda ask: r"\boxed{99}")
-    (episode,) = one_by_one([Job(EASY, 0)], agent, limits=Limits(policy_s=0.05, on_time=on_time))
+    (episode,) = one_by_one([Job(EASY, 0)], agent, limits=Limits(policy_s=0.5, on_time=on_time))
     assert (episode.stop, episode.truncated, episode.scored) == (
         StopReason.TIME_LIMIT,
         True,

@@ -97,7 +97,8 @@ _CLOCK = re.compile(r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?")
 _EMPHASIS = re.compile(r"\s*(\*\*|__|`{1,3})([^*`]+)\1[\s.]*")
 _LETTERS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{\s*([A-Z](?:\s*,\s*[A-Z])+)\s*\}")
 _SCALED = re.compile(
-    r"(\d+(?:\.\d+)?)(?:\s+|\s*(\\text\s*\{)\s*)(thousand|million|billion|trillion)\b", re.IGNORECASE
+    r"(?P<number>\d+(?:\.\d+)?)(?:\s+|\s*(?P<between>\\text\s*\{)\s*)(?P<scale>thousand|million|billion|trillion)\b",
+    re.IGNORECASE,
 )
 _BETWEEN = re.compile(r"(\d+)\s+to\s+(\d+)")
 _SAID = re.compile(

@@ -119,9 +119,13 @@ def ordinal(words: str) -> bool:
 
 
 def write_out_scale(match: re.Match[str]) -> str:
-    """Return "2.5 million", matched as number and scale, in digits; as it is if that is no integer."""
-    amount = Fraction(match[1]) * SCALES[match[3].casefold()]
-    return f"{amount} {match[2] or ''}".rstrip() if amount.denominator == 1 else match[0]
+    """Return "2.5 million" in digits, as it is if that is no integer.
+
+    The groups of the pattern are `number` and `scale`, and perhaps `between`, which stays.
+    """
+    parts = match.groupdict()
+    amount = Fraction(parts["number"]) * SCALES[parts["scale"].casefold()]
+    return f"{amount} {parts.get('between') or ''}".rstrip() if amount.denominator == 1 else match[0]
 
 
 _PARTS = {"half": 2, "third": 3, "fourth": 4, "quarter": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8,
