@@ -51,15 +51,22 @@ class Machine:
             return None
 
     def json(self, path: str) -> Any:
-        """Return the value of a JSON file; None if there is none."""
+        """Return the value of a JSON file; None if there is none, or an integer no float holds."""
         try:
-            return json.loads(self.text(path) or "null")
+            return json.loads(self.text(path) or "null", parse_int=_read_integer)
         except (ValueError, RecursionError):
             return None
 
     def write_file(self, path: str, data: bytes) -> None:
         """Write a file that the test needs."""
         self.session.write_file(posixpath.join(self._folder, path), data)
+
+
+def _read_integer(digits: str) -> int:
+    """Return an integer that tests may compute with. Raises ValueError for one that no float holds."""
+    if math.isinf(float(digits)):
+        raise ValueError(digits)
+    return int(digits)
 
 
 Check: TypeAlias = Callable[[Machine], str]

@@ -170,10 +170,12 @@ done
 for package in pytest "${{packages[@]}}"; do
   name=${{package%%[=<>!~[]*}}
   [ "$name" = pytest-json-ctrf ] && continue
-  python3 -c 'import sys, importlib.metadata as m; m.version(sys.argv[1])' "$name" 2> /dev/null ||
+  python3 -I -c 'import sys, importlib.metadata as m; m.version(sys.argv[1])' "$name" 2> /dev/null ||
     miss "$name"
 done
-exec python3 -m pytest "${{arguments[@]}}"
+# As pytest's own program does, without the working folder among the places of modules: it is the agent's.
+run='import sys; sys.path = [*filter(None, sys.path)]; import pytest; sys.exit(pytest.console_main())'
+exec python3 -c "$run" "${{arguments[@]}}"
 """,
 }
 """Replacements of tools with which a test installs its own tools: bash scripts by name.

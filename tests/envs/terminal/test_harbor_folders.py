@@ -222,6 +222,8 @@ def test_a_test_that_installs_its_tools_runs_with_shims(shell, tmp_path):
             pytest.skip("the sandbox's Python has no pytest")
         raise
     assert play(tmp_path, forge + WRONG, shims=True)[1] == 0.0
+    fake = "for name in pytest csv; do echo 'import os; os._exit(0)' > $name.py; done; "
+    assert play(tmp_path, fake + WRONG, shims=True)[1] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,39 @@ def test_replaced_git_objects_do_not_pass_for_a_merge(make):
     assert env.step("<submit/>").reward == 0.0
 
 
+_FORGE_LINKS = """
+import os
+moved = {name: f"../{folder}/{name}" for folder, _, names in os.walk("store") for name in names}
+for name in moved:
+    os.remove(f"links/{name}")
+os.symlink("x\\n" + "\\n".join(f"l {name} {path}" for name, path in moved.items()), f"links/{min(moved)}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "forgery"),
+    [
+        ("Symlinks", f"python3 - <<'END'\n{_FORGE_LINKS}\nEND"),
+        ("GitMerge", "cd repo; git tag main; git checkout -q --detach; git branch -f main main~1"),
+        ("CsvReport", "sed -i 's/: [0-9.]*/: 1'$(printf '%0400d' 0)/g report.json"),
+    ],
+)
+def test_a_forged_state_fails(make, name, forgery):
+    env = make(name)
+    env.reset(seed=0)
+    env.step(env.solve())
+    env.step(f"<bash>cd ~/*; {forgery}</bash>")
+    assert env.step("<submit/>").reward == 0.0
+
+
+def test_the_rows_of_a_service_are_not_left_in_its_standard_input(make):
+    env = make("Service", level="hard")
+    begin(env)
+    assert (
+        "kind" not in env.step("<bash>timeout 2 cat /proc/[0-9]*/fd/0 2>/dev/null | head -c 300</bash>").obs
+    )
+
+
 @pytest.mark.system
 def test_a_box_that_the_agent_bursts_is_its_own_failure(make):
     env = make()

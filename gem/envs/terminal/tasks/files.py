@@ -116,7 +116,7 @@ def symlinks(rng: Random, hard: bool) -> TerminalTask:
         setup.append(f"ln -s '{'../shelf/' + name if broken else '../' + path}' links/{name}")
 
     def check(machine: Machine) -> str:
-        listing = machine.run("find links -mindepth 1 -printf '%y %f %l\\n'").stdout.splitlines()
+        listing = machine.run("find links -mindepth 1 -printf '%y %f %l\\0'").stdout.split("\0")[:-1]
         targets = {}
         for line in listing:
             kind, _, rest = line.partition(" ")

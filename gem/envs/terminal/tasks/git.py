@@ -74,13 +74,15 @@ def git_history(rng: Random, hard: bool) -> TerminalTask:
 
     def check(machine: Machine) -> str:
         head = machine.setup.split()[0]
-        log = machine.run("git -C repo log -2 --format=%H:%s main --").stdout.split("\n")
+        log = machine.run("git -C repo log -2 --format=%H:%s refs/heads/main --").stdout.split("\n")
         if len(log) < 2 or not log[1].startswith(head) or log[0].partition(":")[2] != message:
             return "main is not one commit on"
-        changed = machine.run(f"git -C repo diff-tree --no-commit-id --name-status -r {head} main").stdout
+        changed = machine.run(
+            f"git -C repo diff-tree --no-commit-id --name-status -r {head} refs/heads/main"
+        ).stdout
         if (
             changed != f"A\t{lost}\n"
-            or machine.run(f"git -C repo cat-file blob main:{lost}").stdout != text.decode()
+            or machine.run(f"git -C repo cat-file blob refs/heads/main:{lost}").stdout != text.decode()
         ):
             return "the commit is another"
         return "" if machine.read(f"repo/{lost}") == text else "the working tree is another"
@@ -117,16 +119,16 @@ def git_merge(rng: Random, hard: bool) -> TerminalTask:
 
     def check(machine: Machine) -> str:
         heads = machine.setup.split()
-        parents = machine.run("git -C repo rev-list --parents main --").stdout.split("\n")
+        parents = machine.run("git -C repo rev-list --parents refs/heads/main --").stdout.split("\n")
         merged: set[str] = set()
         merges = [line.split()[1:] for line in parents if len(line.split()) == 3]
         for pair in merges:
             merged.update(pair)
         if len(merges) != len(branches) or not merged.issuperset(heads):
             return "main is not the merge of the branches"
-        if machine.run("git -C repo cat-file blob main:hosts.txt").stdout != wanted:
+        if machine.run("git -C repo cat-file blob refs/heads/main:hosts.txt").stdout != wanted:
             return "hosts.txt on main is wrong"
-        if set(machine.run("git -C repo ls-tree --name-only main").stdout.split()) != {
+        if set(machine.run("git -C repo ls-tree --name-only refs/heads/main").stdout.split()) != {
             "README", "hosts.txt", "main.md", *(f"{branch}.md" for branch in branches),
         }:  # fmt: skip
             return "main has other files"

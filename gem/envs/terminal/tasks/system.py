@@ -78,8 +78,9 @@ def service(rng: Random, hard: bool) -> TerminalTask:
             "service/server.py": program("server").replace(b"PORT", str(port).encode()),
             **({"service/client.ini": f"[client]\nkey = {key}\n".encode()} if hard else {}),
         },
-        # the rows are read and removed before the agent starts: only the service has them
-        setup="python3 -I service/server.py < service/rows > /dev/null 2>&1 &\n"
+        # the rows are read and removed before the agent starts: only the service has them; /proc would show a
+        # removed file that is its standard input, but not what went through a pipe
+        setup="cat service/rows | python3 -I service/server.py > /dev/null 2>&1 &\n"
         "until [ -e service/ready ]; do sleep 0.02; done; rm service/ready service/rows service/server.py",
         loopback=True,
         looks=("cat service/README", "ls service"),
