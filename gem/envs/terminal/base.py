@@ -44,9 +44,10 @@ class Machine:
             return None
 
     def text(self, path: str) -> str | None:
-        """Return a file as text without blank space around it; None if there is no such UTF-8 file."""
+        """Return a UTF-8 file of at most 4 MiB as text without blank space around it, None for any other."""
         try:
-            return (self.read(path) or b"\xff").decode().strip()
+            data = self.read(path) or b"\xff"
+            return data.decode().strip() if len(data) <= _TEXT_BYTES else None
         except UnicodeDecodeError:
             return None
 
@@ -60,6 +61,9 @@ class Machine:
     def write_file(self, path: str, data: bytes) -> None:
         """Write a file that the test needs."""
         self.session.write_file(posixpath.join(self._folder, path), data)
+
+
+_TEXT_BYTES = 4 << 20  # the lines of a file of 60 MB took 1.7 GB
 
 
 def _read_integer(digits: str) -> int:

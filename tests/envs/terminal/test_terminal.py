@@ -326,6 +326,9 @@ os.symlink("x\\n" + "\\n".join(f"l {name} {path}" for name, path in moved.items(
         ("Symlinks", f"python3 - <<'END'\n{_FORGE_LINKS}\nEND"),
         ("GitMerge", "cd repo; git tag main; git checkout -q --detach; git branch -f main main~1"),
         ("CsvReport", "sed -i 's/: [0-9.]*/: 1'$(printf '%0400d' 0)/g report.json"),
+        ("FindText", "head -c 5000000 /dev/zero | tr '\\0' '\\n' >> found.txt"),
+        ("Duplicates", "ln -s gone data/left.bin"),
+        ("Rename", "ln -s gone photos/left.jpg"),
     ],
 )
 def test_a_forged_state_fails(make, name, forgery):

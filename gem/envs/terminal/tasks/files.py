@@ -156,7 +156,9 @@ def duplicates(rng: Random, hard: bool) -> TerminalTask:
     freed = sum(len(data) for path, data in files.items() if path not in kept)
 
     def check(machine: Machine) -> str:
-        listing = machine.run("find data -type f -exec sha256sum {} +").stdout.splitlines()
+        listing = machine.run(
+            "find data -type f -exec sha256sum {} +; find data ! -type f ! -type d"
+        ).stdout.splitlines()
         wanted = {f"{hashlib.sha256(files[path]).hexdigest()}  {path}" for path in kept}
         return (
             expect("freed.txt", str(freed))(machine)
@@ -188,7 +190,7 @@ def rename(rng: Random, hard: bool) -> TerminalTask:
     ends = " (or .JPG or .jpeg)" if hard else ""
 
     def check(machine: Machine) -> str:
-        listing = machine.run("find photos sorted -type f").stdout.splitlines()
+        listing = machine.run("find photos sorted ! -type d").stdout.splitlines()
         if set(listing) != wanted.keys():
             return "the files are not where they should be"
         return next(
