@@ -46,7 +46,9 @@ _HARBOR_TEST_S = 600.0
 # Removes what the agent left there, also from folders that it made unwritable.
 _PREPARE = (
     "rm -rf .tests .logs 2>/dev/null || { find .tests .logs -type d -exec chmod u+rwx {} \\;; "
-    "rm -rf .tests .logs; }; mkdir .tests .logs .logs/verifier .logs/agent"
+    "rm -rf .tests .logs; }; mkdir .tests .logs .logs/verifier .logs/agent && "
+    # A test that finds the disk full would write no reward, which is no verdict.
+    "head -c 65536 /dev/zero | tee .logs/room{1..4} > /dev/null && rm .logs/room*"
 )
 _SETTINGS = (
     "export TEST_DIR=$HOME/.tests LOGS_DIR=$HOME/.logs PYTHONNOUSERSITE=1 "
@@ -278,7 +280,9 @@ def harbor_test(
 def _run_test(machine: Machine, files: Mapping[str, bytes], home: str, command: str) -> Result:
     """Copy the files of a test into the machine, and run it. Raises ToolError."""
     if not machine.run(_PREPARE).ok:
-        raise ToolError("the folders of the test cannot be made: the agent's files are in the way")
+        raise ToolError(
+            "the folders of the test cannot be made: the agent's files are in the way or fill the disk"
+        )
     for name, data in files.items():
         machine.write_file(f".tests/{name}", data)
     machine.run(f"cd .tests && {_rewritten(home)}")

@@ -209,6 +209,12 @@ def test_a_dockerfile_that_needs_an_engine_says_why(no_engine, tmp_path, line, w
         read_folder(tmp_path)
 
 
+def test_a_full_disk_is_a_failed_task(shell, no_engine, tmp_path):
+    write_folder(tmp_path)
+    fill = "head -c 100000000 /dev/zero > fill; truncate -s -4096 fill; "
+    assert play(tmp_path, WRONG + "; " + fill)[1] == 0.0
+
+
 @pytest.mark.system
 def test_a_test_that_installs_its_tools_runs_with_shims(shell, tmp_path):
     write_folder(tmp_path, test=INSTALLS, **{"tests/test_outputs.py": OUTPUTS})
