@@ -141,3 +141,17 @@ def test_number_words_in_any_case_raise_no_error(word):
 
 def test_a_number_word_with_a_sharp_s_is_read():
     assert MathGrader()("Die Antwort lautet dreißig.", "30").correct
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("M=5 more than x", "$M=5$", False),
+        ("M = 5", "$M=5$", True),
+        (r"\boxed{\text{The answer is } f(n)=n, g(n)=1}", "$f(n)=n$, $g(n)=1$", True),
+        (r"\boxed{\text{The answer is not } f(n)=n, g(n)=1}", "$f(n)=n$, $g(n)=1$", False),
+        ("The answer is $f(x)=ax+b, where b is an integer$.", "$f(x)=a x+b$, where $b$ is an integer", True),
+    ],
+)
+def test_halves_of_statements_and_labels_in_boxes(answer, gold, right):
+    assert MathGrader()(answer, gold).correct is right

@@ -143,12 +143,16 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     if "\\boxed" in text:
         inside = boxed(text)
         if inside is not None:
-            return _plain_answer(text, inside) or _boxed_answer(text), True
+            answer = _plain_answer(text, inside) or _boxed_answer(text)
+            return answer and _TEXT_LABEL.sub("", answer, count=1), True
     stripped = text.strip()
     if not stripped:
         return None, True
     answer, whole = stated_answer(stripped[-REPLY:])
     return answer[-ANSWER:] if answer is not None else None, whole or len(stripped) < 40
+
+
+_TEXT_LABEL = re.compile(r"\s*\\text\s*\{[^{}]{0,40}\banswers? (?:is|are):?\s*\}\s*(?=\S)")
 
 
 def _reply(text: str) -> str:

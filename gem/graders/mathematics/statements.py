@@ -140,13 +140,24 @@ def stated_answer(text: str) -> tuple[str | None, bool]:
     place = _find_announcement(text)
     if place is not None:
         piece, rest = place
-        value = value_of(piece, text)
+        only = _ONE_FORMULA.fullmatch(piece)
+        value = only[1] if only else value_of(piece, text)
         return apply_corrections(value, rest), False
     if "\n" not in text:
         line = _strip_emphasis(text)
         if not _is_sentence(line) and ("**" not in line or line.startswith("**")):
             return line, True
-    return _last_statement(text), False
+    answer = _last_statement(text)
+    if answer is not None and "=" in answer:
+        behind = text[text.rfind(answer) + len(answer) :]
+        answer += behind if _COMPARES.match(behind) else ""
+    return answer, False
+
+
+_ONE_FORMULA = re.compile(r"\s*\$([^$]*\w,? where [^$]*)\$[.\s]*")
+"""A formula in which words say what its letters are."""
+_COMPARES = re.compile(r"\s*(?:more|less|fewer|greater|smaller) than\b")
+"""What makes an equation the half of a statement."""
 
 
 def _without_check(text: str) -> str:
