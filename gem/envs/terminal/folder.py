@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
@@ -35,6 +34,7 @@ from gem.envs.terminal.harbor import (
     write_exports,
 )
 from gem.errors import BadArgument, NoVerdict, ToolError
+from gem.files import parse_toml, read_text
 from gem.sandbox.base import Result, SandboxFailed
 from gem.sandbox.container import find_engine
 
@@ -304,7 +304,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise BadArgument(f"{str(path)!r} cannot be read as text: {error}.") from error
 
@@ -312,8 +312,8 @@ def _text(path: Path) -> str:
 def _toml(path: Path) -> dict[str, Any]:
     """Return a task.toml, with the tables that are used here. Raises BadArgument."""
     try:
-        document = tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
+        document = parse_toml(_text(path))
+    except ValueError as error:
         raise BadArgument(f"{str(path)!r} is no TOML: {error}.") from error
     for name in ("agent", "environment", "verifier"):
         if not isinstance(document.setdefault(name, {}), dict):
@@ -325,7 +325,7 @@ def _number(value: Any) -> float | None:
     """Return a positive number; None for anything else."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if 0 < number < math.inf else None
 
@@ -336,7 +336,7 @@ def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
         r"(\d+(?:\.\d+)?)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE
     )
     if match:
-        return int(float(match[1]) * (1024 if match[2] in "gG" else 1)) or None
+        return int((_number(match[1]) or 0) * (1024 if match[2] in "gG" else 1)) or None
     return int(_number(wanted.get("memory_mb")) or 0) or None
 
 

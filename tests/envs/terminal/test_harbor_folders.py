@@ -1,6 +1,7 @@
 """Harbor's task folders without an engine: their settings, plain Dockerfiles, and shims for installers."""
 
 import json
+import os
 
 import pytest
 
@@ -57,6 +58,35 @@ def play(folder, command, **kwargs):
         env.reset(seed=0)
         obs = env.step(f"<bash>{command}</bash>").obs
         return obs, env.step("<submit/>").reward
+
+
+@pytest.mark.parametrize(
+    ("toml", "why"),
+    [("x = " + "9" * 5000, "is no TOML"), ("x = " + "[" * 100_000, "nested too deeply")],
+    ids=["digits", "depth"],
+)
+def test_a_toml_that_python_cannot_hold_is_refused(tmp_path, toml, why):
+    with pytest.raises(BadArgument, match=why):
+        read_folder(write_folder(tmp_path, toml))
+
+
+def test_a_time_that_no_float_holds_counts_as_none(tmp_path):
+    huge = "1" + "0" * 400
+    toml = f"[verifier]\ntimeout_sec = {huge}\n[agent]\ntimeout_sec = {huge}\n"
+    task = read_folder(write_folder(tmp_path, toml))
+    assert (task.test_s, task.agent_s) == (600.0, None)
+
+
+@pytest.mark.parametrize("name", ["instruction.md", "solution/solve.sh"])
+def test_a_named_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
+    folder = write_folder(tmp_path)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    if name == "instruction.md":
+        with pytest.raises(BadArgument, match="cannot be read as text"):
+            read_folder(folder)
+    else:
+        assert not read_folder(folder).solution
 
 
 @pytest.mark.parametrize(
