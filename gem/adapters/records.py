@@ -7,8 +7,8 @@ objects. `gem.codec` defines their form.
 from __future__ import annotations
 
 import json
-import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -116,8 +116,9 @@ def describe_failure(episode: Episode, otherwise: str) -> str:
 
 
 def finite_or_none(number: Any) -> float | None:
-    """Return a number that JSON can hold, else None."""
-    return number if isinstance(number, int | float) and math.isfinite(number) else None
+    """Return a number that a finite float can hold, else None."""
+    # math.isfinite raises for a whole number above the largest float
+    return number if isinstance(number, int | float) and abs(number) <= sys.float_info.max else None
 
 
 def long_or_none(number: object) -> int | None:

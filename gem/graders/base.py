@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -77,7 +76,7 @@ def check_score(score: Any) -> Score:
     value: Any = score.value  # an annotation keeps nobody from giving something else
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     fits = (
-        is_number and math.isfinite(value) and 0 <= value <= 1,
+        is_number and 0 <= value <= 1,
         isinstance(score.correct, bool),
         score.parsed is None or isinstance(score.parsed, str),
         isinstance(score.why, str),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -65,7 +66,7 @@ class Rubric(Rebuildable):
         check_accepted([*self.graders], weights or {}, "the rubric")
         self.weights = dict.fromkeys(self.graders, 1.0) | dict(weights or {})
         for name, weight in self.weights.items():
-            is_number = isinstance(weight, int | float) and math.isfinite(weight)
+            is_number = isinstance(weight, int | float) and abs(weight) <= sys.float_info.max
             check_argument(f"the weight of {name}", weight, is_number, "a finite number")
         total = math.fsum(weight for weight in self.weights.values() if weight > 0)
         check_argument("the sum of the positive weights", total, 0 < total < math.inf, "above 0, and finite")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -245,7 +246,7 @@ def entropies(turn: Turn) -> Sequence[float] | None:
     given = (turn.extra or {}).get("entropy")
     if not isinstance(given, list | tuple) or len(given) != len(turn.token_ids):
         return None
-    known = all(isinstance(each, int | float) and math.isfinite(each) for each in given)
+    known = all(isinstance(each, int | float) and abs(each) <= sys.float_info.max for each in given)
     return list(given) if known else None
 
 

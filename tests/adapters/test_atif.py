@@ -263,6 +263,9 @@ def test_the_trials_of_a_job_of_harbor_have_what_the_verifier_gave(tmp_path):
     assert (broken_off.error.type, alone.error.type) == ("AgentTimeoutError", "NoReward")
     (again,) = read_atif(tmp_path / "a")
     assert again() == first
+    huge = '{"verifier_result": {"rewards": {"reward": 1%s}}}' % ("0" * 400)
+    (tmp_path / "b" / "result.json").write_text(huge)  # a whole number that no float holds
+    assert list(read_atif(tmp_path))[1]().error.type == "NoReward"
     (tmp_path / "b" / "result.json").write_text("{")
     with pytest.raises(BadArgument, match="no JSON"):
         list(read_atif(tmp_path))[1]()

@@ -117,6 +117,7 @@ def test_each_part_reads_the_answer_reference_and_question_as_alone():
         (({},), "sum of the positive weights is 0"),
         (({"a": "math"}, {"a": 0}), "sum of the positive weights"),
         (({"a": "math"}, {"a": float("nan")}), "the weight of a is nan"),
+        (({"a": "math"}, {"a": 10**400}), "the weight of a is 1000"),
         (({"a": "math"}, {"a": "1"}), "the weight of a is '1'"),
         (({"a": "math"}, {"b": 1}), "does not take 'b'.*It takes: a"),
         (({"a": "mth"},), "the part a is 'mth'; accepted: text, math"),
