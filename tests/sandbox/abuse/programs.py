@@ -1346,7 +1346,8 @@ add(
     "a better scheduler",
     """
 for policy in (os.SCHED_FIFO, os.SCHED_RR):
-    if not failed(attempt(os.sched_setscheduler, 0, policy, os.sched_param(50))): harm("real time")
+    attempt(os.sched_setscheduler, 0, policy, os.sched_param(50))  # which may say that it worked
+    if attempt(os.sched_getscheduler, 0) == policy: harm("real time")
 """,
 )
 add(
