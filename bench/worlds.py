@@ -56,7 +56,7 @@ def main() -> None:
         ["id", *HOSTS],
         [(env_id, *(f"{one[host]:.0f}" for host in HOSTS)) for env_id, one in figures.items()],
     )
-    print(f"wrote {write_json('worlds', figures)}")
+    write_json("worlds", figures)
 
 
 def measure(env_id: str, own: Callable[[str, Plays], Callable[[bool], int]]) -> dict[str, float]:

@@ -104,9 +104,17 @@ def test_between_sessions_and_submissions(sandbox, parts):
             return session.execute(look + part)
 
     for way in (judged, in_session):
-        first, left, second = (way(part) for part in (tell, leave, tell))
-        assert left.ok, left
-        assert differing(sandbox, first.stdout, second.stdout) == {}
+        for last in (
+            False,
+            False,
+            True,
+        ):  # on a busy machine what starts a program may be in sight for a moment
+            first, left, second = (way(part) for part in (tell, leave, tell))
+            assert left.ok, left
+            found = differing(sandbox, first.stdout, second.stdout)
+            if found.keys() != {"processes in sight"} or last:
+                break
+        assert found == {}
 
 
 def test_between_sessions_that_are_open_at_the_same_time(sandbox, parts):
