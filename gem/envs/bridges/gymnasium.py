@@ -199,7 +199,7 @@ class GymnasiumEnv(Env):
         """Make a move; see Env.step."""
         self.turn += 1
         world = WORLDS[self.name]
-        chosen = _read(action, world.actions)
+        chosen = read_action(action, world.actions)
         if chosen is None:
             text, reward, over = f"Your answer could not be read. {self._answer_form()}", world.nothing, False
         else:
@@ -242,7 +242,7 @@ class GymnasiumEnv(Env):
         return f"Give your action inside \\boxed{{}}: {', '.join(words[:-1])} or {words[-1]}."
 
 
-def _read(action: str, words: Mapping[str, int]) -> int | None:
+def read_action(action: str, words: Mapping[str, int]) -> int | None:
     """Return the action that the last box names, by word or number; None when it names none."""
     text = boxed(action)
     if text is None:

@@ -14,9 +14,9 @@ import gymnasium
 
 from gem import seeding
 from gem.core import Env, Start, Step
+from gem.envs.bridges.gymnasium import read_action
 from gem.envs.bridges.specs import BABYAI_NAMES, BABYAI_UNSOLVED, MINIGRID_FEW
 from gem.errors import BadArgument, NoSolver, check_argument, check_least
-from gem.parsing import boxed
 from gem.record import StopReason
 from gem.worlds import import_world
 
@@ -32,6 +32,7 @@ for _module in (levelgen, roomgrid_level):
 ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle", "done")
 """The names of the package's actions, in their order."""
 
+_NUMBERS = {name: number for number, name in enumerate(ACTIONS)}
 _DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}
 _NUMPY_SEEDS = 2**31
 _TEST_SHARE = 5
@@ -111,7 +112,7 @@ class MiniGridEnv(Env):
     def step(self, action: str) -> Step:
         """Act in the grid; see Env.step."""
         self.turn += 1
-        chosen = _read(action)
+        chosen = read_action(action, _NUMBERS)
         reward, over, info = 0.0, False, dict[str, Any]()
         if chosen is None:
             text, info["legal"] = f"Your answer could not be read. {_ANSWER_FORM}", False
@@ -229,15 +230,3 @@ def _place(what: str, ahead: int, right: int) -> str:
     """Return a thing with its place, as ``a red ball 2 ahead and 1 to the left``."""
     side = f"{abs(right)} to the {'left' if right < 0 else 'right'}"
     return f"{what} {' and '.join([f'{ahead} ahead'] * (ahead > 0) + [side] * (right != 0))}"
-
-
-def _read(action: str) -> int | None:
-    """Return the number of the action that the last box names, by word or number; None when it names none."""
-    text = boxed(action)
-    if text is None:
-        return None
-    name = " ".join(text.lower().replace("-", " ").replace("_", " ").split())
-    return next(
-        (number for number, word in enumerate(ACTIONS) if name in (word, str(number), word.replace(" ", ""))),
-        None,
-    )
