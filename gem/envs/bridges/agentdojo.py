@@ -13,14 +13,15 @@ import math
 from collections.abc import Mapping
 from importlib.resources import files
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from gem.core import Env, Start, Step
 from gem.envs.bridges.specs import AGENTDOJO_SUITES
+from gem.envs.kit.splits import Exclude, Split, check_split
 from gem.envs.kit.workspace import MAX_CALLS, TurnReport, WorkCall, write_call
-from gem.errors import BadArgument, check_argument, check_least, did_you_mean
+from gem.errors import BadArgument, check_least, did_you_mean
 from gem.record import StopReason
 from gem.tools import calls
 from gem.tools.base_tool import BaseTool
@@ -46,8 +47,6 @@ NOW = datetime.datetime(2024, 5, 15, 12, 0)
 
 DISPUTED = {"banking": ("user_task_10", "user_task_5", "user_task_6", "user_task_8", "user_task_9")}
 """Tasks whose check holds where nothing was done and nothing said."""
-
-Split = Literal["train", "test"]
 
 
 class _StillDatetime(datetime.datetime):
@@ -100,7 +99,7 @@ class AgentDojoEnv(Env):
         injection: str | None = None,
         attack: str = ATTACK,
         split: Split | None = None,
-        exclude: Literal["disputed"] | None = None,
+        exclude: Exclude | None = None,
         max_turns: int = 15,
     ) -> None:
         """Choose the suite.
@@ -120,8 +119,7 @@ class AgentDojoEnv(Env):
         self.suite = name.removesuffix("-attacked")
         self.attacked = self.suite != name
         suite = _suite(self.suite)
-        check_argument("split", split, split in (None, "train", "test"), "train, test or None")
-        check_argument("exclude", exclude, exclude in (None, "disputed"), "disputed or None")
+        check_split(split, exclude)
         check_least("max_turns", max_turns)
         asked = (("task", task, suite.user_tasks), ("injection", injection, suite.injection_tasks))
         for kind, given, known in asked:

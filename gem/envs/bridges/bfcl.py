@@ -11,20 +11,20 @@ import ast
 import copy
 import decimal
 import functools
-import hashlib
 import inspect
 import json
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from gem.content import ToolSpec
 from gem.core import Env, Start, Step
 from gem.envs.bridges.specs import BFCL_DISPUTED
+from gem.envs.kit.splits import Exclude, Split, check_split, split_of
 from gem.envs.kit.workspace import TurnReport, WorkCall
-from gem.errors import BadArgument, NoSolver, check_argument, did_you_mean
+from gem.errors import BadArgument, NoSolver, did_you_mean
 from gem.parsing import code
 from gem.record import StopReason
 from gem.tasks.order import Order
@@ -49,10 +49,6 @@ MAX_CALLS = 200
 _MAX_TEXT = 20_000
 _MAX_ENTRIES, _MAX_DEPTH = 20_000, 100
 _MAX_BITS, _MAX_PRECISION = 20_000, 1000
-_TEST_SHARE = 5
-"""One conversation in this many is a test task."""
-
-Split = Literal["train", "test"]
 
 _HOW_TO_CALL = (
     "Write your calls as a Python list and nothing else: [name(argument=value, ...), ...], with literal "
@@ -94,7 +90,7 @@ class BfclEnv(Env):
         name: str,
         split: Split | None = None,
         task: str | None = None,
-        exclude: Literal["disputed"] | None = None,
+        exclude: Exclude | None = None,
     ) -> None:
         """Choose the conversations.
 
@@ -108,8 +104,7 @@ class BfclEnv(Env):
         Raises:
             MissingExtra: where the world was not fetched. BadArgument: for a value that is not accepted.
         """
-        check_argument("split", split, split in (None, "train", "test"), "train, test or None")
-        check_argument("exclude", exclude, exclude in (None, "disputed"), "disputed or None")
+        check_split(split, exclude)
         rows = _read_rows(name)
         if task is not None and task not in rows:
             raise BadArgument(
@@ -281,8 +276,7 @@ def _read_functions(api: str) -> list[dict[str, Any]]:
 
 def _split_of(task: str) -> Split:
     """Return the split of a conversation: by its number, since categories vary the same conversations."""
-    digest = hashlib.sha256(task.rpartition("_")[2].encode()).digest()
-    return "train" if int.from_bytes(digest[:8], "big") % _TEST_SHARE else "test"
+    return split_of(task.rpartition("_")[2])
 
 
 def _range(name: str, rows: Mapping[str, Any]) -> str:

@@ -6,9 +6,8 @@ sees, actions by name, and a split of the levels into those for training and tho
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 
@@ -16,7 +15,8 @@ from gem import seeding
 from gem.core import Env, Start, Step
 from gem.envs.bridges.gymnasium import read_action
 from gem.envs.bridges.specs import BABYAI_NAMES, BABYAI_UNSOLVED, MINIGRID_FEW
-from gem.errors import BadArgument, NoSolver, check_argument, check_least
+from gem.envs.kit.splits import Split, check_split, split_of
+from gem.errors import BadArgument, NoSolver, check_least
 from gem.record import StopReason
 from gem.worlds import import_world
 
@@ -35,11 +35,7 @@ ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle",
 _NUMBERS = {name: number for number, name in enumerate(ACTIONS)}
 _DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}
 _NUMPY_SEEDS = 2**31
-_TEST_SHARE = 5
-"""One level in this many is a test level."""
 _MOST_DRAWS = 1000
-
-Split = Literal["train", "test"]
 
 
 class MiniGridEnv(Env):
@@ -77,7 +73,7 @@ class MiniGridEnv(Env):
             MissingExtra: where the world was not fetched. BadArgument: for another split, a split of a level
                 that has too few beginnings, or a budget below 1.
         """
-        check_argument("split", split, split in (None, "train", "test"), "train, test or None")
+        check_split(split)
         check_least("max_turns", max_turns)
         if split is not None and name in self.unsplit:
             raise BadArgument(f"{self.prefix}{name} has too few beginnings to split; accepted: split=None.")
@@ -218,8 +214,7 @@ def _split_of(world: Any) -> Split:
     level = (
         f"{world.grid.encode().tolist()} {tuple(map(int, world.agent_pos))} {world.agent_dir} {world.mission}"
     )
-    digest = hashlib.sha256(level.encode()).digest()
-    return "train" if int.from_bytes(digest[:8]) % _TEST_SHARE else "test"
+    return split_of(level)
 
 
 def _with_article(words: str) -> str:

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from loguru import logger
 
@@ -26,6 +26,7 @@ from gem import seeding
 from gem.content import ToolSpec, printable
 from gem.core import Start, Step
 from gem.envs.bridges.specs import TAU2_DISPUTED
+from gem.envs.kit.splits import Exclude, Split, check_split
 from gem.envs.kit.workspace import (
     TurnReport,
     WorkCall,
@@ -34,7 +35,7 @@ from gem.envs.kit.workspace import (
     submit_spec,
     write_call,
 )
-from gem.errors import BadArgument, MissingData, NoVerdict, check_argument, check_least
+from gem.errors import BadArgument, MissingData, NoVerdict, check_least
 from gem.record import StopReason
 from gem.tasks.order import Ordered, index_at
 from gem.tools.base_tool import BaseTool
@@ -55,8 +56,6 @@ from tau2.utils.utils import DATA_DIR  # noqa: E402
 
 MOST_ERRORS = 10
 """The package ends a task after so many failed calls, without a reward."""
-
-Split = Literal["train", "test"]
 
 _id_stream: ContextVar[Random | None] = ContextVar("id_stream", default=None)
 
@@ -157,7 +156,7 @@ class TelecomSoloEnv(WorkspaceEnv):
         self,
         name: str = "telecom-solo",
         split: Split | None = None,
-        exclude: Literal["disputed"] | None = None,
+        exclude: Exclude | None = None,
         max_turns: int = 100,
     ) -> None:
         """Choose the tasks.
@@ -172,8 +171,7 @@ class TelecomSoloEnv(WorkspaceEnv):
             BadArgument: for another split, exclude or budget, or data that do not fit the package.
             MissingData: where the folder in the variable TAU2_DATA_DIR lacks a file.
         """
-        check_argument("split", split, split in (None, "train", "test"), "train, test or None")
-        check_argument("exclude", exclude, exclude in (None, "disputed"), "disputed or None")
+        check_split(split, exclude)
         check_least("max_turns", max_turns)
         self.name, self.split, self.max_turns = name, split, max_turns
         self._data = _read_data(Path(os.environ.get("TAU2_DATA_DIR") or DATA_DIR))
