@@ -3,7 +3,8 @@
 A file may come from somebody else. It may name, without being trusted:
 
 - an id that is registered in this process, with plain values as keywords; that of a folder on this machine
-  (``harbor:PATH``) too, because what is in the folder runs only in the sandbox, or in its container;
+  (``harbor:PATH``) too, because what is in the folder runs only in the sandbox, or in its container; but no
+  package or folder whose code runs outside of it (`CODE`);
 - what is in a file that this user named before, by the digest of its content (`gem.source_files`);
 - a wrapper of the wrapper factory, and the classes in `WRAPPERS`;
 - the classes in `MADE`, which are made from plain values, and the functions in `CALLED`;
@@ -84,6 +85,9 @@ WRAPPERS = frozenset(
 ENVIRONMENTS = frozenset({"gem.testing.doubles:EchoEnv"})
 """The environments that a file may name by their class, besides the entry points of registered ids."""
 
+CODE = re.compile(r"verifiers:|openenv:(?!https?://)")
+"""Ids of installed packages and folders whose code runs outside the sandbox."""
+
 SECRETS = frozenset({"auth", "dsn", "headers", "token"})
 """Keywords with which an environment signs in to a server. gem never writes one into a file."""
 
@@ -99,6 +103,8 @@ def check_task(task: TaskRef, registered: EnvSpec | None, entry_points: Containe
     Raises:
         BadArgument: with what the task names.
     """
+    if CODE.match(task.spec):
+        refuse("the task's environment is a package, whose code would run:", task.spec)
     if registered is None:
         entry_point = task.spec if task.entry_point is None else task.entry_point
         if entry_point not in ENVIRONMENTS and not is_own(entry_point) and entry_point not in entry_points:
@@ -249,6 +255,8 @@ def _check_text(key: str, text: str, is_prefix: Callable[[str], bool]) -> None:
         return
     if key == "grader" and text.endswith(".toml"):
         refuse("the file gives a grader that may name code,", text)
+    if CODE.match(text):
+        refuse(f"the file gives {key or 'a setting'} as a package, whose code would run:", text)
     if key in ("id", "ids", "env", "transfer") and is_prefix(text):
         return
     prefix = text.partition(":")[0]

@@ -58,6 +58,8 @@ WAYS = {
     "an environment of another package": TaskRef("x:Y-v0", entry_point="ran_at_import:Evil"),
     "a name that is no id": TaskRef("ran_at_import:Evil"),
     "a file": TaskRef("ran_at_import.py:Evil"),
+    "a taskset's package": TaskRef("verifiers:ran-at-import"),
+    "a server's folder": TaskRef("openenv:./ran_at_import"),
     "a wrapper of another package": TaskRef(GUESS, {}, (WrapperRef("ran_at_import:Around"),)),
     "a wrapper in a file": TaskRef(GUESS, {}, (WrapperRef("ran_at_import.py:Around"),)),
 }
@@ -127,6 +129,8 @@ CODE = "ran_at_import:shout"
 NAMED = {
     "an environment of a module": ("env", "ran_at_import:Evil"),
     "an environment in a file": ("env", "ran_at_import.py:Evil"),
+    "a taskset's package": ("env", "verifiers:ran-at-import"),
+    "a server's folder": ("env", "openenv:./ran_at_import"),
     "a wrapper of a module": ("wrapper", "ran_at_import:Around"),
     "a wrapper whose prefix is that of ids": ("wrapper", "code:interact"),
     "a wrapper in a file": ("wrapper", "ran_at_import.py:Around"),
@@ -202,6 +206,7 @@ def test_a_study_names_nothing_in_its_transfer(folder, capsys):
 CONFIGS = {
     "env": 'env = "ran_at_import:Evil"',
     "env in a file": 'env = "ran_at_import.py:Evil"',
+    "a taskset's package": 'env = "verifiers:ran-at-import"',
     "wrapper": 'wrappers = ["ran_at_import:Around"]',
     "environments": '[[environments]]\nid = "ran_at_import:Evil"',
     "environments as JSON": """environments = '[{"id": "ran_at_import:Evil"}]'""",

@@ -206,6 +206,17 @@ OPENENV = Family(
 )
 
 
+VERIFIERS = Family(
+    prefix="verifiers",
+    entry_point="gem.envs.bridges.verifiers:VerifiersEnv",
+    names=(),
+    more="gem.envs.bridges.addresses:addresses",
+    extra="verifiers",
+    package="verifiers",
+    claims={"waits": True, "deterministic": False, "forkable": False},
+)
+"""Installed tasksets of verifiers; a name is that of a package."""
+
 HARBOR = Family(
     prefix="harbor",
     entry_point="gem.envs.terminal.task_set:HarborEnv",
@@ -309,5 +320,6 @@ FAMILIES = (
     TEXTARENA,
     REMOTE,
     OPENENV,
+    VERIFIERS,
     HARBOR,
 )
