@@ -35,6 +35,9 @@ MODEL = "hf"
 TASKS = "harbor"
 """The format of terminal tasks."""
 
+PACKAGE = "verifiers"
+"""The format of an environment as a package."""
+
 
 class Damaged:
     """Counts the episodes that cannot be read, and keeps the first error."""
@@ -172,10 +175,13 @@ def export(
     seed: MaybeInt = None,
     tasks: MaybeInt = None,
 ) -> int:
-    """Write the model that a run trained, stored episodes, or terminal tasks, for other tools.
+    """Write the model that a run trained, stored episodes, terminal tasks or an environment, for other tools.
 
     The format harbor is task folders of Harbor, one for each seed: there RUN is an id, as
     terminal:Rename-v0-easy, and OUT a folder of task folders, which `gem-gym eval harbor:OUT` plays.
+
+    The format verifiers is an environment as a package for verifiers and prime-rl: there RUN is an id, and
+    OUT the folder of the package, whose name is that of the taskset.
 
     The format hf is the trained model: a folder that transformers, peft, TRL and vLLM load, with its
     tokenizer and a model card.
@@ -188,10 +194,10 @@ def export(
 
     Args:
         run: the folder of a run (for hf of a training run; RUN@best: its best weights, not the last), a store
-            of episodes, or the id of terminal tasks.
+            of episodes, the id of terminal tasks (harbor), or any id (verifiers).
         target: the file or folder to write; it must not exist yet.
-        format: hf, harbor, parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed from OUT's
-            suffix if that is .parquet, .jsonl or .eval.
+        format: hf, harbor, verifiers, parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed
+            from OUT's suffix if that is .parquet, .jsonl or .eval.
         out: another way to give OUT.
         merge: for hf, of a run with --lora-rank: write a whole model with the adapter merged into it, instead
             of the adapter alone.
@@ -215,6 +221,12 @@ def export(
         raise BadArgument(
             "--seed and --tasks are for terminal tasks; give --format harbor, or leave them out."
         )
+    if format == PACKAGE:
+        if per != "episode" or no_tokens or merge:
+            raise BadArgument(
+                "--per, --no-tokens and --merge are not for packages; with --format verifiers leave them out."
+            )
+        return _export_package(run, path)
     if format == MODEL:
         if per != "episode" or no_tokens:
             raise BadArgument("--per and --no-tokens are for episodes; with --format hf leave them out.")
@@ -255,6 +267,18 @@ def _export_tasks(env_id: str, out: Path, seed: int, tasks: int) -> int:
         for each, folder in zip(seeds, folders, strict=True):
             write_task(inner, each, folder)
     print(f"wrote {tasks} task folder{'s' * (tasks != 1)} to {printable(str(out))}")
+    return 0
+
+
+def _export_package(env_id: str, out: Path) -> int:
+    from gem.scaffold import write_taskset
+
+    package = write_taskset(env_id, out)
+    print(
+        f"wrote {printable(str(package.folder))}, a taskset of {package.env_id}. Next:\n"
+        f"  pip install -e {printable(str(package.folder))}\n"
+        f"  vf-eval {package.folder.name} -n 5 --model MODEL --client.base-url URL"
+    )
     return 0
 
 
@@ -326,7 +350,8 @@ def _format(given: str | None, path: Path) -> str:
         raise BadArgument("hf is the format of a model, which holds no episodes.")
     if kind == TASKS:
         raise BadArgument("harbor is the format of tasks, which hold no episodes.")
-    check_argument(
-        "format", kind, kind in FORMATS, f"{', '.join(FORMATS)}; for a model: {MODEL}; for tasks: {TASKS}"
-    )
+    if kind == PACKAGE:
+        raise BadArgument("verifiers is the format of an environment, which holds no episodes.")
+    accepted = f"{', '.join(FORMATS)}; for a model: {MODEL}; for tasks: {TASKS}; for an id: {PACKAGE}"
+    check_argument("format", kind, kind in FORMATS, accepted)
     return kind

@@ -1,4 +1,4 @@
-"""Scaffold: writes a new package with one environment, as a start for your own.
+"""Scaffold: writes a new package with one environment, as a start for your own, or one for verifiers.
 
 The templates are files with placeholders (`string.Template`); both kinds share those in ``templates/any``. In
 a path, ``module`` becomes the package's name, and the suffix ``.txt`` is dropped.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
+from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import Literal, NamedTuple
 
 from gem import registry
 from gem.errors import BadArgument, StoreError, check_argument, reason
+from gem.naming import is_fixed
+from gem.record import SEAT
 
 Kind = Literal["class", "dataset"]
 
@@ -47,21 +51,56 @@ def write_package(name: str, into: str | Path = ".", kind: Kind = "class") -> Pa
         BadArgument: for an invalid or taken name, or a folder that exists.
     """
     check_argument("kind", kind, kind in SUMMARIES, ", ".join(SUMMARIES))
+    words = _words(name)
+    words |= {"env_id": f"{words['module']}:{words['class_name']}-v0", "summary": SUMMARIES[kind]}
+    return _write(Path(into) / name, ("any", kind), words)
+
+
+def write_taskset(env_id: str, folder: str | Path) -> Package:
+    """Write a package that gives one of gem's environments to verifiers, as a taskset.
+
+    Args:
+        env_id: a registered id of one seat.
+        folder: the folder to make; its name is the package's, and the taskset's id.
+
+    Raises:
+        UnknownEnv: for an id that is not registered. BadArgument: for an id that no other machine has, or of
+            several seats; for an invalid or taken name, or a folder that exists.
+    """
+    spec, folder = registry.spec(env_id), Path(folder)
+    if spec.seats != (SEAT,):
+        raise BadArgument(f"{spec.id} has the seats {', '.join(spec.seats)}; accepted: one seat.")
+    family = registry.FAMILIES.get(spec.family)
+    if is_fixed(spec.id) or (family is not None and not family.names):
+        raise BadArgument(
+            f"{spec.id} is at a place of this machine; accepted: an id, as `gem-gym list` shows."
+        )
+    extras = ",".join(each for each in ("verifiers", spec.extra) if each)
+    top = str(spec.entry_point).partition(":")[0].partition(".")[0]
+    own = [] if top == "gem" else packages_distributions().get(top, [])[:1]
+    words = _words(folder.name)
+    words |= {
+        "env_id": spec.id,
+        "summary": f"{spec.id} of gem, as a taskset of verifiers.",
+        "needs": ", ".join(f'"{each}"' for each in (f"gem-gym[{extras}]", *own)),
+    }
+    return _write(folder, ("verifiers",), words)
+
+
+def _words(name: str) -> dict[str, str]:
     module = _module(name)
-    folder = Path(into) / name
+    class_name = "".join(word.capitalize() for word in module.split("_"))
+    return {"name": name, "module": module, "class_name": class_name}
+
+
+def _write(folder: Path, parts: tuple[str, ...], words: Mapping[str, str]) -> Package:
+    """Write the templates of `parts`. Raises BadArgument for a folder that exists, StoreError."""
     if folder.exists():
         raise BadArgument(f"{folder} exists already and is not overwritten; choose another name or folder.")
-    class_name = "".join(word.capitalize() for word in module.split("_"))
-    words = {
-        "name": name,
-        "module": module,
-        "class_name": class_name,
-        "env_id": f"{module}:{class_name}-v0",
-        "summary": SUMMARIES[kind],
-    }
-    for part in ("any", kind):
+    for part in parts:
         for source in sorted((TEMPLATES / part).rglob("*.txt")):
-            path = str(source.relative_to(TEMPLATES / part)).removesuffix(".txt").replace("module", module)
+            path = str(source.relative_to(TEMPLATES / part)).removesuffix(".txt")
+            path = path.replace("module", words["module"])
             text = Template(source.read_text(encoding="utf-8")).substitute(words)
             try:
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,10 @@
 import asyncio
+import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from verifiers.v1.utils.loaders import environment_class, load_environment, task
 
 import gem
 from gem.adapters.verifiers import GemEnv, GemEnvConfig, GemTaskset, GemTasksetConfig
+from gem.cli import main
 from gem.errors import NoVerdict, UnknownEnv
 from gem.testing.doubles import EchoEnv
 from gem.testing.stub_server import StubServer, completion
@@ -114,3 +119,39 @@ def test_tasks_are_the_same_for_the_same_seed():
     assert [task.data.name for task in one.take(1)] == ["game:GuessTheNumber-v0-easy#0"]
     with pytest.raises(UnknownEnv):
         list(GemTaskset(GemTasksetConfig(id=ID, env="x:Y")))
+
+
+@needs_uv
+@pytest.mark.slow
+def test_vf_eval_plays_an_exported_package(tmp_path):
+    folder, target, out = tmp_path / "number-hunt", tmp_path / "installed", tmp_path / "out"
+    assert main(["export", "game:GuessTheNumber-v0-easy", str(folder), "--format", "verifiers"]) == 0
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--no-build-isolation", "--target", str(target), str(folder)], check=True)
+
+    def bisect(body):
+        """Answer with the middle of what the environment has not ruled out."""
+        low, high = 1, 10
+        for number, message in enumerate(said := body["messages"]):
+            if message["role"] == "assistant":
+                guess = int(re.search(r"\d+", message["content"])[0])
+                higher = "higher" in said[number + 1]["content"]
+                low, high = (guess + 1, high) if higher else (low, guess - 1)
+        answer = f"\\boxed{{{(low + high) // 2}}}"
+        return {**completion(answer), "id": "chat-1", "created": 1, "model": body["model"]}
+
+    with StubServer(bisect) as server:
+        words = ["vf-eval", "number-hunt", "-n", "2", "-m", "model", "-o", str(out), "--no-push", "--no-rich"]
+        place = ["--client.base-url", server.base_url, "--client.api-key-var", "GEM_TEST_KEY"]
+        path = os.pathsep.join([str(target), os.environ.get("PYTHONPATH", "")])
+        own = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run([*words, *place], env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (traces,) = out.glob("*/traces.jsonl")
+    episodes = [json.loads(line) for line in traces.read_text().splitlines()]
+    played = [trace for episode in episodes for trace in episode.get("traces", [episode])]
+    assert len(played) == 2
+    for trace in played:
+        assert trace["metrics"] == {"success": 1.0}
+        assert trace["rewards"]["return"]["score"] == pytest.approx(1.0)
+        assert trace["task"]["data"]["env"] == "game:GuessTheNumber-v0-easy"

@@ -15,7 +15,7 @@ import gem
 from gem import cli
 from gem.errors import BadArgument
 from gem.registry import ENV_REGISTRY
-from gem.scaffold import write_package
+from gem.scaffold import write_package, write_taskset
 from gem.testing import audit_env, check_env
 
 ROOT = Path(__file__).parents[2]
@@ -138,3 +138,33 @@ def test_an_installed_package_is_found_and_passes_its_own_tests(tmp_path, kind):
     assert package.env_id in run("-m", "gem", "list", "lamp_row")
     assert "0 broken" in run("-m", "gem", "check", package.env_id)
     run("-m", "pytest", "-q", cwd=package.folder)
+
+
+def test_a_written_taskset_names_its_environment_and_what_it_needs(tmp_path, capsys):
+    target = tmp_path / "word-puzzles"
+    assert cli.main(["export", "rg:leg_counting", str(target), "--format", "verifiers"]) == 0
+    assert "vf-eval word-puzzles" in capsys.readouterr().out
+    assert 'env: str = "rg:leg_counting"' in (target / "word_puzzles" / "__init__.py").read_text()
+    assert 'dependencies = ["gem-gym[verifiers,rg]"]' in (target / "pyproject.toml").read_text()
+    assert sorted(path.name for path in target.rglob("*") if path.is_file()) == [
+        "README.md",
+        "__init__.py",
+        "pyproject.toml",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "name", "message"),
+    [
+        ("ta:Chess-v0", "chess-set", "accepted: one seat"),
+        ("harbor:.", "folder-set", "at a place of this machine"),
+        ("game:GuessTheNumber-v0-easy", "Bad Name", "accepted: small letters and digits"),
+        ("game:GuessTheNumber-v0-easy", "there-already", "exists already"),
+        ("game:Guess", "a-set", "no environment"),
+    ],
+)
+def test_what_is_no_taskset_is_refused(tmp_path, env_id, name, message):
+    (tmp_path / "there-already").mkdir()
+    with pytest.raises(ValueError, match=message):
+        write_taskset(env_id, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["there-already"]
