@@ -4,18 +4,22 @@
     .venv/bin/python scripts/frameworks.py verl roll   make their environments and run their tests
     .venv/bin/python scripts/frameworks.py all         every one; the exit code is 1 when one fails
 
+It ends with a verdict for each. A framework that needs a newer Python than this one is named and left out: it
+is no failure. Give it one with ``make setup PYTHON=python3.12``.
+
 `scripts/frameworks/NAME.txt` lists the packages to install, as requirement lines of pip. Those below the line
 ``# no-deps`` are installed without their dependencies, because these would be gigabytes of CUDA packages. The
-line ``# any-python`` lets pip install what asks for another Python. The environment is `.frameworks/NAME`; it
-also sees the packages of the environment that runs this script (torch, transformers, gem). It is made again
-when its list changes. It uses pip, not uv, because uv does not see these packages, and would install another
-torch.
+line ``# any-python`` lets pip install what asks for another Python; ``# python 3.12`` names the oldest Python
+that will do. The environment is `.frameworks/NAME`; it also sees the packages of the environment that runs
+this script (torch, transformers, gem). It is made again when its list changes. It uses pip, not uv, which
+does not see these packages and would install another torch.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import site
 import subprocess
@@ -41,15 +45,32 @@ def main(names: list[str]) -> int:
     verdicts: dict[str, str] = {}
     for name in wanted:
         print(f"\n== {name}", flush=True)
+        if needed := newer_python(name):
+            verdicts[name] = f"left out: it needs Python {needed}, and this is {sys.version.split()[0]}"
+            continue
         try:
             python = environment(name)
         except subprocess.CalledProcessError as error:
             print(error.stdout or error, file=sys.stderr)
-            verdicts[name] = "could not be installed"
+            verdicts[name] = f"could not be installed: {last_line(error.stdout)}"
             continue
         verdicts[name] = "passed" if tested(name, python) else "failed"
     print("\n" + "\n".join(f"{name}: {verdict}" for name, verdict in verdicts.items()))
-    return 0 if set(verdicts.values()) == {"passed"} else 1
+    return 1 if any(each.startswith(("failed", "could not")) for each in verdicts.values()) else 0
+
+
+def newer_python(name: str) -> str:
+    """Return the version that a framework needs if it is newer than this Python, else an empty text."""
+    needed = re.search(r"^# python (\d+)\.(\d+)$", (LISTS / f"{name}.txt").read_text("utf-8"), re.MULTILINE)
+    newer = needed and sys.version_info < (int(needed[1]), int(needed[2]))
+    return f"{needed[1]}.{needed[2]}" if needed and newer else ""
+
+
+def last_line(output: str | None) -> str:
+    """Return the last error that pip printed."""
+    lines = [line.strip() for line in (output or "").splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR")]
+    return (errors or lines or ["pip printed nothing"])[-1][:300]
 
 
 def environment(name: str) -> Path:
@@ -83,7 +104,7 @@ def tested(name: str, python: Path) -> bool:
     Warnings are shown but are not errors here, because most come from the framework itself.
     """
     pytest = [python, "-m", "pytest", "-q", "-rs", "-m", "", "-W", "default"]
-    tests = [*pytest, f"tests/frameworks/test_{name}.py"]
+    tests = [*pytest, *sorted(map(str, (ROOT / "tests" / "frameworks").glob(f"test_{name}*.py")))]
     how = {"cwd": ROOT, "env": settings(python)}
     with subprocess.Popen(tests, **how, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
