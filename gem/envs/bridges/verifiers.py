@@ -199,7 +199,7 @@ class _Play:
 
     def __init__(self, name: str, env: Any, task: Any) -> None:
         self.name, self.env, self.task = name, env, task
-        self._said: SimpleQueue[Step | BaseException] = SimpleQueue()
+        self._events: SimpleQueue[Step | BaseException] = SimpleQueue()
         self._loop = asyncio.new_event_loop()
         self._main = self._loop.create_task(self._run())
         self._answer: asyncio.Future[str] | None = None
@@ -208,10 +208,10 @@ class _Play:
 
     def wait(self) -> Step:
         """Return the next turn. Raises what the environment raised."""
-        said = self._said.get()
-        if isinstance(said, BaseException):
-            raise said
-        return said
+        event = self._events.get()
+        if isinstance(event, BaseException):
+            raise event
+        return event
 
     def reply(self, action: str) -> None:
         """Answer the turn that `wait` returned."""
@@ -227,24 +227,26 @@ class _Play:
     async def ask(self, text: str) -> str:
         """Pass a turn of the environment on, and return the agent's reply."""
         self._answer = self._loop.create_future()
-        self._said.put(Step(text, 0.0, False, False, {}))
+        self._events.put(Step(text, 0.0, False, False, {}))
         return await self._answer
 
     def _work(self) -> None:
         try:
-            self._said.put(self._loop.run_until_complete(self._main))
+            self._events.put(self._loop.run_until_complete(self._main))
         except asyncio.CancelledError:
             pass
         except BaseException as error:
             known = isinstance(error, BadArgument | NoVerdict)
-            self._said.put(error if known else NoVerdict(f"verifiers:{self.name} failed: {_describe(error)}"))
+            self._events.put(
+                error if known else NoVerdict(f"verifiers:{self.name} failed: {_describe(error)}")
+            )
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
     async def _run(self) -> Step:
         """Play as `verifiers.v1.Env.run_episode` does; an error is raised, not noted."""
-        episode: Any = vf.Episode(env=vf.EnvInfo(id=self.env.config.env_id), task=_traced(self.task))
+        episode: Any = vf.Episode(env=vf.EnvInfo(id=self.env.config.env_id), task=_trace_task(self.task))
         agents: Any = vf.Agents(self.env.config, lambda name, config: _Agent(self, name, config, episode))
         await self.env.setup(agents)
         await self.env.run(self.task, agents)
@@ -279,7 +281,7 @@ class _Agent:
         """Hold a conversation; where it ends, the task is scored."""
         _check_task(self.play.name, task)
         info: Any = vf.AgentInfo(config=self.config, name=self.name, trainable=self.trainable)
-        trace: Any = vf.Trace(task=_traced(task), agent=info)
+        trace: Any = vf.Trace(task=_trace_task(task), agent=info)
         none = _NoRuntime(self.play.name)
         await task.setup(trace, none)
         yield _Interaction(self.play, task.data, trace)
@@ -306,12 +308,12 @@ class _Interaction:
                 f"verifiers:{self._play.name}: a turn without a message is the first of a task with a "
                 "prompt, and no other."
             )
-        said = _messages(self._data.prompt if prompted else message)
+        messages = _messages(self._data.prompt if prompted else message)
         if begins and self._data.system_prompt:
-            said = [vf.SystemMessage(content=self._data.system_prompt), *said]
-        reply = await self._play.ask("\n\n".join(_text(self._play.name, each) for each in said))
+            messages = [vf.SystemMessage(content=self._data.system_prompt), *messages]
+        reply = await self._play.ask("\n\n".join(_text(self._play.name, each) for each in messages))
         answer = vf.AssistantMessage(content=reply)
-        for each in (*said, answer):
+        for each in (*messages, answer):
             nodes = self.trace.nodes
             nodes.append(
                 vf.MessageNode(parent=len(nodes) - 1 if nodes else None, message=each, sampled=each is answer)
@@ -329,14 +331,14 @@ class _NoRuntime:
         _refuse(self._name, {f"a runtime (its hooks use runtime.{attribute})": True})
 
 
-def _traced(task: Any) -> Any:
+def _trace_task(task: Any) -> Any:
     return vf.TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
 
 
-def _messages(said: Any) -> Sequence[Any]:
-    if isinstance(said, str):
-        return [vf.UserMessage(content=said)]
-    return [vf.UserMessage(content=each["content"]) if isinstance(each, dict) else each for each in said]
+def _messages(given: Any) -> Sequence[Any]:
+    if isinstance(given, str):
+        return [vf.UserMessage(content=given)]
+    return [vf.UserMessage(content=each["content"]) if isinstance(each, dict) else each for each in given]
 
 
 def _text(name: str, message: Any) -> str:
