@@ -226,16 +226,20 @@ class Zygote:
             answer = {"failed": str(error)}
         if "failed" in answer:
             raise SandboxFailed(
-                f"a fork server did not start: {answer['failed']}. {self._read_log()}".rstrip()
+                f"a fork server did not start: {answer['failed']}. {self.read_last_words()}".rstrip()
             )
         self.shared = answer["shared"]
         self.control.settimeout(5.0)
         self.alive = True
 
-    def _read_log(self) -> str:
+    def read_last_words(self) -> str:
+        """Return the end of what the server has written to stderr; waits half a second for its own end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(0.5)
-        return os.pread(self._log.fileno(), 2000, 0).decode(errors="replace").strip()
+        with contextlib.suppress(OSError, ValueError):  # closed by another call
+            begin = max(0, os.fstat(self._log.fileno()).st_size - 2000)
+            return os.pread(self._log.fileno(), 2000, begin).decode(errors="replace").strip()
+        return ""
 
     def spawn(self, request: Message, message: Message, fds: Sequence[int]) -> int:
         """Ask for a child and return its number. `fds`: stdin, stdout, stderr, status, wire. Raises Lost."""
@@ -585,14 +589,17 @@ class Child:
         self.attend()
         if b"\n" not in self.reports:
             if self._hung_up:
+                last = self.zygote.read_last_words()
                 self.zygote.discard()
-                raise Lost("the fork server died with this call in flight")
+                raise Lost(f"the fork server died with this call in flight. {last}".rstrip())
             return None
         self.over = True
         report: Message = json.loads(self.reports.partition(b"\n")[0])
         if "setup" in report:
             if report.get("group"):
                 self.zygote.groups.give_up()
+            if report.get("ending"):  # a second try must not meet it again
+                self.zygote.discard()
             raise Lost(f"a child could not be confined: {report['setup']}")
         if self.burst():
             report["why"] = report["why"] or "memory"

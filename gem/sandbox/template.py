@@ -38,6 +38,7 @@ class Template:
         namespaces: the kinds of namespace (``CLONE_NEW…``) that are new for every child.
         closed: descriptors to close in the template and its children.
         first: called in the template before it makes any child.
+        reachable: children can signal the template; each begins only when its number is known.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Template:
         namespaces: int = 0,
         closed: Sequence[int] = (),
         first: Callable[[], None] = lambda: None,
+        reachable: bool = False,
     ) -> None:
         self._be = be
         self._made: deque[int] = deque()  # where there is no template
@@ -61,7 +63,7 @@ class Template:
                 for fd in (self._end.fileno(), *closed):
                     os.dup2(nothing, fd, inheritable=False)  # numbers that are free could come to children
                 first()
-                _serve(theirs, be, namespaces)
+                _serve(theirs, be, namespaces, reachable=reachable)
             finally:
                 os._exit(0)
         theirs.close()
@@ -93,23 +95,32 @@ class Template:
         return int(pid)
 
 
-def _serve(end: socket.socket, be: Be, namespaces: int) -> None:
+def _serve(end: socket.socket, be: Be, namespaces: int, *, reachable: bool) -> None:
     address, number = _own_number(), ctypes.c_int()
-    while _make(end, be, namespaces, address, number):
+    while _make(end, be, namespaces, address, number, reachable):
         number.value = 0  # how many there were before is no child's business either
 
 
-def _make(end: socket.socket, be: Be, namespaces: int, address: int, number: ctypes.c_int) -> bool:
+def _make(
+    end: socket.socket, be: Be, namespaces: int, address: int, number: ctypes.c_int, reachable: bool
+) -> bool:
     packet, fds, _, _ = socket.recv_fds(end, 1 << 16, 8)
     if not packet:
         return False
+    known = os.pipe() if reachable else ()  # its end says that the server has the number
     number.value = sibling(namespaces, address)
     if number.value == 0:
         end.close()
+        if known:
+            os.close(known[1])
+            os.read(known[0], 1)
+            os.close(known[0])
         _live(be, packet[1:], fds)
     for fd in fds:
         os.close(fd)
     end.send(number)
+    for fd in known:
+        os.close(fd)
     return True
 
 

@@ -26,6 +26,7 @@ nothing was run.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import gc
 import io
@@ -126,7 +127,10 @@ class Zygote:
         with near, far:
             closed = [control.fileno(), turns, near.fileno()]
             first = partial(self._begin_template, far)
-            self.template = Template(self._be_child, namespaces=own, closed=closed, first=first)
+            reachable = bool(self.shared_folders)
+            self.template = Template(
+                self._be_child, namespaces=own, closed=closed, first=first, reachable=reachable
+            )
             _, fds, _, _ = socket.recv_fds(near, 1, 1) if self.template.pid else (b"", [], 0, None)
         self.listener = fds[0] if fds else -1  # where children ask for memory
 
@@ -246,6 +250,11 @@ class Zygote:
         try:
             if self.shared_folders:
                 self._make_way()
+                self._collect()  # what a program ended at last may be the template
+                if self.ending:
+                    raise OSError(errno.ECHILD, "the template is gone")
+                if self.template.pid:
+                    os.kill(self.template.pid, signal.SIGCONT)  # a program may have stopped it
             if not self.config["namespaces"]:
                 import tempfile
 
@@ -254,7 +263,7 @@ class Zygote:
             order = {key: message[key] for key in ("id", "kind", "limits", "fork", "loopback", "group")}
             pid = self.template.make(marshal.dumps((order, scratch)), fds)
         except OSError as error:
-            _tell(fds[_STATUS], {"setup": f"{error.strerror or error}"})
+            _tell(fds[_STATUS], {"setup": f"{error.strerror or error}", "ending": self.ending})
         finally:
             for i, fd in enumerate(fds):
                 if i != _STATUS or pid < 0:
