@@ -53,6 +53,7 @@ class Template:
         self._be = be
         self._made: deque[int] = deque()  # where there is no template
         self.pid = 0
+        self.gone = False  # it can make no child any more
         if not (sys.platform == "linux" and CLONE):
             return  # a plain fork has to do
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -76,7 +77,11 @@ class Template:
     def ask(self, packet: bytes, fds: Sequence[int] = ()) -> None:
         """Ask for a child of the caller, without waiting for it. Raises OSError."""
         if self.pid:
-            socket.send_fds(self._end, [b"+", packet], fds)  # an empty one would be the end
+            try:
+                socket.send_fds(self._end, [b"+", packet], fds)  # an empty one would be the end
+            except BrokenPipeError:
+                self.gone = True
+                raise
             return
         if (pid := os.fork()) == 0:
             _live(self._be, packet, [os.dup(fd) for fd in fds])
@@ -86,8 +91,12 @@ class Template:
         """Return the pid of the first child that was asked for and not yet returned. Raises OSError."""
         if not self.pid:
             return self._made.popleft()
-        answer = self._end.recv(4)
+        try:
+            answer = self._end.recv(4)
+        except ConnectionResetError:  # it has not read what was asked
+            answer = b""
         if len(answer) < 4:
+            self.gone = True
             raise OSError(errno.ECHILD, "the template is gone")
         (pid,) = struct.unpack("i", answer)
         if pid < 0:

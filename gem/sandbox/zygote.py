@@ -26,7 +26,6 @@ nothing was run.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import gc
 import io
@@ -250,11 +249,9 @@ class Zygote:
         try:
             if self.shared_folders:
                 self._make_way()
-                self._collect()  # what a program ended at last may be the template
-                if self.ending:
-                    raise OSError(errno.ECHILD, "the template is gone")
                 if self.template.pid:
-                    os.kill(self.template.pid, signal.SIGCONT)  # a program may have stopped it
+                    with contextlib.suppress(ProcessLookupError):  # or ended it, which is noticed below
+                        os.kill(self.template.pid, signal.SIGCONT)  # a program may have stopped it
             if not self.config["namespaces"]:
                 import tempfile
 
@@ -263,6 +260,7 @@ class Zygote:
             order = {key: message[key] for key in ("id", "kind", "limits", "fork", "loopback", "group")}
             pid = self.template.make(marshal.dumps((order, scratch)), fds)
         except OSError as error:
+            self.ending |= self.template.gone  # which a program may have ended
             _tell(fds[_STATUS], {"setup": f"{error.strerror or error}", "ending": self.ending})
         finally:
             for i, fd in enumerate(fds):
