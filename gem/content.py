@@ -61,7 +61,7 @@ def written_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def tools_in(info: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-    """Return the tools in the info of a reset; () where ``tools`` has another meaning there."""
+    """Return the tools in the info of a reset or step; () where ``tools`` has another meaning there."""
     written = info.get("tools")
     if not written or not isinstance(written, list | tuple):
         return ()

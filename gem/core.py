@@ -80,9 +80,9 @@ class Env(Rebuildable, Closing):
     The reset and step of every subclass are guarded: stepping before reset, after the end or after close
     raises, as does an action that is not text. Info keys that mean the same in every environment: `prefix`
     and `suffix` (text around the next prompt), `success` (bool, at the end), `stop` (a StopReason value, at
-    the end), `correct`, `parsed_action`; `tools` (of reset: `tool_specs` as plain data); `tool_results` (of a
-    step that ran tool calls: one dict per call, in order; its `shown` is the length of the call's share of
-    the observation, in characters, or in parts where there are pictures).
+    the end), `correct`, `parsed_action`; `tools` (of reset, and of a step that changes them: `tool_specs` as
+    plain data); `tool_results` (of a step that ran tool calls: one dict per call, in order; its `shown` is
+    the length of the call's share of the observation, in characters, or in parts where there are pictures).
     """
 
     shared: ClassVar[tuple[str, ...]] = ("spec", "_init", "_made_by")

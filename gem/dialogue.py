@@ -13,7 +13,7 @@ from numbers import Integral
 from typing import Any
 
 from gem import seeding
-from gem.content import Message, Obs, ToolCall, ToolSpec, text_of
+from gem.content import Message, Obs, ToolCall, ToolSpec, text_of, tools_in
 from gem.errors import BadArgument, ContractBroken
 from gem.history import CHAT, HistoryPolicy, extend_messages
 from gem.record import Ask, Reply, Turn
@@ -76,10 +76,15 @@ class Dialogue:
         self._tokens: tuple[int, ...] = ()
 
     def open(self, obs: Obs, info: dict[str, Any]) -> Turn:
-        """Begin a turn; the prefix and suffix in `info` are put around the observation."""
+        """Begin a turn; the prefix and suffix in `info` are put around the observation.
+
+        Its `tools` are offered from now on, and the prompt is rendered anew.
+        """
         if self.turns:
             past, last = self._exchanges[-1], self.turns[-1]
             past.action, past.reply = last.action, last.reply
+            if (tools := tools_in(info)) and tools != self.tools:
+                self.tools, self._tokens = tools, ()
         self._exchanges.append(_Exchange(obs, info))
         turn = Turn(self.seat, obs, info=info)
         self.turns.append(turn)

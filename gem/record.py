@@ -17,7 +17,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from gem.content import Image, Message, Obs, ToolCall, ToolSpec
+from gem.content import Image, Message, Obs, ToolCall, ToolSpec, tools_in
 from gem.errors import BadArgument, check_argument
 from gem.history import HistoryPolicy
 from gem.specs import TaskRef
@@ -537,6 +537,11 @@ class Episode:
         turns = self.turns_of(seat)
         infos = (self.starts.get(seat, {}), *(turn.info for turn in turns))
         return [replace(turn, info=info) for turn, info in zip(turns, infos, strict=False)]
+
+    def tools(self, seat: str = SEAT) -> tuple[ToolSpec, ...]:
+        """Return the tools that a seat was offered at last."""
+        infos = (self.starts.get(seat, {}), *(turn.info for turn in self.turns_of(seat)))
+        return next(filter(None, map(tools_in, reversed(infos))), ())
 
     def reward(self, seat: str | None = None) -> float:
         """Return the undiscounted sum of a seat's rewards; NaN without verdict.

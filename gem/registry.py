@@ -80,8 +80,8 @@ class Family:
     `names` are known without an import. `more`, a ``"module:function"``, returns the names that the
     installed package has; it is called when a name is not in `names`. `package` is what it needs installed,
     `world` a world of `gem.worlds` that it needs fetched. `claims` apply to every id, `exceptions` change
-    them by name. With `look`, a ``"module:function"``, every name is the path of a file or folder; the
-    function returns further claims for it, and reads names of somebody else's file too.
+    them, or the entry point, by name. With `look`, a ``"module:function"``, every name is the path of a file
+    or folder; the function returns further claims for it, and reads names of somebody else's file too.
     """
 
     prefix: str
@@ -114,7 +114,8 @@ class Family:
             **self.exceptions.get(name, {}),
             **(load(self.look)(name) if self.look else {}),
         }
-        return EnvSpec(f"{self.prefix}:{name}", self.entry_point, {"name": name}, self.extra, **claims)
+        entry_point = claims.pop("entry_point", self.entry_point)
+        return EnvSpec(f"{self.prefix}:{name}", entry_point, {"name": name}, self.extra, **claims)
 
     def find(self, name: str) -> EnvSpec | None:
         """Return the spec of `name`; ask the package only when `names` does not have it."""

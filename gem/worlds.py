@@ -75,6 +75,8 @@ KNOWN = {
             families=("bfcl",),
             modules=("bfcl_eval",),
             extra="math",
+            absent=("bfcl_eval.constants.model_config",),
+            loads=("bfcl_eval.eval_checker.ast_eval.ast_checker",),
         ),
         World(
             name="agentdojo",

@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from gem.content import Message, ToolCall, ToolSpec
+from gem.content import Message, ToolCall, ToolSpec, written_tools
 from gem.dialogue import Dialogue
 from gem.errors import BadArgument, ContractBroken
 from gem.history import CHAT, LAST, HistoryPolicy
@@ -80,6 +80,17 @@ def test_what_a_model_said_beside_its_text_is_its_reply():
     assert (one.usage, one.extra, one.policy_version) == (None, None, None)
     assert two.reply is None
     assert (two.usage, two.extra, two.policy_version) == ({"completion_tokens": 1}, {"id": "r"}, 3)
+
+
+def test_tools_that_a_step_names_are_offered_from_then_on_with_a_new_prompt():
+    look, sort = ToolSpec("look", "Look around.", {}), ToolSpec("sort", "Sort it.", {})
+    talk = dialogue(tools=(look,))
+    take(talk, "o1", said((1,), (2,)), {"tools": written_tools([look])})
+    second = take(talk, "o2", said((1, 2, 3), (4,)), {"tools": written_tools([look, sort])})
+    third = take(talk, "o3", said((9, 2, 3, 5), (6,)), {"tools": 3})
+    fourth = take(talk, "o4", said((9, 2, 3, 5, 6), (7,)))
+    assert [ask.tools for ask in (second, third, fourth)] == [(look, sort)] * 3
+    assert [(ask.held, ask.fresh) for ask in (second, fourth)] == [((), 3), ((9, 2, 3, 5, 6), 1)]
 
 
 def test_results_of_calls_come_behind_what_is_held_one_message_for_each():

@@ -43,7 +43,7 @@ from gem.adapters.records import (
     whole_file,
     write_lines,
 )
-from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of, tools_in
+from gem.content import Image, Message, Obs, Text, ToolCall, join, text_of
 from gem.errors import BadArgument, MissingData, check_argument, reason
 from gem.files import read_bytes
 from gem.record import SEAT, Episode, Failure, RunInfo, SeatEnd, StopReason, Turn
@@ -135,7 +135,7 @@ def _trajectory(episode: Episode, seat: str, name: str, tokens: bool) -> dict[st
     if not steps:
         broken = f": {episode.error.message}" if episode.error is not None else ""
         steps.append({"source": "system", "message": escape_text(f"Nothing was played{broken}")})
-    tools = tools_in(episode.starts.get(seat, {}))
+    tools = episode.tools(seat)
     return {
         "schema_version": VERSION,
         "session_id": escape_text(run.id),

@@ -17,7 +17,7 @@ from typing import Any
 
 from gem import codec
 from gem.adapters.records import arguments_of, escape_text, long_or_none, write_lines
-from gem.content import Message, ToolCall, tools_in
+from gem.content import Message, ToolCall
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, Turn
 from gem.tools.base_tool import openai_schema
@@ -183,7 +183,7 @@ def tools_of(episode: Episode, seat: str) -> list[dict[str, Any]]:
     """Return the tools of a seat as schemas; [] if the seat made no native tool call."""
     if not any(turn.said.tool_calls for turn in episode.turns_of(seat)):
         return []
-    return [codec.plain(openai_schema(tool)) for tool in tools_in(episode.starts.get(seat, {}))]
+    return [codec.plain(openai_schema(tool)) for tool in episode.tools(seat)]
 
 
 def _tools(episode: Episode, seat: str) -> str | None:

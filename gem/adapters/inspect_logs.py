@@ -38,7 +38,7 @@ from gem.adapters.records import (
     read_record,
     whole_file,
 )
-from gem.content import Image, Message, Obs, ToolSpec, text_of, tools_in
+from gem.content import Image, Message, Obs, ToolSpec, text_of
 from gem.errors import BadArgument, GemError, MissingData, StoreError, needs_extra
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, RunInfo, StopReason, Turn
@@ -249,7 +249,7 @@ class _Told:
         self.begun = list(self.messages)
         agent = run.seats.get(seat) or run
         model = escape_text(agent.model or agent.agent or "none")
-        tools = [tool_of(tool) for tool in tools_in(episode.starts.get(seat, {}))]
+        tools = [tool_of(tool) for tool in episode.tools(seat)]
         originals = episode.turns_of(seat)
         told_apart = any(turn.messages is not None for turn in turns)
         heard: dict[int, list[Any]] = {}  # what each turn was shown and said, where others go on from it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gem.content import Message, tools_in
+from gem.content import Message, ToolSpec, tools_in
 from gem.history import messages
 from gem.record import SEAT, Episode, Turn
 from gem.tokens.renderer import Renderer, knows_tools
@@ -19,17 +19,18 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
     """
     turns = list(episode.turns)
     exchanges = episode.exchanges(seat)
-    tools = tools_in(episode.starts.get(seat, {})) if knows_tools(renderer) else ()
-    offered = (tools,) if tools else ()
+    offered: tuple[tuple[ToolSpec, ...], ...] = ()
     history: tuple[Message, ...] = ()
     ids: tuple[int, ...] = ()
     last: list[Turn] = []
     places = [place for place, turn in enumerate(turns) if turn.seat == seat]
     for number, place in enumerate(places):
         before, history = history, messages(exchanges[: number + 1])
+        if knows_tools(renderer) and (tools := tools_in(exchanges[number].info)) and (tools,) != offered:
+            offered, ids = (tools,), ()
         if ids and history[: len(before)] == before:
             prompt = (*ids, *renderer.delta(ids, history[len(before) + 1 :], *offered))
-        else:  # the first turn, or one behind text that stood around the last observation
+        else:  # the first turn, or one behind other tools or text that stood around the last observation
             prompt = renderer.prompt(history, *offered)
         reply = turns[place].reply
         if offered and reply is not None and reply.tool_calls:

@@ -1,4 +1,4 @@
-"""Bridge to multi-turn categories of the Berkeley Function-Calling Leaderboard v4, as the family ``bfcl:``.
+"""Bridge to multi-turn categories of the Berkeley Function-Calling Leaderboard v4, in the family ``bfcl:``.
 
 Conversations, functions, their code and the reference calls are the package's. gem reads the calls, runs them
 on objects of its own, and compares: the package evaluates a model's text as Python, and keeps its objects in
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
-from gem.content import ToolSpec
+from gem.content import ToolSpec, written_tools
 from gem.core import Env, Start, Step
 from gem.envs.bridges.specs import BFCL_DISPUTED
 from gem.envs.kit.splits import Exclude, Split, check_split, split_of
@@ -61,7 +61,86 @@ _lock = threading.Lock()
 globals of its modules and mpmath's precision."""
 
 
-class BfclEnv(Env):
+class BfclTasks(Env):
+    """A category of the leaderboard: its tasks, their splits, and the functions that can be called."""
+
+    shared: ClassVar[tuple[str, ...]] = ("_tasks",)
+
+    def __init__(
+        self,
+        name: str,
+        split: Split | None = None,
+        task: str | None = None,
+        exclude: Exclude | None = None,
+    ) -> None:
+        """Choose the tasks.
+
+        Args:
+            name: the category, as ``multi_turn_base``.
+            split: tasks for training, or for testing: one in five, by a digest of its number or its
+                functions. None takes all.
+            task: the package's id of one task, as ``multi_turn_base_17``. None: the seed chooses.
+            exclude: ``disputed`` leaves out `BFCL_DISPUTED`, which cannot be solved from what is shown.
+
+        Raises:
+            MissingExtra: where the world was not fetched. BadArgument: for a value that is not accepted.
+        """
+        check_split(split, exclude)
+        rows = read_rows(name)
+        if task is not None and task not in rows:
+            first, *_, last = rows
+            raise BadArgument(f"no task {task!r:.80}.{did_you_mean(task, rows)} There are {first} to {last}.")
+        if task is not None and split not in (None, _split_of(task)):
+            raise BadArgument(f"{task} is a {_split_of(task)} task; accepted: that split, or None.")
+        self.name = name
+        left_out = BFCL_DISPUTED if exclude else ()
+        drawn = [each for each in rows if split in (None, _split_of(each)) and each not in left_out]
+        self._tasks = [task] if task else drawn
+        self.task = ""
+
+    @property
+    def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
+        """The functions that can be called now."""
+        return tuple(_tool(each) for each in self.functions()) if self.task else ()
+
+    def functions(self) -> list[Mapping[str, Any]]:
+        """Return the descriptions of the functions that can be called now."""
+        raise NotImplementedError
+
+    def sample_random_action(self) -> str:
+        """Call a random function with words of the user, or say something; see Env.sample_random_action."""
+        rng, functions = self.actor_rng, self.functions()
+        if rng.random() < 0.4 or not functions:
+            return "That is all."
+        function = rng.choice(functions)
+        words = self._request().replace("'", " ").split()
+        given = []
+        for name in function["parameters"]["required"]:
+            kind = function["parameters"]["properties"][name]["type"]
+            drawn = {
+                "string": rng.choice(words),
+                "boolean": rng.random() < 0.5,
+                "array": [rng.choice(words)],
+                "dict": {},
+            }
+            given.append(f"{name}={drawn.get(kind, rng.randint(0, 9))!r}")
+        return f"[{function['name']}({', '.join(given)})]"
+
+    def _draw(self) -> None:
+        """Choose the task of the episode's seed."""
+        order = Order(len(self._tasks), 0)
+        self.task = self._tasks[order[self._need_seed() % len(self._tasks)]]
+
+    @property
+    def _row(self) -> Mapping[str, Any]:
+        return read_rows(self.name)[self.task]
+
+    def _request(self) -> str:
+        """Return what the user says now."""
+        raise NotImplementedError
+
+
+class BfclEnv(BfclTasks):
     r"""Serve a user with functions, over several turns of a conversation.
 
     Task:
@@ -83,56 +162,15 @@ class BfclEnv(Env):
         bfcl-eval 2026.3.23 (Apache-2.0), S. G. Patil and others, Berkeley Function-Calling Leaderboard.
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("_tasks",)
-
-    def __init__(
-        self,
-        name: str,
-        split: Split | None = None,
-        task: str | None = None,
-        exclude: Exclude | None = None,
-    ) -> None:
-        """Choose the conversations.
-
-        Args:
-            name: the category, as ``multi_turn_base``.
-            split: tasks for training, or for testing: one conversation in five, by a digest of its number,
-                which is the same in all categories. None takes all.
-            task: the package's id of one conversation, as ``multi_turn_base_17``. None: the seed chooses.
-            exclude: ``disputed`` leaves out `BFCL_DISPUTED`, which cannot be served from what is shown.
-
-        Raises:
-            MissingExtra: where the world was not fetched. BadArgument: for a value that is not accepted.
-        """
-        check_split(split, exclude)
-        rows = _read_rows(name)
-        if task is not None and task not in rows:
-            raise BadArgument(
-                f"no task {task!r:.80}.{did_you_mean(task, rows)} There are {_range(name, rows)}."
-            )
-        if task is not None and split not in (None, _split_of(task)):
-            raise BadArgument(f"{task} is a {_split_of(task)} task; accepted: that split, or None.")
-        self.name = name
-        left_out = BFCL_DISPUTED if exclude else ()
-        drawn = [each for each in rows if split in (None, _split_of(each)) and each not in left_out]
-        self._tasks = [task] if task else drawn
-        self.task = ""
-
-    @property
-    def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]
-        """The functions that the conversation begins with."""
-        return tuple(_tool(each) for each in self._functions(0)) if self.task else ()
-
     def reset(self, seed: int | None = None) -> Start:
         """Begin a conversation; see Env.reset."""
         super().reset(seed)
-        order = Order(len(self._tasks), 0)
-        self.task = self._tasks[order[self._need_seed() % len(self._tasks)]]
+        self._draw()
         self.turn = self._steps = self._calls = 0
         self._asked = self._followed = False
         self._heard: list[str] = []
         self._apis, self._reference = (_make_apis(self._row, self.name) for _ in range(2))
-        functions = _describe(self._functions(0))
+        functions = describe_functions(self.functions())
         return Start(
             f"You serve a user by calling functions. You can call these:\n\n{functions}\n\n{_HOW_TO_CALL}"
             f"\n\nThe user: {self._request()}",
@@ -151,7 +189,7 @@ class BfclEnv(Env):
         if self._steps > MAX_STEPS or self._calls > MAX_CALLS:
             return self._finish(report, f"more than {MAX_STEPS} steps in a turn or {MAX_CALLS} calls in all")
         legal = False
-        offered = [each["name"] for each in self._functions(self.turn)]
+        offered = [each["name"] for each in self.functions()]
         known = {each["name"] for each in self._functions(len(self._row["question"]))}  # those to come too,
         for call in asked:  # as in the package: one reference calls a function before it is shown
             wrong = call.wrong
@@ -168,25 +206,6 @@ class BfclEnv(Env):
             report.result(call, text, error=text.startswith("Error"))
         return Step(report.obs, 0.0, False, False, report.info | ({} if legal else {"legal": False}))
 
-    def sample_random_action(self) -> str:
-        """Call a random function with words of the user, or end the turn; see Env.sample_random_action."""
-        rng = self.actor_rng
-        if rng.random() < 0.4:
-            return "That is all."
-        function = rng.choice(self._functions(self.turn))
-        words = self._request().replace("'", " ").split()
-        given = []
-        for name in function["parameters"]["required"]:
-            kind = function["parameters"]["properties"][name]["type"]
-            drawn = {
-                "string": rng.choice(words),
-                "boolean": rng.random() < 0.5,
-                "array": [rng.choice(words)],
-                "dict": {},
-            }
-            given.append(f"{name}={drawn.get(kind, rng.randint(0, 9))!r}")
-        return f"[{function['name']}({', '.join(given)})]"
-
     def solve(self) -> str:
         """Return the reference's calls of this turn, then an answer that ends it (an oracle)."""
         if not self.task:
@@ -196,12 +215,13 @@ class BfclEnv(Env):
 
     # -- the conversation
 
-    @property
-    def _row(self) -> Mapping[str, Any]:
-        return _read_rows(self.name)[self.task]
+    def functions(self) -> list[Mapping[str, Any]]:
+        """Return the descriptions of the functions that are offered in this turn."""
+        return self._functions(self.turn)
 
     def _references(self) -> Sequence[str]:
-        return _read_references(self.name)[self.task][self.turn]
+        references: Sequence[str] = read_references(self.name)[self.task][self.turn]
+        return references
 
     def _functions(self, turn: int) -> list[Mapping[str, Any]]:
         """Return the descriptions of the functions that may be called in a turn."""
@@ -218,8 +238,8 @@ class BfclEnv(Env):
         new = self._late().get(self.turn, ())
         if not new:
             return "\n".join(each["content"] for each in messages)
-        described = [each for each in self._functions(self.turn) if each["name"] in new]
-        return f"{_NEW_FUNCTIONS}\n\n{_describe(described)}\n\n{_HOW_TO_CALL}"
+        described = [each for each in self.functions() if each["name"] in new]
+        return f"{_NEW_FUNCTIONS}\n\n{describe_functions(described)}\n\n{_HOW_TO_CALL}"
 
     def _end_turn(self, report: TurnReport) -> Step:
         """Compare with the reference, and go on to the user's next request or end."""
@@ -236,7 +256,8 @@ class BfclEnv(Env):
             return self._finish(report)
         self._steps, self._asked, self._followed = 0, False, False
         report.add(f"The user: {self._request()}")
-        return Step(report.obs, 0.0, False, False, report.info)
+        late = {"tools": written_tools(self.tool_specs)} if self.turn in self._late() else {}
+        return Step(report.obs, 0.0, False, False, report.info | late)
 
     def _finish(self, report: TurnReport, why: str = "") -> Step:
         """End the conversation."""
@@ -257,14 +278,14 @@ def _data(*path: str) -> list[dict[str, Any]]:
 
 
 @functools.cache
-def _read_rows(name: str) -> dict[str, dict[str, Any]]:
-    """Return the conversations of a category by id."""
+def read_rows(name: str) -> dict[str, dict[str, Any]]:
+    """Return the tasks of a category by id."""
     return {row["id"]: row for row in _data(f"BFCL_v4_{name}.json")}
 
 
 @functools.cache
-def _read_references(name: str) -> dict[str, list[list[str]]]:
-    """Return the reference's calls, per turn, by id."""
+def read_references(name: str) -> dict[str, list[Any]]:
+    """Return the reference's calls by id: per turn where there are several, else what is accepted."""
     return {row["id"]: row["ground_truth"] for row in _data("possible_answer", f"BFCL_v4_{name}.json")}
 
 
@@ -275,15 +296,16 @@ def _read_functions(api: str) -> list[dict[str, Any]]:
 
 
 def _split_of(task: str) -> Split:
-    """Return the split of a conversation: by its number, since categories vary the same conversations."""
-    return split_of(task.rpartition("_")[2])
+    """Return the split of a task: by its number, since categories vary the same conversations.
+
+    A live task, as ``live_simple_3-2-1``, goes by the middle number: others have the same functions.
+    """
+    number = task.rpartition("_")[2]
+    return split_of(number.split("-")[1] if "-" in number else number)
 
 
-def _range(name: str, rows: Mapping[str, Any]) -> str:
-    return f"{name}_0 to {name}_{len(rows) - 1}"
-
-
-def _describe(functions: Sequence[Mapping[str, Any]]) -> str:
+def describe_functions(functions: Sequence[Mapping[str, Any]]) -> str:
+    """Return descriptions of functions as text, a line each."""
     return "\n".join(
         json.dumps({k: each[k] for k in ("name", "description", "parameters")}) for each in functions
     )
@@ -297,7 +319,7 @@ def _schema(rule: Any) -> Any:
     """Return a description of parameters as a JSON Schema."""
     if not isinstance(rule, Mapping):
         return rule
-    kinds = {"dict": "object", "float": "number", "tuple": "array"}
+    kinds = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
     return {
         key: kinds.get(value, value)
         if key == "type" and isinstance(value, str)
@@ -325,22 +347,34 @@ def _read_calls(action: str) -> list[WorkCall]:
             else WorkCall("", wrong=each.error)
             for each in tagged
         ]
-    text = action.rpartition("</think>")[2]
-    text = (code(text) or text).strip()
-    if not (text.startswith("[") and text.endswith("]")):
-        return []
+    text, is_list = find_list(action)
     try:
-        if len(text) > _MAX_TEXT:
-            raise ValueError(f"it is longer than {_MAX_TEXT} characters")
-        parsed = _parse(text)
+        parsed = parse_expression(text)
         if not isinstance(parsed, ast.List):
             raise ValueError("it is no list")
         return [WorkCall(*_literal_call(each)) for each in parsed.elts]
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError) as error:
+    except UNREADABLE as error:
+        if not is_list:
+            return []
         return [WorkCall("", wrong=f"Your calls could not be read: {str(error)[:120]}. {_HOW_TO_CALL}")]
 
 
-def _parse(text: str) -> ast.expr:
+UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError, TypeError)
+"""What reading hostile text as Python raises."""
+
+
+def find_list(action: str) -> tuple[str, bool]:
+    """Return what may be a list of calls in an answer, in brackets, and whether it had them."""
+    text = action.rpartition("</think>")[2]
+    text = (code(text) or text).strip("`\n ")
+    begun, ended = text.startswith("["), text.endswith("]")
+    return f"{'' if begun else '['}{text}{'' if ended else ']'}", begun and ended
+
+
+def parse_expression(text: str) -> ast.expr:
+    """Parse a Python expression. Raises one of UNREADABLE; ValueError for a text that is too long."""
+    if len(text) > _MAX_TEXT:
+        raise ValueError(f"it is longer than {_MAX_TEXT} characters")
     with _lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of backslashes in the text
         return ast.parse(text, mode="eval").body
@@ -364,7 +398,7 @@ def _literal_call(node: ast.expr) -> tuple[str, dict[str, Any]]:
 
 @functools.lru_cache(maxsize=8192)
 def _read_reference(text: str) -> tuple[str, dict[str, Any]]:
-    return _literal_call(_parse(text))
+    return _literal_call(parse_expression(text))
 
 
 def _make_apis(row: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -170,20 +170,41 @@ TAU2 = Family(
 
 BFCL_NAMES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
 
-BFCL_DISPUTED = (*(f"{name}_187" for name in BFCL_NAMES), "multi_turn_miss_func_49")
-"""Conversations that cannot be served from what is shown: in 187 the state has to hold a sentence that only
-the reference words so; in 49 the reference calls a function before it is shown."""
+BFCL_CALLS = tuple(
+    """
+simple_python simple_java simple_javascript multiple parallel parallel_multiple irrelevance live_simple
+live_multiple live_parallel live_parallel_multiple live_relevance live_irrelevance
+""".split()  # noqa: SIM905
+)
+"""The categories with one turn."""
+
+BFCL_UNSOLVED = tuple(
+    """
+simple_java_36 simple_java_64 simple_java_65 live_simple_106-63-0 live_simple_112-68-0
+live_multiple_862-181-3 live_multiple_964-207-0
+""".split()  # noqa: SIM905
+)
+"""Requests where the package's checker accepts no answer: the reference has a value of another type than the
+function, or an argument that the function does not have."""
+
+BFCL_DISPUTED = (*(f"{name}_187" for name in BFCL_NAMES), "multi_turn_miss_func_49", *BFCL_UNSOLVED)
+"""Tasks that cannot be solved from what is shown: in conversation 187 the state has to hold a sentence that
+only the reference words so; in 49 the reference calls a function before it is shown."""
 
 BFCL = Family(
     prefix="bfcl",
     entry_point="gem.envs.bridges.bfcl:BfclEnv",
-    names=BFCL_NAMES,
+    names=(*BFCL_NAMES, *BFCL_CALLS),
     extra="math",
     package="mpmath",
     world="bfcl",
     claims={"splits": ("train", "test"), "solver": "oracle"},
+    exceptions={
+        name: {"entry_point": "gem.envs.bridges.bfcl_calls:BfclCallsEnv", "max_turns": 1}
+        for name in BFCL_CALLS
+    },
 )
-"""The conversations of the Berkeley Function-Calling Leaderboard v4, by category."""
+"""The categories of the Berkeley Function-Calling Leaderboard v4."""
 
 REMOTE = Family(
     prefix="remote",

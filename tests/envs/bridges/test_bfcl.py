@@ -6,8 +6,10 @@ from importlib import import_module
 import pytest
 
 import gem
+from gem.envs.bridges.specs import BFCL_NAMES
 from gem.errors import BadArgument
 from gem.registry import FAMILIES
+from gem.rollout.conversation import Conversation
 
 if not FAMILIES["bfcl"].is_here():
     pytest.skip("needs a world: gem-gym worlds --fetch bfcl", allow_module_level=True)
@@ -115,6 +117,28 @@ def test_a_function_comes_late_where_it_is_held_back():
     assert step.reward == 1.0
 
 
+def test_a_late_function_is_offered_natively_from_its_turn_on():
+    offered = []
+
+    class Lenient(import_module("gem.envs.bridges.bfcl").BfclEnv):  # so that it goes on without a call
+        def _references(self):
+            return []
+
+    with Conversation(Lenient("multi_turn_miss_func", task="multi_turn_miss_func_0"), 0) as talk:
+        while talk.asks:
+            offered.append("sort" in {each.name for each in talk.asks[0].tools})
+            talk.answer("I cannot.")
+    assert offered == [False] * 3 + [True] * (len(offered) - 3)
+    assert len(offered) > 3
+    assert "sort" in {each.name for each in talk.episode.tools()}
+
+
+def test_a_call_without_brackets_is_read_and_prose_is_not():
+    env, _ = begin()
+    assert "document" in env.step("cd(folder='document')").obs
+    assert env.step("I am done (I hope).").done
+
+
 def test_forks_go_on_alike_and_apart():
     env, _ = begin()
     env.step("[cd(folder='document')]")
@@ -157,14 +181,14 @@ PLAYS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES["bfcl"].names)
+@pytest.mark.parametrize("name", BFCL_NAMES)
 def test_the_verdicts_are_those_of_the_package(name):
     from gem.envs.bridges import bfcl  # first: it makes the package importable
 
     checker, utils = (import_module(f"{PACKAGE}.multi_turn_{part}") for part in ("checker", "utils"))
     right = dict.fromkeys(PLAYS, 0)
-    for task, row in bfcl._read_rows(name).items():
-        wanted = bfcl._read_references(name)[task]
+    for task, row in bfcl.read_rows(name).items():
+        wanted = bfcl.read_references(name)[task]
         for kind, change in PLAYS.items():
             steps = [[change(turn)] if change(turn) else [] for turn in wanted]
             theirs = checker.multi_turn_checker(steps, wanted, row, name, kind)["valid"]
