@@ -168,10 +168,10 @@ def read_calls(action: str, functions: Sequence[Mapping[str, Any]]) -> Calls | N
     tagged = calls.find(action, ())
     if tagged:
         names = {_native_name(each["name"]): each["name"] for each in functions}
-        found = [each.call for each in tagged if each.call]
-        if len(found) < len(tagged):
+        made = [each.call for each in tagged if each.call]
+        if len(made) < len(tagged):
             return None
-        return [{names.get(each.name, each.name): dict(each.arguments)} for each in found]
+        return [{names.get(each.name, each.name): dict(each.arguments)} for each in made]
     try:
         parsed = parse_expression(find_list(action)[0])
         nodes = parsed.elts if isinstance(parsed, ast.List | ast.Tuple | ast.Set) else [parsed]
@@ -289,13 +289,13 @@ def _fill(value: Any) -> Any:
 def _as_strings(function: Mapping[str, Any], language: Language) -> Mapping[str, Any]:
     """Return the description of a function of another language, whose values are given as strings of code."""
     name = "Java" if language is Language.JAVA else "JavaScript"
-    shown: dict[str, Any] = copy.deepcopy(dict(function))
-    for rule in shown["parameters"]["properties"].values():
+    described: dict[str, Any] = copy.deepcopy(dict(function))
+    for rule in described["parameters"]["properties"].values():
         kind, inner, entries = rule["type"], rule.pop("items", None), rule.pop("properties", None)
         of = f" of {inner['type']}" if inner else f" with the entries {entries}" if entries else ""
         rule["type"] = "string"
         rule["description"] = f"{rule.get('description', '')} ({name} {kind}{of}, as a string of code)"
-    return shown
+    return described
 
 
 def _write_literal(value: Any, rule: Mapping[str, Any], language: Language) -> str:
