@@ -155,17 +155,28 @@ AGENTDOJO = Family(
 )
 
 
-TAU2_DISPUTED: dict[str, tuple[str, ...]] = {}
-"""The tasks that pay for doing nothing, by the name of their environment."""
+TAU2_DOMAINS = ("airline", "retail", "telecom")
+"""The domains of tau2-bench that have a customer; each has an id where a script is the customer."""
+
+TAU2_DISPUTED = {
+    "airline": tuple(map(str, (0, 1, 4, 5, 6, 10, 13, 26, 28, 31, 34, 36, 41, 43, *range(45, 50)))),
+    "retail": ("10", "12", "25", "50", "57", "65", "105"),
+}
+"""The tasks that pay for doing nothing, by domain: their references change nothing, in retail's 12 and 105
+because a call of the reference fails, and nothing has to be said."""
 
 TAU2 = Family(
     prefix="tau2",
-    entry_point="gem.envs.bridges.tau2:TelecomSoloEnv",
-    names=("telecom-solo",),
+    entry_point="gem.envs.bridges.tau2:make_env",
+    names=("telecom-solo", *TAU2_DOMAINS, *(f"{domain}-scripted" for domain in TAU2_DOMAINS)),
     extra="tau2",
     package="loguru",
     world="tau2",
     claims={"splits": ("train", "test"), "solver": "oracle", "max_turns": 100},
+    exceptions={
+        **{domain: {"seats": ("agent", "user")} for domain in TAU2_DOMAINS},
+        **{f"{domain}-scripted": {"max_turns": 99} for domain in TAU2_DOMAINS},  # the customer begins
+    },
 )
 
 BFCL_NAMES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")

@@ -1,4 +1,4 @@
-"""Bridge to tau2-bench, as the family ``tau2:``.
+"""Bridge to tau2-bench, as the family ``tau2:``: telecom tickets without a customer, and domains with one.
 
 Databases, policies, tools, tasks and what decides about a reward are the package's. gem adds the text around
 them, splits, forks, ids that the seed determines, and silence.
@@ -6,27 +6,14 @@ them, splits, forks, ids that the seed determines, and silence.
 
 from __future__ import annotations
 
-import json
-import os
-import tomllib
-import uuid
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import cache
-from hashlib import sha256
-from pathlib import Path
-from random import Random
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from loguru import logger
-
-from gem import seeding
-from gem.content import ToolSpec, printable
-from gem.core import Start, Step
-from gem.envs.bridges.specs import TAU2_DISPUTED
-from gem.envs.kit.splits import Exclude, Split, check_split
+from gem.content import ToolSpec
+from gem.core import Env, Start, Step
+from gem.envs.bridges.tau2_service import CustomerServiceEnv
+from gem.envs.bridges.tau2_worlds import MOST_ERRORS, Play, draw_arguments, read_domain
+from gem.envs.kit.splits import Exclude, Split
 from gem.envs.kit.workspace import (
     TurnReport,
     WorkCall,
@@ -35,38 +22,39 @@ from gem.envs.kit.workspace import (
     submit_spec,
     write_call,
 )
-from gem.errors import BadArgument, MissingData, NoVerdict, check_least
+from gem.envs.seats.seat_env import SeatEnv
+from gem.errors import check_least
+from gem.graders.base import Grader
 from gem.record import StopReason
-from gem.tasks.order import Ordered, index_at
+from gem.tasks.order import index_at
 from gem.tools.base_tool import BaseTool
-from gem.worlds import KNOWN, import_world
-
-logger.disable("tau2")  # what it logs is its own business; other loggers are as they were
-import_world("tau2")
-
-from tau2.data_model.message import ToolCall  # noqa: E402
-from tau2.data_model.tasks import Task  # noqa: E402
-from tau2.domains.telecom import tools as telecom_tools  # noqa: E402
-from tau2.domains.telecom.data_model import TelecomDB  # noqa: E402
-from tau2.domains.telecom.environment import TelecomEnvironment  # noqa: E402
-from tau2.domains.telecom.tools import TelecomTools  # noqa: E402
-from tau2.domains.telecom.user_data_model import TelecomUserDB  # noqa: E402
-from tau2.domains.telecom.user_tools import TelecomUserTools  # noqa: E402
-from tau2.utils.utils import DATA_DIR  # noqa: E402
-
-MOST_ERRORS = 10
-"""The package ends a task after so many failed calls, without a reward."""
-
-_id_stream: ContextVar[Random | None] = ContextVar("id_stream", default=None)
 
 
-def _draw_uuid() -> uuid.UUID:
-    """Return a UUID of the running episode's stream; a real one outside of any."""
-    stream = _id_stream.get()
-    return uuid.uuid4() if stream is None else uuid.UUID(int=stream.getrandbits(128), version=4)
+def make_env(
+    name: str,
+    split: Split | None = None,
+    exclude: Exclude | None = None,
+    max_turns: int = 100,
+    judge: Grader | None = None,
+) -> Env:
+    """Make the environment of an id: a domain with its seats, one seat of it, or tickets without a customer.
 
+    Args:
+        name: the id's part after the colon. ``-scripted`` is the agent's seat; the script has the other one.
+        split: the package's own tasks for training or for testing; None plays all.
+        exclude: ``"disputed"`` leaves out the tasks that pay for doing nothing.
+        max_turns: the turns that the task states, of all seats together.
+        judge: a grader of assertions in words, which only other data than the package's own count.
 
-telecom_tools.uuid = SimpleNamespace(uuid4=_draw_uuid)  # it names new bills
+    Raises:
+        BadArgument: for another value, or data that do not fit the package.
+        MissingData: where the folder in the variable TAU2_DATA_DIR lacks a file.
+    """
+    if name == "telecom-solo":
+        return TelecomSoloEnv(name, split, exclude, max_turns)
+    env = CustomerServiceEnv(name.removesuffix("-scripted"), split, exclude, max_turns, judge)
+    return SeatEnv(env, "agent", "solver") if name.endswith("-scripted") else env
+
 
 _HOW = """\
 You work for the customer service of a telecommunications company. Solve the ticket below as the policy \
@@ -87,41 +75,6 @@ says. You have the tools of the company and those of the customer's phone; you c
 To call a tool write <tool_call>{{"name": "check_status_bar", "arguments": {{}}}}</tool_call>. You read what \
 it gave; several calls of a turn run in order. When the ticket is solved, or cannot be, write <submit/>: \
 only then does your work count. You have {turns} turns; after {errors} failed calls the task is over."""
-
-
-class _Tool(BaseTool):
-    """A tool of the package, which itself checks the arguments."""
-
-    def __init__(self, described: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.name, self.description = described["name"], described["description"]
-        self.described = described["parameters"]
-
-    @property
-    def arguments(self) -> Mapping[str, Any]:
-        return {}  # a call that the package cannot carry out counts as failed, with the package's own words
-
-    def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, self.described)
-
-
-class _Tasks(tuple[Task, ...], Ordered):
-    """Tasks in the order of their file."""
-
-    name = "tau2"
-
-
-@dataclass(frozen=True, slots=True)
-class _Data:
-    """What a domain's folder holds; shared by all episodes, never changed."""
-
-    tasks: tuple[Task, ...]
-    splits: Mapping[str, frozenset[str]]
-    policy: str
-    database: TelecomDB
-    phone: TelecomUserDB
-    tools: tuple[_Tool, ...]
-    version: str
 
 
 class TelecomSoloEnv(WorkspaceEnv):
@@ -171,21 +124,12 @@ class TelecomSoloEnv(WorkspaceEnv):
             BadArgument: for another split, exclude or budget, or data that do not fit the package.
             MissingData: where the folder in the variable TAU2_DATA_DIR lacks a file.
         """
-        check_split(split, exclude)
         check_least("max_turns", max_turns)
         self.name, self.split, self.max_turns = name, split, max_turns
-        self._data = _read_data(Path(os.environ.get("TAU2_DATA_DIR") or DATA_DIR))
-        left_out = TAU2_DISPUTED.get(name, ()) if exclude else ()
-        self.tasks = _Tasks(
-            task
-            for task in self._data.tasks
-            if task.id not in left_out and (split is None or task.id in self._data.splits[split])
-        )
+        self._data = read_domain(name)
+        self.tasks = self._data.choose_tasks(split, exclude)
         self._index = 0
-        self._world: Any = None
-        self._ids = Random()
-        self._calls: list[ToolCall] = []
-        self._errors = self._solved = 0
+        self._play: Any = None
         self._submitted = False
         self._rewards: dict[str, float] = {}
 
@@ -195,7 +139,7 @@ class TelecomSoloEnv(WorkspaceEnv):
         return (*(tool.spec() for tool in self._data.tools), submit_spec("End the task."))
 
     @property
-    def task(self) -> Task:
+    def task(self) -> Any:
         """The running task, as the package has it."""
         return self.tasks[self._index]
 
@@ -210,14 +154,12 @@ class TelecomSoloEnv(WorkspaceEnv):
     def reset(self, seed: int | None = None) -> Start:
         """Begin a task with a fresh world; see Env.reset."""
         super().reset(seed)
-        self.turn = self._errors = self._solved = 0
-        self._calls, self._rewards, self._submitted = [], {}, False
+        self.turn, self._rewards, self._submitted = 0, {}, False
         self._index = index_at(self.tasks, 0, self._need_seed())
-        self._ids = seeding.stream(self._need_seed(), "ids")
-        self._world = _make_world(self._data, self.task, solo=True)
+        self._play = Play(self._data, self.task, self._need_seed(), solo=True)
         text = _HOW.format(
             policy=self._data.policy,
-            tools="\n".join(map(_describe, self._data.tools)),
+            tools="\n".join(tool.describe() for tool in self._data.tools),
             ticket=self.task.ticket,
             turns=self.max_turns,
             errors=MOST_ERRORS,
@@ -236,35 +178,23 @@ class TelecomSoloEnv(WorkspaceEnv):
 
     def carry_out(self, call: WorkCall, report: TurnReport) -> None:
         """Let the package carry out a call; see WorkspaceEnv."""
-        made = ToolCall(name=call.name, arguments=dict(call.arguments), requestor="assistant")
-        token = _id_stream.set(self._ids)
-        try:
-            answer = self._world.get_response(made)
-        finally:
-            _id_stream.reset(token)
-        self._calls.append(made)
-        self._errors += answer.error
-        gold = self.task.evaluation_criteria.actions or []
-        if self._solved < len(gold) and (made.name, made.arguments) == _name_and_arguments(
-            gold[self._solved]
-        ):
-            self._solved += 1
-        report.result(call, printable(answer.content), error=answer.error)
+        text, failed = self._play.call(call.name, call.arguments)
+        report.result(call, text, error=failed)
 
     def refusal(self, wrong: str) -> str:
         """Return what the agent reads about a call that names no tool, which counts as failed."""
-        self._errors += 1
+        self._play.errors += 1
         return super().refusal(wrong)
 
     def used_up(self) -> str:
         """Return a message when too many calls failed; see WorkspaceEnv."""
-        return f"{MOST_ERRORS} calls failed." if self._errors >= MOST_ERRORS else ""
+        return f"{MOST_ERRORS} calls failed." if self._play.errors >= MOST_ERRORS else ""
 
     def judge(self) -> str:
         """Return which parts of the reward were missed; see WorkspaceEnv."""
-        if self._errors >= MOST_ERRORS or not self._submitted:
+        if self._play.errors >= MOST_ERRORS or not self._submitted:
             return "the task was not ended by a submission"
-        self._rewards = _judge(self.task, self._world, self._calls)
+        self._rewards = self._play.judge()
         return ", ".join(f"{part} does not hold" for part, value in self._rewards.items() if not value)
 
     def finish(self, report: TurnReport, stop: StopReason, why: str) -> Step:
@@ -278,131 +208,9 @@ class TelecomSoloEnv(WorkspaceEnv):
         if rng.random() < 0.1:
             return "<submit/>"
         tool = rng.choice(self._data.tools)
-        customer = rng.choice(self._data.database.customers)
-        words = (customer.customer_id, customer.phone_number, *customer.line_ids, *customer.bill_ids)
-        values = {"number": 2.0, "integer": 2, "object": {}, "array": [], "boolean": True}
-        return write_call(
-            tool.name,
-            {
-                name: values.get(rule.get("type", ""), rng.choice(words))
-                for name, rule in tool.described.get("properties", {}).items()
-            },
-        )
+        return write_call(tool.name, draw_arguments(self._data, tool, rng))
 
     def solve(self) -> str:
         """Return the next call of the task's reference, which the agent does not see (an oracle)."""
-        gold = self.task.evaluation_criteria.actions or []
-        return (
-            write_call(*_name_and_arguments(gold[self._solved])) if self._solved < len(gold) else "<submit/>"
-        )
-
-
-def _name_and_arguments(action: Any) -> tuple[str, dict[str, Any]]:
-    return action.name, action.arguments
-
-
-def _describe(tool: _Tool) -> str:
-    """Return a tool with its arguments as text."""
-    lines = [f"- {tool.name}: {' '.join(tool.description.split())}"]
-    for name, rule in tool.described.get("properties", {}).items():
-        kinds = [
-            kind
-            for each in rule.get("anyOf", [rule])
-            for kind in _kinds(each, tool.described.get("$defs", {}))
-        ]
-        needed = "" if name in tool.described.get("required", ()) else ", optional"
-        lines.append(f"    {name} ({' or '.join(kinds)}{needed}) {rule.get('description', '')}".rstrip())
-    return "\n".join(lines)
-
-
-def _kinds(rule: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sequence[str]:
-    """Return what a value may be: its values where they are listed, else its type."""
-    rule = definitions.get(rule.get("$ref", "").rpartition("/")[2], rule)
-    return rule.get("enum") or [str(rule.get("type", "any"))]
-
-
-def _make_world(data: _Data, task: Task, *, solo: bool) -> Any:
-    """Return the package's environment at the beginning of a task."""
-    world = TelecomEnvironment(
-        "telecom",
-        data.policy,
-        TelecomTools(data.database.model_copy(deep=True)),
-        TelecomUserTools(data.phone.model_copy(deep=True)),
-    )
-    world.solo_mode = solo
-    first = task.initial_state
-    if first is not None:
-        world.set_state(
-            first.initialization_data, first.initialization_actions, list(first.message_history or [])
-        )
-    return world
-
-
-def _judge(task: Task, world: Any, calls: Sequence[ToolCall]) -> dict[str, float]:
-    """Return the parts of the reward that the task names, each 0 or 1, from the final world."""
-    criteria = task.evaluation_criteria
-    parts: dict[str, float] = {}
-    for basis in criteria.reward_basis:
-        match basis.value:
-            case "ENV_ASSERTION":
-                asserted = [
-                    world.run_env_assertion(each, raise_assertion_error=False)
-                    for each in criteria.env_assertions or []
-                ]
-                parts[basis.value] = float(all(asserted))
-            case "ACTION":
-                parts[basis.value] = float(
-                    all(any(map(gold.compare_with_tool_call, calls)) for gold in criteria.actions or [])
-                )
-            case other:
-                raise NoVerdict(f"the task {task.id!r} counts {other}; accepted: ENV_ASSERTION, ACTION.")
-    return parts
-
-
-@cache
-def _read_data(folder: Path) -> _Data:
-    """Read the telecom domain from the package's folder of data, or from another of the same layout."""
-    place = folder / "tau2/domains/telecom"
-    digest = sha256()
-
-    def read(name: str) -> str:
-        try:
-            raw = (place / name).read_bytes()
-        except OSError as error:
-            raise MissingData(
-                f"{place / name} cannot be read: {error.strerror}. TAU2_DATA_DIR names a folder of "
-                "tau2-bench's data; unset it to play with those of the wheel."
-            ) from error
-        digest.update(raw)
-        return raw.decode()
-
-    try:
-        splits = {name: frozenset(ids) for name, ids in json.loads(read("split_tasks.json")).items()}
-        tasks = tuple(
-            Task.model_validate(each)
-            for each in json.loads(read("tasks.json"))
-            if each["id"] in splits["base"]
-        )
-        database = TelecomDB.model_validate(tomllib.loads(read("db.toml")))
-        phone = TelecomUserDB.model_validate(tomllib.loads(read("user_db.toml")))
-        world = TelecomEnvironment("telecom", "", TelecomTools(database), TelecomUserTools(phone))
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadArgument(
-            f"the data in {place} do not fit {KNOWN['tau2'].wheel}: {str(error)[:300]} Accepted: data of its "
-            "format."
-        ) from error
-    policy = (
-        f"<main_policy>\n{read('main_policy_solo.md')}\n</main_policy>\n"
-        f"<tech_support_policy>\n{read('tech_support_manual.md')}\n</tech_support_policy>"
-    )
-    described = [tool.openai_schema["function"] for tool in (*world.get_tools(), *world.get_user_tools())]
-    name, _, version = KNOWN["tau2"].wheel.partition("==")
-    return _Data(
-        tasks=tasks,
-        splits=splits,
-        policy=policy,
-        database=database,
-        phone=phone,
-        tools=tuple(map(_Tool, described)),
-        version=f"{name} {version}" if folder == DATA_DIR else f"sha256:{digest.hexdigest()}",
-    )
+        following = self._play.reference
+        return "<submit/>" if following is None else write_call(following.name, following.arguments)
