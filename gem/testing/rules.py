@@ -806,6 +806,8 @@ def _call_tool(
         step = env.step(action)
         return step[0], step[1], step[2] or step[3], step[4]
     for _ in range(case.turns):
+        if not env.acting:  # random play of another seat has ended the episode
+            env.reset()
         if seat in env.acting:
             moved = env.step({**act(env), seat: action})
             over = moved.terminations[seat] or moved.truncations[seat]

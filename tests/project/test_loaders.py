@@ -59,7 +59,7 @@ LOADERS = {
     "gem/envs/bridges/bfcl.py": {"import_module": OWN},
     "gem/envs/bridges/remote.py": {"TaskRef": GIVEN},
     "gem/envs/bridges/textarena.py": {"import_module": OWN},
-    "gem/envs/bridges/tau2.py": {"tomllib.loads": PLAIN},
+    "gem/envs/bridges/tau2_worlds.py": {"tomllib.loads": PLAIN},
     "gem/envs/database/domains/domain.py": {"import_module": OWN},
     "gem/envs/kit/dataset.py": {"load": PLAIN},
     "gem/envs/kit/templates.py": {"tomllib.loads": OWN},

@@ -77,10 +77,10 @@ class CustomerServiceEnv(SeatedGame):
         tools. Then each reads what its calls gave, or what the other says.
     Reward:
         The package's own, to both seats: the product of the parts that the task names, each 0 or 1, which
-        stand in info ``rewards``. DB: the databases are those that the reference's calls leave. COMMUNICATE:
-        the agent has said what it had to. ENV_ASSERTION: the phone and the database are as they should be.
-        ACTION: the calls that have to be made were made. NL_ASSERTION, which no task of the package counts:
-        what the keyword `judge` says, and no verdict without one.
+        stand in the agent's info ``rewards``. DB: the databases are those that the reference's calls leave.
+        COMMUNICATE: the agent has said what it had to. ENV_ASSERTION: the phone and the database are as they
+        should be. ACTION: the calls that have to be made were made. NL_ASSERTION, which no task of the
+        package counts: what the keyword `judge` says, and no verdict without one.
     End:
         When the customer ends the talk. After 10 failed calls, or the turns that the task states, nothing is
         paid.
@@ -214,10 +214,10 @@ class CustomerServiceEnv(SeatedGame):
 
     def _end(self, parts: dict[str, float], stop: StopReason) -> None:
         """End the task, and pay both seats for what was reached."""
+        missed = ", ".join(f"{part} does not hold" for part, value in parts.items() if not value)
         for seat in self.seats:
             self.pay(seat, float(stop is StopReason.SOLVED))
-            missed = ", ".join(f"{part} does not hold" for part, value in parts.items() if not value)
-            self.note(seat, **({"rewards": parts} if parts else {}), **({"why": missed} if missed else {}))
+        self.note("agent", **({"rewards": parts} if parts else {}), **({"why": missed} if missed else {}))
         self.finish(dict.fromkeys(self.seats, stop))
 
     # -- the random actor, the oracle and the script
