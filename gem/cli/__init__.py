@@ -84,6 +84,7 @@ COMMANDS: dict[str, Command] = {
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
     "proxy": Command("gem.cli.proxy:proxy", "record the calls of agent programs, to train on them"),
     "serve": Command("gem.cli.serve:serve", "serve environments over HTTP and WebSocket"),
+    "mcp": Command("gem.cli.mcp:mcp", "serve one episode to an MCP client, which plays it"),
     "serve-search": Command("gem.cli.serve:serve_search", "serve a search engine over HTTP"),
     "models": Command("gem.cli.machine:models", "list the language models that have names, and fetch them"),
     "worlds": Command("gem.cli.machine:worlds", "list the worlds of other packages, and fetch them"),
@@ -95,7 +96,7 @@ COMMANDS: dict[str, Command] = {
 PARSES_ITSELF = ("train", "eval")
 """Commands whose defaults depend on their arguments; their functions take the arguments and program name."""
 
-STAYS_QUIET = ("play", "view", "tail", "proxy")
+STAYS_QUIET = ("play", "view", "tail", "proxy", "mcp")
 """Commands that wait for people, or for requests."""
 
 REPEATS = ("eval",)

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText
-from gem.errors import BadArgument, StoreError, check_argument, check_least, reason
+from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText, open_store
+from gem.errors import BadArgument, check_argument, check_least
 from gem.graders.functions import GRADER_HELP, make_grader
 from gem.record import Agent, Limits
 
@@ -72,7 +72,6 @@ def proxy(
             token. Any program on this machine can then open episodes, and call the model in those whose key
             it guesses.
     """
-    from gem.rollout.store import EpisodeStore
     from gem.serve.proxy.app import Allowed
     from gem.serve.proxy.server import Server
 
@@ -81,12 +80,8 @@ def proxy(
         check_least(flag, value)
     check_argument("temperature", temperature, temperature is None or temperature >= 0, "0 (greedy) or more")
     limits = Limits(calls, tokens, max_tokens, context)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{out} cannot be made: {reason(error)}.") from error
     agent = _agent(model, temperature, max_tokens, api_key_env, template)
-    with EpisodeStore(out / "episodes.jsonl") as store:
+    with open_store(out) as store:
         token = os.environ.get(token_env) or None
         server = Server(
             agent,

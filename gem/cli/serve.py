@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.terms import MaybeFolder
+from gem.cli.terms import MaybeFolder, open_store
 from gem.waiting import name_wait
 
 
@@ -54,8 +55,10 @@ def serve(
     lease_s: float = 600.0,
     call_s: float = 60.0,
     drain_s: float = 30.0,
+    out: MaybeFolder = None,
+    show_reward: bool = False,
 ) -> int:
-    """Serve environments to OpenEnv clients and to gem's own clients, until Ctrl-C or SIGTERM.
+    """Serve environments to clients of OpenEnv, of MCP and of gem, until Ctrl-C or SIGTERM.
 
     The token that clients must send is read from GEM_SERVE_TOKEN; without one, only this machine is answered.
     On a shared network, put a proxy with TLS in front, so that the token is not sent in the clear.
@@ -76,6 +79,9 @@ def serve(
         lease_s: seconds after which an unused session is closed.
         call_s: the most seconds of one call; not applied in the server's own thread.
         drain_s: seconds that running episodes get after SIGTERM.
+        out: a folder for the records of the episodes that MCP clients play; they are written to
+            episodes.jsonl in it.
+        show_reward: tell an MCP client the reward when its episode is over.
     """
     from gem.serve.environments import ServeLimits
     from gem.serve.environments.server import EnvironmentServer
@@ -89,18 +95,21 @@ def serve(
         call_s=call_s,
         drain_s=drain_s,
     )
-    with name_wait(f"the environments {', '.join(ids)} to start"):
-        server = EnvironmentServer(
-            [each for words in ids for each in words.split(",") if each],
-            host=host,
-            port=port,
-            token=os.environ.get("GEM_SERVE_TOKEN") or None,
-            origins=origins,
-            limits=limits,
-            backend=backend,
-            keywords=keywords,
-            wrappers=wrappers,
-        )
-    print(f"serving {', '.join(server.application.offers)} at {server.url}", flush=True)
-    server.serve()
+    with nullcontext() if out is None else open_store(out) as store:
+        with name_wait(f"the environments {', '.join(ids)} to start"):
+            server = EnvironmentServer(
+                [each for words in ids for each in words.split(",") if each],
+                host=host,
+                port=port,
+                token=os.environ.get("GEM_SERVE_TOKEN") or None,
+                origins=origins,
+                limits=limits,
+                backend=backend,
+                keywords=keywords,
+                wrappers=wrappers,
+                store=store,
+                show_reward=show_reward,
+            )
+        print(f"serving {', '.join(server.application.offers)} at {server.url}", flush=True)
+        server.serve()
     return 0

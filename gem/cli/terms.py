@@ -5,10 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
+
+from gem.errors import StoreError, reason
+
+if TYPE_CHECKING:
+    from gem.rollout.store import EpisodeStore
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: the command ran and the answer is no; it could not run; Ctrl-C."""
@@ -33,6 +38,21 @@ MaybeFloat: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT"), UNTOLD]
 MaybeText: TypeAlias = Annotated[str | None, _maybe(str, "NAME"), UNTOLD]
 MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE"), UNTOLD]
 MaybeFolder: TypeAlias = Annotated[Path | None, _maybe(Path, "FOLDER"), UNTOLD]
+
+
+def open_store(folder: Path) -> EpisodeStore:
+    """Return the store episodes.jsonl in a folder; both are made where they are missing.
+
+    Raises:
+        StoreError: when they cannot be made.
+    """
+    from gem.rollout.store import EpisodeStore
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be made: {reason(error)}.") from error
+    return EpisodeStore(folder / "episodes.jsonl")
 
 
 def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str] = ()) -> None:

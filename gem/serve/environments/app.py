@@ -17,11 +17,12 @@ from gem.errors import BadArgument, UnknownArgument, needs_extra, replace_surrog
 from gem.hosts import wire
 from gem.hosts.base import auto_kind, make_host
 from gem.naming import without_digest
+from gem.rollout.store import EpisodeStore
 from gem.sandbox.choice import check_needs
 from gem.serve.environments import openenv
 from gem.serve.environments.carriers import Carrier, Inline, OnHost
 from gem.serve.environments.limits import ServeLimits
-from gem.serve.environments.mcp import Tools
+from gem.serve.environments.mcp import Episodes, Tools, is_handshake
 from gem.serve.environments.metrics import Metrics
 from gem.serve.environments.native import Native
 from gem.serve.environments.sessions import Offer, Session, Sessions
@@ -37,6 +38,7 @@ with needs_extra("serving environments", "starlette", "serve"):
     from starlette.types import Receive, Scope, Send
 
 from gem.serve.environments.guard import Guard
+from gem.serve.mcp.http import SESSION_HEADER, answer_post, refuse
 
 STATUS = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 409, "TOO_LONG": 413}
 """The HTTP statuses of error codes; any other code gives 422."""
@@ -62,6 +64,8 @@ class Application:
         backend: where environments run: a host of `gem.hosts`. ``auto``: those that wait for something
             outside run on the thread host, the others in the server's own thread; ``serial``: all there.
         keywords: environment keywords that clients may set. wrappers: names that clients may add.
+        store: where the episodes of MCP's clients are written. show_reward: such a client is told the reward
+            when its episode is over.
 
     Raises:
         UnknownEnv, MissingExtra, MissingData, BadArgument: for an id that cannot be made here.
@@ -79,12 +83,15 @@ class Application:
         backend: str = "auto",
         keywords: Collection[str] = (),
         wrappers: Collection[str] = (),
+        store: EpisodeStore | None = None,
+        show_reward: bool = False,
     ) -> None:
         if not ids:
             raise BadArgument("no environment was named; give an id, as game:GuessTheNumber-v0-easy.")
         self.limits = limits or ServeLimits()
         self.metrics = Metrics()
         self.sessions = Sessions(self.limits, self.metrics)
+        self.episodes = Episodes(self.sessions, store, show_reward)
         self._inline = Inline()
         self._hosts: dict[str, OnHost] = {}
         self.offers: dict[str, Offer] = {}
@@ -107,7 +114,15 @@ class Application:
                 *self._routes(first),
                 *[Mount(f"/{offer.id}", routes=self._routes(offer)) for offer in self.offers.values()],
             ],
-            middleware=[Middleware(Guard, token=token, origins=origins, metrics=self.metrics)],
+            middleware=[
+                Middleware(
+                    Guard,
+                    token=token,
+                    origins=origins,
+                    metrics=self.metrics,
+                    has_key=self.episodes.has_key,
+                )
+            ],
             exception_handlers={Exception: _hide_error},
             lifespan=self._lifespan,
         )
@@ -161,11 +176,14 @@ class Application:
             )
 
     def _routes(self, offer: Offer) -> list[BaseRoute]:
-        """Return the routes that OpenEnv's clients use."""
+        """Return the routes that clients of OpenEnv and MCP use."""
+        methods = ["POST", "GET", "DELETE"]
         return [
             WebSocketRoute("/ws", Socket(self.sessions, offer)),
             WebSocketRoute("/mcp", Socket(self.sessions, offer, Tools(self.sessions, offer))),
-            Route("/mcp", partial(self._mcp, offer), methods=["POST"]),
+            Route("/mcp", partial(self._mcp, offer), methods=methods),
+            Route("/mcp/{key}", partial(self._mcp, offer), methods=methods),
+            Route("/episodes", partial(self._open, offer), methods=["POST"]),
             Route("/reset", partial(self._reset, offer), methods=["POST"]),
             Route("/step", partial(self._step, offer), methods=["POST"]),
             Route("/state", partial(self._state, offer)),
@@ -249,14 +267,48 @@ class Application:
         return await self._respond(request, answer)
 
     async def _mcp(self, offer: Offer, request: Request) -> Response:
-        async def answer(body: bytes) -> bytes:
-            result = await Tools(self.sessions, offer).answer(body)
-            return b"" if result is None else openenv.encode(result)
+        try:
+            return await self._answer_mcp(offer, request)
+        except openenv.CALLERS_FAULT as error:
+            return refuse(openenv.describe_error(error), STATUS.get(openenv.code_of(error), 422))
 
-        answered = await self._respond(request, answer)
-        if not answered.body:  # a notification, as MCP has it
-            answered.status_code = 202
-        return answered
+    async def _answer_mcp(self, offer: Offer, request: Request) -> Response:
+        named, session_id = request.path_params.get("key"), request.headers.get(SESSION_HEADER)
+        key = named or session_id
+        opened = None if key is None else self.episodes.find(key)
+        if key is not None and (opened is None or opened.offer is not offer):
+            return refuse("there is no such episode: its time has run out, or the key is wrong.", 404)
+        if request.method == "DELETE" and opened is not None and named is None:
+            await opened.leave()
+            await self.sessions.close(opened.session)
+            return Response(status_code=204)
+        if request.method != "POST":
+            refused = refuse("accepted: POST; and DELETE, to end an episode that a handshake began.", 405)
+            refused.headers["allow"] = "POST"
+            return refused
+        body = await self._body(request)
+        if opened is not None:
+            return await answer_post(opened.endpoint, request.headers, body)
+        if is_handshake(body):
+            key, opened = await self.episodes.open(offer)
+            answered = await answer_post(opened.endpoint, request.headers, body)
+            answered.headers[SESSION_HEADER] = key
+            return answered
+        result = await Tools(self.sessions, offer).answer(body)
+        return Response(status_code=202) if result is None else _json(openenv.encode(result))
+
+    async def _open(self, offer: Offer, request: Request) -> Response:
+        async def answer(data: bytes) -> bytes:
+            body = openenv.read_object(data)
+            seed = body.pop("seed", None)
+            if body or (seed is not None and (isinstance(seed, bool) or not isinstance(seed, int))):
+                raise BadArgument('the body is to be {"seed": 3}, a non-negative whole number, or {}.')
+            key, opened = await self.episodes.open(offer, seed)
+            place = f"{request.url.scheme}://{request.url.netloc}/{offer.id}/mcp/{key}"
+            about = {"id": opened.endpoint.episode.episode.id, "seed": opened.session.seed, "url": place}
+            return openenv.encode(about)
+
+        return await self._respond(request, answer)
 
     async def _tasks(
         self, offer: Offer, about: Callable[[Offer, dict[str, Any]], Any], request: Request

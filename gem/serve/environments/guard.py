@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from secrets import compare_digest
 
 from starlette.responses import PlainTextResponse
@@ -26,9 +26,19 @@ class Guard:
     by a WebSocket, which browsers open to any address, nor by a name of theirs that points to 127.0.0.1.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, origins: Collection[str], metrics: Metrics) -> None:
-        """Protect `app`; without a token, only requests to local names are answered."""
-        self.app, self.origins, self.metrics = app, frozenset(origins), metrics
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: str | None,
+        origins: Collection[str],
+        metrics: Metrics,
+        has_key: Callable[[str], bool],
+    ) -> None:
+        """Protect `app`; without a token, only requests to local names are answered.
+
+        `has_key`: whether a path ends with the key of an episode; such a path needs no token.
+        """
+        self.app, self.origins, self.metrics, self.has_key = app, frozenset(origins), metrics, has_key
         self._wanted = None if token is None else b"Bearer " + token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,6 +68,8 @@ class Guard:
             asked = NAME.fullmatch(host)
             known = asked is not None and is_local(asked[1])
             return None if known else (421, "This server answers to local names alone.\n")
-        if scope["path"] in OPEN_PATHS or compare_digest(headers.get(b"authorization", b""), self._wanted):
+        if scope["path"] in OPEN_PATHS or self.has_key(scope["path"]):
+            return None
+        if compare_digest(headers.get(b"authorization", b""), self._wanted):
             return None
         return 401, "The token is missing or wrong; send it as `Authorization: Bearer ...`.\n"

@@ -1,24 +1,37 @@
-"""The path ``/mcp``: an environment's tools over JSON-RPC, for clients of OpenEnv and of MCP.
+"""The path ``/mcp``: an environment's tools over JSON-RPC, for clients of MCP and of OpenEnv.
 
-A tool call is a step of the session's episode, with the text that a text agent would have written. If no
-episode has started, one is started; if it has ended, the caller gets an error. Sessions are opened and closed
-by ``openenv/session/create`` and ``openenv/session/close``; a call without one gets its own environment.
+A client of MCP begins with a handshake, which opens an episode; the session's id in its answer is the key. Or
+whoever runs the server opens an episode and hands out its address, which ends with the key. Nobody can start
+such an episode again. Its key is no name of a session in the other protocols, whose clients may reset.
+
+Clients of OpenEnv make no handshake. A tool call is a step of the session's episode, with the text that a
+text agent would have written. If no episode has started, one is started; if it has ended, the caller gets an
+error. Sessions are opened and closed by ``openenv/session/create`` and ``openenv/session/close``; a call
+without one gets its own environment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 import gem
+from gem import seeding
 from gem.errors import BadAction, BadArgument, EpisodeOver, replace_surrogates
+from gem.record import Call, Limits, RunInfo
+from gem.rollout.episode import versions
+from gem.rollout.store import EpisodeStore
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions
+from gem.serve.mcp.episode import EpisodeServer
+from gem.serve.mcp.messages import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR, Endpoint
 
-PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 SERVER_ERROR = -32000
 PROTOCOL = "2025-06-18"
 """The MCP version implemented here; a client that asks for another one must decide whether to go on."""
@@ -40,6 +53,102 @@ class _Wrong(Exception):
 
 
 _REQUEST = msgspec.json.Decoder(Request)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An episode with a key: its session, and what answers its clients."""
+
+    session: Session
+    endpoint: Endpoint
+
+    @property
+    def offer(self) -> Offer:
+        """The environment."""
+        return self.session.offer
+
+    async def leave(self) -> None:
+        """End the episode because its agent has left."""
+        async with self.endpoint.episode.lock:
+            self.endpoint.episode.leave()
+
+
+def is_handshake(body: bytes) -> bool:
+    """Return whether a request is the handshake of a client of MCP."""
+    try:
+        return _REQUEST.decode(body).method == "initialize"
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+
+
+class Episodes:
+    """The episodes with keys: each can be played once, by whoever has its key."""
+
+    def __init__(
+        self, sessions: Sessions, store: EpisodeStore | None = None, show_reward: bool = False
+    ) -> None:
+        """Write episodes that are over to `store`; `show_reward`: their agents are told the reward."""
+        self.sessions, self._store, self._show_reward = sessions, store, show_reward
+        self._opened: dict[str, Opened] = {}
+        limits = Limits(turns=sessions.limits.steps, on_time="scored")
+        self._run = RunInfo(agent="mcp", limits=limits, versions=versions())
+        self._count = 0
+
+    def find(self, key: str) -> Opened | None:
+        """Return the episode of a key, and keep it from expiring; None for any other text."""
+        opened = self._opened.get(key)
+        if opened is not None:
+            opened.session.touched = monotonic()
+        return opened
+
+    def has_key(self, path: str) -> bool:
+        """Return whether an address is that of an episode."""
+        return path.rpartition("/mcp/")[2] in self._opened
+
+    async def open(self, offer: Offer, seed: int | None = None) -> tuple[str, Opened]:
+        """Open an episode; return its key.
+
+        Raises:
+            BadArgument: for a wrong seed, or an environment of several seats. Full, Draining: see Sessions.
+        """
+        seed = seeding.fresh() if seed is None else seeding.check(seed)
+        session = openenv.open_session(self.sessions, offer)
+        key = secrets.token_urlsafe(24)
+
+        async def call(call: Call) -> Any:
+            async with session.lock:
+                return await self.sessions.call(session, call.verb, call.args, call.kwargs)
+
+        def end() -> None:
+            session.running = False
+            if server.episode.error is not None:
+                self.sessions.metrics.count("no_verdict_total")
+
+        server = EpisodeServer(
+            offer.recipe(),
+            seed,
+            self._run.limits,
+            store=self._store,
+            run=self._run,
+            job=f"{offer.id}#{seed}#{self._count}",
+            show_reward=self._show_reward,
+            call=call,
+            on_end=end,
+        )
+        self._count += 1
+
+        def close(expired: bool) -> None:
+            del self._opened[key]
+            if expired:
+                server.leave()
+            else:
+                server.cancel()
+
+        session.on_close = close
+        session.seed, session.running = seed, True
+        opened = self._opened[key] = Opened(session, Endpoint(server))
+        await server.start()
+        return key, opened
 
 
 class Tools:

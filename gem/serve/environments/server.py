@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import FrameType
 
 from gem.errors import BadArgument, needs_extra
+from gem.rollout.store import EpisodeStore
 from gem.serve.environments.app import Application
 from gem.serve.environments.limits import ServeLimits
 from gem.serve.listening import bounded_http, is_local, listen
@@ -41,6 +42,8 @@ class EnvironmentServer:
         backend: as of Application.
         keywords: as of Application.
         wrappers: as of Application.
+        store: as of Application.
+        show_reward: as of Application.
 
     Raises:
         BadArgument: when it cannot listen there, or needs a token to do so. Others: see Application.
@@ -58,6 +61,8 @@ class EnvironmentServer:
         backend: str = "auto",
         keywords: Collection[str] = (),
         wrappers: Collection[str] = (),
+        store: EpisodeStore | None = None,
+        show_reward: bool = False,
     ) -> None:
         if token is not None and (
             len(token) < TOKEN_AT_LEAST or not token.isascii() or not token.isprintable()
@@ -77,6 +82,8 @@ class EnvironmentServer:
             backend=backend,
             keywords=keywords,
             wrappers=wrappers,
+            store=store,
+            show_reward=show_reward,
         )
         self._socket = listen(host, port, BACKLOG)
         with suppress(AttributeError, OSError):  # Linux's; it cuts off a client that reads nothing

@@ -108,6 +108,7 @@ class Session:
         "kwargs",
         "lock",
         "offer",
+        "on_close",
         "over",
         "owner",
         "place",
@@ -136,6 +137,8 @@ class Session:
         self.answers: dict[str | int, bytes] | None = None
         self.snapshots: dict[str, tuple[Any, Progress]] | None = None
         self.snapshots_made = 0
+        self.on_close: Callable[[bool], None] | None = None
+        """Called when the session is closed; its argument: whether the lease has expired."""
 
     def progress(self) -> Progress:
         """Return the progress of the episode."""
@@ -258,9 +261,11 @@ class Sessions:
         async with session.lock:
             self._drop(session)
 
-    def _drop(self, session: Session) -> None:
+    def _drop(self, session: Session, expired: bool = False) -> None:
         if self._sessions.pop(session.id, None) is not None:
             session.running = False
+            if session.on_close is not None:
+                session.on_close(expired)
             session.offer.carrier.remove(session.place)
             self.metrics.count("sessions_closed_total")
 
@@ -281,7 +286,7 @@ class Sessions:
         for session in [each for each in self._sessions.values() if each.touched < late]:
             if not session.lock.locked():
                 self.metrics.count("sessions_expired_total")
-                self._drop(session)
+                self._drop(session, expired=True)
                 if isinstance(session.owner, asyncio.Task):  # a connection for this session alone
                     session.owner.cancel()
 
