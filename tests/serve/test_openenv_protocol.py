@@ -257,8 +257,12 @@ def test_a_plain_client_of_mcp_calls_the_tools(serving):
     from gem.tools.mcp_tool import MCPTool
 
     tool = MCPTool({"mcpServers": {"served": {"url": serving().url + "/mcp"}}})
-    assert [each["name"] for each in tool.get_available_tools()] == ["echo"]
-    assert tool.call_tool("served", "echo", {"it": "x"}).text.startswith("<tool_call>")
+    assert [each["name"] for each in tool.get_available_tools()] == ["observe", "act", "echo"]
+    assert tool.call_tool("served", "observe", {}).text.startswith("start")
+    for turn in range(2):
+        assert tool.call_tool("served", "echo", {"it": f"x{turn}"}).text.startswith("<tool_call>")
+    assert "episode is over" in tool.call_tool("served", "act", {"action": "last"}).text
+    assert "cannot be played again" in tool.call_tool("served", "act", {"action": "one more"}).text
     tool.close()
 
 

@@ -149,14 +149,14 @@ class EpisodeServer:
         self._call = call or self._call_on_host
         self._journal, self._on_end = journal, on_end
         self._playing: Playing | None = play(self._place, seed, self._limits, record=self.episode)
-        self._begun = False
+        self._begun = self._ready = False
 
     @classmethod
     def of_ended(cls, episode: Episode, show_reward: bool = False) -> EpisodeServer:
         """Return a server of an episode that is over: it can be observed, and no more."""
         server = cls.__new__(cls)
         server.episode, server.lock, server._show_reward = episode, asyncio.Lock(), show_reward
-        server._playing, server._carrier, server._asks, server._begun = None, None, (), True
+        server._playing, server._carrier, server._asks, server._ready = None, None, (), True
         server._own_tools = tools_in(episode.initial_info)
         return server
 
@@ -179,6 +179,8 @@ class EpisodeServer:
 
     async def start(self) -> None:
         """Begin the episode, and play the journal's answers; calling it twice is harmless."""
+        if self._ready:
+            return
         async with self.lock:
             if self._begun:
                 return
@@ -196,6 +198,7 @@ class EpisodeServer:
                     await self._advance(self._playing.throw, ContractBroken(why))
                 else:
                     await self._advance(self._playing.send, (reply,))
+            self._ready = True
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> Result:
         """Return the result of a tool call, which is a step of the episode unless it is ``observe``.

@@ -159,9 +159,9 @@ class Endpoint:
         arguments = {} if arguments is None else arguments
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise Wrong(INVALID_PARAMS, 'tools/call has "name", a text, and "arguments", an object.')
-        await self.episode.start()
         flight = self._flights[number] = _Flight()
         try:
+            await self.episode.start()
             async with self.episode.lock:
                 if flight.cancelled:
                     return None

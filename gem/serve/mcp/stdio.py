@@ -39,7 +39,8 @@ class Journal(Closing):
         """Open the file, and claim it.
 
         Raises:
-            BadArgument: when another process plays the episode. StoreError: when the file cannot be opened.
+            BadArgument: when another process plays the episode. StoreError: when the file cannot be opened, or
+                is no journal.
         """
         self.path = path
         try:
@@ -51,20 +52,25 @@ class Journal(Closing):
         while True:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
+                break
             except OSError:
                 if time.monotonic() >= late:
                     os.close(self._file)
                     why = f"another process plays this episode ({path} is locked); end it first."
                     raise BadArgument(why) from None
             time.sleep(0.05)
+        try:
+            self._answers = self._read()
+        except BaseException:
+            self.close()
+            raise
 
     def read(self) -> Sequence[tuple[str, Reply]]:
-        """Return the answers, each with the digest of what it answered; a torn last line is cut off.
+        """Return the answers of earlier processes, each with the digest of what it answered."""
+        return self._answers
 
-        Raises:
-            StoreError: for a file that is no journal.
-        """
+    def _read(self) -> Sequence[tuple[str, Reply]]:
+        """Read the file; a torn last line is cut off."""
         written = self.path.read_bytes()
         whole = written.rfind(b"\n") + 1
         if whole < len(written):
