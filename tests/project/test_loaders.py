@@ -51,6 +51,7 @@ LOADERS = {
     "gem/cli/__init__.py": {"load": OWN},
     "gem/cli/check.py": {"load": GIVEN, "spec_named": GIVEN},
     "gem/cli/eval.py": {"fix_name": GIVEN},
+    "gem/cli/mcp.py": {"spec_named": GIVEN},
     "gem/cli/play.py": {"spec_named": GIVEN},
     "gem/cli/regrade.py": {"fix_name": GIVEN},
     "gem/cli/export.py": {"load": OWN},
