@@ -39,8 +39,8 @@ class Journal(Closing):
         """Open the file, and claim it.
 
         Raises:
-            BadArgument: when another process plays the episode. StoreError: when the file cannot be opened, or
-                is no journal.
+            BadArgument: when another process plays the episode.
+            StoreError: when the file cannot be opened, or is no journal.
         """
         self.path = path
         try:
