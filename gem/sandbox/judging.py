@@ -70,7 +70,8 @@ class Judging:
                 assert child.wire is not None
                 wire = Wire(child.wire)
                 with pool.running:
-                    message = pool.settings.child_message("judge", budget, timed=False)
+                    held = 2 * sum(map(len, (self.submission.get("files") or {}).values()))
+                    message = pool.settings.child_message("judge", budget, timed=False, held=held)
                     child.begin(self.submission, message, None)
                     child.order("arm", cpu_s=max(COMPILE_CPU_S, budget.cpu_s))
                     reply, _, ended = self._hear(child, wire, BEGIN_S)

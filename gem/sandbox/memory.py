@@ -135,11 +135,13 @@ def _find(find: Callable[[], Any], results: list[Any], done: _thread.LockType) -
 class Account:
     """The memory account of a child: its limit in bytes (0: no limit) and the shared memory it was granted.
 
+    `own` bytes of the limit are for gem's half of a call and page tables, and are not granted.
     `lengths` counts, by length, the mappings granted since there was none. Each living mapping was granted
     once. So n living mappings hold no more than the n longest granted ones.
     """
 
     limit: int
+    own: int = 0
     granted: int = 0
     lengths: Counter[int] = field(default_factory=Counter)
     refused: float = 0.0
@@ -195,10 +197,10 @@ class Account:
     def grant(self, asked: Asked, below: Callable[[], list[int]]) -> None:
         """Grant a thread the mapping that it asks for, or refuse it."""
         self.on_their_way.pop(asked.thread, None)
-        now = time.monotonic()
-        if 0 < self.limit < self.granted + asked.length and now > self.refused + PAUSE_S:
+        now, most = time.monotonic(), self.limit - self.own
+        if 0 < most < self.granted + asked.length and now > self.refused + PAUSE_S:
             self._take_back(below(), below)
-        if 0 < self.limit < self.granted + asked.length:
+        if 0 < most < self.granted + asked.length:
             asked.refuse()
             self.refused = time.monotonic()
             return

@@ -43,6 +43,10 @@ KINDS: dict[str, tuple[str, ...]] = {
 """The packages that each kind of fork server imports before it forks; the first fitting kind is used."""
 
 READY_S = 60.0
+OWN_MEMORY, PAGE_TABLES = 24 << 20, 256  # what our half of a call may take, and the part that tables may
+    24 << 20,
+    256,
+)  # what our half of a call may take, and the part of its memory for tables
 TURNS = 4096  # as zygote.py has it, which is the sandbox's half
 SLOTS = 64
 """The most fork servers of a kind that serve one child at a time; a session occupies one until it closes."""
@@ -108,15 +112,20 @@ class Settings:
         return early, seccomp.late_program(self.fork, shares_host=False, kind=self.filter)
 
     def child_message(
-        self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False
+        self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False, held: int = 0
     ) -> Message:
-        """Return the message that describes a child to the fork server; `timed`: with time limits."""
+        """Return the message that describes a child to the fork server; `timed`: with time limits.
+
+        The limit of the watch is above the kernel's own by what gem's half takes, and by `held` bytes: what
+        one process takes until MemoryError never ends it.
+        """
         memory, cpu_s = budget.memory_mb << 20, budget.cpu_s if timed else 0.0
         return {
             "kind": kind,
             "wall_s": budget.wall_s if timed else 0.0,
             "cpu_s": cpu_s,
             "memory": memory,
+            "own_memory": memory // PAGE_TABLES + OWN_MEMORY + held,
             "fork": self.fork,
             "loopback": loopback,
             "limits": {

@@ -275,7 +275,7 @@ class Zygote:
             begun=begun,
             deadline=begun + wall if wall else 0.0,
             cpu_s=message["cpu_s"],
-            memory=memory.Account(message["memory"]),
+            memory=memory.Account(message["memory"] + message["own_memory"], message["own_memory"]),
             scratch=scratch,
             armed=bool(wall),
             looked=begun,
@@ -422,7 +422,7 @@ class Zygote:
         """Return how soon to check again: before memory can exceed the limit by half."""
         if child.grouped or not child.memory.limit:
             return TICK_S
-        left = (1.5 * child.memory.limit - used) / (GROWTH * self.cores)
+        left = (1.5 * (child.memory.limit - child.memory.own) - used) / (GROWTH * self.cores)
         return min(TICK_S, max(SHORTEST_TICK_S, left))
 
     def _hold_idle(self, pid: int, child: Child, processes: list[int], cpu: float, span: float) -> None:

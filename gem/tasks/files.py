@@ -6,6 +6,7 @@ The rows of a file are a sequence of mappings from column names. `place_of` retu
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -18,7 +19,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import IO, Any
 
 from gem.errors import BadArgument, GemError, needs_extra
 from gem.files import open_file, read_bytes
@@ -26,6 +27,13 @@ from gem.files import open_file, read_bytes
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 """The supported file types."""
 
+LONGEST_ROW, MOST_UNPACKED = 64 << 20, 1 << 30
+"""The most bytes of a line (of a cell of CSV: characters), and of all lines of a compressed file."""
+
+MOST_TIMES = 100
+"""How often a Parquet file's own size its rows may take in memory, if they take more than MOST_UNPACKED."""
+
+ROWS_AT_ONCE = 256
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 _SAVED = ("dataset_dict.json", "dataset_info.json")  # in a folder that `datasets` wrote by save_to_disk
 _MARKS = {b"\xff\xfe\x00\x00": "UTF-32", b"\x00\x00\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16"}
@@ -179,8 +187,7 @@ def _read(path: Path) -> Any:
         if name.endswith(".jsonl"):
             return JsonLines(path)
         if name.endswith(".jsonl.gz"):
-            with open_file(path) as file, gzip.open(file) as packed:
-                return PackedLines(path, list(packed))
+            return PackedLines(path)
         if name.endswith(".json"):
             rows = json.loads(decode(path, read_bytes(path, None)))
             if not isinstance(rows, (list, dict)):
@@ -191,6 +198,10 @@ def _read(path: Path) -> Any:
         raise
     except RecursionError:
         raise BadArgument(f"{path} cannot be read: its values are nested too deeply.") from None
+    except MemoryError:
+        raise BadArgument(
+            f"{path} cannot be read: its rows do not fit into memory. Split the file."
+        ) from None
     except (OSError, ValueError, EOFError, zlib.error) as error:  # pyarrow's errors are ValueErrors
         raise BadArgument(f"{path} cannot be read: {error}") from error
 
@@ -254,16 +265,19 @@ class Table(_Lines):
         self._lines = array("Q")
         line = 1
         try:
-            self.names = [name.strip() for name in next(reader, [])]
-            line = reader.line_num + 1
-            for cells in reader:
-                if cells:
-                    self._cells.append(cells)
-                    self._lines.append(line)
+            with _long_cells():
+                self.names = [name.strip() for name in next(reader, [])]
                 line = reader.line_num + 1
+                for cells in reader:
+                    if cells:
+                        self._cells.append(cells)
+                        self._lines.append(line)
+                    line = reader.line_num + 1
         except csv.Error as error:
+            long = "field limit" in str(error)
+            why = f"a cell has more than {LONGEST_ROW:,} characters" if long else error
             raise BadArgument(
-                f"{path} cannot be read: {error}, in the row of line {line}. Is a double quote not closed?"
+                f"{path} cannot be read: {why}, in the row of line {line}. Is a double quote not closed?"
             ) from error
         named = [name for name in self.names if name]
         if twice := sorted({name for name in named if named.count(name) > 1}):
@@ -278,6 +292,30 @@ class Table(_Lines):
             )
         filled: list[str | None] = [*cells, *[None] * (len(self.names) - len(cells))]
         return {name: cell for name, cell in zip(self.names, filled, strict=False) if name}
+
+
+@contextlib.contextmanager
+def _long_cells() -> Iterator[None]:
+    """Return a context manager in which the csv module, which has one limit for all, reads long cells."""
+    with _LONG_CELLS:
+        before = csv.field_size_limit(LONGEST_ROW)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
+
+
+_LONG_CELLS = Lock()
+
+
+def _read_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file with their numbers, from 1. Raises BadArgument for one above the limit."""
+    number = 0
+    while line := file.readline(LONGEST_ROW + 1):
+        number += 1
+        if len(line) > LONGEST_ROW:
+            raise BadArgument(f"{path}, line {number}: the line has more than {LONGEST_ROW >> 20} MiB.")
+        yield number, line
 
 
 class JsonLines(_Lines):
@@ -295,7 +333,7 @@ class JsonLines(_Lines):
             _refuse_mark(path, start)
             at = len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0
             file.seek(at)
-            for number, line in enumerate(file, 1):
+            for number, line in _read_lines(path, file):
                 if line.strip():
                     self._starts.append(at)
                     self._lengths.append(len(line))
@@ -312,10 +350,20 @@ class JsonLines(_Lines):
 class PackedLines(_Lines):
     """The rows of a compressed JSON Lines file, in memory."""
 
-    def __init__(self, path: Path, lines: Sequence[bytes]) -> None:
+    def __init__(self, path: Path) -> None:
+        """Read the file. Raises BadArgument for one that holds more than MOST_UNPACKED bytes."""
         self.path = path
-        self._lines = [number for number, line in enumerate(lines, 1) if line.strip()]
-        self._texts = [line for line in lines if line.strip()]
+        self._lines, self._texts, size = array("Q"), list[bytes](), 0
+        with open_file(path) as file, gzip.open(file) as packed:
+            for number, line in _read_lines(path, packed):
+                if (size := size + len(line)) > MOST_UNPACKED:
+                    raise BadArgument(
+                        f"{path} cannot be read: unpacked it has more than {MOST_UNPACKED >> 20} MiB, which "
+                        "memory has to hold. Unpack it (gunzip -k FILE): the lines of a .jsonl stay on disk."
+                    )
+                if line.strip():
+                    self._lines.append(number)
+                    self._texts.append(line)
 
     def __getitem__(self, index: Any) -> Any:
         return _parse(self._texts[index], f"{self.path}, {self.place(index)}")
@@ -337,9 +385,20 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
 
     def __init__(self, path: Path) -> None:
         with needs_extra("a Parquet file", "pyarrow", "data"):
+            from pyarrow import Table as ArrowTable
             from pyarrow import parquet
-        open_file(path).close()  # Arrow would wait for the writer of a pipe
-        self._table = parquet.read_table(path)
+        with open_file(path) as opened:  # Arrow would wait for the writer of a pipe
+            most = max(MOST_UNPACKED, MOST_TIMES * os.fstat(opened.fileno()).st_size)
+        with parquet.ParquetFile(path) as file:
+            batches, size = [], 0
+            for batch in file.iter_batches(ROWS_AT_ONCE):
+                batches.append(batch)
+                if (size := size + batch.nbytes) > most:
+                    raise BadArgument(
+                        f"{path} cannot be read: its rows take more than {most >> 20} MiB of memory, far "
+                        "more than the file has. Split it."
+                    )
+            self._table = ArrowTable.from_batches(batches, file.schema_arrow)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import threading
 from dataclasses import replace
 from errno import EOPNOTSUPP
@@ -552,6 +553,33 @@ def test_a_case_pays_for_no_memory_of_the_case_before(sandbox, monkeypatch):
     results = sandbox.judge("print(input())", [Case(stdin=b"1"), Case(stdin=b"2")])
     assert [(result.status, result.stdout) for result in results] == [("OK", "1\n"), ("OK", "2\n")]
     assert ends
+
+
+AT_ITS_LIMIT = """
+import time
+kept, size = [], 64 << 20
+while size >= 4096:  # until not one more page can be had
+    try:
+        kept.append(bytearray(size))
+        kept[-1][::4096] = b"x" * len(kept[-1][::4096])
+    except MemoryError:
+        size //= 2
+time.sleep(0.3)  # through several looks of the watch
+kept.clear()
+print("goes on")
+"""
+
+
+@pytest.mark.system
+@pytest.mark.filterwarnings("ignore:programs run on the backend")
+@pytest.mark.parametrize("memory_mb", [32, 256])
+def test_a_program_that_goes_on_at_its_limit_is_within_it(watched, memory_mb):
+    budget, files = Budget(memory_mb=memory_mb, cpu_s=20, wall_s=60), {"data": bytes(8 << 20)}
+    called = "def f():\n" + textwrap.indent(AT_ITS_LIMIT, "    ") + "    return 1\n"
+    for code, case in ((AT_ITS_LIMIT, Case(stdin="")), (called, Case(call="f", args=()))):
+        results = watched.judge(code, [case] * 3, budget=budget, files=files)
+        assert [result.status for result in results] == [Status.OK] * 3, results
+    assert watched.run(AT_ITS_LIMIT, budget=budget, files=files).stdout == "goes on\n"
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+import csv
 import gzip
 import io
 import json
@@ -12,7 +13,7 @@ import pytest
 
 from gem.content import Image, Text
 from gem.errors import BadArgument, MissingData, MissingExtra, install_command
-from gem.tasks import sources
+from gem.tasks import files, sources
 from gem.tasks.base import TaskSet
 from gem.tasks.sources import load
 
@@ -41,8 +42,6 @@ def write(path, rows=ROWS):
     elif path.suffix == ".json":
         path.write_text(json.dumps(rows), encoding="utf-8")
     elif path.suffix in (".csv", ".tsv"):
-        import csv
-
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, rows[0], delimiter="," if path.suffix == ".csv" else "\t")
             writer.writeheader()
@@ -342,6 +341,39 @@ def test_a_table_that_would_be_misread_is_refused(tmp_path, text, said):
     (tmp_path / "set.csv").write_text(text)
     with pytest.raises(BadArgument, match=said):
         load(tmp_path / "set.csv")
+
+
+def test_a_long_cell_is_read_and_the_csv_modules_limit_is_as_before(tmp_path):
+    before = csv.field_size_limit()
+    tasks = load(write(tmp_path / "set.csv", [{"problem": "x" * 200_000, "answer": "2"}]))
+    assert len(str(tasks[0].question)) == 200_000
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "said"),
+    [
+        (
+            "set.csv",
+            [{"problem": "x" * 3000, "answer": "2"}],
+            "a cell has more than 2,000 characters, .* line 2",
+        ),
+        (
+            "set.jsonl",
+            [{"problem": "1", "answer": "2"}, {"problem": "x" * 3000}],
+            "line 2: the line has more",
+        ),
+        ("set.jsonl.gz", [{"problem": "x" * 3000, "answer": "2"}], "line 1: the line has more"),
+        ("set.jsonl.gz", ROWS * 100, "unpacked it has more than 0 MiB.*Unpack it"),
+        ("set.parquet", [{"problem": "x" * 100, "answer": "2"}] * 9000, "far more than"),
+    ],
+)
+def test_a_file_that_would_take_memory_without_bound_is_refused(tmp_path, monkeypatch, name, rows, said):
+    write(tmp_path / name, rows)
+    for limit, value in (("LONGEST_ROW", 2000), ("MOST_UNPACKED", 8000), ("MOST_TIMES", 1)):
+        monkeypatch.setattr(files, limit, value)
+    with pytest.raises(BadArgument, match=said):
+        load(tmp_path / name)
 
 
 def test_empty_cells_behind_the_last_column_are_nothing(tmp_path):
