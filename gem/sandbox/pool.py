@@ -44,9 +44,6 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 READY_S = 60.0
 OWN_MEMORY, PAGE_TABLES = 24 << 20, 256  # what our half of a call may take, and the part that tables may
-    24 << 20,
-    256,
-)  # what our half of a call may take, and the part of its memory for tables
 TURNS = 4096  # as zygote.py has it, which is the sandbox's half
 SLOTS = 64
 """The most fork servers of a kind that serve one child at a time; a session occupies one until it closes."""

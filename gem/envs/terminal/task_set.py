@@ -114,6 +114,13 @@ class _Listed:
                 return Entry(Path(self.path), self._refuse("is in a repository that is not on this machine"))
             if self.git_commit_id not in (None, "", "head", "HEAD"):
                 return Entry(Path(self.path), self._refuse("names a commit, and gem does not check it out"))
+        if not _is_below(folder, place / self.path / "task.toml"):
+            return Entry(
+                Path(self.path),
+                f"task {self.name!r:.80} leads out of the registry's folder: {self.path!r:.200}"
+                f"{f' in {self.git_url!r:.200}' if self.git_url else ''}. If you trust it, name its folder as "
+                "harbor:PATH.",
+            )
         if not os.path.isfile(place / self.path / "task.toml"):
             return Entry(Path(self.path), f"task {self.name!r}: there is no task.toml in {self.path!r}.")
         return Entry(place / self.path)
@@ -124,6 +131,13 @@ class _Listed:
             f"task {self.name!r:.80} {why}: {self.git_url!r:.200}. Clone it{commit}, and name its folder "
             f"{self.path!r:.200} as harbor:PATH."
         )
+
+
+def _is_below(folder: Path, path: Path) -> bool:
+    try:
+        return folder.resolve() in path.resolve().parents
+    except (OSError, ValueError, RuntimeError):  # no name that a file can have, or links in a circle
+        return False
 
 
 def solver_claim(name: str) -> dict[str, Any]:

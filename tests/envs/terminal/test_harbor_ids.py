@@ -129,6 +129,19 @@ def test_a_registry_names_folders_beside_it_and_refuses_what_is_in_a_repository(
         gem.make(f"harbor:{write_registry(three, {'name': 'far', 'path': 'x', **GIT})}")
 
 
+def test_a_registry_does_not_lead_out_of_its_folder(three):
+    outside, own = write_task(three.parent / "outside"), three / "own"
+    own.mkdir()
+    (own / "link").symlink_to(outside, target_is_directory=True)
+    ways = [{"path": "../../outside"}, {"path": str(outside)}, {"path": "link"}]
+    ways += [{"path": "outside", "git_url": f"file://{three.parent}"}, {"path": "outside", "git_url": "../.."}]
+    ways += [{"path": "x\0y"}, {"path": "x", "git_url": "\0"}, {"path": "a" * 5000}]
+    place = write_registry(own, *({"name": f"out{n}", **way} for n, way in enumerate(ways)))
+    for n, entry in enumerate(find_tasks(str(place))):
+        assert f"'out{n}'" in entry.refusal
+        assert n > 4 or "leads out of the registry's folder" in entry.refusal
+
+
 def test_one_of_several_data_sets_is_named(three):
     place = write_registry(three, {"name": "a", "path": "a"}, more=[{"name": "b", "path": "b"}])
     for name in ("#more", "#more@2"):
