@@ -31,7 +31,7 @@ def ls(
     limit: MaybeInt = None,
     json: bool = False,
 ) -> int:
-    """List the episodes of a store, without reading them.
+    """List the episodes of a store, by its index; what is listed is compared with the lines.
 
     Args:
         path: a file of episodes, as episodes.jsonl in the folder of a run.
@@ -52,6 +52,8 @@ def ls(
         wanted["verdict"] = Verdict.NONE
     with EpisodeStore(path, read_only=True) as store:
         entries = store.select(**wanted)
+        if not store.confirm(entries[:limit]):
+            entries = store.select(**wanted)
         if not entries and spec is not None:
             specs = {entry.spec for entry in store.select()}
             if spec not in specs:

@@ -90,7 +90,10 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
     with EpisodeStore(file, read_only=True) as store:
         runs = {run.id: run for run in store.runs}
         settings = {run.id: repr(replace(run, id="", versions={})) for run in runs.values()}
-        for entry in store.latest():
+        entries = store.latest()
+        if not store.confirm(entries):
+            entries = store.latest()
+        for entry in entries:
             try:
                 outcome = _outcome(store, entry, seat)
             except StoreError:

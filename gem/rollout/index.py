@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -354,6 +355,16 @@ class Index:
 
     def _value(self, query: str) -> Any:
         return self._one(query)[0]
+
+
+def is_same(entry: Entry, made: Entry) -> bool:
+    """Return whether an entry of an index is the one made from its line, whose number does not matter.
+
+    SQLite has no NaN, and a last line may have had no line break when it was read.
+    """
+    reward = None if made.reward is None or isnan(made.reward) else made.reward
+    made = made._replace(number=entry.number, reward=reward)
+    return entry in (made, made._replace(end=made.end - 1))
 
 
 def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:

@@ -15,17 +15,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
+from random import SystemRandom
 from threading import RLock
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from gem.errors import StoreError, reason
-from gem.rollout.index import Entry, Index, Mark, Place, Span, is_damaged
+from gem.rollout.index import Entry, Index, Mark, Place, Span, is_damaged, is_same
 
 CHUNK = 1 << 20
 LAST = 64  # bytes before the end of the scanned part that tell whether another process cut it
 ENDS = 4096  # bytes at the file's start, and before the end of the scanned part, in the hash of the index
 SAVE_EVERY = 256  # lines that a writer appends before it writes them into the index
 SCAN_AT_ONCE = 4096  # lines that are scanned before they are written into the index
+COMPARED, COMPARED_BYTES = 32, 1 << 20  # entries that are compared with lines when an index is opened
 LOSE_AT_MOST = 3  # times that the index is made again beside an open file; then a temporary one is used
 CLOSE_OFF = b"!\n"  # terminates a torn line; a whole one ends with a brace
 
@@ -464,10 +466,48 @@ class IndexedFile:
     def _fitting_index(self) -> Index | None:
         """Return the index beside the file, or a new one if there is none; None if it does not fit."""
         index = Index(self.index_path)
-        if self.fits(index.mark):
-            return index
+        try:
+            if self.fits(index.mark) and self._describes_lines(index):
+                return index
+        except sqlite3.Error:
+            index.close()
+            raise
         index.close()
         return None
+
+    def _describes_lines(self, index: Index) -> bool:
+        """Return whether entries of an index, others at each opening, are their lines', and none is left out.
+
+        An index can come from elsewhere with its store, and be wrong on purpose.
+        """
+        mark, read = index.mark, 0
+        for number in SystemRandom().sample(range(mark.episodes), min(COMPARED, mark.episodes)):
+            entries, _ = index.page(
+                {}, mark.episodes, "number", False, max(0, number - 1), 3 if number else 2
+            )
+            *before, entry = entries[: 1 + bool(number)]
+            start = before[0].end if before else 0
+            end = entries[-1].start if number + 1 < mark.episodes else mark.scanned
+            try:
+                made = self._entries_between(start, end)
+                same = len(made) == 1 and is_same(entry, made[0])
+            except (TypeError, OverflowError, OSError):  # they are no positions
+                same = False
+            if not same:
+                return False
+            if (read := read + end - start) > COMPARED_BYTES:
+                break
+        return True
+
+    def _entries_between(self, at: int, end: int) -> list[Entry]:
+        """Return the entries of the lines between two positions, each with number 0."""
+        entries = []
+        for line in self.read(at, end).splitlines(keepends=True):
+            text, at = line.removesuffix(b"\n"), at + len(line)
+            meaning = self._read_line(0, text, at - len(line), at) if text.rstrip().endswith(b"}") else None
+            if isinstance(meaning, Entry):
+                entries.append(meaning)
+        return entries
 
     def _unlink_index(self) -> None:
         for end in ("", "-journal"):  # SQLite would apply the journal of a deleted index to the next one

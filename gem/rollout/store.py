@@ -40,7 +40,7 @@ from gem.errors import (
 )
 from gem.models import name_models
 from gem.record import Episode, RunInfo, Turn, Verdict
-from gem.rollout.index import Entry, Index, Tally, TaskTally, matches
+from gem.rollout.index import Entry, Index, Tally, TaskTally, is_same, matches
 from gem.rollout.indexed_file import CLOSE_OFF, Addition, IndexedFile
 from gem.schema_1 import SCHEMA_1_RUN
 from gem.specs import TaskRef
@@ -312,6 +312,18 @@ class EpisodeStore(Sequence[Episode], Closing):
         """Return the entry of the episode whose line contains the file's byte at `place`, or None."""
         old, new = self._ask(lambda index, below: index.at(place, below), None)
         return next((entry for entry in new if entry.start <= place < entry.end), old)
+
+    def confirm(self, entries: Iterable[Entry]) -> bool:
+        """Return whether entries of this store are those of their lines; if not, the index is given up.
+
+        Then the entries have to be asked for again. It costs about as much as reading the episodes.
+        """
+        for entry in entries:
+            line = self._file.read_line(entry.start, entry.end)
+            if not is_same(entry, _read_entry(entry.number, line, entry.start, entry.end)):
+                self._file.distrust()
+                return False
+        return True
 
     def latest(self) -> list[Entry]:
         """Return an entry for each job and sample: its last attempt with a verdict, else its last attempt.
