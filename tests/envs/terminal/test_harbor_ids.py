@@ -134,7 +134,10 @@ def test_a_registry_does_not_lead_out_of_its_folder(three):
     own.mkdir()
     (own / "link").symlink_to(outside, target_is_directory=True)
     ways = [{"path": "../../outside"}, {"path": str(outside)}, {"path": "link"}]
-    ways += [{"path": "outside", "git_url": f"file://{three.parent}"}, {"path": "outside", "git_url": "../.."}]
+    ways += [
+        {"path": "outside", "git_url": f"file://{three.parent}"},
+        {"path": "outside", "git_url": "../.."},
+    ]
     ways += [{"path": "x\0y"}, {"path": "x", "git_url": "\0"}, {"path": "a" * 5000}]
     place = write_registry(own, *({"name": f"out{n}", **way} for n, way in enumerate(ways)))
     for n, entry in enumerate(find_tasks(str(place))):
