@@ -118,8 +118,8 @@ class _Listed:
             return Entry(
                 Path(self.path),
                 f"task {self.name!r:.80} leads out of the registry's folder: {self.path!r:.200}"
-                f"{f' in {self.git_url!r:.200}' if self.git_url else ''}. If you trust it, name its folder as "
-                "harbor:PATH.",
+                f"{f' in {self.git_url!r:.200}' if self.git_url else ''}. If you trust it, name its "
+                "folder as harbor:PATH.",
             )
         if not os.path.isfile(place / self.path / "task.toml"):
             return Entry(Path(self.path), f"task {self.name!r}: there is no task.toml in {self.path!r}.")
