@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any
+from typing import Any
 
 from gem.errors import BadArgument, GemError, needs_extra
 from gem.files import open_file, read_bytes
@@ -308,7 +308,7 @@ def _long_cells() -> Iterator[None]:
 _LONG_CELLS = Lock()
 
 
-def _read_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def _read_lines(path: Path, file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file with their numbers, from 1. Raises BadArgument for one above the limit."""
     number = 0
     while line := file.readline(LONGEST_ROW + 1):
