@@ -70,8 +70,8 @@ class Judging:
                 assert child.wire is not None
                 wire = Wire(child.wire)
                 with pool.running:
-                    held = 2 * sum(map(len, (self.submission.get("files") or {}).values()))
-                    message = pool.settings.child_message("judge", budget, timed=False, held=held)
+                    copies = 2 * sum(map(len, (self.submission.get("files") or {}).values()))
+                    message = pool.settings.child_message("judge", budget, timed=False, more=copies)
                     child.begin(self.submission, message, None)
                     child.order("arm", cpu_s=max(COMPILE_CPU_S, budget.cpu_s))
                     reply, _, ended = self._hear(child, wire, BEGIN_S)

@@ -109,11 +109,11 @@ class Settings:
         return early, seccomp.late_program(self.fork, shares_host=False, kind=self.filter)
 
     def child_message(
-        self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False, held: int = 0
+        self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False, more: int = 0
     ) -> Message:
         """Return the message that describes a child to the fork server; `timed`: with time limits.
 
-        The limit of the watch is above the kernel's own by what gem's half takes, and by `held` bytes: what
+        The limit of the watch is above the kernel's own by what gem's half takes, and by `more` bytes: what
         one process takes until MemoryError never ends it.
         """
         memory, cpu_s = budget.memory_mb << 20, budget.cpu_s if timed else 0.0
@@ -122,7 +122,7 @@ class Settings:
             "wall_s": budget.wall_s if timed else 0.0,
             "cpu_s": cpu_s,
             "memory": memory,
-            "own_memory": memory // PAGE_TABLES + OWN_MEMORY + held,
+            "own_memory": memory // PAGE_TABLES + OWN_MEMORY + more,
             "fork": self.fork,
             "loopback": loopback,
             "limits": {
