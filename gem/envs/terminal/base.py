@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import posixpath
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -39,7 +40,7 @@ class Machine:
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None if there is no such regular file."""
         try:
-            return self.session.read_file(posixpath.join(self._folder, path))
+            return self.session.read_file(posixpath.normpath(posixpath.join(self._folder, path)))
         except ToolError:
             return None
 
@@ -51,10 +52,20 @@ class Machine:
         except UnicodeDecodeError:
             return None
 
+    def answer(self, path: str) -> str | None:
+        """Return an answer's text; its file may begin with a BOM, or be a link to a file below home."""
+        quoted = shlex.quote(path)
+        if self.read(path) is None:
+            places = self.run(f"[ -L {quoted} ] && readlink -ze -- ~ {quoted}").stdout.split("\0")
+            if len(places) == 3 and places[1].startswith(f"{places[0]}/"):
+                path = posixpath.relpath(places[1], posixpath.join(places[0], self._folder))
+        text = self.text(path)
+        return text and text.removeprefix("\ufeff").strip()
+
     def json(self, path: str) -> Any:
-        """Return the value of a JSON file; None if there is none, or an integer no float holds."""
+        """Return the value of a JSON `answer`; None if there is none, or an integer no float holds."""
         try:
-            return json.loads(self.text(path) or "null", parse_int=_read_integer)
+            return json.loads(self.answer(path) or "null", parse_int=_read_integer)
         except (ValueError, RecursionError):
             return None
 
@@ -188,7 +199,7 @@ def expect(path: str, wanted: str) -> Check:
     """Return a test that a text file holds the wanted text, apart from blank space around it."""
 
     def check(machine: Machine) -> str:
-        text = machine.text(path)
+        text = machine.answer(path)
         if text is None:
             return f"{path} is missing or no text"
         lines = [line.rstrip() for line in text.splitlines()]
@@ -212,8 +223,13 @@ REWARD_FILES = ("reward.json", "reward.txt")
 
 
 def check_finished(done: Result, machine: Machine) -> None:
-    """Raise NoVerdict for a test that did not come to its end, whatever it wrote, as Harbor does."""
+    """Raise NoVerdict for a test that did not come to its end, whatever it wrote, as Harbor does.
+
+    Raises ToolError, which fails the task, where the agent left a named pipe, which the test may have read.
+    """
     if done.status is Status.TLE:
+        if machine.run("find ~ /app /tmp -xdev -type p -print -quit 2>/dev/null | grep -q .").ok:
+            raise ToolError("the test took too long, and the agent left a named pipe that it may have read")
         raise NoVerdict(f"the test took more than {machine.budget.wall_s:g} s.")
     if done.info.get("ended"):
         raise NoVerdict("the machine ended in the test.")

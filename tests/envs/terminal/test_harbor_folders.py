@@ -246,6 +246,16 @@ def test_a_full_disk_is_a_failed_task(shell, no_engine, tmp_path):
 
 
 @pytest.mark.system
+def test_a_test_that_waits_for_a_named_pipe_of_the_agent_is_a_failed_task(shell, no_engine, tmp_path):
+    reads = "cat answer.txt > /dev/null; echo 1 > /logs/verifier/reward.txt"
+    write_folder(tmp_path, "[verifier]\ntimeout_sec = 1\n", test=reads)
+    assert play(tmp_path, "mkfifo answer.txt")[1] == 0.0
+    write_folder(tmp_path, "[verifier]\ntimeout_sec = 1\n", test="sleep 5")
+    with pytest.raises(NoVerdict, match="took more than 1 s"):
+        play(tmp_path, "true")
+
+
+@pytest.mark.system
 def test_a_test_that_installs_its_tools_runs_with_shims(shell, tmp_path):
     write_folder(tmp_path, test=INSTALLS, **{"tests/test_outputs.py": OUTPUTS})
     with pytest.raises(NoVerdict, match="uvx, which is not here"):

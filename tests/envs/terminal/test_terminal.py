@@ -339,6 +339,24 @@ def test_a_forged_state_fails(make, name, forgery):
     assert env.step("<submit/>").reward == 0.0
 
 
+@pytest.mark.system
+@pytest.mark.parametrize(("name", "answer"), [("FindText", "found.txt"), ("CsvReport", "report.json")])
+def test_a_right_answer_may_be_a_link_and_begin_with_a_byte_order_mark(make, name, answer):
+    for change, reward in (
+        (f"mkdir kept; mv {answer} 'kept/a b'; ln -s 'kept/a b' {answer}", 1.0),
+        (f"mv {answer} ~/x; ln -s ~/x {answer}", 1.0),
+        (f"sed -i '1s/^/\\xef\\xbb\\xbf/' {answer}", 1.0),
+        (f"mv {answer} /tmp/x; ln -s /tmp/x {answer}", 0.0),  # it would not be in what is handed in
+        (f"ln -sf /dev/zero {answer}", 0.0),
+        (f"rm {answer}; ln -s {answer} {answer}", 0.0),
+    ):
+        env = make(name)
+        env.reset(seed=0)
+        env.step(env.solve())
+        env.step(f"<bash>cd ~/*-*/; {change}</bash>")
+        assert env.step("<submit/>").reward == reward, change
+
+
 def test_the_rows_of_a_service_are_not_left_in_its_standard_input(make):
     env = make("Service", level="hard")
     begin(env)

@@ -11,6 +11,8 @@ from gem.envs.terminal.base import WORDS, Machine, TerminalTask, sentence
 from gem.envs.terminal.tasks import textkit
 from gem.envs.terminal.tasks.texts import instruction, program, solution
 
+_TEST_S = 15.0  # of a command of a test, which needs less than one; the agent's programs may never end
+
 
 def makefile(rng: Random, hard: bool) -> TerminalTask:
     """Write the makefile of a small build."""
@@ -64,6 +66,7 @@ def makefile(rng: Random, hard: bool) -> TerminalTask:
         {path: text.encode() for path, text in texts.items()}
         | {"Makefile": b"all:\n    @echo to be written\n"},
         looks=("cat Makefile", "ls src", "make"),
+        test_s=_TEST_S,
     )
 
 
@@ -140,6 +143,7 @@ def patch_repo(rng: Random, hard: bool) -> TerminalTask:
             "repo/tests/test_examples.py": "\n".join(tests).encode(),
         },
         looks=("ls -R repo", "cd repo && grep -n '^def' textkit/core.py; cd .."),
+        test_s=_TEST_S,
     )
 
 

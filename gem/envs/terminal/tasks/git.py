@@ -62,7 +62,7 @@ def git_history(rng: Random, hard: bool) -> TerminalTask:
         return TerminalTask(
             instruction("find_commit", key=wanted[0], value=wanted[1]),
             lambda machine: (
-                "" if machine.text("commit.txt") == machine.setup.split()[1] else "commit.txt is wrong"
+                "" if machine.answer("commit.txt") == machine.setup.split()[1] else "commit.txt is wrong"
             ),
             f"git -C repo log --reverse --format=%H -S'{wanted[0]} = {wanted[1]}' -- settings.ini | head -n "
             "1 > commit.txt",
