@@ -159,7 +159,6 @@ def test_whatever_an_agent_stores_its_state_has_a_verdict(fresh, statement):
     "stuck",
     [
         "SELECT hex(zeroblob(20000)) LIKE '" + "%0" * 90 + "1'",
-        "SELECT printf('%.*c', 2000000000, 'x')",
     ],
 )
 @pytest.mark.system
@@ -170,6 +169,14 @@ def test_what_no_limit_of_the_engine_stops_fails_the_task_and_not_the_sandbox(fr
         assert "burst the sandbox" in step.info["why"]
         fresh.reset(seed=0)
     assert fresh.step(GOES_ON).obs == "COUNT(*)\n70\n(1 row)"
+
+
+@pytest.mark.parametrize("form", ["'%.*c', 2000000000, 'x'", "'%2000000000d', 1", "'a%%%-+,010000.2f', 1"])
+def test_printf_takes_no_long_width(fresh, form):
+    for name in ("printf", "format"):
+        assert fresh.step(f"<sql>SELECT {name}({form})</sql>").obs.startswith("Error: a width in printf()")
+    right = "printf('%05.1f|%-3s|%,d|100%%|* 12345', 1.5, 'a', 1234)"
+    assert "001.5|a  |1,234|100%|* 12345" in fresh.step(f"<sql>SELECT {right}, printf(NULL)</sql>").obs
 
 
 def test_questions_write_nothing(env):
