@@ -43,7 +43,7 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 
-FIELD = re.compile(r"%(?:%|[-+ 0,#!]*(\d*|\*)(?:\.(\d*|\*))?)")
+FIELD = re.compile(r"%(?:%|[-+ 0,#!]*(\*|\d*)(?:\.(\*|\d*))?)")
 """A field of printf(), with its width and precision."""
 
 databases: dict[str, "SqliteDatabase"] = {}
