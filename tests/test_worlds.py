@@ -1,5 +1,6 @@
 """Worlds by name: fetched by pip without what they require, imported from the cache and from nowhere else."""
 
+import errno
 import sys
 from hashlib import sha256
 
@@ -7,7 +8,7 @@ import pytest
 from local_wheels import write_wheel
 
 from gem import cli, worlds
-from gem.errors import BadArgument, MissingData, MissingExtra
+from gem.errors import BadArgument, MissingData, MissingExtra, StoreError
 from gem.worlds import World
 
 SOURCE = (
@@ -70,6 +71,29 @@ def test_another_wheel_is_refused_and_nothing_is_left(known, tmp_path):
         worlds.fetch("little")
     assert worlds.find("little") is None
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+@pytest.mark.system
+def test_a_full_disk_and_a_killed_fetch_leave_nothing_that_is_believed(tmp_path, monkeypatch):
+    place = worlds._place(worlds.KNOWN["little"])
+
+    def fill(archive, folder):
+        archive.extract("little_world/__init__.py", folder)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("zipfile.ZipFile.extractall", fill)
+        with pytest.raises(
+            StoreError, match=f"{place} cannot be written: No space left on device; set GEM_CACHE"
+        ):
+            worlds.fetch("little")
+    left = place.with_name(f"{place.name}.partial") / "modules/little_world"  # as by kill -9
+    left.mkdir(parents=True)
+    (left / "old.py").touch()
+    assert worlds.find("little") is None
+    worlds.fetch("little")
+    assert sorted(each.name for each in place.parent.iterdir()) == [place.name, f"{place.name}.lock"]
+    assert not list(place.rglob("old.py"))
 
 
 def test_a_missing_world_names_the_command(capsys):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 from tyro.conf import arg
 
@@ -24,9 +25,6 @@ def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None
         device: time matrix products of the shapes of SmolLM2-135M, in float32 and bfloat16, on this device,
             such as cpu or cuda.
     """
-    from dataclasses import asdict
-    from json import dumps
-
     from gem import models as known
 
     if fetch is not None:
@@ -38,24 +36,17 @@ def models(fetch: MaybeText = None, json: bool = False, device: MaybeText = None
         seconds = known.matmul_seconds(device, width=576, hidden=1536)
         table("type", "ms", rows=[(name, f"{1000 * each:.3f}") for name, each in seconds.items()])
         return 0
-    listing = known.list_models()
-    if json:
-        for model in listing:
-            print(dumps(asdict(model)))
-        return 0
-    rows = [
-        (
-            model.name,
-            f"{model.parameters / 1e6:.0f}M" if model.parameters else "-",
-            model.context or "-",
-            model.licence,
-            model.origin,
-            model.path or f"not here: {model.way}",
-        )
-        for model in listing
-    ]
-    table("name", "parameters", "context", "licence", "origin", "where", rows=rows)
-    return 0
+    return _list(
+        known.list_models(),
+        json,
+        {
+            "name": lambda model: model.name,
+            "parameters": lambda model: f"{model.parameters / 1e6:.0f}M" if model.parameters else "-",
+            "context": lambda model: model.context or "-",
+            "licence": lambda model: model.licence,
+            "origin": lambda model: model.origin,
+        },
+    )
 
 
 def worlds(fetch: MaybeText = None, json: bool = False) -> int:
@@ -68,9 +59,6 @@ def worlds(fetch: MaybeText = None, json: bool = False) -> int:
         fetch: download the world of this name with pip; all: each that is not here.
         json: print the list as JSON, one object per line.
     """
-    from dataclasses import asdict
-    from json import dumps
-
     from gem import worlds as known
 
     if fetch is not None:
@@ -78,24 +66,33 @@ def worlds(fetch: MaybeText = None, json: bool = False) -> int:
             with name_wait(f"pip, which downloads {name}"):
                 print(known.fetch(name))
         return 0
-    listing = known.list_worlds()
+    return _list(
+        known.list_worlds(),
+        json,
+        {
+            "name": lambda world: world.name,
+            "package": lambda world: world.version,
+            "licence": lambda world: world.licence,
+            "size": lambda world: f"{world.size / 1e6:.1f} MB",
+            "ids": lambda world: " ".join(f"{prefix}:" for prefix in world.families),
+            "extra": lambda world: world.extra,
+        },
+    )
+
+
+def _list(listing: Sequence[Any], json: bool, columns: Mapping[str, Callable[[Any], object]]) -> int:
+    """Print what can be fetched: as JSON, one object per line, or as a table with its place."""
+    from dataclasses import asdict
+    from json import dumps
+
     if json:
-        for world in listing:
-            print(dumps(asdict(world)))
+        for each in listing:
+            print(dumps(asdict(each)))
         return 0
     rows = [
-        (
-            world.name,
-            world.version,
-            world.licence,
-            f"{world.size / 1e6:.1f} MB",
-            " ".join(f"{prefix}:" for prefix in world.families),
-            world.extra,
-            world.path or f"not here: {world.way}",
-        )
-        for world in listing
+        (*(cell(each) for cell in columns.values()), each.path or f"not here: {each.way}") for each in listing
     ]
-    table("name", "package", "licence", "size", "ids", "extra", "where", rows=rows)
+    table(*columns, "where", rows=rows)
     return 0
 
 

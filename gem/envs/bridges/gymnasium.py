@@ -201,20 +201,12 @@ class GymnasiumEnv(Env):
         world = WORLDS[self.name]
         chosen = read_action(action, world.actions)
         if chosen is None:
-            text, reward, over = f"Your answer could not be read. {self._answer_form()}", world.nothing, False
+            text, reward, won = f"Your answer could not be read. {self._answer_form()}", world.nothing, None
         else:
             self._state, paid, over, _, _ = self._world.step(chosen)
             text, reward = self._say(), float(paid)
-        info: dict[str, Any] = {} if chosen is not None else {"legal": False}
-        if over:
-            won = world.won(reward)
-            info.update(success=won, stop=(StopReason.SOLVED if won else StopReason.FAILED).value)
-            text = f"{text}\nThat is the end: {'done' if won else 'not done'}."
-        elif self.turn >= self.max_turns:
-            over = True
-            info.update(success=False, stop=StopReason.TURN_BUDGET.value)
-            text = f"{text}\nNo turns are left."
-        return Step(text, reward, over, False, info)
+            won = world.won(reward) if over else None
+        return finish_step(text, reward, chosen, won, self.turn >= self.max_turns)
 
     def sample_random_action(self) -> str:
         """Return a random action; see Env.sample_random_action."""
@@ -240,6 +232,26 @@ class GymnasiumEnv(Env):
     def _answer_form(self) -> str:
         words = list(WORLDS[self.name].actions)
         return f"Give your action inside \\boxed{{}}: {', '.join(words[:-1])} or {words[-1]}."
+
+
+def finish_step(text: str, reward: float, chosen: int | None, won: bool | None, spent: bool) -> Step:
+    """Return a step of one of the package's episodes, with how it ended.
+
+    Args:
+        text: what the agent sees now.
+        reward: of the package, for this step.
+        chosen: the number of the action; None where it could not be read.
+        won: whether the package's episode ended well; None while it goes on.
+        spent: whether no turns are left.
+    """
+    info: dict[str, Any] = {"legal": False} if chosen is None else {}
+    if won is not None:
+        info.update(success=won, stop=(StopReason.SOLVED if won else StopReason.FAILED).value)
+        text = f"{text}\nThat is the end: {'done' if won else 'not done'}."
+    elif spent:
+        info.update(success=False, stop=StopReason.TURN_BUDGET.value)
+        text = f"{text}\nNo turns are left."
+    return Step(text, reward, "stop" in info, False, info)
 
 
 def read_action(action: str, words: Mapping[str, int]) -> int | None:

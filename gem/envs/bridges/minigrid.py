@@ -13,11 +13,10 @@ import gymnasium
 
 from gem import seeding
 from gem.core import Env, Start, Step
-from gem.envs.bridges.gymnasium import read_action
+from gem.envs.bridges.gymnasium import finish_step, read_action
 from gem.envs.bridges.specs import BABYAI_NAMES, BABYAI_UNSOLVED, MINIGRID_FEW
 from gem.envs.kit.splits import Split, check_split, split_of
 from gem.errors import BadArgument, NoSolver, check_least
-from gem.record import StopReason
 from gem.worlds import import_world
 
 import_world("minigrid")
@@ -109,21 +108,13 @@ class MiniGridEnv(Env):
         """Act in the grid; see Env.step."""
         self.turn += 1
         chosen = read_action(action, _NUMBERS)
-        reward, over, info = 0.0, False, dict[str, Any]()
+        spent = self.turn >= self.max_turns
         if chosen is None:
-            text, info["legal"] = f"Your answer could not be read. {_ANSWER_FORM}", False
-        else:
-            self._view, paid, ended, cut, _ = self._world.step(chosen)
-            self._since.append(chosen)
-            text, reward, over = self._describe(), float(paid), ended or cut
-            if ended:
-                info.update(success=reward > 0, stop=_stop(reward).value)
-                text = f"{text}\nThat is the end: the mission is {'' if reward > 0 else 'not '}fulfilled."
-        if "stop" not in info and (over or self.turn >= self.max_turns):
-            over = True
-            info.update(success=False, stop=StopReason.TURN_BUDGET.value)
-            text = f"{text}\nNo turns are left."
-        return Step(text, reward, over, False, info)
+            return finish_step(f"Your answer could not be read. {_ANSWER_FORM}", 0.0, None, None, spent)
+        self._view, paid, ended, cut, _ = self._world.step(chosen)
+        self._since.append(chosen)
+        won = float(paid) > 0 if ended else None
+        return finish_step(self._describe(), float(paid), chosen, won, cut or spent)
 
     def sample_random_action(self) -> str:
         """Return a random action; see Env.sample_random_action."""
@@ -203,10 +194,6 @@ class BabyAIEnv(MiniGridEnv):
 
 
 _ANSWER_FORM = f"Give your action inside \\boxed{{}}: {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}."
-
-
-def _stop(reward: float) -> StopReason:
-    return StopReason.SOLVED if reward > 0 else StopReason.FAILED
 
 
 def _split_of(world: Any) -> Split:

@@ -43,7 +43,7 @@ def test_the_rewards_are_those_of_the_package():
             assert (ours._view["image"] == seen["image"]).all()
         assert info == {"success": True, "stop": "solved"}
         assert 0 < reward < 1
-        assert "the mission is fulfilled" in text
+        assert "the end: done" in text
 
 
 def test_what_is_seen_is_said_with_its_place():
