@@ -11,6 +11,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,55 @@ def office_alone(name: str, plays: Plays) -> Callable[[bool], int]:
     return replay
 
 
+def conversations_alone(name: str, plays: Plays) -> Callable[[bool], int]:
+    """Return what plays the records of BFCL by the package's own calls: it runs all calls twice, to score."""
+    from gem.envs.bridges.bfcl import read_references, read_rows
+
+    utils, checker = (
+        import_module(f"bfcl_eval.eval_checker.multi_turn_eval.multi_turn_{part}")
+        for part in ("utils", "checker")
+    )
+    tasks = list_tasks(f"bfcl:{name}", plays)
+    long = name.endswith("long_context")
+
+    def replay(steps: bool) -> int:
+        for task in tasks:
+            row, turns = read_rows(name)[task], read_references(name)[task]
+            for calls in turns if steps else ([],):
+                utils.execute_multi_turn_func_call(
+                    calls, row["initial_config"], row["involved_classes"], "alone", task, long
+                )
+            if steps:
+                checker.multi_turn_checker([[turn] for turn in turns], turns, row, name, "alone")
+            for made in [key for key in vars(utils) if key.endswith("_instance")]:
+                del vars(utils)[made]
+        return len(plays)
+
+    return replay
+
+
+def answers_alone(name: str, plays: Plays) -> Callable[[bool], int]:
+    """Return what scores the records of a BFCL category with one turn by the package's checker alone."""
+    from gem.envs.bridges.bfcl import read_references, read_rows
+    from gem.envs.bridges.bfcl_calls import Language, ast_checker, read_calls
+
+    rows = [(read_rows(name)[task]["function"], task) for task in list_tasks(f"bfcl:{name}", plays)]
+    answers = [read_calls(actions[0], row) for (row, _), (_, actions) in zip(rows, plays, strict=True)]
+
+    def replay(steps: bool) -> int:
+        for (row, task), made in zip(rows, answers, strict=True) if steps else ():
+            ast_checker.ast_checker(row, made, read_references(name)[task], Language.PYTHON, name, "")
+        return len(plays)
+
+    return replay
+
+
+def list_tasks(env_id: str, plays: Plays) -> list[str]:
+    """Return the package's id of the task of each record."""
+    with gem.make(env_id) as env:
+        return [env.reset(seed) and env.unwrapped.task for seed, _ in plays]
+
+
 def memory_mb(env_id: str) -> float:
     """Return the memory that one more environment takes after its reset, in MB."""
     held = [gem.make(env_id)]
@@ -177,6 +227,9 @@ OWN: dict[str, Callable[[str, Plays], Callable[[bool], int]]] = {
     "babyai:BossLevel-v0": grid_alone("BabyAI-"),
     "agentdojo:banking": office_alone,
     "agentdojo:workspace": office_alone,
+    "bfcl:multi_turn_base": conversations_alone,
+    "bfcl:multi_turn_long_context": conversations_alone,
+    "bfcl:live_multiple": answers_alone,
 }
 """The ids that are measured, and their packages' own way."""
 
