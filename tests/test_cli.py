@@ -92,6 +92,27 @@ def test_list_takes_a_family(family, capsys):
     assert [line.split()[0] for line in lines] == gem.ids("game")
 
 
+def test_list_as_json_has_every_claim(capsys):
+    assert cli.main(["list", "game", "--json"]) == 0
+    specs = json.loads(capsys.readouterr().out)
+    assert [spec["id"] for spec in specs] == gem.ids("game")
+    assert all(spec["solver"] == gem.spec(spec["id"]).solver and spec["entry_point"] for spec in specs)
+
+
+def test_help_explains_a_command(capsys):
+    assert cli.main(["help"]) == 0
+    assert "gem-gym help COMMAND" in capsys.readouterr().out
+    said = []
+    for args in (["help", "list"], ["list", "--help"]):
+        with pytest.raises(SystemExit) as end:
+            cli.main(args)
+        assert not end.value.code
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert "usage: gem-gym list" in said[0]
+    assert cli.main(["help", "lst"]) == 2
+
+
 def test_unknown_family_names_the_nearest(capsys):
     assert cli.main(["list", "gmae"]) == 2
     assert "no family 'gmae'. Did you mean 'game'?" in capsys.readouterr().err

@@ -105,6 +105,34 @@ def test_returns_and_json(store, capsys):
     assert plain["environments"][0]["won"] == 10
 
 
+def test_a_pull_request_is_told_what_was_lost(store, capsys):
+    a, b = (
+        store("a", {"test:X|`<b>": "w" * 30 + "l" * 10}),
+        store("b", {"test:X|`<b>": "l" * 28 + "w" * 3 + "l" * 9}),
+    )
+    code, out, err = said(capsys, "compare", a, b, "--markdown")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "**A is better, by 67.5 points**"
+    worse = lines.index("### Worse in B: 28")
+    assert lines[worse + 2] == "| environment | seed | sample | A | B | episode of A | episode of B |"
+    rows = lines[worse + 4 : worse + 4 + 25]
+    assert all(row.startswith("| test:X\\|\\`\\<b\\> | ") and row.count(" | ") == 6 for row in rows)
+    assert "And 3 more: `--json` has all." in lines
+    assert "### Better in B: 1" in lines
+    found = json.loads(said(capsys, "compare", a, b, "--json")[1])["changes"]
+    assert [(each["seed"], each["a"], each["b"]) for each in found] == [
+        *((i, 1, 0) for i in range(28)),
+        (30, 0, 1),
+    ]
+    with EpisodeStore(f"{b}/episodes.jsonl", read_only=True) as episodes:
+        ids = [episode.id for episode in episodes]
+    assert found[0]["b_episode"] == ids[0]
+    assert said(capsys, "compare", a, b, "--not-worse")[0] == 1
+    assert said(capsys, "compare", b, a, "--not-worse")[0] == 0
+    assert said(capsys, "compare", a, b, "--json", "--markdown")[0] == 2
+
+
 def test_what_cannot_be_compared_is_told(store, capsys, tmp_path):
     a, b = store("a", {"test:X": "w"}), store("b", {"test:Y": "w"})
     code, _, err = said(capsys, "compare", a, b)

@@ -88,7 +88,10 @@ def test_damaged_rows_are_left_out_and_told(store, tmp_path, capsys):
     ("args", "told"),
     [
         (["export", "run.jsonl", "out.txt"], "give --format"),
-        (["export", "run.jsonl", "out.txt", "--format", "csv"], "accepted: parquet, jsonl, atif, inspect"),
+        (
+            ["export", "run.jsonl", "out.txt", "--format", "xlsx"],
+            "accepted: parquet, jsonl, csv, atif",
+        ),
         (["export", "run.jsonl", "out", "--format", "atif", "--per", "turn"], "for parquet and jsonl"),
         (["export", "run.jsonl", "run.jsonl"], "already exists"),
         (["export", "none.jsonl", "out.jsonl"], "cannot open"),

@@ -6,13 +6,22 @@ it can be read back. A row of a turn cannot be read back.
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from gem import codec
-from gem.adapters.records import each_line, episode_of, escape_text, long_or_none, next_messages, write_lines
+from gem.adapters.records import (
+    each_line,
+    episode_of,
+    escape_text,
+    long_or_none,
+    next_messages,
+    whole_file,
+    write_lines,
+)
 from gem.content import Message, text_of
 from gem.errors import BadArgument, check_argument
 from gem.history import CHAT, messages
@@ -20,6 +29,16 @@ from gem.record import Episode
 
 Per = Literal["episode", "turn"]
 PER: tuple[Per, ...] = ("episode", "turn")
+
+SHEET = (
+    *("env", "seed", "sample", "agent", "model", "success", "reward", "verdict", "stop", "turns"),
+    *("first_observation", "last_action", "prompt_tokens", "completion_tokens", "error"),
+    *("id", "run", "job", "attempt", "group", "policy_version"),
+)
+"""The columns of `write_csv`."""
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet would calculate."""
 
 
 def episode_row(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
@@ -126,6 +145,41 @@ def write_jsonl(
         BadArgument: when the file already exists. StoreError: when it cannot be written.
     """
     return write_lines(rows(episodes, per, tokens=tokens), path)
+
+
+def write_csv(episodes: Iterable[Episode], path: str | Path) -> int:
+    """Write a row per episode for a spreadsheet, and return how many; it cannot be read back.
+
+    In place of the conversation it has the first observation, the last action and the tokens of all turns.
+    Text that a spreadsheet would take for a formula begins with an apostrophe: a model may have written it.
+
+    Raises:
+        BadArgument: when the file already exists. StoreError: when it cannot be written.
+    """
+    count = 0
+    with whole_file(Path(path)) as part, part.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, SHEET)
+        table.writeheader()
+        for episode in episodes:
+            table.writerow({name: _quote_formula(value) for name, value in _sheet_row(episode).items()})
+            count += 1
+    return count
+
+
+def _sheet_row(episode: Episode) -> dict[str, Any]:
+    row = episode_row(episode, tokens=False)
+    first, last = (episode.turns[0], episode.turns[-1]) if episode.turns else (None, None)
+    usages = [turn.usage or {} for turn in episode.turns]
+    return {name: row[name] for name in SHEET if name in row} | {
+        "first_observation": "" if first is None else escape_text(text_of(first.observation)),
+        "last_action": "" if last is None or last.action is None else escape_text(last.action),
+        "prompt_tokens": sum(long_or_none(usage.get("prompt_tokens")) or 0 for usage in usages),
+        "completion_tokens": sum(long_or_none(usage.get("completion_tokens")) or 0 for usage in usages),
+    }
+
+
+def _quote_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def read_jsonl(path: str | Path) -> Iterator[Callable[[], Episode]]:

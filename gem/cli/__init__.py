@@ -156,7 +156,9 @@ def _open_nothing() -> io.TextIOWrapper:
 
 def _run(args: list[str]) -> int:
     name, *rest = args or ["--help"]
-    if name in ("-h", "--help"):
+    if name == "help" and rest:  # `gem-gym help eval`, as git has it
+        name, *rest = *rest, "--help"
+    if name in ("-h", "--help", "help"):
         print(_help())
         return 0
     if name in ("-V", "--version"):
@@ -199,6 +201,6 @@ def _help() -> str:
             "",
             *rows,
             "",
-            "`gem-gym COMMAND --help` explains a command; `gem-gym --version` prints gem's version.",
+            "`gem-gym help COMMAND` explains a command; `gem-gym --version` prints gem's version.",
         ]
     )

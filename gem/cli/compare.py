@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,16 @@ from tyro.conf import Positional, arg
 
 from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
+from gem.errors import BadArgument
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
 from gem.evals.comparison import MIN_COVERAGE
 from gem.evals.outcomes import Metric
+from gem.evals.reports import escape_cell
 from gem.statistics import Interval
 from gem.waiting import name_wait
+
+MOST_CHANGES = 25
+"""The most tasks that a list in Markdown names."""
 
 
 def compare_runs(
@@ -26,6 +32,8 @@ def compare_runs(
     seat: MaybeText = None,
     min_coverage: float = MIN_COVERAGE,
     json: bool = False,
+    markdown: bool = False,
+    not_worse: bool = False,
     picture: MaybePath = None,
 ) -> int:
     """Compare two runs on the tasks that both played: is one better, and by how much?
@@ -47,41 +55,87 @@ def compare_runs(
         seat: in a game of several seats, the seat to compare; if left out, the episode's success and the mean
             return.
         min_coverage: no headline is given below this coverage.
-        json: print the figures as JSON.
+        json: print the figures as JSON, and every pair whose values differ.
+        markdown: print the comparison in Markdown, as for a pull request: first the tasks that B lost.
+        not_worse: exit with code 1 also if A is better: overall, or on an environment.
         picture: draw the differences into this file: .png, .svg or .pdf.
     """
     from gem.evals.picture import check_picture, draw
 
     if picture is not None:
         check_picture(picture)
+    if json and markdown:
+        raise BadArgument("--json and --markdown are two forms of one answer; give one of them.")
     with name_wait("the episodes of both runs to be read"):
         a, b = read_run(run_a, seat), read_run(run_b, seat)
     with name_wait("the bootstrap intervals"):
         comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
+    warnings = _warnings(comparison, a, b)
     if json:
         about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}
         print(json_module.dumps({**about, **comparison.to_json()}, indent=2, allow_nan=False))
+    elif markdown:
+        print(_markdown(comparison, a, b, warnings))
     else:
         _show(comparison, a, b)
-    for warning in _warnings(comparison, a, b):
+    for warning in warnings:
         print(printable(f"warning: {warning}"), file=sys.stderr)
     if picture is not None:
         draw(comparison, picture, _run_title(a), _run_title(b))
-        if not json:
+        if not (json or markdown):
             print(printable(f"\nthe picture is in {picture}"))
-    return FAILED if comparison.overall.withheld else 0
+    worse = not_worse and "A" in [row.better for row in (*comparison.rows, comparison.overall)]
+    return FAILED if worse or comparison.overall.withheld else 0
 
 
 def _show(comparison: Comparison, a: RunOutcomes, b: RunOutcomes) -> None:
     print(printable(f"A: {_run_title(a)}\nB: {_run_title(b)}\n"))
+    for columns in _tables(comparison):
+        table(*columns, rows=list(zip(*columns.values(), strict=True)))
+        print()
+    print(*map(printable, _headlines(comparison)), sep="\n")
+
+
+def _markdown(comparison: Comparison, a: RunOutcomes, b: RunOutcomes, warnings: Sequence[str]) -> str:
+    """Return the comparison in Markdown, as for a pull request: what B lost, by name, stands first."""
+    first = [f"**{escape_cell(line)}**" for line in _headlines(comparison)[-1:]]
+    lines = [*first, "", f"A: {escape_cell(_run_title(a))}; B: {escape_cell(_run_title(b))}"]
+    worse = [change for change in comparison.changes if change.b < change.a]
+    better = [change for change in reversed(comparison.changes) if change.b > change.a]
+    for title, changes in ((f"Worse in B: {len(worse)}", worse), (f"Better in B: {len(better)}", better)):
+        heads = ("environment", "seed", "sample", "A", "B", "episode of A", "episode of B")
+        rows = [
+            (each.env, each.seed, each.sample, f"{each.a:g}", f"{each.b:g}", each.a_episode, each.b_episode)
+            for each in changes[:MOST_CHANGES]
+        ]
+        if rows:
+            lines += ["", f"### {title}", "", *_rows(heads, rows)]
+        if len(changes) > MOST_CHANGES:
+            lines += ["", f"And {len(changes) - MOST_CHANGES} more: `--json` has all."]
+    lines += ["", "### Figures"]
+    for columns in _tables(comparison):
+        lines += ["", *_rows(tuple(columns), list(zip(*columns.values(), strict=True)))]
+    lines += ["", *(f"- {escape_cell(line)}" for line in (*_headlines(comparison), *warnings))]
+    return "\n".join(lines)
+
+
+def _rows(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    cells = [[*heads], ["---"] * len(heads), *([escape_cell(str(cell)) for cell in row] for row in rows)]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
+def _tables(comparison: Comparison) -> list[dict[str, list[object]]]:
+    """Return the columns of the two tables, by their heads."""
     several = len(comparison.rows) > 1
     rows = [*comparison.rows, *([comparison.overall] if several else [])]
     success = comparison.metric == "success"
-    heads = ("env", f"A {comparison.metric}", f"B {comparison.metric}", "B - A", "coverage")
-    table(*heads, rows=[_figures(row, success) for row in rows])
-    print()
-    more: dict[str, list[object]] = {"env": [printable(row.env) for row in rows]}
-    more["tasks"] = [row.tasks for row in rows]
+    envs: list[object] = [printable(row.env) for row in rows]
+    figures: dict[str, list[object]] = {"env": envs}
+    figures[f"A {comparison.metric}"] = [_number(row.a, success) for row in rows]
+    figures[f"B {comparison.metric}"] = [_number(row.b, success) for row in rows]
+    figures["B - A"] = [_difference(row.difference, success) for row in rows]
+    figures["coverage"] = [f"{row.coverage:.1%}" for row in rows]
+    more: dict[str, list[object]] = {"env": envs, "tasks": [row.tasks for row in rows]}
     more["pairs"] = [row.pairs for row in rows]
     if any(row.pairs < row.of for row in rows):
         more["pairs"] = [f"{row.pairs}/{row.of}" for row in rows]
@@ -94,21 +148,13 @@ def _show(comparison: Comparison, a: RunOutcomes, b: RunOutcomes) -> None:
     more["p"] = [_p(row.p) for row in rows]
     if several:
         more["Holm"] = [_p(row.corrected) for row in rows]
-    table(*more, rows=list(zip(*more.values(), strict=True)))
-    print()
-    for row in rows:
-        headline = row.withheld or row.headline
-        print(printable(f"{row.env}: {headline}" if several else f"{headline}"))
+    return [figures, more]
 
 
-def _figures(row: Paired, success: bool) -> tuple[str, ...]:
-    return (
-        printable(row.env),
-        _number(row.a, success),
-        _number(row.b, success),
-        _difference(row.difference, success),
-        f"{row.coverage:.1%}",
-    )
+def _headlines(comparison: Comparison) -> list[str]:
+    if len(comparison.rows) == 1:
+        return [str(comparison.rows[0].withheld or comparison.rows[0].headline)]
+    return [f"{row.env}: {row.withheld or row.headline}" for row in (*comparison.rows, comparison.overall)]
 
 
 def _worst(row: Paired) -> str:

@@ -102,6 +102,12 @@ def _write_jsonl(to: Writing) -> int:
     return write_jsonl(to.episodes, to.out, to.per, tokens=to.tokens)
 
 
+def _write_csv(to: Writing) -> int:
+    from gem.adapters.rows import write_csv
+
+    return write_csv(to.episodes, to.out)
+
+
 def _write_atif(to: Writing) -> int:
     from gem.adapters.atif import write_atif
 
@@ -155,6 +161,7 @@ class Format(NamedTuple):
 FORMATS = {
     "parquet": Format(_write_parquet, ROWS, "gem.adapters.parquet:read_parquet", ".parquet", turns=True),
     "jsonl": Format(_write_jsonl, ROWS, "gem.adapters.rows:read_jsonl", ".jsonl", turns=True),
+    "csv": Format(_write_csv, ROWS, suffix=".csv"),
     "atif": Format(_write_atif, ("trajectory", "trajectories"), "gem.adapters.atif:read_atif"),
     "inspect": Format(_write_logs, ("log", "logs"), "gem.adapters.inspect_logs:read_logs", ".eval"),
     "openenv": Format(_write_traces, ("trace", "traces"), "gem.adapters.openenv_traces:read_traces"),
@@ -186,18 +193,18 @@ def export(
     The format hf is the trained model: a folder that transformers, peft, TRL and vLLM load, with its
     tokenizer and a model card.
 
-    The other formats are episodes. parquet and jsonl are tables. atif is Harbor's trajectories (a .jsonl
-    file, or a folder of files). inspect is the log of Inspect, for `inspect view` (a .eval or .json file for
-    one environment and agent, or a folder with a log for each). openenv is OpenEnv's token traces. sft and
-    preferences are training data sets of conversations: all scored ones, and the best against the worst of
-    each task.
+    The other formats are episodes. parquet and jsonl are tables, csv one for a spreadsheet. atif is
+    Harbor's trajectories (a .jsonl file, or a folder of files). inspect is the log of Inspect, for
+    `inspect view` (a .eval or .json file for one environment and agent, or a folder with a log for each).
+    openenv is OpenEnv's token traces. sft and preferences are training data sets of conversations: all
+    scored ones, and the best against the worst of each task.
 
     Args:
         run: the folder of a run (for hf of a training run; RUN@best: its best weights, not the last), a store
             of episodes, the id of terminal tasks (harbor), or any id (verifiers).
         target: the file or folder to write; it must not exist yet.
-        format: hf, harbor, verifiers, parquet, jsonl, atif, inspect, openenv, sft or preferences; guessed
-            from OUT's suffix if that is .parquet, .jsonl or .eval.
+        format: hf, harbor, verifiers, parquet, jsonl, csv, atif, inspect, openenv, sft or preferences;
+            guessed from OUT's suffix if that is .parquet, .jsonl, .csv or .eval.
         out: another way to give OUT.
         merge: for hf, of a run with --lora-rank: write a whole model with the adapter merged into it, instead
             of the adapter alone.
@@ -318,7 +325,7 @@ def import_(
     """
     kind = _format(format, source)
     if not FORMATS[kind].read:
-        raise BadArgument(f"{kind} is a training data set; episodes cannot be read back from it.")
+        raise BadArgument(f"{kind} holds parts of episodes; they cannot be read back from it.")
     if not source.exists():
         raise MissingData(f"{source}: no such file or folder.")
     copied = duplicates = 0

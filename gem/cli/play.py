@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json as json_module
 import sys
+from dataclasses import asdict
 from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
@@ -23,6 +25,7 @@ from gem.sandbox.choice import check_needs, has_none_at_once
 
 def list_ids(
     family: Annotated[Positional[str | None], arg(metavar="[FAMILY]", help_behavior_hint="")] = None,
+    json: bool = False,
 ) -> None:
     """List the environments: id, the task's stated turn limit, solver, pip extra, and if it needs a sandbox.
 
@@ -30,6 +33,7 @@ def list_ids(
 
     Args:
         family: the part of an id before the colon; all families if left out.
+        json: print the specs as one JSON array, with every claim; the fields are those of `gem.EnvSpec`.
     """
     ids = gem.ids(family and family.rstrip(":"))
     if not ids:
@@ -38,6 +42,9 @@ def list_ids(
             f"no family {family!r}.{did_you_mean(family or '', families)} There are: {', '.join(families)}."
         )
     specs = [gem.spec(env_id) for env_id in ids]
+    if json:
+        print(json_module.dumps([asdict(each) for each in specs], indent=2, default=str))
+        return
     needs = "no sandbox here" if has_none_at_once() else "sandbox"
     rows = [
         (s.id, s.max_turns or "-", s.solver, s.extra or "-", needs if s.needs.sandbox else "-") for s in specs

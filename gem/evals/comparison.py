@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
@@ -91,11 +91,24 @@ class Paired:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A pair whose two values differ: success as 0 or 1, or the return; with the ids of its episodes."""
+
+    env: str
+    seed: int | None
+    sample: int
+    a: float
+    b: float
+    a_episode: str
+    b_episode: str
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The comparison of two runs: by environment, and the mean over environments with equal weights.
 
     `alone` has the environments that only one run has; they are left out of all figures. `warnings` say where
-    the comparison is not fair.
+    the comparison is not fair. `changes` has the pairs that differ, the largest loss of B first.
     """
 
     metric: Metric
@@ -105,6 +118,7 @@ class Comparison:
     overall: Paired
     alone: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -116,6 +130,7 @@ class Comparison:
             "overall": self.overall.to_json(),
             "alone": list(self.alone),
             "warnings": list(self.warnings),
+            "changes": [asdict(change) for change in self.changes],
         }
 
 
@@ -152,12 +167,13 @@ def compare(
     check_argument("min_coverage", min_coverage, 0 <= min_coverage <= 1, "between 0 and 1, such as 0.95")
     named = dict.fromkeys(outcome.env for outcome in (*a, *b))
     envs = [{outcome.env for outcome in run} for run in (a, b)]
-    rows, warnings = [], []
+    rows, warnings, changes = [], [], list[Change]()
     for env in named:
         if not all(env in each for each in envs):
             continue
         samples = [{_key(o): o for o in run if o.env == env} for run in (a, b)]
         rows.append(_row(env, samples[0], samples[1], metric, level))
+        changes += _changes(samples[0], samples[1], metric)
         warnings += [f"{env}: {each}" for each in _unfair(rows[-1])]
     if not {_key(one) for one in a} & {_key(other) for other in b}:
         raise BadArgument(_nothing_pairs(a, b))
@@ -169,7 +185,10 @@ def compare(
     rows = [_add_headline(row, metric, min_coverage, 1 - level) for row in rows]
     alone = tuple(env for env in named if not all(env in each for each in envs))
     overall = _overall(rows, metric, min_coverage, level)
-    return Comparison(metric, level, min_coverage, tuple(rows), overall, alone, tuple(warnings))
+    changes.sort(key=lambda change: change.b - change.a)
+    return Comparison(
+        metric, level, min_coverage, tuple(rows), overall, alone, tuple(warnings), tuple(changes)
+    )
 
 
 Key = tuple[str, int, int]
@@ -234,6 +253,15 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
     return replace(
         row, difference=difference, bootstrap=bootstrap, smallest=_smallest(difference, metric, level)
     )
+
+
+def _changes(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> Iterator[Change]:
+    for key, one in a.items():
+        if (other := b.get(key)) is None:
+            continue
+        first, second = one.value(metric), other.value(metric)
+        if first is not None and second is not None and first != second:
+            yield Change(one.env, one.seed, one.sample, first, second, one.episode, other.episode)
 
 
 def _smallest(difference: Interval, metric: Metric, level: float) -> float | None:

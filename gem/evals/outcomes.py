@@ -34,7 +34,8 @@ class Outcome:
     an episode that branched off another one (`Job.start`) it also has the branch point. `repeat` numbers
     several episodes with the same task and sample number. `success` and `reward` (the return) are None
     without verdict; `success` is also None if the environment does not report it. `instance` is the key that
-    tasks share if they differ only by their seeds; samples of one instance are one cluster.
+    tasks share if they differ only by their seeds; samples of one instance are one cluster. `seed` and the
+    id of the `episode` say where to look.
     """
 
     env: str
@@ -44,6 +45,8 @@ class Outcome:
     success: bool | None
     reward: float | None
     instance: str = ""
+    seed: int | None = None
+    episode: str = ""
 
     @property
     def cluster(self) -> str:
@@ -132,7 +135,7 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
             )
         success, reward = episode.succeeded(seat), episode.reward(seat)
     env = title_of(made.spec, made.kwargs) if made.spec.startswith("data:") else entry.spec
-    return Outcome(env, begun, entry.sample, 0, success, reward, instance)
+    return Outcome(env, begun, entry.sample, 0, success, reward, instance, made.seed, entry.id)
 
 
 def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:

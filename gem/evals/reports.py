@@ -55,14 +55,16 @@ def markdown(
         notes: one line each, such as warnings.
         command: the command that repeats the evaluation.
     """
-    lines = [f"# {_cell(title)}", ""]
+    lines = [f"# {escape_cell(title)}", ""]
     if about:
-        lines += [_cell(about), ""]
+        lines += [escape_cell(about), ""]
     for each in checked:
         state = "passed" if each.passed else "**failed**"
-        lines.append(f"- {state}: `{_code(each.gate.text)}` ({_cell(each.agent)}): {_cell(each.said)}")
+        lines.append(
+            f"- {state}: `{_code(each.gate.text)}` ({escape_cell(each.agent)}): {escape_cell(each.said)}"
+        )
     for card in cards:
-        lines += ["", f"## {_cell(card.agent)}", ""]
+        lines += ["", f"## {escape_cell(card.agent)}", ""]
         columns = ["environment", "success", "coverage", "return", "turns"]
         means = [*card.categories, card.overall] if len(card.rows) > 1 else []
         columns += passes_of(card.overall)
@@ -70,16 +72,24 @@ def markdown(
         if tokens_of(card.overall.usage):
             columns += ["tokens", "cost"] if card.prices else ["tokens"]
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-        lines += [_row(_cell(row.entry.label), row.result, card, columns) for row in card.rows]
+        lines += [_row(escape_cell(row.entry.label), row.result, card, columns) for row in card.rows]
         lines += [_row(f"**{mean.name}**", mean, card, columns) for mean in means]
-        lines += [f"\n{_cell(r.env)}: {_cell(lost)}" for r in card.results if (lost := _describe_lost(r))]
         lines += [
-            f"\nNo headline for {_cell(r.env)}: {why}." for r in card.results if (why := card.withheld(r))
+            f"\n{escape_cell(r.env)}: {escape_cell(lost)}"
+            for r in card.results
+            if (lost := _describe_lost(r))
         ]
         lines += [
-            f"\nNot here: {_cell(row.entry.label)}: {_cell(row.missing)}" for row in card.rows if row.missing
+            f"\nNo headline for {escape_cell(r.env)}: {why}."
+            for r in card.results
+            if (why := card.withheld(r))
         ]
-    kept = [f"- {_cell(note)}" for note in notes]
+        lines += [
+            f"\nNot here: {escape_cell(row.entry.label)}: {escape_cell(row.missing)}"
+            for row in card.rows
+            if row.missing
+        ]
+    kept = [f"- {escape_cell(note)}" for note in notes]
     if kept:
         lines += ["", "## Notes", "", *kept]
     if command:
@@ -129,7 +139,7 @@ def _describe_lost(result: EnvResult) -> str:
     return f"without verdict: {', '.join(reasons)}{first}{share}.{bounds}"
 
 
-def _cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Return text escaped for a table cell, as it may come from a server."""
     line = " ".join(printable(text).split())
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", line)

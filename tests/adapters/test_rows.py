@@ -1,12 +1,14 @@
+import csv
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from awkward_episodes import awkward, broken, echoed, with_pictures, with_tools
 
 from gem import codec
 from gem.adapters import rows
-from gem.adapters.rows import episode_row, read_jsonl, turn_rows, write_jsonl
+from gem.adapters.rows import FORMULA, SHEET, episode_row, read_jsonl, turn_rows, write_csv, write_jsonl
 from gem.errors import BadArgument, MissingData, StoreError
 
 
@@ -92,3 +94,28 @@ def test_a_file_that_cannot_be_finished_is_not_there(tmp_path):
     with pytest.raises(BadArgument, match="already exists"):
         write_jsonl([], tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").read_text() == "mine"
+
+
+def test_a_sheet_has_a_row_per_episode_and_no_formula(tmp_path):
+    path = tmp_path / "out.csv"
+    hostile = [
+        replace(echoed(), turns=[replace(echoed().turns[0], action=f"{sign}1+cmd|'/c calc'!A0,\"x\"\ny")])
+        for sign in FORMULA
+    ]
+    assert write_csv([*awkward(), *hostile], path) == 6 + len(FORMULA)
+    with path.open(newline="", encoding="utf-8") as file:
+        head, *found = csv.reader(file)
+    assert head == [*SHEET]
+    assert all(len(row) == len(SHEET) for row in found)
+    cells = dict(zip(head, zip(*found, strict=True), strict=True))
+    assert [*cells["id"]] == [each.id for each in (*awkward(), *hostile)]
+    assert [cell[:2] for cell in cells["last_action"][6:]] == [f"'{sign}" for sign in FORMULA]
+    assert not [
+        cell
+        for name in ("first_observation", "error", "agent")
+        for cell in cells[name]
+        if cell.startswith(FORMULA)
+    ]
+    assert ["" if each.success is None else str(each.success) for each in awkward()] == [
+        *cells["success"][:6]
+    ]

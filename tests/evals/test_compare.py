@@ -197,6 +197,19 @@ def test_a_comparison_is_plain_json():
     assert plain["overall"]["coverage"] == 1.0
 
 
+def test_what_changed_is_named_with_what_b_lost_first():
+    a = [*run(True, True, False, None), *run(True, env="test:Y")]
+    b = [*run(True, False, True, True), *run(False, env="test:Y")]
+    found = compare(a, b, min_coverage=0)
+    assert [(each.env, each.a, each.b) for each in found.changes] == [
+        ("test:X", 1, 0),
+        ("test:Y", 1, 0),
+        ("test:X", 0, 1),
+    ]
+    assert found.to_json()["changes"][0]["env"] == "test:X"
+    assert compare(a, a, min_coverage=0).changes == ()
+
+
 # -- from stores
 
 
