@@ -32,6 +32,12 @@ AGENTS = {
     "openai": AgentName(
         "openai:MODEL[@BASE_URL]", "gem.agents.named:make_endpoint_agent", "a model behind a server"
     ),
+    "program": AgentName(
+        "program:COMMAND",
+        "gem.serve.programs:make_program_agent",
+        "a program in the sandbox, on the model of --model",
+        needs_trust=True,
+    ),
     "hf": AgentName("hf:NAME_OR_FOLDER", "gem.agents.named:make_local_agent", "a model of transformers"),
 }
 """The agents by the part of their name before the colon, or the whole name."""

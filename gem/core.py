@@ -157,6 +157,14 @@ class Env(Rebuildable, Closing):
         """
         raise NotImplementedError(f"{type(self).__name__} must define step(self, action).")
 
+    def run_program(self, run: Any) -> Step:
+        """Let an agent program play the whole episode (a `gem.sandbox.programs.Run`); return the last step.
+
+        Raises:
+            BadArgument: where the environment has no workspace with a shell.
+        """
+        raise BadArgument(f"{self} has no workspace for a program; terminal: and harbor: environments have.")
+
     def close(self) -> None:
         """Release the environment's resources. Calling it twice is harmless."""
         self._phase = _CLOSED
@@ -467,6 +475,10 @@ class EnvWrapper(Env):
     def step(self, action: str) -> Step:
         """Step the environment inside; see Env.step."""
         return self.on_step(self.env.step(self.on_action(action)))
+
+    def run_program(self, run: Any) -> Step:
+        """Let a program play in the environment inside; see Env.run_program."""
+        return self.on_step(self.env.run_program(run))
 
     def close(self) -> None:
         """Close the environment inside."""

@@ -36,7 +36,8 @@ class AgentSettings:
     completions, `api_key_env` the variable that holds the key, `concurrency` the most requests in flight,
     `timeout_s` the seconds for one answer, `send_reasoning` whether the model gets its reasoning of earlier
     turns, `stream` whether answers are streamed, `extra` further fields of each request. `device` is the
-    device of a local model.
+    device of a local model. For an agent program: `model` is the model that it calls (a name, or an agent),
+    `program_s` the seconds of an episode, `program_shows` what it sees of this machine beside itself.
     """
 
     temperature: float | Literal["none"] = 1.0
@@ -51,6 +52,9 @@ class AgentSettings:
     stream: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
+    model: str | Agent | None = None
+    program_s: float = 600.0
+    program_shows: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse values that no agent accepts."""

@@ -70,6 +70,14 @@ class Model:
     """Extra fields of each request to an endpoint, as '{"reasoning_effort": "low"}'."""
     device: MaybeText = None
     """The device of a local model, as cuda; cpu if left out."""
+    model: MaybeText = None
+    """For --agent program:COMMAND: the model that the program calls, as openai:NAME[@BASE_URL], smollm2 or
+    the folder of a training run."""
+    program_s: MaybeFloat = None
+    """Seconds of a program for one episode; 600 if left out. Its calls are limited by --turns, its sampled
+    tokens by --tokens-per-episode."""
+    program_shows: Annotated[Words, arg(metavar="PATH[,PATH...]", help_behavior_hint="")] = ()
+    """Files and folders that a program sees, read-only, beside its own and those that its command names."""
 
 
 @dataclass(frozen=True)
@@ -390,6 +398,8 @@ def _settings(flags: Model) -> dict[str, Any]:
         **{"concurrency": flags.concurrency, "timeout_s": flags.timeout, "device": flags.device},
         **{"tool_calls": flags.tool_calls or None, "send_reasoning": flags.send_reasoning or None},
         **{"stream": flags.stream or None, "extra": _fields(flags.extra)},
+        **{"model": flags.model, "program_s": flags.program_s},
+        "program_shows": _split(flags.program_shows) or None,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +34,8 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
             it needs is not installed.
     """
     settings = settings or AgentSettings()
+    if isinstance(settings.model, str) and name.startswith("program:") and find_run(settings.model):
+        settings = replace(settings, model=local_agent(settings.model, settings))
     agent = named_agent(name, settings)
     if agent is not None:
         return agent

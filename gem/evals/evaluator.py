@@ -520,7 +520,9 @@ class _SuiteRun:
         play = RunOptions(
             host=options.host,
             limits=Limits(turns=entry.turns, tokens=entry.tokens, call_s=options.call_s),
-            concurrency=self.suite.settings.concurrency or RunOptions.concurrency,
+            concurrency=self.suite.settings.concurrency
+            or getattr(agent, "concurrency", None)
+            or RunOptions.concurrency,
             store=self.stores[name],
             resume=self.out is not None,
             retry_failed=options.retry_failed,

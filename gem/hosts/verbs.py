@@ -23,8 +23,10 @@ METHODS = (
     "expert_action",
     "get_state",
     "set_state",
+    "run_program",
 )
-"""Verbs that are methods of the environment; `random_action` and `expert_action` are for several seats."""
+"""Verbs that are methods of the environment; `random_action` and `expert_action` are for several seats, and
+`run_program` is for hosts in this process."""
 
 
 class Description(NamedTuple):

@@ -101,15 +101,18 @@ class Flights:
             group=job.group,
         )
         actor = agent.verbs if isinstance(agent, SeatAgents) else getattr(agent, "verb", None)
-        playing = play(
-            place,
-            job.seed,
-            run.limits,
-            history=run.history,
-            record=record,
-            actor=actor or None,
-            start=job.start,
-        )
+        if (play_whole := getattr(agent, "play_whole", None)) is not None:  # an agent program
+            playing = play_whole(place, job.seed, record)
+        else:
+            playing = play(
+                place,
+                job.seed,
+                run.limits,
+                history=run.history,
+                record=record,
+                actor=actor or None,
+                start=job.start,
+            )
         flight = self._by_index[place.index] = Flight(trial, record, place, playing)
         return flight
 

@@ -86,6 +86,7 @@ def make(name: str, **options: Any) -> Any:
         backend=name,
         packages=list_allowed(options.pop("packages", "science")),
         filter=seccomp.choose_list(options.pop("filter", None)),
+        visible=options.pop("visible", None),
         **_SETTINGS[name],
     )
     return ZygoteSandbox(settings, **options)

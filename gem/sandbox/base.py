@@ -7,6 +7,7 @@ raises `SandboxFailed`, a NoVerdict: the call is retried once where that is safe
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -171,6 +172,16 @@ class Session(Protocol):
         """End the session; no process, mount or file is left."""
 
 
+class ProgramSession(Session, Protocol):
+    """A session with a `port`, in which an agent program may run."""
+
+    def listener(self) -> socket.socket:
+        """Return the socket that listens inside on the session's `port`; the caller serves and closes it."""
+
+    def interrupt(self) -> None:
+        """End the command that runs now, from another thread; its result has the status TLE."""
+
+
 @runtime_checkable
 class Sandbox(Protocol):
     """The interface of a sandbox; every method may be called from any thread."""
@@ -195,6 +206,7 @@ class Sandbox(Protocol):
         budget: Budget | None = None,
         image: str | PathLike[str] | bytes | None = None,
         loopback: bool = False,
+        port: int = 0,
         preload: Sequence[str] = (),
         seed: int | None = None,
     ) -> Session:
@@ -202,8 +214,9 @@ class Sandbox(Protocol):
 
         Its working folder is ``$HOME``, private and bounded by `Budget.disk_mb`. It begins with a copy of
         `image` (a folder, a tar file or a tar's bytes), then `files`. `loopback` gives it a private network
-        in which only 127.0.0.1 exists. `preload` names packages that its cells will import ("numpy", "sympy",
-        "scipy"), so that these imports are fast. `seed` seeds `random` and numpy in it.
+        in which only 127.0.0.1 exists. So does `port`, for an agent program: a socket listens on it, which
+        `ProgramSession.listener` hands out. `preload` names packages that its cells will import ("numpy",
+        "sympy", "scipy"), so that these imports are fast. `seed` seeds `random` and numpy in it.
         """
 
     def judge(

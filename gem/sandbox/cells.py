@@ -99,13 +99,15 @@ def session(request: Request, end: socket.socket) -> NoReturn:
     interrupts = _Interrupts()
     signal.signal(signal.SIGINT, interrupts)
     cells = _Cells(interrupts, request.get("first", 1))
-    shell = _Shell()
+    shell = _Shell(end)
     wire.send({"begun": True})
     while True:
         try:
             request = wire.receive()
         except (EOFError, OSError):
             os._exit(0)
+        if request["op"] == "interrupt":  # of a command that has ended
+            continue
         reap()
         reply: Request = {}
         blobs: list[bytes] = []
@@ -272,8 +274,8 @@ class _Shell:
     These and the command are passed through pipes, so a full disk does not matter.
     """
 
-    def __init__(self) -> None:
-        self.state = b""
+    def __init__(self, end: socket.socket) -> None:
+        self.end, self.state = end, b""
 
     def run(self, request: Request) -> Request:
         if request["clean"]:
@@ -297,7 +299,7 @@ class _Shell:
             self._become_bash(script, left, [str(len(text)) for text in given], request["cpu_s"])
         os.close(script)
         os.close(left)
-        status, state = _attend(pid, sink, b"".join(given), source, deadline)
+        status, state = _attend(pid, sink, b"".join(given), source, deadline, self.end.fileno())
         reply: Request = {"status": "TLE", "exit_code": None, "signal": signal.SIGKILL}
         if status is None:
             for kill in (os.killpg, os.kill):
@@ -346,8 +348,10 @@ def _children_cpu() -> float:
     return times.children_user + times.children_system
 
 
-def _attend(pid: int, sink: int, data: bytes, source: int, deadline: float) -> tuple[int | None, bytes]:
-    """Wait for a child until `deadline`, writing `data` to it, and close both pipes.
+def _attend(
+    pid: int, sink: int, data: bytes, source: int, deadline: float, host: int
+) -> tuple[int | None, bytes]:
+    """Wait for a child until `deadline`, or a word of the host, writing `data` to it; close both pipes.
 
     Returns its status (None if it still runs then) and the first `STATE_BYTES` from `source`.
     """
@@ -355,6 +359,7 @@ def _attend(pid: int, sink: int, data: bytes, source: int, deadline: float) -> t
     for fd, event in ((sink, select.POLLOUT), (source, select.POLLIN)):
         os.set_blocking(fd, False)
         poll.register(fd, event)
+    poll.register(host, select.POLLIN)
 
     def close(fd: int) -> None:
         ends.remove(fd)
@@ -384,7 +389,8 @@ def _attend(pid: int, sink: int, data: bytes, source: int, deadline: float) -> t
             left_ms = (deadline - time.monotonic()) * 1000
             if done or left_ms <= 0:
                 return (status if done else None), bytes(came)
-            poll.poll(min(left_ms, pause_ms))
+            if any(fd == host for fd, _ in poll.poll(min(left_ms, pause_ms))):
+                deadline = 0.0
             pause_ms = min(pause_ms * 1.5, 20.0)
     finally:
         for fd in list(ends):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from gem.sandbox.bwrap import how_to_install
 from gem.sandbox.selftest import Report, self_test
 
 PLUGIN_GROUP = "gem.sandboxes"
+PROGRAM_BACKEND = "userns"
 
 
 def list_ways() -> str:
@@ -63,6 +64,30 @@ def open_sandbox(
     if named is not None and named not in BACKENDS and (offered := plugins.find(PLUGIN_GROUP, named)):
         return plugins.call_foreign(f"sandbox {named!r}", partial(offered, **options))  # type: ignore[no-any-return]
     return _open(*_choose(named, allow_unsafe, options), options)
+
+
+def open_program_sandbox(visible: Sequence[str] = ()) -> Sandbox:
+    """Open a sandbox whose sessions may have a `port`, for agent programs.
+
+    Args:
+        visible: absolute paths of files and folders of this machine that the programs see, read-only.
+
+    Raises:
+        SandboxFailed: where the backend is another one than userns, or that does not work.
+    """
+    named = read_backend_setting()
+    if named not in (None, PROGRAM_BACKEND):
+        raise SandboxFailed(
+            f"agent programs need a network of their own, which the backend {named!r} (GEM_SANDBOX) does not "
+            f"give them: unset GEM_SANDBOX, or set it to {PROGRAM_BACKEND}."
+        )
+    report = self_test(PROGRAM_BACKEND)
+    if not report.passed:
+        raise SandboxFailed(
+            f"agent programs need namespaces of their own (the backend {PROGRAM_BACKEND}), and here "
+            f"{report.why_not}. Only programs need it: `gem-gym sandbox` says what works."
+        )
+    return _open(PROGRAM_BACKEND, {PROGRAM_BACKEND: report}, {"visible": tuple(visible), "begin": ("bare",)})
 
 
 def has_none_at_once() -> bool:

@@ -56,6 +56,7 @@ class ZygoteSandbox(Caller):
         if self.settings.isolation == "bwrap":
             bwrap.find()
         self.backend = self.settings.backend
+        self.for_programs = self.settings.visible is not None
         self.max_running = max_running or max(4, 2 * self.settings.cores)
         self.info: Mapping[str, Any] = {"backend": self.backend, "filter": self.settings.filter}
         self.pool = Pool(self.settings, begin, self.max_running)

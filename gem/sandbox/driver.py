@@ -274,6 +274,9 @@ class _End:
             os.dup2(file, fd)
             self.written.append(file)
 
+    def fileno(self) -> int:
+        return self.source
+
     def recv(self, length: int) -> bytes:
         return os.read(self.source, length)
 

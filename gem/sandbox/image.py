@@ -21,7 +21,7 @@ from types import CodeType
 from typing import Any
 
 from gem.sandbox import packages
-from gem.sandbox.lockdown import HOME, SHARED
+from gem.sandbox.lockdown import HOME, PROGRAM_HOME, SHARED
 
 INSIDE = (
     *("landlock", "lockdown", "template", "memory", "namespaces"),
@@ -74,6 +74,7 @@ class Image:
     """The visible files: links and folders of the host, their hidden parts, and packages placed over these.
 
     `kept`: entries of a child's own folders that must stay visible, such as an interpreter below /tmp.
+    `homes`: further folders that a child may have for its own.
     """
 
     links: dict[str, str]
@@ -81,6 +82,7 @@ class Image:
     covered: tuple[str, ...]
     packages: tuple[str, ...]
     kept: tuple[str, ...]
+    homes: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return the image as plain data for `marshal`."""
@@ -90,11 +92,12 @@ class Image:
             "covered": list(self.covered),
             "packages": [(os.path.realpath(path), path) for path in self.packages],
             "etc": ETC,
+            "homes": list(self.homes),
         }
 
 
-def image(python: Interpreter, names: tuple[str, ...]) -> Image:
-    """Return the image for programs that may import the packages `names`."""
+def image(python: Interpreter, names: tuple[str, ...], visible: tuple[str, ...] | None = None) -> Image:
+    """Return the image for programs that may import the packages `names`; `visible`: of an agent program."""
     links, folders = _way(python.executable), ["/usr"]
     for path in (f"/{name}" for name in _LINKS):
         if os.path.islink(path):
@@ -102,7 +105,7 @@ def image(python: Interpreter, names: tuple[str, ...]) -> Image:
         elif os.path.isdir(path):
             folders.append(path)
     folders += [path for path in ("/etc/ld.so.cache", "/etc/alternatives") if os.path.exists(path)]
-    folders += python.visible
+    folders += [*python.visible, *(path for path in _outermost(visible or ()) if path not in folders)]
     links = {path: to for path, to in links.items() if not any(_below(path, folder) for folder in folders)}
     kept = {
         os.path.join(folder, path[len(folder) + 1 :].partition("/")[0])
@@ -110,9 +113,9 @@ def image(python: Interpreter, names: tuple[str, ...]) -> Image:
         for folder in (HOME, "/tmp", SHARED)
         if path.startswith(f"{folder}/")
     }
-    return Image(
-        links, tuple(folders), list_hidden(python, folders), packages.entries(names), tuple(sorted(kept))
-    )
+    homes = () if visible is None else (PROGRAM_HOME,)
+    hidden = list_hidden(python, folders)
+    return Image(links, tuple(folders), hidden, packages.entries(names), tuple(sorted(kept)), homes)
 
 
 def _way(executable: str) -> dict[str, str]:

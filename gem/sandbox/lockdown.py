@@ -22,6 +22,7 @@ from gem.sandbox import landlock
 
 HOME = "/sandbox"
 SHARED = "/dev/shm"
+PROGRAM_HOME = "/agent"  # the home of an agent program, apart from the workspace
 USER = 1000
 COVERED = tuple(
     f"/proc/{name}"
@@ -109,17 +110,19 @@ def see_own_processes() -> None:
     mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
 
 
-def furnish(limits: Limits, keep: Sequence[str]) -> None:
+def furnish(limits: Limits, keep: Sequence[str], *, program: bool = False) -> None:
     """Enter a new mount namespace, with mounts of its own.
 
     One tmpfs, limited in bytes and files, holds all that can be written: the home, /tmp and /dev/shm. `keep`
-    names entries of these folders that stay visible and read-only, such as an interpreter below /tmp.
+    names entries of these folders that stay visible and read-only, such as an interpreter below /tmp. An
+    agent program gets a home of its own too.
     """
     unshare(NEW_NS)
     size = f"size={limits['disk']},nr_inodes={limits['inodes']},mode=0755"
     before = os.open(HOLD, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     mount("tmpfs", HOLD, "tmpfs", _NOSUID | _NODEV, size)
-    for name, target, mode in (("home", HOME, 0o755), ("tmp", "/tmp", 0o1777), ("shm", SHARED, 0o1777)):
+    folders = [("home", HOME, 0o755), ("tmp", "/tmp", 0o1777), ("shm", SHARED, 0o1777)]
+    for name, target, mode in (*folders, *[("program", PROGRAM_HOME, 0o755)] * program):
         source = f"{HOLD}/{name}"
         os.mkdir(source)
         os.chmod(source, mode)
@@ -142,6 +145,21 @@ def separate(*, loopback: bool) -> None:
     unshare(NEW_IPC | NEW_CGROUP | (NEW_NET if loopback else 0))  # its control group is the root
     if loopback:
         _raise_loopback()
+
+
+def hand_out_listener(port: int, wire: int) -> None:
+    """Listen on a port of this network's loopback, and send the descriptor over a socket; keep no copy.
+
+    Whoever holds it outside can serve this network, which stays without any other way out.
+    """
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener,
+        socket.socket(fileno=os.dup(wire)) as end,
+    ):
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(512)
+        socket.send_fds(end, [b"L"], [listener.fileno()])
 
 
 def show_processes(*, tools: bool) -> None:

@@ -89,7 +89,7 @@ def _build(image: dict[str, Any]) -> None:
             lockdown.mount("tmpfs", _NEW + path, "tmpfs", _NOSUID | _NODEV, "mode=0755")
     for source, path in image["packages"]:
         _bind(source, path)
-    for folder in ("/etc", "/proc", "/dev", "/tmp", lockdown.HOME, lockdown.HOLD):
+    for folder in ("/etc", "/proc", "/dev", "/tmp", lockdown.HOME, lockdown.HOLD, *image["homes"]):
         os.makedirs(_NEW + folder, exist_ok=True)
     for name, text in image["etc"].items():
         with open(f"{_NEW}/etc/{name}", "w") as file:

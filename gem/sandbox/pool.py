@@ -97,6 +97,7 @@ class Settings:
     packages: tuple[str, ...] = packages.IMAGES["science"]  # that its children may import
     filter: str = field(default_factory=seccomp.choose_list)  # the list of system calls: allow or deny
     control_groups: bool = True  # used where they can be had
+    visible: tuple[str, ...] | None = None  # files and folders of an agent program; None: there is none
 
     def program(self, *, fork: bool, sockets: bool = False) -> bytes:
         """Return the system-call filter of its children; only children that cannot fork are denied kill()."""
@@ -109,7 +110,14 @@ class Settings:
         return early, seccomp.late_program(self.fork, shares_host=False, kind=self.filter)
 
     def child_message(
-        self, kind: str, budget: Budget, *, timed: bool = True, loopback: bool = False, more: int = 0
+        self,
+        kind: str,
+        budget: Budget,
+        *,
+        timed: bool = True,
+        loopback: bool = False,
+        more: int = 0,
+        port: int = 0,
     ) -> Message:
         """Return the message that describes a child to the fork server; `timed`: with time limits.
 
@@ -124,7 +132,8 @@ class Settings:
             "memory": memory,
             "own_memory": memory // PAGE_TABLES + OWN_MEMORY + more,
             "fork": self.fork,
-            "loopback": loopback,
+            "loopback": loopback or bool(port),
+            "port": port,
             "limits": {
                 "cpu_s": cpu_s,
                 "memory": memory,
@@ -199,7 +208,7 @@ class Zygote:
         pairs = [(fork, False) for fork in {True, settings.fork}]
         pairs += [(True, True)] if settings.namespaces else []
         isolated = settings.isolation != "none"
-        visible = image.image(python, settings.packages)
+        visible = image.image(python, settings.packages, settings.visible)
         links = os.path.join(self.scratch.path, "packages") if self.scratch else ""
         config = {
             "namespaces": settings.namespaces,

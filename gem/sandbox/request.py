@@ -52,7 +52,7 @@ class Request:
     """One checked call of a sandbox; see `gem.sandbox.base.Sandbox` for what its parts mean.
 
     A run has `code`, `stdin`, `args` and `cancel`; a judging `code`, `cases` and `go_on`; a session `image`
-    (a tar), `loopback`, `preload` and `seed`. All have `files` and `budget`.
+    (a tar), `loopback`, `port`, `preload` and `seed`. All have `files` and `budget`.
     """
 
     files: Mapping[str, bytes]
@@ -65,6 +65,7 @@ class Request:
     go_on: Callable[[int, Result], bool] | None = None
     image: bytes | None = None
     loopback: bool = False
+    port: int = 0
     preload: tuple[str, ...] = ()
     seed: int | None = None
 
@@ -107,6 +108,10 @@ class Caller(Closing):
     info: Mapping[str, Any]
     """What every result says of its sandbox."""
 
+    backend: str
+    for_programs = False
+    """Whether its sessions may have a `port`, for an agent program."""
+
     tested: Mapping[str, Any] = {}
     """What the self-test found, of this backend and of stronger ones."""
 
@@ -142,19 +147,26 @@ class Caller(Closing):
         budget: Budget | None = None,
         image: str | PathLike[str] | bytes | None = None,
         loopback: bool = False,
+        port: int = 0,
         preload: Sequence[str] = (),
         seed: int | None = None,
     ) -> Session:
         """Open a session.
 
         Raises:
-            BadArgument: for an image or a file that cannot be unpacked.
+            BadArgument: for an image or a file that cannot be unpacked, or a port without `for_programs`.
             SandboxFailed: when the sandbox failed twice in a row.
         """
         limits = checked_budget(budget)
         given = checked_files(files, limits)
+        if port and not self.for_programs:
+            raise BadArgument(
+                f"port: this sandbox ({self.backend}) is not for programs; open_program_sandbox opens one."
+            )
         tar, names = _read_image(image), tuple(preload)
-        return self._session(Request(given, limits, image=tar, loopback=loopback, preload=names, seed=seed))
+        return self._session(
+            Request(given, limits, image=tar, loopback=loopback, port=port, preload=names, seed=seed)
+        )
 
     def judge(
         self,

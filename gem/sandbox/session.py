@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import select
+import socket
 import threading
 import time
 import weakref
@@ -63,6 +64,7 @@ class ZygoteSession(SessionCaller):
         self._child: Child | None = None
         self._wire: Wire | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._listener: socket.socket | None = None
         self._asked = 0
         self._cells = 0
         self._fresh = False  # begun anew, and nobody has been told yet
@@ -166,6 +168,21 @@ class ZygoteSession(SessionCaller):
             raise
         return twin
 
+    def listener(self) -> socket.socket:
+        """Return the socket that listens on `port` inside; the caller closes it. Raises SandboxFailed."""
+        with self._lock, self._pool.answering:
+            self._open()
+            listener, self._listener = self._listener, None
+            if listener is None:
+                raise BadArgument("the session was opened without a port, or its listener was taken before.")
+            return listener
+
+    def interrupt(self) -> None:
+        """End the command that runs now, from another thread; see Session."""
+        wire = self._wire
+        if wire is not None:
+            wire.interject({"op": "interrupt"})
+
     def close(self) -> None:
         """End the session and any running cell; no process, mount or file is left."""
         self._closed = True
@@ -206,13 +223,19 @@ class ZygoteSession(SessionCaller):
         try:
             child = make_child(zygote, wire=True, output=self._budget.output_kb << 10)
             message = self._pool.settings.child_message(
-                "session", self._budget, timed=False, loopback=self._request.loopback
+                "session",
+                self._budget,
+                timed=False,
+                loopback=self._request.loopback,
+                port=self._request.port,
             )
             message["idle_cpu_s"] = self._budget.cpu_s
             assert child.wire is not None
             self._wire = Wire(child.wire)
             child.begin(self._request.session_message(self._cells + 1), message, None)
             self._child = child
+            if self._request.port:
+                self._listener = _take_listener(child.wire)
             answer = self._ask(None, self._budget, Timetable((FILE_S, "kill")))
             if answer.reply is None:
                 raise Lost("a session's child ended before it began")
@@ -220,6 +243,7 @@ class ZygoteSession(SessionCaller):
                 raise BadArgument(f"the session's files cannot be laid out: {answer.reply.get('error')}")
         except BaseException:
             self._child = self._wire = None
+            self._close_listener()
             self._pool.give(zygote)
             if child is not None:
                 child.close()
@@ -322,6 +346,25 @@ class ZygoteSession(SessionCaller):
             self._pool.give(self._child.zygote)
             self._child.close()
         self._child = self._wire = None
+        self._close_listener()
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+
+def _take_listener(end: socket.socket) -> socket.socket | None:
+    """Receive the listener that a child sends before anything else; None if it ended before."""
+    poll = select.poll()
+    poll.register(end, select.POLLIN)
+    if not poll.poll(FILE_S * 1000):
+        return None
+    with contextlib.suppress(OSError):
+        _, fds, _, _ = socket.recv_fds(end, 1, 1)
+        if fds:
+            return socket.socket(fileno=fds[0])
+    return None
 
 
 def _let_go(child: Child) -> None:

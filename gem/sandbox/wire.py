@@ -11,6 +11,7 @@ import marshal
 import select
 import socket
 import struct
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,7 @@ class Wire:
         self.end = end
         self.end.setblocking(False)
         self._left = memoryview(b"")
+        self._sending = threading.Lock()
         self._came = bytearray()
         self._head: tuple[Message, list[int], int] | None = None
         self._blobs = 0
@@ -40,8 +42,13 @@ class Wire:
     def ask(self, request: Mapping[str, Any], *, blobs: int = 0) -> None:
         """Queue a request whose reply may have up to `blobs` bytes of blobs; `push` sends it."""
         self._blobs = blobs
-        body = marshal.dumps(dict(request))
-        self._left = memoryview(struct.pack("!I", len(body)) + body)
+        self.interject(request)
+
+    def interject(self, message: Mapping[str, Any]) -> None:
+        """Queue a message behind what is being sent; from another thread it must be one without a reply."""
+        body = marshal.dumps(dict(message))
+        with self._sending:
+            self._left = memoryview(bytes(self._left) + struct.pack("!I", len(body)) + body)
         self.push()
 
     @property
@@ -51,13 +58,14 @@ class Wire:
 
     def push(self) -> None:
         """Send as much of the request as the socket accepts."""
-        try:
-            while self._left:
-                self._left = self._left[self.end.send(self._left) :]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._left = memoryview(b"")  # the child is gone; its fork server says how
+        with self._sending:
+            try:
+                while self._left:
+                    self._left = self._left[self.end.send(self._left) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._left = memoryview(b"")  # the child is gone; its fork server says how
 
     def pull(self) -> bool:
         """Read what has arrived; return False at the end of the stream."""

@@ -257,7 +257,8 @@ class Zygote:
 
                 scratch = tempfile.mkdtemp(prefix="gem-", dir=self.config["scratch"])
             begun = time.monotonic()
-            order = {key: message[key] for key in ("id", "kind", "limits", "fork", "loopback", "group")}
+            keys = ("id", "kind", "limits", "fork", "loopback", "group", "port")
+            order = {key: message[key] for key in keys}
             pid = self.template.make(marshal.dumps((order, scratch)), fds)
         except OSError as error:
             self.ending |= self.template.gone  # which a program may have ended
@@ -349,7 +350,9 @@ class Zygote:
         """
         write = [lockdown.HOME, "/tmp", lockdown.SHARED]
         if scratch is None:
-            lockdown.furnish(message["limits"], self.config["keep"])
+            program = bool(message["port"])
+            lockdown.furnish(message["limits"], self.config["keep"], program=program)
+            write += [lockdown.PROGRAM_HOME] * program
         else:
             write = [*split_folder(scratch)]
             for folder in (scratch, *write):
@@ -364,6 +367,8 @@ class Zygote:
         judged = message["kind"] == "judge"
         if scratch is None:
             lockdown.separate(loopback=message["loopback"])
+            if message["port"]:
+                lockdown.hand_out_listener(message["port"], _WIRE)
             lockdown.show_processes(tools=message["kind"] == "session")
             lockdown.leave_user_namespace()
             os.chdir(lockdown.HOME)

@@ -6,7 +6,7 @@ import functools
 import shutil
 import time
 from os import PathLike
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from gem.core import Start, Step
 from gem.envs.kit.workspace import Burst, TurnReport, WorkCall, WorkspaceEnv, Written, submit_spec
@@ -26,8 +26,9 @@ from gem.errors import (
 )
 from gem.record import StopReason
 from gem.sandbox import default_sandbox
-from gem.sandbox.base import Budget, Sandbox, SandboxFailed, Session, check_result
+from gem.sandbox.base import Budget, ProgramSession, Sandbox, SandboxFailed, Session, check_result
 from gem.sandbox.container import find_engine
+from gem.sandbox.programs import Run
 from gem.tools.base_tool import BaseTool
 from gem.tools.shell_tool import report
 
@@ -147,6 +148,7 @@ class TerminalEnv(WorkspaceEnv):
         self.task: TerminalTask | None = None
         self.used_s = self._until = 0.0
         self._session: Session | None = None
+        self._run_of: Run | None = None
         self._setup_said = ""
         self._solved = False
         self._rewards: dict[str, float] = {}
@@ -223,6 +225,18 @@ class TerminalEnv(WorkspaceEnv):
         if lost:
             raise Burst("a command burst the machine")
 
+    def run_program(self, run: Run) -> Step:
+        """Let a program work in the machine until it ends, then judge what it left; see Env.run_program."""
+        task = self._need_task()
+        if task.dockerfile is not None:
+            raise BadArgument(f"{self} runs in a container, in which programs cannot play yet.")
+        self._end_session()
+        self._run_of = run
+        result = run.work(cast("ProgramSession", self._open()), task.instruction)
+        if result.info.get("ended"):
+            return self.finish(TurnReport(), StopReason.FAILED, "the program burst the machine")
+        return self._judge_and_finish(TurnReport(), StopReason.FAILED)
+
     def used_up(self) -> str:
         """Return a message when the time for commands is used up; see WorkspaceEnv."""
         return "The time for commands is used up." if self.used_s >= self.time_s else ""
@@ -253,12 +267,16 @@ class TerminalEnv(WorkspaceEnv):
                 self._session = open_container(task.dockerfile, Budget(cpu_s=60.0, wall_s=60.0))
                 self._prepare(self._session)
                 return self._session
-            session = default_sandbox(self.sandbox_type).session(
-                files=task.files,
-                image=task.image,
-                loopback=task.loopback,
-                budget=Budget(cpu_s=60.0, wall_s=60.0),
-            )
+            session: Session
+            if self._run_of is not None:
+                session = self._run_of.open_session(files=task.files, image=task.image)
+            else:
+                session = default_sandbox(self.sandbox_type).session(
+                    files=task.files,
+                    image=task.image,
+                    loopback=task.loopback,
+                    budget=Budget(cpu_s=60.0, wall_s=60.0),
+                )
             self._session = session
             if task.setup:
                 result = check_result(session.shell(f"(\n{task.setup}\n)", _SETUP))
@@ -304,7 +322,7 @@ class TerminalEnv(WorkspaceEnv):
         if self._session is not None:
             self._session.close()
             self._session = None
-        self._setup_said = ""
+        self._run_of, self._setup_said = None, ""
 
     def judge(self) -> str:
         """Judge the final state with the hidden test; see WorkspaceEnv."""

@@ -27,7 +27,7 @@ from gem.agents.wire import data_url
 from gem.content import Image, Obs, Text, written_tools
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, UnknownEnv, text_of_error
 from gem.graders.base import Grader, check_score
-from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo, StopReason
+from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo, SeatEnd, StopReason
 from gem.rollout.episode import versions
 from gem.rollout.store import EpisodeStore
 from gem.serve.proxy import chat, responses
@@ -39,6 +39,7 @@ from gem.serve.proxy.request import (
     NoKey,
     NotNow,
     NotThere,
+    OverBudget,
     Refused,
     Request,
     TooLarge,
@@ -105,8 +106,16 @@ class Session:
     answers: dict[str, Call] = field(default_factory=dict)
     busy: int = 0
     running: set[asyncio.Task[Answer]] = field(default_factory=set)
+    stop: Callable[[str], None] | None = None
+    """Called with a reason when no further call of the episode will be answered."""
+    failure: AgentUnavailable | None = None
     unheard: dict[bytes, list[tuple[Begun, asyncio.Task[Answer]]]] = field(default_factory=dict)
     """Calls whose client disconnected, by request: it gets the answer when it repeats the request."""
+
+    def give_up(self, why: str) -> None:
+        """Report that no further call will be answered."""
+        if self.stop is not None:
+            self.stop(why)
 
     def again(self, key: bytes) -> tuple[Begun, asyncio.Task[Answer]] | None:
         """Return the call that was started for the same request of a client that disconnected."""
@@ -210,6 +219,7 @@ class Proxy:
         group: str | None = None,
         reference: Any = None,
         key: str | None = None,
+        episode: Episode | None = None,
     ) -> Session:
         """Open an episode, and return its session.
 
@@ -218,6 +228,7 @@ class Proxy:
             group: the name of the task that several episodes share; `name` by default.
             reference: what the grader compares the last answer with.
             key: what programs send as their API key; a random one by default.
+            episode: the record to write, of an episode that is played elsewhere too; a new one by default.
 
         Raises:
             Refused: for an invalid name, or one that is in use. TooMany: when too many are open.
@@ -235,7 +246,8 @@ class Proxy:
         if len(self.sessions) >= self.allowed.sessions:
             raise TooMany(f"{self.allowed.sessions} sessions are open, the maximum; try again later.")
         sample = self._samples[name] = self._samples.get(name, -1) + 1
-        episode = Episode(self.task, self.run, name, sample, salt=self.seed, group=group or name)
+        if episode is None:
+            episode = Episode(self.task, self.run, name, sample, salt=self.seed, group=group or name)
         key = key or KEY + secrets.token_urlsafe(18)
         session = Session(name, key, Recording(episode), time.monotonic(), reference)
         self.sessions[name] = self._by_key[key] = session
@@ -280,6 +292,12 @@ class Proxy:
             await self._end(session, recording.finish(ends[success], info=info))
         return session
 
+    async def end_program(self, name: str, reward: float, end: SeatEnd) -> None:
+        """End the episode of a program as the environment judged it; see Recording.finish_program."""
+        session = self._session(name)
+        session.recording.reward(reward)
+        await self._end(session, session.recording.finish_program(end))
+
     async def cancel(self, name: str, why: str = "nobody said what it is worth.") -> None:
         """End an episode without a verdict; if an environment is played and a limit was reached, scored.
 
@@ -292,6 +310,11 @@ class Proxy:
             await self._end(session, recording.finish_played(played.episode))
         else:
             await self._end(session, recording.cancel(why))
+
+    async def leave(self, session: Session) -> None:
+        """Close the session of an episode that has ended elsewhere, if it is open."""
+        if self.sessions.get(session.name) is session:
+            await self._end(session, session.recording.episode)
 
     async def _end(self, session: Session, episode: Episode) -> None:
         """Close a session, and pass its episode on."""
@@ -385,7 +408,11 @@ class Proxy:
                 raise NotThere(f"no response {request.previous!r:.80} is known here; send the whole input.")
             request = _behind(request, before)
         sampling = self.answering.sampling(request)
-        begun = session.recording.begin(key, request, sampling, self.seed)
+        try:
+            begun = session.recording.begin(key, request, sampling, self.seed)
+        except OverBudget:
+            session.give_up("limit")
+            raise
         task = asyncio.create_task(self._answer(session, begun))
         session.running.add(task)
         task.add_done_callback(session.running.discard)
@@ -406,6 +433,9 @@ class Proxy:
             raise
         except Exception as error:
             recording.note_failure(begun, f"{type(error).__name__}: {text_of_error(error)[:300]}")
+            if isinstance(error, AgentUnavailable):
+                session.failure = error
+                session.give_up("model")
             if not isinstance(error, NoVerdict):
                 log.exception("the model failed")
             raise _Failed(error) from error
@@ -457,7 +487,9 @@ class Proxy:
             except GemError as error:  # data, a package or a server is missing
                 raise NotNow(f"{wanted['env']!r:.120} cannot be made: {error}") from error
         try:
-            names = {each: a_text(wanted[each], each) for each in ("name", "group") if each in wanted}
+            names: dict[str, Any] = {
+                each: a_text(wanted[each], each) for each in ("name", "group") if each in wanted
+            }
             session = self.open(**names, reference=wanted.get("reference"))
         except BaseException:
             if played is not None:

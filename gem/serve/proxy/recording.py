@@ -354,6 +354,15 @@ class Recording:
         episode.stop, episode.verdict = stop, verdict
         return self._finish() if episode.scored else episode
 
+    def finish_program(self, end: SeatEnd) -> Episode:
+        """End the episode of a program that has ended; answers that it no longer waited for are not missing.
+
+        It is scored with any number of calls, unless the model failed and the call was not repeated.
+        """
+        self._unheard.clear()
+        self._close(replace(end, unearned=self._unearned))
+        return self._finish()
+
     def cancel(self, why: str) -> Episode:
         """End the episode without a verdict, because it got no reward."""
         self._close(SeatEnd(StopReason.CANCELLED, False, True, unearned=self._unearned))

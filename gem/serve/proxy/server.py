@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from functools import partial
+from socket import socket
 from threading import Event, Thread
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -16,7 +19,7 @@ from gem.serve.listening import bounded_http, is_local, listen
 with needs_extra("The proxy", "starlette", "serve"):
     import uvicorn
 
-    from gem.serve.proxy.app import Proxy
+    from gem.serve.proxy.app import Proxy, Session
 
 T = TypeVar("T")
 
@@ -134,12 +137,40 @@ class Server:
 
     def open(self, name: str | None = None, **fields: Any) -> Opened:
         """Open an episode; see Proxy.open."""
+        session = self.open_session(name, **fields)
+        return Opened(session.name, session.key, f"{self.url}/v1")
 
-        async def open_episode() -> Opened:
-            session = self.proxy.open(name, **fields)
-            return Opened(session.name, session.key, f"{self.url}/v1")
+    def open_session(self, name: str | None = None, **fields: Any) -> Session:
+        """Open an episode, and return its session; see Proxy.open."""
 
-        return self._run(open_episode())
+        async def open_episode() -> Session:
+            return self.proxy.open(name, **fields)
+
+        return self.run(open_episode())
+
+    @contextmanager
+    def serve_too(self, listener: socket) -> Iterator[None]:
+        """Serve one more listening socket, such as that of a program's own network, within the block."""
+
+        async def begin() -> asyncio.Server:
+            server = self._server
+            http: Any = server.config.http_protocol_class
+            protocol = partial(
+                http,
+                config=server.config,
+                server_state=server.server_state,
+                app_state=server.lifespan.state,
+            )
+            return await asyncio.get_running_loop().create_server(protocol, sock=listener.dup())
+
+        async def end() -> None:
+            served.close()
+
+        served = self.run(begin())
+        try:
+            yield
+        finally:
+            self.run(end())
 
     def reward(self, name: str, value: float | None = None, *, success: bool | None = None) -> Episode:
         """Give an episode its reward, end it, and return its record; see Proxy.reward."""
@@ -147,7 +178,7 @@ class Server:
         async def give_reward() -> Episode:
             return (await self.proxy.reward(name, value, success=success)).recording.episode
 
-        return self._run(give_reward())
+        return self.run(give_reward())
 
     def take(self) -> list[Episode]:
         """Return the episodes that ended since the last call."""
@@ -160,7 +191,8 @@ class Server:
         """Answer as policy `version` from now on, after the current answers. See Agent.publish."""
         self.proxy.answering.publish(version, weights)
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out work of the proxy in its event loop, from another thread, and return the result."""
         if self._loop is None:
             work.close()
             raise BadArgument("the proxy is not serving; use it as a context manager.")

@@ -1,0 +1,239 @@
+"""Agent programs: what a program sees of this machine, and one run of it in the session of an episode.
+
+A program is the user's own command. It runs beside the workspace that it works in, in the same session, and
+its only network is one socket, which listens inside and is served outside (`Served`).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from socket import socket
+from typing import Any, NoReturn, TypeAlias, cast
+
+from gem.errors import BadArgument, NoVerdict
+from gem.sandbox.base import Budget, ProgramSession, Result, Sandbox, check_result
+from gem.sandbox.image import Interpreter
+from gem.sandbox.lockdown import PROGRAM_HOME
+
+PORT = 47100
+"""The port of its loopback at which a program finds its model. No task uses it."""
+
+BUDGET = Budget(
+    cpu_s=3600.0, memory_mb=4096, processes=256, file_mb=256, disk_mb=512, inodes=1 << 16, open_files=1024
+)
+"""The limits of a program and its workspace together: 32 processes were too few for codex."""
+
+LONGEST_TASK = 100_000
+"""The most bytes of a task in an argument: Linux takes 128 KiB."""
+
+SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin")
+"""Folders of programs that every sandbox shows."""
+
+LATE_S = 30.0
+"""Seconds after the end of its time in which a program has to be ended, or the sandbox counts as broken."""
+
+Served: TypeAlias = Callable[[socket], AbstractContextManager[object]]
+"""Serves a listening socket until its block is left."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A command, split into words, and the files and folders of this machine that it sees, read-only.
+
+    ``{task}`` in a word stands for the task, ``{base_url}`` for the address of the model. `path` is put in
+    front of the variable PATH.
+    """
+
+    words: tuple[str, ...]
+    visible: tuple[str, ...] = ()
+    path: str = "/usr/bin"
+
+    @property
+    def name(self) -> str:
+        """The word that names the command."""
+        return self.words[_find_command(self.words)]
+
+    def search(self) -> str:
+        """Return the line of bash that succeeds if the program is to be found in a session."""
+        return f"PATH={shlex.quote(self.path)}:$PATH; command -v -- {shlex.quote(self.name)}"
+
+    def command(self, task: str, key: str) -> str:
+        """Return the line of bash that runs the program in a session, with nothing to read from stdin.
+
+        Raises:
+            BadArgument: for a task that is too long for an argument.
+        """
+        if len(task.encode("utf-8", "surrogatepass")) > LONGEST_TASK:
+            raise BadArgument(f"the task has more than the {LONGEST_TASK:,} bytes that fit into an argument.")
+        url = f"http://127.0.0.1:{PORT}/v1"
+        values = {"{task}": task, "{base_url}": url}
+        words = [*self.words]
+        for name, value in values.items():
+            words = [word.replace(name, value) for word in words]
+        variables = {
+            "HOME": PROGRAM_HOME,
+            "OPENAI_BASE_URL": url,
+            "OPENAI_API_BASE": url,
+            "OPENAI_API_KEY": key,
+            "GEM_TASK": task,
+        }
+        given = shlex.join(f"{name}={value}" for name, value in variables.items())
+        return f"PATH={shlex.quote(self.path)}:$PATH exec env {given} {shlex.join(words)} </dev/null"
+
+
+def read_program(command: str, visible: Sequence[str] = ()) -> Program:
+    """Return the program of a command.
+
+    It sees its own virtual environment with the interpreter below that, and the files and folders that the
+    command names by a path, which become absolute.
+
+    Args:
+        command: the words, quoted as in a shell; no shell reads them.
+        visible: further files and folders that the program sees.
+
+    Raises:
+        BadArgument: for a command without words, a program that is not here, and a path that is not to be
+            shown: this machine's root, a home, or a folder with gem in it.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise BadArgument(f"the program {command!r} cannot be split into words: {error}.") from error
+    at = _find_command(words)
+    if at == len(words):
+        raise BadArgument(f"the program {command!r} names no command.")
+    files: list[str] = [*map(_absolute, visible)]
+    own = ":".join((os.path.dirname(Interpreter.this().executable), *SYSTEM))  # `python` is the one inside
+    executable = shutil.which(words[at], path=own) or shutil.which(words[at]) or _refuse(words[at])
+    path = os.path.abspath(executable)
+    if "/" in words[at]:
+        words[at] = path
+    files += _environment_of(path)
+    for i, word in enumerate(words[at + 1 :], at + 1):
+        flag, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        if value and (os.path.isfile(value) or ("/" in value and os.path.isdir(value))):
+            words[i] = f"{flag}{equals}{os.path.abspath(value)}"
+            files.append(os.path.abspath(value))
+    for each in files:
+        _check_visible(each)
+    folder = os.path.dirname(path)
+    return Program(tuple(words), tuple(dict.fromkeys(files)), folder)
+
+
+def _find_command(words: Sequence[str]) -> int:
+    """Return the place of the word that names the command, behind ``env`` and its variables."""
+    places = (i for i, word in enumerate(words) if word != "env" and "=" not in word.partition("/")[0])
+    return next(places, len(words))
+
+
+def _refuse(word: str) -> NoReturn:
+    raise BadArgument(f"the program {word!r} is not installed here; give its path, as /opt/mini/bin/mini.")
+
+
+def _absolute(path: str) -> str:
+    if not os.path.exists(path):
+        raise BadArgument(f"the program is to see {path!r}, which is not there.")
+    return os.path.abspath(path)
+
+
+def _environment_of(executable: str) -> list[str]:
+    """Return what an executable needs: its virtual environment and the interpreter below, or itself alone."""
+    if os.path.dirname(executable) in (*SYSTEM, *Interpreter.this().visible):
+        return []
+    root = os.path.dirname(os.path.dirname(executable))
+    config = Path(root, "pyvenv.cfg")
+    if not config.is_file():
+        return [executable]
+    lines = [line.partition("=") for line in config.read_text().splitlines()]
+    prefixes = [os.path.dirname(value.strip()) for name, _, value in lines if name.strip() == "home"]
+    prefixes += [os.path.dirname(os.path.dirname(os.path.realpath(f"{root}/bin/python")))]
+    parts = [f"{prefix}/{part}" for prefix in prefixes for part in ("bin", "lib", "lib64", "share")]
+    return [root, *(part for part in dict.fromkeys(parts) if os.path.isdir(part))]
+
+
+def _check_visible(path: str) -> None:
+    gem, real = Path(__file__).resolve().parents[1], Path(path).resolve()
+    for kept, what in ((gem, "gem itself"), (Path.home(), "your home")):
+        if kept == real or kept.is_relative_to(real):
+            raise BadArgument(f"the program would see {path}, and so {what}; name a smaller folder.")
+    if real.is_relative_to(gem):
+        raise BadArgument(f"the program would see {path}, a part of gem; copy it elsewhere.")
+
+
+@dataclass
+class Run:
+    """One run of a program in the workspace of one episode.
+
+    `serve` serves its listener, at which `key` is its model's key, for as long as the program runs. After
+    `time_s` seconds it is ended. `why` says why it was ended, and is empty if it ended itself.
+    """
+
+    program: Program
+    sandbox: Sandbox
+    key: str
+    serve: Served
+    time_s: float
+    why: str = ""
+    result: Result | None = None
+    _running: ProgramSession | None = None
+    _timers: list[threading.Timer] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to go to another process."""
+        raise BadArgument("a program is played in this process: choose --host thread or --host serial.")
+
+    def open_session(self, **parts: Any) -> ProgramSession:
+        """Open the session of a workspace; `parts` are its files and image, as `Sandbox.session` takes them.
+
+        Raises:
+            SandboxFailed: see `Sandbox.session`.
+        """
+        return cast("ProgramSession", self.sandbox.session(**parts, port=PORT, budget=BUDGET))
+
+    def work(self, session: ProgramSession, task: str) -> Result:
+        """Run the program until it ends or is ended, and return how; the session stays.
+
+        Raises:
+            SandboxFailed: when the sandbox is broken. NoVerdict: when it was to be ended before it began.
+        """
+        command = self.program.command(task, self.key)
+        limits = Budget(wall_s=self.time_s + LATE_S, cpu_s=BUDGET.cpu_s, output_kb=BUDGET.output_kb)
+        with session.listener() as listener, self.serve(listener):
+            with self._lock:
+                self._running = session
+            if self.why:
+                raise NoVerdict(f"the program was ended before it began: {self.why}.")
+            self.stop("time", after_s=self.time_s)
+            try:
+                self.result = check_result(session.shell(command, limits))
+            finally:
+                with self._lock:
+                    self._running = None
+                    for timer in self._timers:
+                        timer.cancel()
+        return self.result
+
+    def stop(self, why: str, after_s: float = 0.0) -> None:
+        """End the program so many seconds from now, if it runs then; from any thread."""
+        with self._lock:
+            timer = threading.Timer(after_s, self._stop_now, (why,))
+            timer.daemon = True
+            self._timers.append(timer)
+            timer.start()
+
+    def _stop_now(self, why: str) -> None:
+        with self._lock:
+            self.why = self.why or why
+            if self._running is not None:
+                self._running.interrupt()
+            else:
+                return
+        self.stop(why, after_s=1.0)  # where the command had not begun yet, that interrupt met nothing

@@ -1,0 +1,217 @@
+"""ProgramAgent: a command that plays whole episodes in their sandbox, on a model behind the recording proxy.
+
+The environment makes the workspace, runs the program in it and judges the state that it leaves; what the
+program says of itself decides nothing. The record has the program's calls of its model, as the proxy takes
+them. How it ends:
+
+==================================================  ===========================================  =========
+what happened                                       stop                                         verdict
+==================================================  ===========================================  =========
+the program ended: exit code 0, another, a signal   solved or failed, by the state               scored
+its time was used up; it was ended                  solved by the state, else time_limit         scored
+its calls or tokens were used up                    solved by the state, else turn or token      scored
+                                                    limit
+it burst the sandbox: memory, endless output        failed                                       scored
+it never called its model                           as the row of how it ended                   scored
+the model failed, and the program went on without   error of the agent                           none
+the sandbox or its fork server failed               error of the environment; played again       none
+it could not be started: exit code 126 or 127       the evaluation stops                         none
+and no call
+the model can answer no request any more            the evaluation stops                         none
+==================================================  ===========================================  =========
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from asyncio import CancelledError
+from collections.abc import Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from gem.agents.base import BaseAgent
+from gem.agents.named import AgentSettings, make_agent
+from gem.errors import AgentUnavailable, BadArgument, check_argument, text_of_error
+from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Failure, Reply, SeatEnd, StopReason
+from gem.rollout.episode import Playing, find_task_stop
+from gem.sandbox.choice import open_program_sandbox
+from gem.sandbox.programs import Run, read_program
+from gem.serve.proxy.answering import Upstream
+from gem.serve.proxy.server import Server
+
+GRACE_S = 5.0
+"""Seconds between the refusal of a call beyond the limits and the end of the program."""
+
+NOT_STARTED = (126, 127)
+"""Exit codes of a command that could not be started."""
+
+TAIL = 2000
+"""The characters of a program's output that the record keeps."""
+
+_ENDPOINT = re.compile(r"openai:(.+?)@(https?://.+)", re.DOTALL)
+
+
+class ProgramAgent(BaseAgent):
+    """An agent program: it plays whole episodes, and answers no single request."""
+
+    def __init__(
+        self, command: str, model: Agent, *, time_s: float = 600.0, visible: Sequence[str] = ()
+    ) -> None:
+        """Open the sandbox and the proxy of the program, and check that the program is there.
+
+        Args:
+            command: the words of the command; see `gem.sandbox.programs.read_program`.
+            model: the agent that answers the program's calls.
+            time_s: seconds after which the program of an episode is ended.
+            visible: further files and folders of this machine that the program sees, read-only.
+
+        Raises:
+            BadArgument: for a command that cannot be run.
+            SandboxFailed: where this machine cannot give a program a network of its own.
+        """
+        check_argument("program_s", time_s, time_s > 0, "seconds above 0")
+        if getattr(model, "verb", None):
+            raise BadArgument(f"the model of a program answers messages; {type(model).__name__} cannot.")
+        self.program = read_program(command, visible)
+        self.name, self.model, self.time_s = f"program:{command}", model, time_s
+        self.concurrency = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        self._sandbox = open_program_sandbox(self.program.visible)
+        self._server = Server(model, ended=lambda episode: None).__enter__()
+        try:
+            self._check_program()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def info(self) -> AgentInfo:
+        """The program, and the model behind it."""
+        about: AgentInfo = getattr(self.model, "info", None) or AgentInfo(type(self.model).__name__)
+        return replace(about, agent=self.name)
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Refuse: a program asks, and is not asked.
+
+        Raises:
+            BadArgument: always.
+        """
+        raise BadArgument("a program plays whole episodes of gem-gym eval; it answers no single request.")
+
+    def _check_program(self) -> None:
+        """Raise BadArgument if the program cannot be found in the sandbox."""
+        with self._sandbox.session() as session:  # type: ignore[attr-defined]  # which closes itself
+            if not session.shell(self.program.search()).ok:
+                raise BadArgument(
+                    f"the program {self.program.name!r} is not to be found in its sandbox; "
+                    "--program-shows FOLDER shows it more of this machine."
+                )
+
+    def play_whole(self, env: Any, seed: int, record: Episode) -> Playing:
+        """Play one episode as a generator, like `gem.rollout.episode.play`; see the module for its end.
+
+        Raises:
+            BadArgument: for an environment without a workspace. AgentUnavailable: when the model can answer
+                no request any more.
+        """
+        began, server = perf_counter(), self._server
+        session = server.open_session(episode=record)
+        run = Run(self.program, self._sandbox, session.key, server.serve_too, self.time_s)
+        session.stop = lambda why: run.stop(why, 0.0 if why == "model" else GRACE_S)
+        try:
+            obs, info = yield Call(env, "reset", (seed,))
+            if isinstance(obs, dict):
+                raise BadArgument("a program plays alone, and this is a game of several seats.")
+            record.timing = {"reset_s": perf_counter() - began}
+            step = yield Call(env, "run_program", (run,))
+            if session.failure is not None:
+                raise session.failure
+            record.starts[SEAT] = {**record.starts.get(SEAT, {}), "env": dict(info)}
+            if (
+                not session.recording.answers
+                and run.result is not None
+                and run.result.exit_code in NOT_STARTED
+            ):
+                words = run.result.stderr[-TAIL:].strip()
+                raise BadArgument(f"the program {self.program.name!r} cannot be started: {words}")
+            end = _end_of(run, step, session.recording.spent)
+            server.run(server.proxy.end_program(session.name, float(step.reward), end))
+        except (AgentUnavailable, BadArgument):
+            raise
+        except CancelledError:
+            record.stop = StopReason.CANCELLED
+        except Exception as error:
+            record.error = Failure("env", type(error).__name__, text_of_error(error))
+        finally:
+            if run.result is None:
+                run.stop("cancelled")
+            server.run(server.proxy.leave(session))
+        if not record.ends:
+            record.ends[SEAT] = SeatEnd(record.stop, truncated=True)
+        record.timing |= {
+            "policy_s": sum(turn.timing.get("policy_s", 0.0) for turn in record.turns),
+            "env_s": 0.0 if run.result is None else run.result.wall_s,
+            "wall_s": perf_counter() - began,
+        }
+        return record
+
+    def close(self) -> None:
+        """End the proxy and the sandbox, and close the model."""
+        self._server.__exit__()
+        self._sandbox.close()
+        if (close := getattr(self.model, "close", None)) is not None:
+            close()
+        super().close()
+
+
+def _end_of(run: Run, step: Any, spent: StopReason | None) -> SeatEnd:
+    """Return the end of an episode whose program has ended and whose state was judged."""
+    stop, result = find_task_stop(step.info), run.result
+    limit = spent or (StopReason.TIME_LIMIT if run.why == "time" else None)
+    truncated = limit is not None and stop is not StopReason.SOLVED
+    if truncated and limit is not None:
+        stop = limit
+    assert result is not None
+    about = {
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "ended": run.why,
+        "wall_s": result.wall_s,
+        "cpu_s": result.cpu_s,
+        "stdout": result.stdout[-TAIL:],
+        "stderr": result.stderr[-TAIL:],
+    }
+    info = {**step.info, "stop": stop.value, "program": about}
+    return SeatEnd(stop, not truncated, truncated, step.obs, info)
+
+
+def make_program_agent(text: str, settings: AgentSettings) -> ProgramAgent:
+    """Make the agent of a program; `text` is its command, and `settings.model` the model that it calls.
+
+    Raises:
+        BadArgument: without a model; else see `ProgramAgent`.
+    """
+    model = settings.model
+    if not model:
+        raise BadArgument(
+            "a program needs a model to call: --model openai:NAME[@URL], smollm2 or a run's folder."
+        )
+    if isinstance(model, str):
+        model = make_model(model, settings)
+    return ProgramAgent(text, model, time_s=settings.program_s, visible=settings.program_shows)
+
+
+def make_model(name: str, settings: AgentSettings) -> Agent:
+    """Make the model behind a proxy: a server is asked for token ids, and gets what a program asks for."""
+    endpoint = _ENDPOINT.fullmatch(name)
+    if endpoint is None:
+        return make_agent(name, settings)
+    return Upstream(
+        endpoint[1],
+        base_url=endpoint[2],
+        temperature=None if settings.temperature == "none" else settings.temperature,
+        max_tokens=settings.max_tokens,
+        token_ids=True,
+        api_key_env=settings.api_key_env,
+    )

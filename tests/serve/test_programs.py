@@ -1,0 +1,367 @@
+"""Agent programs in a box: a whole episode, how it ends, what a program can reach, and who may name one."""
+
+import asyncio
+import os
+import shlex
+import signal
+import socket
+import threading
+from functools import partial
+
+import httpx
+import pytest
+
+import gem
+from gem.agents.named import make_agent
+from gem.agents.scripted import ScriptedAgent
+from gem.envs.terminal.base import TerminalTask, expect
+from gem.envs.terminal.env import TerminalEnv
+from gem.errors import AgentUnavailable, BadArgument
+from gem.evals.suite import load_suite
+from gem.record import Limits, StopReason
+from gem.rollout import Job
+from gem.rollout.runner import rollout_async
+from gem.sandbox.base import Budget, SandboxFailed, Status
+from gem.sandbox.choice import open_program_sandbox
+from gem.sandbox.programs import read_program
+from gem.serve import programs
+from gem.serve.programs import ProgramAgent
+
+ACT = """
+import json, os, socket, sys, time, urllib.error, urllib.request
+URL, KEY = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+def send(path, body=None, key=KEY, url=URL):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data, {"authorization": f"Bearer {key}"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+def ask(text):
+    body = {"model": "any", "messages": [{"role": "user", "content": text}]}
+    return send("/chat/completions", body)["choices"][0]["message"]["content"]
+def solve():
+    with open("answer.txt", "w") as file:
+        file.write("42")
+exec(sys.argv[1])
+"""
+"""A program that runs the code of its first argument, with the functions above."""
+
+
+def make_env(**task):
+    return TerminalEnv(task=TerminalTask("Write 42 to answer.txt.", expect("answer.txt", "42"), **task))
+
+
+@pytest.fixture
+def act(tmp_path):
+    """Return a function that writes the command of a program from its code."""
+    place = tmp_path / "act.py"
+    place.write_text(ACT)
+    return lambda code, *more: shlex.join(["python3", str(place), code, *more])
+
+
+@pytest.fixture
+def play():
+    """Return a function that plays one episode, or several, with a program."""
+    agents = []
+
+    def play_program(command, script=("one", "two", "three"), *, jobs=1, limits=None, task=None, **settings):
+        model = script if not isinstance(script, tuple) else ScriptedAgent(script)
+        try:
+            agents.append(ProgramAgent(command, model, **settings))
+        except SandboxFailed as error:
+            pytest.skip(str(error))
+        games = [Job(partial(make_env, **(task or {})), seed) for seed in range(jobs)]
+        episodes = asyncio.run(rollout_async(games, agents[-1], host="thread", limits=limits, retries=0))
+        return episodes if jobs > 1 else episodes[0]
+
+    yield play_program
+    for agent in agents:
+        agent.close()
+
+
+# -- a whole episode
+
+
+@pytest.mark.system
+def test_a_program_plays_a_whole_episode(act, play):
+    code = "open('told.txt', 'w').write(ask(sys.argv[2])); solve(); ask('done?'); print('bye'); sys.exit(3)"
+    episode = play(act(code, "{task}"))
+    assert (episode.stop, episode.success, episode.reward()) == (StopReason.SOLVED, True, 1.0)
+    assert [turn.action for turn in episode.turns] == ["one", "two"]
+    assert [turn.observation for turn in episode.turns] == ["Write 42 to answer.txt.", "done?"]
+    assert episode.turns[-1].reward == 1.0
+    assert episode.run.agent.startswith("program:python3")
+    about = episode.ends["agent"].info["program"]
+    assert (about["exit_code"], about["ended"], about["stdout"], about["stderr"]) == (3, "", "bye\n", "")
+    assert about["cpu_s"] > 0
+    assert about["wall_s"] > 0
+
+
+@pytest.mark.system
+def test_its_home_is_apart_from_the_workspace_and_it_may_start_many_processes(act, play):
+    code = """
+import subprocess
+home = os.environ["HOME"]
+open(home + "/notes", "w").write("mine")
+running = [subprocess.Popen(["sleep", "9"]) for _ in range(100)]
+print(os.getcwd(), home, os.listdir("."), len(running))
+"""
+    episode = play(act(code), task={"files": {"given.txt": b"x"}})
+    assert episode.ends["agent"].info["program"]["stdout"] == "/sandbox /agent ['given.txt'] 100\n"
+
+
+# -- how it ends
+
+ROWS = [
+    ("solve(); ask('x')", StopReason.SOLVED, "", 1.0),
+    ("ask('x')", StopReason.FAILED, "", 0.0),
+    ("solve()", StopReason.SOLVED, "", 1.0),  # without a call
+    ("solve(); raise OSError", StopReason.SOLVED, "", 1.0),
+    ("ask('x'); sys.exit(1)", StopReason.FAILED, "", 0.0),
+    ("ask('x'); os.kill(os.getpid(), 11)", StopReason.FAILED, "", 0.0),
+    ("solve(); os.setsid(); os.kill(0, 9)", StopReason.SOLVED, "", 1.0),
+    ("time.sleep(60)", StopReason.TIME_LIMIT, "time", 0.0),
+    ("solve(); time.sleep(60)", StopReason.SOLVED, "time", 1.0),
+    ("[ask(str(i)) for i in range(9)]", StopReason.TURN_LIMIT, "", 0.0),
+    ("solve(); [ask(str(i)) for i in range(9)]", StopReason.SOLVED, "", 1.0),
+    ("x = bytearray(1 << 33)", StopReason.FAILED, "", 0.0),
+    ("os.write(1, b'x' * (1 << 27))", StopReason.FAILED, "", 0.0),
+]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("code", "stop", "ended", "reward"), ROWS, ids=[row[0] for row in ROWS])
+def test_the_state_is_scored_however_a_program_ends(code, stop, ended, reward, act, play):
+    time_s = 1.5 if ended == "time" else 60.0
+    episode = play(act(code), limits=Limits(turns=2), time_s=time_s)
+    assert episode.scored, episode.error
+    assert (episode.stop, episode.reward()) == (stop, reward)
+    end = episode.ends["agent"]
+    assert end.info["program"]["ended"] == ended
+    assert end.truncated is (stop in (StopReason.TIME_LIMIT, StopReason.TURN_LIMIT))
+
+
+@pytest.mark.system
+def test_a_program_that_goes_on_without_calls_is_ended(act, play, monkeypatch):
+    monkeypatch.setattr(programs, "GRACE_S", 0.2)
+    code = """
+for i in range(9):
+    try: ask(str(i))
+    except urllib.error.HTTPError as error: solve(); time.sleep(60)
+"""
+    episode = play(act(code), limits=Limits(turns=2))
+    assert (episode.stop, len(episode.turns)) == (StopReason.SOLVED, 2)
+    assert episode.ends["agent"].info["program"]["ended"] == "limit"
+
+
+@pytest.mark.system
+def test_a_model_that_fails_gives_no_verdict(act, play):
+    def answer(ask):
+        if ask.turn:
+            raise OSError("away")
+        return "one"
+
+    code = "ask('x')\nfor i in range(2):\n    try: ask('y')\n    except OSError: solve()"
+    episode = play(act(code), ScriptedAgent(answer))
+    assert not episode.scored
+    assert (episode.error.boundary, episode.error.type) == ("agent", "LostCall")
+
+
+@pytest.mark.system
+def test_a_call_that_the_program_repeats_is_not_missing(act, play):
+    answers = iter([OSError("away"), "one"])
+
+    def answer(ask):
+        if isinstance(given := next(answers), OSError):
+            raise given
+        return given
+
+    code = "solve()\nfor i in range(2):\n    try: ask('y'); break\n    except OSError: pass"
+    episode = play(act(code), ScriptedAgent(answer))
+    assert episode.success
+    assert [turn.action for turn in episode.turns] == ["one"]
+
+
+@pytest.mark.system
+def test_a_model_that_is_gone_stops_everything_at_once(act, play):
+    def gone(ask):
+        raise AgentUnavailable("the key is refused")
+
+    with pytest.raises(AgentUnavailable, match="the key is refused"):
+        play(act("try: ask('x')\nexcept OSError: time.sleep(60)"), ScriptedAgent(gone))
+
+
+@pytest.mark.system
+def test_a_fork_server_that_dies_gives_no_verdict(act, play):
+    def kill_it(ask):
+        (agent,) = [each for each in playing if each]
+        for zygote in agent._sandbox.pool.every():
+            os.kill(zygote.process.pid, signal.SIGKILL)
+        return "one"
+
+    playing = []
+    real = ProgramAgent.play_whole
+
+    class Seen(ProgramAgent):
+        def play_whole(self, *args):
+            playing.append(self)
+            return real(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "ProgramAgent", Seen)
+        episode = play(act("ask('x'); time.sleep(60)"), ScriptedAgent(kill_it))
+    assert not episode.scored
+    assert (episode.error.boundary, episode.error.type) == ("env", "SandboxFailed")
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("command", ["bash -c 'exec /nowhere/agent'", "bash -c 'exec /etc/hosts'"])
+def test_a_command_that_cannot_be_started_stops_everything(command, play):
+    with pytest.raises(BadArgument, match=r"cannot be started: .*(/nowhere/agent|/etc/hosts)"):
+        play(command)
+
+
+# -- what it can reach
+
+
+@pytest.mark.system
+def test_a_program_reaches_its_own_model_alone(act, play, tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text("key")
+    code = """
+import subprocess
+wrong = []
+def refused(what, call):
+    try: found = call()
+    except Exception: return
+    wrong.append(f"{what}: {found!r:.200}")
+ask("mine")
+refused("the host", lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2])), 2))
+for place in ("1.1.1.1", "10.0.0.1", "169.254.169.254", "::1"):
+    refused(place, lambda: socket.create_connection((place, 80), 2))
+refused("DNS", lambda: socket.getaddrinfo("example.com", 80))
+refused("its port", lambda: socket.create_server(("127.0.0.1", int(URL.split(":")[2].split("/")[0]))))
+refused("raw", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
+refused("pid 1's descriptors", lambda: os.listdir("/proc/1/fd"))
+refused("pid 1's memory", lambda: open("/proc/1/mem", "rb"))
+refused("unshare", lambda: subprocess.run(["unshare", "-Ur", "true"], check=True))
+base = URL.removesuffix("/v1")
+refused("episodes", lambda: send("/episodes", url=base))
+refused("opening", lambda: send("/episodes", {}, url=base))
+refused("its reward", lambda: send("/episodes/episode-0/reward", {"reward": 1.0}, url=base))
+for key in ("k", "", "episode-0", "episode-1"):
+    refused(f"the key {key!r}", lambda: send("/chat/completions", {"messages": [{"role": "user"}]}, key))
+refused("a file beside it", lambda: open(os.path.dirname(sys.argv[0]) + "/secret").read())
+refused("gem", lambda: __import__("gem"))
+everything = [os.path.join(at, name) for at, _, names in os.walk("/") for name in names
+              if not at.startswith(("/proc", "/dev"))]
+wrong += [path for path in everything if "/gem/" in path or "answer.txt" in path or path.endswith("act.pyc")]
+others = [pid for pid in os.listdir("/proc") if pid.isdecimal() and int(pid) not in (1, os.getpid())]
+wrong += [open(f"/proc/{pid}/cmdline").read() for pid in others]
+wrong += [name for name in os.environ if "TOKEN" in name or "SECRET" in name]
+print(wrong)
+if not wrong: solve()
+"""
+    monkeypatch.setenv("A_SECRET", "x")
+    with socket.create_server(("127.0.0.1", 0)) as on_the_host:
+        episodes = play(act(code, str(on_the_host.getsockname()[1])), jobs=2)
+    for episode in episodes:
+        about = episode.ends["agent"].info["program"]
+        assert episode.success, (about["stdout"], about["stderr"])
+
+
+@pytest.mark.system
+def test_the_key_of_a_box_ends_with_its_program(act, play):
+    agents = []
+    real = ProgramAgent.play_whole
+
+    def note(self, *args):
+        agents.append(self)
+        return real(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProgramAgent, "play_whole", note)
+        episode = play(act("print(KEY); ask('x')"))
+    key = episode.ends["agent"].info["program"]["stdout"].strip()
+    assert key.startswith("gem-")
+    with httpx.Client(base_url=agents[0]._server.url, headers={"authorization": f"Bearer {key}"}) as client:
+        assert client.post("/v1/chat/completions", json={"messages": []}).status_code == 401
+
+
+# -- what it sees, and who may name it
+
+
+def test_a_command_is_split_and_its_files_are_seen(tmp_path):
+    script, other = tmp_path / "my agent.py", tmp_path / "prompts"
+    script.write_text("")
+    other.mkdir()
+    program = read_program(f"env A=1 python3 '{script}' --prompts={other} -v {{task}}")
+    assert program.words == ("env", "A=1", "python3", str(script), f"--prompts={other}", "-v", "{task}")
+    assert program.visible == (str(script), str(other))
+    line = program.command("it's $HOME", "k")
+    assert shlex.split(line)[-3:] == ["-v", "it's $HOME", "</dev/null"]
+
+
+def test_a_virtual_environment_is_seen_with_its_interpreter(tmp_path):
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "base/lib").mkdir(parents=True)
+    (tmp_path / "venv/pyvenv.cfg").write_text(f"home = {tmp_path}/base/bin\n")
+    agent = tmp_path / "venv/bin/agent"
+    agent.write_text("#!/bin/sh\n")
+    agent.chmod(0o755)
+    program = read_program(str(agent))
+    assert program.visible[:2] == (str(tmp_path / "venv"), str(tmp_path / "base/lib"))
+    assert program.path == str(tmp_path / "venv/bin")
+
+
+@pytest.mark.parametrize(
+    ("command", "visible", "words"),
+    [
+        ("", (), "names no command"),
+        ("A=1", (), "names no command"),
+        ("'", (), "cannot be split"),
+        ("no-such-agent x", (), "'no-such-agent' is not installed here"),
+        ("python3 x", ("/no/such/folder",), "is not there"),
+        ("python3 x", ("/",), "gem itself"),
+        ("python3 x", (os.path.expanduser("~"),), "see .*, and so (gem itself|your home)"),
+        ("python3 x", (programs.__file__,), "a part of gem"),
+    ],
+)
+def test_a_command_that_cannot_be_boxed_is_refused(command, visible, words):
+    with pytest.raises(BadArgument, match=words):
+        read_program(command, visible)
+
+
+@pytest.mark.parametrize("backend", ["landlock", "bwrap-slots", "container", "none"])
+def test_a_backend_without_namespaces_refuses_programs(backend, monkeypatch):
+    monkeypatch.setenv("GEM_SANDBOX", backend)
+    with pytest.raises(SandboxFailed, match=f"network of their own, which the backend '{backend}'"):
+        open_program_sandbox()
+
+
+def test_a_program_needs_a_model_and_a_workspace():
+    with pytest.raises(BadArgument, match="--model"):
+        make_agent("program:true")
+    with gem.make("game:GuessTheNumber-v0-easy") as env, pytest.raises(BadArgument, match="no workspace"):
+        env.run_program(None)
+
+
+def test_a_suite_names_a_program_only_with_trust(tmp_path):
+    suite = tmp_path / "suite.toml"
+    suite.write_text('[agent]\nname = "program:true"\n\n[[environments]]\nid = "terminal:FindText-v0-easy"\n')
+    with pytest.raises(BadArgument, match=r"program:true.*--trust"):
+        load_suite(str(suite))
+    assert load_suite(str(suite), trust=True).agents == ("program:true",)
+
+
+@pytest.mark.system
+def test_a_command_may_be_interrupted_and_its_session_goes_on():
+    try:
+        sandbox = open_program_sandbox()
+    except SandboxFailed as error:
+        pytest.skip(str(error))
+    with sandbox, sandbox.session() as session:
+        session.shell("export A=1; echo kept > file")
+        threading.Timer(0.2, session.interrupt).start()
+        assert session.shell("sleep 60", Budget(wall_s=60)).status is Status.TLE
+        session.interrupt()  # meets nothing
+        assert session.shell("cat file; echo $A").stdout == "kept\n1\n"
+        assert session.restarts == 0
