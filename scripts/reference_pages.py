@@ -58,7 +58,9 @@ NAMES = {
         "evaluator results suite suite_result comparison fairness outcomes power picture instances "
         "scorecard gates stopping usage reports"
     ),
-    "gem.serve": "environments.limits environments.server mcp.episode mcp.messages programs proxy.server search",
+    "gem.serve": (
+        "environments.server environments.limits mcp.episode mcp.messages programs proxy.server search"
+    ),
     "gem.viewer": "report export",
     "gem.testing": "contract rules audit audit_judge card faults fault_rules doubles stub_server leaks",
     "gem.adapters": (
