@@ -106,6 +106,8 @@ def mcp(
             pass  # SIGTERM, from a client that waits no longer
         finally:
             await server.close()
+        if server.unwritten is not None:
+            raise server.unwritten
         if not server.episode.timing:
             print(
                 f"the episode is unfinished (actions: {server.actions}): the same command goes on with "
@@ -122,7 +124,10 @@ def mcp(
 
 def _take_streams() -> tuple[int, int]:
     """Return standard input and output for the protocol alone; what an environment prints goes to stderr."""
-    source, sink = os.dup(0), os.dup(1)
+    try:
+        source, sink = os.dup(0), os.dup(1)
+    except OSError as error:
+        raise BadArgument("standard input or output is closed; an MCP client speaks over both.") from error
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

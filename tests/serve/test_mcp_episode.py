@@ -3,14 +3,16 @@
 import asyncio
 import base64
 import json
+from functools import partial
 
+import httpx
 import pytest
 from served_envs import Obeying
 
 import gem
 from gem.content import Image, ToolCall
 from gem.core import Env, Start, Step
-from gem.errors import BadArgument
+from gem.errors import BadArgument, StoreError
 from gem.record import Limits, Reply
 from gem.rollout.conversation import Conversation
 from gem.rollout.store import EpisodeStore
@@ -149,6 +151,7 @@ class Clashing(Env):
     tool_specs = (
         gem.content.ToolSpec("act", "Its own."),
         gem.content.ToolSpec("observe", "Its own, too.", {"properties": {}}),
+        gem.content.ToolSpec("env_act", "Another."),
     )
 
     def reset(self, seed=None):
@@ -162,8 +165,14 @@ class Clashing(Env):
 def test_tools_of_the_servers_names_get_others():
     async def talk(server, endpoint):
         tools = (await ask(endpoint, "tools/list"))["result"]["tools"]
-        assert [tool["name"] for tool in tools] == ["observe", "act", "env_act", "env_observe"]
-        await call(endpoint, "env_act", it=1)
+        assert [tool["name"] for tool in tools] == [
+            "observe",
+            "act",
+            "env_env_act",
+            "env_observe",
+            "env_act",
+        ]
+        await call(endpoint, "env_env_act", it=1)
 
     episode = played(Clashing(), talk)
     assert episode.turns[0].action == '<tool_call>{"name": "act", "arguments": {"it": 1}}</tool_call>'
@@ -357,6 +366,64 @@ def test_actions_of_any_text_are_kept_as_they_are():
 
     episode = played(Obeying(length=9), talk)
     assert [turn.action for turn in episode.turns[: len(hostile)]] == hostile
+
+
+def test_the_text_of_all_actions_is_limited(monkeypatch):
+    async def talk(server, endpoint):
+        for text, error in (("x" * 60, ""), ("x" * 41, "40 are left"), ("x" * 40, ""), ("x", "0 are left")):
+            answer = await call(endpoint, "act", action=text)
+            assert error in answer.get("message", ""), text
+        assert "characters at most" in (await call(endpoint, "echo", it="x"))["message"]
+        assert server.actions == 2
+
+    monkeypatch.setattr("gem.serve.mcp.episode.TEXT_AT_MOST", 100)
+    played(Obeying(length=9), talk)
+
+
+def test_calls_at_the_same_time_are_limited(monkeypatch):
+    async def talk(server, endpoint):
+        await server.start()
+        answers = await asyncio.gather(*[call(endpoint, "act", action=str(n)) for n in range(5)])
+        assert ["content" in each for each in answers] == [True, True, False, False, False]
+        assert "in progress" in answers[-1]["message"]
+        assert "content" in await call(endpoint, "act", action="then")
+
+    monkeypatch.setattr("gem.serve.mcp.messages.IN_FLIGHT", 2)
+    episode = played(Obeying(length=9), talk)
+    assert [turn.action for turn in episode.turns if turn.action] == ["0", "1", "then"]
+
+
+def test_a_record_that_cannot_be_written_is_no_matter_of_the_agent(tmp_path, caplog):
+    store = EpisodeStore(tmp_path / "episodes.jsonl")
+    store.close()
+
+    async def talk(server, endpoint):
+        last = await play_out(endpoint)
+        assert not last["isError"]
+        assert "is over" in texts(last)[-1]
+        assert isinstance(server.unwritten, StoreError)
+
+    played(GUESS, talk, store=store)
+    assert "is lost" in caplog.text
+
+
+def test_an_application_of_ones_own_serves_an_episode():
+    pytest.importorskip("starlette", reason="needs starlette: pip install 'gem-gym[serve]'")
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    from gem.serve.mcp.http import answer_request
+
+    async def talk(server, endpoint):
+        route = Route("/mcp", partial(answer_request, endpoint, message_bytes=1000), methods=["GET", "POST"])
+        transport = httpx.ASGITransport(Starlette(routes=[route]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://gem") as client:
+            ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            assert (await client.post("/mcp", json=ping)).json()["result"] == {}
+            assert (await client.post("/mcp", json={**ping, "params": {"x": "x" * 1000}})).status_code == 413
+            assert (await client.get("/mcp")).status_code == 405
+
+    played(GUESS, talk)
 
 
 def test_what_cannot_be_served_is_told():

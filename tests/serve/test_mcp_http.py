@@ -169,6 +169,34 @@ def test_wrong_requests_are_told_what_is_wrong(serving):
     assert client.act("still there")[:5] == "still"
 
 
+def test_a_full_server_keeps_the_episodes_of_agents_that_think(serving, monkeypatch):
+    monkeypatch.setattr("gem.serve.environments.sessions.FORSAKEN_S", 0.0)
+    server = serving(limits={"sessions": 2})
+    client = Client(opened(server)["url"])
+    assert httpx.post(server.url + "/reset", json={}).status_code == 200
+    assert httpx.post(server.url + "/reset", json={}).status_code == 200  # in the place of the one before
+    assert client.act("still there")[:5] == "still"
+
+
+def test_only_a_handshake_opens_an_episode(serving):
+    server = serving()
+    client = Client(server.url + "/mcp")
+    client.send({"jsonrpc": "2.0", "method": "initialize"})
+    client.send({"jsonrpc": "1.0", "id": 1, "method": "initialize"})
+    client.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize"}])
+    client.send({"jsonrpc": "2.0", "id": None, "method": "initialize"})
+    assert len(server.application.sessions) == 0
+
+
+def test_a_store_that_cannot_be_written_stops_no_server(serving, store, until, caplog):
+    store.close()
+    server = serving(store=store, limits={"lease_s": 0.2})
+    for _ in range(2):  # the one that looks for leases goes on
+        opened(server)
+        until(lambda: len(server.application.sessions) == 0, "the lease did not end")
+    assert "is lost" in caplog.text
+
+
 @pytest.mark.parametrize("backend", ["serial", "thread"])
 def test_a_limit_of_steps_and_an_environment_that_breaks(serving, store, backend):
     server = serving(store=store, backend=backend, limits={"steps": 2})

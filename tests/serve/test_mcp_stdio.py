@@ -261,6 +261,13 @@ def test_a_wrong_command_is_told_in_a_sentence(tmp_path, args, why):
 
 
 @pytest.mark.system
+def test_closed_streams_are_told(tmp_path):
+    command = f"exec {sys.executable} -m gem mcp {GUESS} --out {tmp_path} <&-"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=DEADLINE_S)
+    assert (ended.returncode, "standard input or output is closed" in ended.stderr) == (2, True)
+
+
+@pytest.mark.system
 def test_the_sdks_client_plays_in_every_version(tmp_path):
     pytest.importorskip("mcp", reason="needs mcp: pip install 'gem-gym[mcp]'")
     from mcp import Client, StdioServerParameters

@@ -38,7 +38,7 @@ with needs_extra("serving environments", "starlette", "serve"):
     from starlette.types import Receive, Scope, Send
 
 from gem.serve.environments.guard import Guard
-from gem.serve.mcp.http import SESSION_HEADER, answer_post, refuse
+from gem.serve.mcp.http import SESSION_HEADER, answer_post, answer_request, refuse
 
 STATUS = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 409, "TOO_LONG": 413}
 """The HTTP statuses of error codes; any other code gives 422."""
@@ -278,17 +278,15 @@ class Application:
         opened = None if key is None else self.episodes.find(key)
         if key is not None and (opened is None or opened.offer is not offer):
             return refuse("there is no such episode: its time has run out, or the key is wrong.", 404)
-        if request.method == "DELETE" and opened is not None and named is None:
+        if opened is not None and named is None and request.method == "DELETE":
             await opened.leave()
             await self.sessions.close(opened.session)
             return Response(status_code=204)
-        if request.method != "POST":
-            refused = refuse("accepted: POST; and DELETE, to end an episode that a handshake began.", 405)
-            refused.headers["allow"] = "POST"
-            return refused
-        body = await self._body(request)
         if opened is not None:
-            return await answer_post(opened.endpoint, request.headers, body)
+            return await answer_request(opened.endpoint, request, self.limits.message_bytes)
+        if request.method != "POST":
+            return refuse("accepted: POST; and DELETE, to end an episode that a handshake began.", 405)
+        body = await self._body(request)
         if is_handshake(body):
             key, opened = await self.episodes.open(offer)
             answered = await answer_post(opened.endpoint, request.headers, body)

@@ -76,9 +76,10 @@ class Opened:
 def is_handshake(body: bytes) -> bool:
     """Return whether a request is the handshake of a client of MCP."""
     try:
-        return _REQUEST.decode(body).method == "initialize"
+        request = _REQUEST.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
+    return request.method == "initialize" and request.jsonrpc == "2.0" and isinstance(request.id, str | int)
 
 
 class Episodes:

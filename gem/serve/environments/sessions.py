@@ -138,7 +138,8 @@ class Session:
         self.snapshots: dict[str, tuple[Any, Progress]] | None = None
         self.snapshots_made = 0
         self.on_close: Callable[[bool], None] | None = None
-        """Called when the session is closed; its argument: whether the lease has expired."""
+        """Called when the session is closed; its argument: whether the lease has expired. A full server
+        closes no such session: an agent may think for long, and its episode cannot be played again."""
 
     def progress(self) -> Progress:
         """Return the progress of the episode."""
@@ -205,7 +206,11 @@ class Sessions:
         return session
 
     def _make_room(self) -> None:
-        forsaken = [each for each in self._sessions.values() if each.owner is None and not each.lock.locked()]
+        forsaken = [
+            each
+            for each in self._sessions.values()
+            if each.owner is None and each.on_close is None and not each.lock.locked()
+        ]
         oldest = min(forsaken, key=lambda each: each.touched, default=None)
         if oldest is None or monotonic() - oldest.touched < FORSAKEN_S:
             self.metrics.count("sessions_refused_total")

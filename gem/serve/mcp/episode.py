@@ -23,7 +23,7 @@ from gem import seeding
 from gem.agents.base import make_raisable
 from gem.content import Image, Message, Obs, Text, ToolCall, ToolSpec, tools_in
 from gem.core import Env
-from gem.errors import BadArgument, ContractBroken, OutOfTime, replace_surrogates
+from gem.errors import BadArgument, ContractBroken, GemError, OutOfTime, replace_surrogates
 from gem.hosts.base import make_host
 from gem.record import SEAT, Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.rollout.episode import NO_LIMITS, Playing, play, versions
@@ -54,6 +54,9 @@ ACT = {
         "additionalProperties": False,
     },
 }
+TEXT_AT_MOST = 16 << 20
+"""The most characters of all actions of an episode, which stay in memory until it is over."""
+
 OVER = "The episode is over. It cannot be played again here."
 BROKEN = "The environment broke, and the episode is over without a verdict. It cannot be played again here."
 INSTRUCTIONS = (
@@ -137,6 +140,8 @@ class EpisodeServer:
         run = run or RunInfo(agent="mcp", limits=self._limits, versions=versions())
         self.episode = Episode(self._place.task_with(seed), run, job, sample)
         """The record; complete when `over`."""
+        self.unwritten: GemError | None = None
+        """Why the record could not be written to the store."""
         self.lock = asyncio.Lock()
         """Held during an action: they are taken one after another."""
         self._asks: tuple[Ask, ...] = ()
@@ -150,6 +155,7 @@ class EpisodeServer:
         self._journal, self._on_end = journal, on_end
         self._playing: Playing | None = play(self._place, seed, self._limits, record=self.episode)
         self._begun = self._ready = False
+        self._characters = 0
 
     @classmethod
     def of_ended(cls, episode: Episode, show_reward: bool = False) -> EpisodeServer:
@@ -157,6 +163,7 @@ class EpisodeServer:
         server = cls.__new__(cls)
         server.episode, server.lock, server._show_reward = episode, asyncio.Lock(), show_reward
         server._playing, server._carrier, server._asks, server._ready = None, None, (), True
+        server.unwritten = None
         server._own_tools = tools_in(episode.initial_info)
         return server
 
@@ -213,8 +220,17 @@ class EpisodeServer:
             return self._pack(self._observation(), error=False)
         if self._playing is None:
             return self._pack((), error=True)
+        characters = (
+            self._characters + len(reply.text) + sum(len(each.arguments) for each in reply.tool_calls)
+        )
+        if characters > TEXT_AT_MOST:
+            raise BadArgument(
+                f"the actions of an episode have {TEXT_AT_MOST:,} characters at most, all together; "
+                f"{TEXT_AT_MOST - self._characters:,} are left."
+            )
         if self._journal is not None:
             self._journal.append(self._digest(), reply)
+        self._characters = characters
         await self._advance(self._playing.send, (reply,))
         return self._pack(self._news(), error=False)
 
@@ -244,8 +260,14 @@ class EpisodeServer:
 
     def _named_tools(self) -> dict[str, ToolSpec]:
         """Return the environment's tools by the names that clients use."""
-        ours = (OBSERVE["name"], ACT["name"])
-        return {f"env_{tool.name}" if tool.name in ours else tool.name: tool for tool in self._own_tools}
+        names = {tool.name for tool in self._own_tools}
+        named = {}
+        for tool in self._own_tools:
+            name = tool.name
+            while name in (OBSERVE["name"], ACT["name"]) or (name != tool.name and name in names):
+                name = f"env_{name}"
+            named[name] = tool
+        return named
 
     def _read_call(self, name: str, arguments: Mapping[str, Any]) -> Reply | None:
         """Return a tool call as an answer of the agent; None for ``observe``."""
@@ -281,8 +303,10 @@ class EpisodeServer:
         if not self._asks:
             return [Message("user", self.episode.final_observation)]
         messages = self._asks[0].messages
-        last = max((at for at, each in enumerate(messages) if each.role == "assistant"), default=-1)
-        return messages[last + 1 :]
+        count = next(
+            (n for n, each in enumerate(reversed(messages)) if each.role == "assistant"), len(messages)
+        )
+        return messages[len(messages) - count :]
 
     def _pack(self, messages: Sequence[Message], error: bool) -> Result:
         """Return messages as a tool result, with a line about the end if the episode is over."""
@@ -334,7 +358,11 @@ class EpisodeServer:
             failure = self.episode.error
             LOG.error("an episode of %s broke: %s: %s", self.episode.spec, failure.type, failure.message)
         if self._store is not None:
-            self._store.append(self.episode)
+            try:
+                self._store.append(self.episode)
+            except GemError as error:  # the agent cannot help it
+                LOG.error("the record of an episode of %s is lost: %s", self.episode.spec, error)
+                self.unwritten = error
         if self._on_end is not None:
             self._on_end()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from gem.serve.mcp.messages import INVALID_REQUEST, PARSE_ERROR, VERSIONS, Endpoint, Wrong, encode, pack_error
@@ -11,6 +12,27 @@ VERSION_HEADER, SESSION_HEADER = "mcp-protocol-version", "mcp-session-id"
 ERRORS = tuple(
     b'{"jsonrpc":"2.0","id":null,"error":{"code":%d' % code for code in (PARSE_ERROR, INVALID_REQUEST)
 )
+
+
+async def answer_request(endpoint: Endpoint, request: Request, message_bytes: int = 1 << 20) -> Response:
+    """Return the answer to a request to the address of an episode.
+
+    For a server of one's own: ``Route("/mcp", partial(answer_request, endpoint), methods=[...])``. Whoever
+    can reach that address can play the episode.
+    """
+    if request.method != "POST":
+        refused = refuse("accepted: POST. The address is that of an episode, and does not end.", 405)
+        refused.headers["allow"] = "POST"
+        return refused
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > message_bytes:
+                return refuse(f"a request has {message_bytes:,} bytes at most.", 413)
+    except ClientDisconnect:
+        return Response(status_code=400)
+    return await answer_post(endpoint, request.headers, bytes(body))
 
 
 async def answer_post(endpoint: Endpoint, headers: Headers, body: bytes) -> Response:

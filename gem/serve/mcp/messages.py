@@ -33,7 +33,12 @@ BATCH_AT_MOST = 100
 CACHING = {"ttlMs": 0, "cacheScope": "private"}
 """What version 2026-07-28 wants in the lists of a server: nobody is to keep them."""
 
+IN_FLIGHT = 64
+"""The most tool calls at a time, and over stdio the most requests; further ones are refused."""
+
 Id: TypeAlias = str | int | None
+
+BUSY = f"Invalid request: {IN_FLIGHT} requests are in progress; wait for their answers."
 
 encode = msgspec.json.Encoder().encode
 
@@ -64,6 +69,7 @@ class Endpoint:
         self.version: str | None = None
         """The version of the last handshake, which a connection keeps."""
         self._flights: dict[Id, _Flight] = {}
+        self._waiting = 0
 
     async def answer(self, text: bytes, version: str | None = None) -> bytes | None:
         """Return the answer to a message; None if there is none, as for a notification.
@@ -159,7 +165,10 @@ class Endpoint:
         arguments = {} if arguments is None else arguments
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise Wrong(INVALID_PARAMS, 'tools/call has "name", a text, and "arguments", an object.')
+        if self._waiting >= IN_FLIGHT:
+            raise Wrong(INVALID_REQUEST, BUSY)
         flight = self._flights[number] = _Flight()
+        self._waiting += 1
         try:
             await self.episode.start()
             async with self.episode.lock:
@@ -167,6 +176,7 @@ class Endpoint:
                     return None
                 result = await self.episode.call_tool(name, arguments)
         finally:
+            self._waiting -= 1
             if self._flights.get(number) is flight:
                 del self._flights[number]
         return None if flight.cancelled else {**result, "resultType": "complete"}

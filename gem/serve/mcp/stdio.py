@@ -21,10 +21,7 @@ from gem.closing import Closing
 from gem.content import ToolCall
 from gem.errors import BadArgument, StoreError, reason
 from gem.record import Reply
-from gem.serve.mcp.messages import INVALID_REQUEST, Endpoint, Wrong, encode, pack_error
-
-IN_FLIGHT = 64
-"""The most requests at a time; further ones are refused."""
+from gem.serve.mcp.messages import BUSY, IN_FLIGHT, INVALID_REQUEST, Endpoint, Wrong, encode, pack_error
 
 CLAIM_S = 5.0
 """Seconds to wait for another process that plays the same episode: a client restarts its servers."""
@@ -128,8 +125,7 @@ async def serve_stdio(endpoint: Endpoint, source: int, sink: int, message_bytes:
             why = f"Invalid request: a message has {message_bytes:,} bytes at most."
             await write(encode(pack_error(None, Wrong(INVALID_REQUEST, why))))
         elif len(running) >= IN_FLIGHT:
-            why = f"Invalid request: {IN_FLIGHT} requests are in progress; wait for their answers."
-            await write(encode(pack_error(None, Wrong(INVALID_REQUEST, why))))
+            await write(encode(pack_error(None, Wrong(INVALID_REQUEST, BUSY))))
         elif line.strip():
             task = asyncio.create_task(answer(line))
             running.add(task)
