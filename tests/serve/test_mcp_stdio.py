@@ -9,6 +9,7 @@ import threading
 from itertools import pairwise
 
 import pytest
+from served_envs import Obeying
 
 from gem.errors import BadArgument, StoreError
 from gem.record import Verdict
@@ -129,6 +130,31 @@ def test_another_process_goes_on_with_the_episode(tmp_path, journal):
         assert episode.transcript_hash() == whole.transcript_hash() == store[0].transcript_hash()
 
 
+def test_an_action_that_was_begun_is_not_undone_by_a_crash(journal):
+    async def begin():
+        with journal() as answers:
+            server = EpisodeServer(Obeying(), 3, journal=answers)
+            await server.start()
+            playing = asyncio.create_task(server.call_tool("act", {"action": "wait"}))
+            while not answers.path.stat().st_size:
+                await asyncio.sleep(0)
+            playing.cancel()  # as if the process was killed in the middle of the step
+            Obeying.gate.set()
+            await server.close()
+
+    async def go_on():
+        with journal() as answers:
+            server = EpisodeServer(Obeying(), 3, journal=answers)
+            await server.start()
+            await server.close()
+            return [turn.action for turn in server.episode.turns if turn.action]
+
+    Obeying.gate.clear()
+    asyncio.run(begin())
+    assert asyncio.run(go_on()) == ["wait"]
+    Obeying.gate.clear()
+
+
 def test_a_journal_of_another_episode_gives_no_verdict(tmp_path, journal):
     with EpisodeStore(tmp_path / "episodes.jsonl") as store:
         play_on(journal, store, [guess(0, 1), guess(1, 2)])
@@ -181,7 +207,7 @@ def content(answer):
 
 
 PRINTING = """
-import sys
+import time
 from gem.core import Env, Start, Step
 
 class Printing(Env):
@@ -191,6 +217,8 @@ class Printing(Env):
         return Start("begin", {})
 
     def step(self, action):
+        if action == "hang":
+            time.sleep(600)
         print(input() if action == "read" else "printed", flush=True)
         return Step("next", 0.0, False, False, {})
 """
@@ -239,6 +267,20 @@ def test_the_protocol_has_the_standard_streams_for_itself(tmp_path):
     code, out, err = command.end()
     assert (code, out) == (0, "")
     assert "printed by the environment" in err
+
+
+@pytest.mark.system
+def test_a_terminated_command_ends_even_if_its_environment_hangs(tmp_path, until):
+    file = tmp_path / "printing.py"
+    file.write_text(PRINTING)
+    command = Command(f"{file}:Printing", "--out", tmp_path / "runs")
+    command.process.stdin.write(json.dumps(act(1, "hang")).encode() + b"\n")
+    command.process.stdin.flush()
+    until(lambda: any(file.stat().st_size for file in tmp_path.glob("runs/unfinished/*")), "it did not begin")
+    assert command.ask(ping(2))["id"] == 2  # it answers meanwhile
+    command.process.terminate()
+    code, out, err = command.end()
+    assert (code, out, "unfinished (actions: 1)" in err) == (0, "", True), err
 
 
 @pytest.mark.system

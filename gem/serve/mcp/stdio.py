@@ -120,17 +120,21 @@ async def serve_stdio(endpoint: Endpoint, source: int, sink: int, message_bytes:
     async def answer(line: bytes) -> None:
         await write(await endpoint.answer(line, endpoint.version))
 
-    async for line in _read_lines(source, message_bytes):
-        if line is None:
-            why = f"Invalid request: a message has {message_bytes:,} bytes at most."
-            await write(encode(pack_error(None, Wrong(INVALID_REQUEST, why))))
-        elif len(running) >= IN_FLIGHT:
-            await write(encode(pack_error(None, Wrong(INVALID_REQUEST, BUSY))))
-        elif line.strip():
-            task = asyncio.create_task(answer(line))
-            running.add(task)
-            task.add_done_callback(running.discard)
-    await asyncio.gather(*running)
+    try:
+        async for line in _read_lines(source, message_bytes):
+            if line is None:
+                why = f"Invalid request: a message has {message_bytes:,} bytes at most."
+                await write(encode(pack_error(None, Wrong(INVALID_REQUEST, why))))
+            elif len(running) >= IN_FLIGHT:
+                await write(encode(pack_error(None, Wrong(INVALID_REQUEST, BUSY))))
+            elif line.strip():
+                task = asyncio.create_task(answer(line))
+                running.add(task)
+                task.add_done_callback(running.discard)
+        await asyncio.gather(*running)
+    finally:
+        for task in running:
+            task.cancel()
 
 
 def _write_all(sink: int, data: bytes) -> None:
