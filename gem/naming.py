@@ -266,9 +266,12 @@ def _import_module(module: str, name: str, kind: str) -> ModuleType:
     Raises:
         BadArgument: when there is no such module, or its import fails.
     """
+    from gem.waiting import name_wait  # here, because `import gem` is to be light
+
     try:
         _add_current_folder(module)
-        return importlib.import_module(module)
+        with name_wait(f"{kind} {without_digest(name)!r} to be imported"):
+            return importlib.import_module(module)
     except (KeyboardInterrupt, GemError):
         raise
     except BaseException as error:  # SystemExit of a script too

@@ -383,12 +383,15 @@ def load_plugins() -> None:
     global _plugins_loaded
     if _plugins_loaded:
         return
+    from gem.waiting import name_wait  # here, because `import gem` is to be light
+
     _plugins_loaded = True
     for plugin in points(PLUGIN_GROUP):
         try:
             target = load_point(plugin)
             if callable(target):
-                target()
+                with name_wait(f"plug-in {plugin.name!r} ({plugin.value}) to register its environments"):
+                    target()
         except (Exception, SystemExit) as error:  # a failure of a foreign package must not stop gem
             text = f"{type(error).__name__}: {text_of_error(error)[:200]}"
             warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {text}", stacklevel=2)

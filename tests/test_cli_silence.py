@@ -134,6 +134,23 @@ def test_a_close_without_a_limit_of_time_says_so(gated, shown, monkeypatch):
     assert gates == []
 
 
+@pytest.mark.parametrize("named", ["slow_import:Env", "slow_import.py:Env"])
+def test_an_import_that_hangs_is_named(shown, monkeypatch, tmp_path, named):
+    lines, callbacks = shown
+    waiting.heard = threading.Event()
+    expected = f"environment {named!r} to be imported"
+    callbacks.append(lambda line: line.endswith(expected) and waiting.heard.set())
+    (tmp_path / "slow_import.py").write_text(
+        f"from gem import waiting\nassert waiting.heard.wait({PATIENCE_S})\nclass Env: pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert cli.main(["eval", named, "--agent", "random", "-n", "1"]) == 2
+    finally:
+        del waiting.heard
+    assert any(line.endswith(expected) for line in lines)
+
+
 @pytest.mark.parametrize(
     ("args", "place", "expected"),
     [
@@ -167,7 +184,7 @@ def test_a_command_says_what_it_waits_for(shown, monkeypatch, args, place, expec
 
 def test_a_server_that_waits_for_requests_stays_quiet():
     assert silence.Silence("")._otherwise == ""
-    assert {"play", "view", "tail", "proxy"} == {*cli.STAYS_QUIET}
+    assert {"play", "view", "tail", "proxy", "mcp"} == {*cli.STAYS_QUIET}
 
 
 @pytest.mark.system
