@@ -31,6 +31,7 @@ from gem.rollout import EpisodeStore
 from gem.specs import TaskRef
 
 ENV = "game:GuessTheNumber-v0-easy"
+GOLDEN = f"tests/golden/{ENV.replace(':', '.')}.jsonl"
 LONGEST_S = 60.0  # far above what any takes, so that load does not matter
 MOST_MEMORY = 3 << 30
 CANARY = "canary_of_gem"
@@ -103,6 +104,7 @@ CASES = [
     Case("eval --data data.csv --prompt prompt.txt --agent random -n 1", "prompt.txt"),
     Case("eval --data data.csv --grader rubric.toml --agent random -n 1", "rubric.toml"),
     Case(f"eval {ENV} --agent random -n 1 --prices prices.toml", "prices.toml"),
+    Case(f"check {ENV} --seeds 1 --record", GOLDEN),
     Case(f"audit {ENV} --episodes 2 --instances 2 --json cards.json", "cards.json"),
     Case("regrade answers/episodes.jsonl --grader text", "answers/episodes.jsonl"),
     Case("regrade answers/episodes.jsonl --grader text --cache cache.sqlite", "cache.sqlite"),
@@ -167,6 +169,8 @@ def examples(folder: Path) -> None:
 
     (folder / "data.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
     (folder / "data.json").write_text(json.dumps(rows))
+    (folder / GOLDEN).parent.mkdir(parents=True)
+    succeed("check", ENV, "--seeds", "1", "--record")
     (folder / "prompt.txt").write_text("Answer in a word: {question}\n")
     (folder / "rubric.toml").write_text(
         '[[parts]]\ngrader = "number"\nweight = 2.0\n\n[[parts]]\ngrader = "text"\nweight = 1.0\n'

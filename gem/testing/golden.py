@@ -15,6 +15,7 @@ from typing import Any
 from gem import registry
 from gem.content import text_of
 from gem.core import Env
+from gem.files import read_text, replace_file
 from gem.testing.transcripts import transcript
 
 FOLDER = Path("tests/golden")
@@ -30,10 +31,10 @@ _PLAYERS: tuple[tuple[str, int, Callable[[Env], Any]], ...] = (
 
 
 def record(env_id: str, folder: Path = FOLDER) -> Path:
-    """Write the golden transcript of `env_id` and return the file."""
+    """Write the golden transcript of `env_id` and return the file. Raises StoreError."""
     path = _path(env_id, folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(line + "\n" for line in _lines(env_id)), encoding="utf-8")
+    with replace_file(path, parents=True) as partial:
+        partial.write_text("".join(line + "\n" for line in _lines(env_id)), encoding="utf-8")
     return path
 
 
@@ -41,10 +42,10 @@ def compare(env_id: str, folder: Path = FOLDER) -> str:
     """Return a unified diff of `env_id` and its golden transcript; ``""`` if they are equal.
 
     Raises:
-        FileNotFoundError: when there is no golden transcript.
+        OSError: when there is no golden transcript that can be read.
     """
     path = _path(env_id, folder)
-    kept = path.read_text(encoding="utf-8").splitlines()
+    kept = read_text(path).splitlines()
     return "\n".join(difflib.unified_diff(kept, list(_lines(env_id)), path.name, "now", lineterm="", n=1))
 
 
