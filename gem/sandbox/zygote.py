@@ -59,6 +59,7 @@ _STDIO, _REQUEST, _STATUS, _WIRE, _FIRST_FREE = 3, 3, 4, 5, 6
 TURNS = 4096  # sessions of a fork server whose requests are counted apart
 _TURN = struct.Struct("=Q")
 FEW = 200  # entries of a folder, which are removed at once
+GONE_S = 2.0  # for what was ended to be gone
 IDLE_SHARE = 0.05  # of a core, that what a session left running may use for ever
 
 Message = dict[str, Any]
@@ -488,6 +489,11 @@ class Zygote:
             self._kill(pid, child, "closed")
         while self.children:
             self._collect(wait=True)
+        kept, deadline = {self.template.pid, *self.removing}, time.monotonic() + GONE_S
+        while (left := set(list_descendants(os.getpid())) - kept) and time.monotonic() < deadline:
+            _end(left)  # what has ended is in sight of the next child until it is reaped
+            self._collect()
+            time.sleep(0.001)
 
     def _collect(self, *, wait: bool = False) -> None:
         while self.children or not wait:
@@ -523,8 +529,11 @@ class Zygote:
                     files.clear_up(self.shared_folders)
 
     def _clear(self, folder: str) -> None:
-        """Remove what a child left; if that takes long, in another process: other children have deadlines."""
-        if _few(folder):
+        """Remove what a child left; if that takes long, in another process: other children have deadlines.
+
+        Where one child comes after the other there are none, and the next one would see that process.
+        """
+        if self.shared_folders or _few(folder):
             files.remove_folder(folder)
             return
         zygote = os.getpid()
