@@ -100,9 +100,13 @@ _UNTOUCHED = (
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """An image to build, and the limits of its container; `own` files of the folder stay out of the image."""
+    """An image to build, and the limits of its container; `own` files of the folder stay out of the image.
+
+    `image` names one that is pulled instead, and then nothing is built.
+    """
 
     folder: Path
+    image: str = ""
     own: frozenset[str] = frozenset()
     internet: bool = False
     build_s: float = 600.0
@@ -137,8 +141,8 @@ class TerminalTask:
     a command of the test. The tasks of a family are in a `folder` of the working folder. A task with a
     `dockerfile` runs in a container of that image, and begins with the image's files. `exports` are bash
     commands that export variables before the agent's first command. `info` is what the first observation's
-    info says of the task: for a folder its name as `task`, and its `difficulty`. `agent_s` is how many
-    seconds the folder gives its agent, `health` what has to succeed before it begins.
+    info says of the task: for a folder its name as `task`, a digest as `data`, and its `difficulty`.
+    `agent_s` is how many seconds the folder gives its agent, `health` what has to succeed before it begins.
     """
 
     instruction: str

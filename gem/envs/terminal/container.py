@@ -45,11 +45,15 @@ _building = threading.Lock()
 
 
 def build(asked: Dockerfile, engine: Engine) -> str:
-    """Return the name of the folder's image, and build it if there is no image with this content.
+    """Return the name of the folder's image; it is built, or pulled where it has a name, if it is not here.
 
     Raises:
-        SandboxFailed: when the build fails, with the end of the engine's output.
+        SandboxFailed: when that fails, with the end of the engine's output.
     """
+    if asked.image:
+        if not engine.has_image(asked.image):
+            engine.ask("pull", "--quiet", asked.image, timeout_s=asked.build_s)
+        return asked.image
     with tempfile.TemporaryDirectory(prefix="gem-", ignore_cleanup_errors=True) as context:
         try:
             shutil.copytree(
@@ -61,7 +65,7 @@ def build(asked: Dockerfile, engine: Engine) -> str:
             )
         except OSError as error:
             raise SandboxFailed(f"the folder {str(asked.folder)!r} cannot be copied: {error}") from error
-        name = f"localhost/gem-terminal:{_digest(Path(context))}"
+        name = f"localhost/gem-terminal:{digest_folder(Path(context))}"
         with _building:
             if not engine.has_image(name):
                 try:
@@ -73,12 +77,19 @@ def build(asked: Dockerfile, engine: Engine) -> str:
     return name
 
 
-def _digest(folder: Path) -> str:
+def digest_folder(folder: Path, rights: int = 0o777) -> str:
+    """Return 24 hexadecimal digits of a digest of a folder's files, with their paths and these rights.
+
+    Raises:
+        OSError: for a file that cannot be read.
+    """
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        kind = "l" if path.is_symlink() else "d" if path.is_dir() else "f"
+        kind = "l" if path.is_symlink() else "d" if path.is_dir() else "f" if path.is_file() else "o"
         data = os.readlink(path).encode() if kind == "l" else path.read_bytes() if kind == "f" else b""
-        head = f"{path.relative_to(folder).as_posix()}\0{kind}{path.lstat().st_mode & 0o777:o}\0{len(data)}\0"
+        head = (
+            f"{path.relative_to(folder).as_posix()}\0{kind}{path.lstat().st_mode & rights:o}\0{len(data)}\0"
+        )
         digest.update(head.encode("utf-8", "surrogateescape") + data)
     return digest.hexdigest()[:24]
 

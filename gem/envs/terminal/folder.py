@@ -22,18 +22,19 @@ from gem.envs.terminal.base import (
     read_rewards,
     script_verdict,
 )
-from gem.envs.terminal.container import container_test
+from gem.envs.terminal.container import container_test, digest_folder
 from gem.envs.terminal.dockerfile import Ground, read_dockerfile, regular_files
 from gem.envs.terminal.harbor import (
     MISSING,
     TOOLS,
     check_settings,
     read_health,
+    read_image,
     read_variables,
     strip_canary,
     write_exports,
 )
-from gem.errors import BadArgument, NoVerdict, ToolError
+from gem.errors import BadArgument, NoVerdict, ToolError, reason
 from gem.files import parse_toml, read_text
 from gem.sandbox.base import Result, SandboxFailed
 from gem.sandbox.container import find_engine
@@ -66,10 +67,10 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     ``/logs/verifier/reward.txt``, or, without such a file, if its script ends with exit code 0.
 
     Without a Dockerfile, the working folder replaces ``/app``. With one, the machine is a container of its
-    image, and ``/app`` is the image's. Where no engine is, a Dockerfile of FROM, WORKDIR, COPY or ADD of
-    local files, and ENV is followed without one: the working folder replaces its WORKDIR, and what the base
-    image has is not there. A docker-compose file beside the Dockerfile must have exactly one service, and is
-    otherwise ignored.
+    image, and ``/app`` is the image's; a ``docker_image`` of task.toml goes before a Dockerfile. Where no
+    engine is, a Dockerfile of FROM, WORKDIR, COPY or ADD of local files, and ENV is followed without one: the
+    working folder replaces its WORKDIR, and what the base image has is not there. A docker-compose file
+    beside the Dockerfile must have exactly one service, and is otherwise ignored.
 
     Args:
         path: the folder.
@@ -90,7 +91,9 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     if harbor:
         check_settings(document, str(folder))
     ground = folder / "environment" if harbor else folder
-    dockerfile = (ground / "Dockerfile").is_file()
+    wanted = document.get("environment", {})
+    image = read_image(wanted, str(folder))
+    dockerfile = bool(image) or (ground / "Dockerfile").is_file()
     for name in _COMPOSE:
         if (ground / name).is_file() and not (dockerfile and len(_services(_text(ground / name))) == 1):
             raise BadArgument(
@@ -102,7 +105,6 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         raise BadArgument(
             f"task folder {str(folder)!r} has no {script.relative_to(folder)}, which must score the task."
         )
-    wanted = document.get("environment", {})
     if harbor:
         instruction = strip_canary(_text(folder / "instruction.md"))
         test_s = _number(document["verifier"].get("timeout_sec")) or _HARBOR_TEST_S
@@ -119,7 +121,10 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     tests = _files(folder / "tests") | {script.name: script.read_bytes()}
     alone = not harbor or has_solution(folder)
     solved = _text(solution) if alone and solution.is_file() else ""
-    info = {"task": folder.resolve().name}
+    try:
+        info = {"task": folder.resolve().name, "data": f"folder {digest_folder(folder, 0o100)}"}
+    except OSError as error:
+        raise BadArgument(f"task folder {str(folder)!r} cannot be read: {reason(error)}.") from error
     if harbor:
         info |= _read_labels(document)
     agent_s = _number(document.get("agent", {}).get("timeout_sec"))
@@ -127,7 +132,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     health = read_health(wanted, str(folder))
     test_env = env | read_variables(document.get("verifier", {}), str(folder))
     start = Ground()
-    if dockerfile and (plain := _without_engine(ground, str(folder))) is not None:
+    if dockerfile and (plain := _without_engine(ground, str(folder), image)) is not None:
         start = plain
     elif dockerfile:
         if shims:
@@ -136,6 +141,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
             )
         machine = Dockerfile(
             ground,
+            image,
             frozenset(own),
             internet=wanted.get("allow_internet") is True or wanted.get("network_mode") == "public",
             build_s=_number(wanted.get("build_timeout_sec")) or 600.0,
@@ -204,15 +210,19 @@ def _read_labels(document: Mapping[str, Any]) -> dict[str, str]:
     return {key: value[:200] for key, value in stated.items()}
 
 
-def _without_engine(ground: Path, folder: str) -> Ground | None:
+def _without_engine(ground: Path, folder: str, image: str) -> Ground | None:
     """Return the first state that a Dockerfile describes, if no engine is here; None: an engine is.
 
     Raises:
-        SandboxFailed: if the Dockerfile needs an engine.
+        SandboxFailed: if the Dockerfile needs an engine, and for a prebuilt `image`.
     """
     try:
         find_engine()
     except SandboxFailed as absent:
+        if image:
+            raise SandboxFailed(
+                f"task folder {folder!r} needs Docker or Podman for its docker_image {image!r}: {absent}"
+            ) from absent
         try:
             return read_dockerfile(ground)
         except BadArgument as error:

@@ -12,7 +12,6 @@ from gem.errors import BadArgument
 
 _REFUSED = {
     "steps": "several steps",
-    "environment.docker_image": "a prebuilt image (docker_image; write FROM into environment/Dockerfile)",
     "environment.skills_dir": "skills for an agent's program (skills_dir)",
     "environment.mcp_servers": "MCP servers beside the machine",
     "environment.workdir": "another working folder (workdir)",
@@ -88,6 +87,21 @@ def read_variables(table: Mapping[str, Any], folder: str) -> dict[str, str]:
                 f"task folder {folder!r} sets {name!r:.80} to {value!r:.80}; accepted: text without ${{...}}."
             )
     return dict(variables)
+
+
+def read_image(table: Mapping[str, Any], folder: str) -> str:
+    """Return the image that a task.toml's environment names in ``docker_image``; '' if it names none.
+
+    Raises:
+        BadArgument: for what is no name of an image.
+    """
+    image = table.get("docker_image") or ""
+    if image and not (isinstance(image, str) and re.fullmatch(r"[A-Za-z0-9][\w./:@-]{0,299}", image)):
+        raise BadArgument(
+            f"task folder {folder!r} has the docker_image {image!r:.80}; accepted: the name of an image, as "
+            "python:3.12-slim or ghcr.io/owner/name@sha256:..."
+        )
+    return image
 
 
 def read_health(table: Mapping[str, Any], folder: str) -> HealthCheck | None:

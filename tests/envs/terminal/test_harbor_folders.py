@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from gem.envs.terminal.container import build
 from gem.envs.terminal.dockerfile import read_dockerfile
 from gem.envs.terminal.env import TerminalEnv
 from gem.envs.terminal.folder import read_folder
@@ -96,8 +97,8 @@ def test_a_named_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
         ('schema_version = "2.0"\n', "the schema '2.0'"),
         ('[environment]\nskills_dir = "/skills"\n', "skills for an agent's program"),
         (
-            '[environment]\ndocker_image = "x/y:1"\n',
-            "a prebuilt image .*write FROM into environment/Dockerfile",
+            '[environment]\ndocker_image = "--privileged"\n',
+            "has the docker_image '--privileged'; accepted: the name of an image",
         ),
         ('[[environment.mcp_servers]]\nname = "db"\n', "MCP servers"),
         ("[environment.healthcheck]\nretries = 1\n", r"has the health check.*accepted: a command"),
@@ -121,6 +122,40 @@ def test_what_gem_does_not_have_is_refused_by_name(tmp_path, toml, needs):
     with pytest.raises(BadArgument, match=needs) as refused:
         read_folder(write_folder(tmp_path, toml))
     assert str(tmp_path) in str(refused.value)
+
+
+def test_a_prebuilt_image_needs_an_engine_and_is_named(no_engine, tmp_path):
+    folder = write_folder(tmp_path, '[environment]\ndocker_image = "ghcr.io/some/image:1"\n')
+    with pytest.raises(
+        SandboxFailed, match=r"needs Docker or Podman for its docker_image 'ghcr\.io/some/image:1'"
+    ):
+        read_folder(folder)
+
+
+def test_a_prebuilt_image_is_pulled_once_and_nothing_is_built(monkeypatch, tmp_path):
+    folder = write_folder(tmp_path, '[environment]\ndocker_image = "some/image:1"\n')
+    monkeypatch.setattr("gem.envs.terminal.folder.find_engine", lambda: None)
+    asked, here = [], set()
+
+    class Puller:
+        def ask(self, *args, timeout_s):
+            asked.append(args)
+            here.update(args[2:] if args[0] == "pull" else ())
+
+        def has_image(self, image):
+            return image in here
+
+    machine = read_folder(folder).dockerfile
+    assert [build(machine, Puller()) for _ in range(2)] == ["some/image:1"] * 2
+    assert asked == [("pull", "--quiet", "some/image:1")]
+
+
+def test_the_record_names_the_content_of_the_folder(tmp_path):
+    first = read_folder(write_folder(tmp_path)).info["data"]
+    assert read_folder(write_folder(tmp_path)).info["data"] == first
+    changed = read_folder(write_folder(tmp_path, test="echo 1 > /logs/verifier/reward.txt")).info["data"]
+    assert changed != first
+    assert changed.startswith("folder ")
 
 
 @pytest.mark.parametrize(
