@@ -24,7 +24,6 @@ from gem.envs.bridges.bfcl import (
     parse_expression,
     read_references,
 )
-from gem.envs.bridges.specs import BFCL_UNSOLVED
 from gem.envs.kit.workspace import write_call
 from gem.errors import NoSolver
 from gem.record import StopReason
@@ -107,14 +106,9 @@ class BfclCallsEnv(BfclTasks):
         return Step(f"The user is {'not ' if why else ''}served.", float(not why), True, False, info)
 
     def solve(self) -> str:
-        """Return the reference answer (an oracle)."""
+        """Return the reference answer (an oracle); the checker refuses those of `BFCL_UNSOLVED`."""
         if not self.task:
             raise NoSolver(f"{self} has nothing to solve before reset().")
-        if self.task in BFCL_UNSOLVED:
-            raise NoSolver(f"{self} has no solver in {self.task}: the package's checker accepts no answer.")
-        return self._write_reference()
-
-    def _write_reference(self) -> str:
         if "irrelevance" in self.name:
             return "None of these functions can do that with what you said."
         functions = {each["name"]: each for each in self._row["function"]}

@@ -182,7 +182,7 @@ def test_the_verdicts_are_those_of_the_package(name, monkeypatch):
     for seed in range(len(env._tasks)):
         env.reset(seed)
         task, functions = env.task, env._row["function"]
-        solved = env._write_reference()
+        solved = env.solve()
         right = bfcl_calls.read_calls(solved, functions)
         if right is None:  # a refusal is right
             right = [{each["name"]: {"x": 1}} for each in functions[:1]] or [{"f": {}}]
