@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,13 @@ def _path(env_id: str, folder: Path) -> Path:
 
 
 def _lines(env_id: str) -> Iterator[str]:
+    """Yield the lines of the file; of a fetched world only their digests, as its texts are not gem's."""
+    family = registry.FAMILIES.get(env_id.partition(":")[0])
+    for line in _play(env_id):
+        yield _line(sha256=sha256(line.encode()).hexdigest()) if family and family.world else line
+
+
+def _play(env_id: str) -> Iterator[str]:
     """Yield an episode by the solver and one by the random actor: a line per observation."""
     for player, seed, choose in _PLAYERS:
         spec = registry.spec(env_id)

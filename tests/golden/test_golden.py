@@ -19,6 +19,11 @@ OWN_IDS = [
     if not i.startswith("db:")
     or "Library" in i  # one world for the prompts; the others differ in their tasks
 ]
+WORLD_IDS = [
+    *("agentdojo:banking", "babyai:GoToLocal-v0", "bfcl:live_multiple", "bfcl:multi_turn_base"),
+    "tau2:telecom-solo",
+]
+"""One id of each fetched world, and of each entry point of BFCL."""
 FOLDER = Path(__file__).parent
 
 
@@ -31,6 +36,14 @@ def test_an_environment_says_what_it_said(env_id):
     assert not changed, (
         f"{changed}\n\nIf that is wanted: `gem-gym check {env_id} --record`, and look at the diff."
     )
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("env_id", WORLD_IDS)
+def test_a_fetched_world_says_what_it_said(env_id):
+    if not FAMILIES[env_id.partition(":")[0]].is_here():
+        pytest.skip("needs a world: gem-gym worlds --fetch all")
+    assert not golden.compare(env_id, FOLDER), f"if that is wanted: `gem-gym check {env_id} --record`"
 
 
 WITHOUT_DOCSTRINGS = """
@@ -66,7 +79,7 @@ def test_prompts_that_are_made_of_docstrings_survive_an_interpreter_that_drops_t
 
 def test_every_file_belongs_to_an_id():
     assert sorted(path.stem for path in FOLDER.glob("*.jsonl")) == sorted(
-        i.replace(":", ".") for i in OWN_IDS
+        i.replace(":", ".") for i in (*OWN_IDS, *WORLD_IDS)
     )
 
 
