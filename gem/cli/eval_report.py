@@ -13,7 +13,7 @@ from gem.content import printable
 from gem.errors import AgentUnavailable
 from gem.evals import EnvResult
 from gem.evals.evaluator import SuiteEvents
-from gem.evals.reports import format_figures, format_interval, passes_of
+from gem.evals.reports import PER_SUCCESS, format_figures, format_interval, passes_of
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite_result import SuiteResult
 from gem.evals.usage import tokens_of
@@ -117,7 +117,7 @@ def _show_tables(result: SuiteResult) -> None:
     heads = ["success", "bounds", "return", "turns"]
     heads += ["normalised"] * any(row.normalised for card in cards for row in card.rows)
     if any(tokens_of(each.usage) for each in result.results):
-        heads += ["tokens"] if result.prices is None else ["tokens", "cost"]
+        heads += ["tokens", *PER_SUCCESS, *["cost"] * (result.prices is not None)]
     heads.append("verdicts")
     columns = list(dict.fromkeys(name for card in cards for name in passes_of(card.overall)))
     for name, label, of, owner in result.rows:

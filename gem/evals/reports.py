@@ -28,6 +28,10 @@ def dollars(cost: float | None) -> str:
     return "-" if cost is None else f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
 
 
+PER_SUCCESS = ("tokens/success", "s/success")
+"""The columns of what a success took."""
+
+
 def passes_of(figures: EnvResult | Mean) -> list[str]:
     """Return the names of the figures for several samples to show: pass@1 to pass@k, and pass^k."""
     names = list(figures.passes)
@@ -70,7 +74,7 @@ def markdown(
         columns += passes_of(card.overall)
         columns += ["normalised"] * any(row.normalised for row in card.rows)
         if tokens_of(card.overall.usage):
-            columns += ["tokens", "cost"] if card.prices else ["tokens"]
+            columns += ["tokens", *PER_SUCCESS, *["cost"] * bool(card.prices)]
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         lines += [_row(escape_cell(row.entry.label), row.result, card, columns) for row in card.rows]
         lines += [_row(f"**{mean.name}**", mean, card, columns) for mean in means]
@@ -120,6 +124,8 @@ def format_figures(of: EnvResult | Mean, card: Scorecard, passes: Sequence[str] 
         "coverage": f"{of.scored}/{of.episodes}",
         "turns": "-" if of.turns is None else f"{of.turns:.2f}",
         "tokens": f"{tokens_of(of.usage):,}",
+        "tokens/success": "-" if why else format_interval(of.tokens_per_success, "{:,.0f}"),
+        "s/success": "-" if why else format_interval(of.seconds_per_success, "{:.2f}"),
         "cost": dollars(card.cost(of.usage)),
     }
 

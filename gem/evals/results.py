@@ -10,7 +10,7 @@ from typing import Any
 
 from gem.errors import NoVerdict
 from gem.evals.doubts import count_doubts
-from gem.evals.usage import Usage, spent_on
+from gem.evals.usage import Usage, spent_on, tokens_of
 from gem.record import AgentInfo, Episode, RunInfo, Turn
 from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
 
@@ -43,7 +43,9 @@ class EnvResult:
     `unplayed` jobs were not started, because the budget was used up; the figures are from the others, and the
     coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
     samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed), over the tasks with a verdict for all
-    samples. `usage` is the token usage of the episodes, by model.
+    samples. `usage` is the token usage of the episodes, by model. `tokens_per_success` and
+    `seconds_per_success` are the tokens and the seconds of all episodes with a verdict for each that
+    succeeded: what the agent and the calls of the environment took, by the clock; None if none succeeded.
 
     `parts` has the mean of each named part of the reward, such as a rubric's scores, summed over the turns of
     an episode, over the episodes that have it. `gaps` says where a part is missing: in how many episodes
@@ -76,6 +78,8 @@ class EnvResult:
     doubtful: int = 0
     parts: dict[str, Interval] = field(default_factory=dict)
     gaps: dict[str, str] = field(default_factory=dict)
+    tokens_per_success: Interval | None = None
+    seconds_per_success: Interval | None = field(default=None, compare=False)
 
     @property
     def coverage(self) -> float:
@@ -131,7 +135,10 @@ class EnvResult:
         return cls(**{**plain, "seats": seats})
 
 
-INTERVALS = ("success", "reward", "turns_to_success", "no_verdict")
+INTERVALS = (
+    *("success", "reward", "turns_to_success", "no_verdict"),
+    *("tokens_per_success", "seconds_per_success"),
+)
 """The fields of an EnvResult that are intervals."""
 
 
@@ -198,6 +205,15 @@ def summarise(
     def rate(values: Sequence[float], of: Sequence[Episode]) -> Interval:
         return exact(values) if exactly else rate_interval(values, groups(of))
 
+    def divide(amounts: Sequence[float]) -> Interval | None:
+        """Return the amount for each success, as a ratio of two means with a linearised interval."""
+        if not any(won):
+            return None
+        ratio, share = math.fsum(amounts) / math.fsum(won), math.fsum(won) / len(won)
+        off = mean([a - ratio * each for a, each in zip(amounts, won, strict=True)], with_success)
+        low, high = max(0.0, ratio + off.low / share), ratio + off.high / share
+        return Interval(ratio, low, high, off.n, off.clusters, off.exact)
+
     def summarise_seat(seat: str) -> SeatResult:
         with_success = [each for each in scored if each.succeeded(seat) is not None]
         return SeatResult(
@@ -242,6 +258,8 @@ def summarise(
         doubtful=doubtful,
         parts={part: summarise_part(part) for part in parts},
         gaps=_describe_gaps(scored),
+        tokens_per_success=divide([tokens_of(spent_on([each])) for each in with_success]),
+        seconds_per_success=divide([_seconds_of(each) for each in with_success]),
     )
 
 
@@ -254,6 +272,11 @@ def _describe_gaps(scored: Sequence[Episode]) -> dict[str, str]:
             for part, why in missing.items() if isinstance(missing, Mapping) else ():
                 gaps.setdefault(part, []).append(f"in episode {episode.id}: {why}")
     return {part: f"in {len(whys)} of {len(scored)} episodes, first {whys[0]}" for part, whys in gaps.items()}
+
+
+def _seconds_of(episode: Episode) -> float:
+    """Return the seconds of an episode's agent and environment, without its waiting for others."""
+    return math.fsum(episode.timing.get(name, 0.0) for name in ("reset_s", "policy_s", "env_s"))
 
 
 def _parts_of(turn: Turn) -> dict[str, float]:

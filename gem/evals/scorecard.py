@@ -48,6 +48,8 @@ class Mean:
     withheld: str = ""
     normalised: Interval | None = None
     doubtful: int = 0
+    tokens_per_success: Interval | None = None
+    seconds_per_success: Interval | None = field(default=None, compare=False)
 
     @property
     def coverage(self) -> float:
@@ -69,6 +71,8 @@ class Mean:
             "turns": self.turns,
             "passes": {name: bounds(each) for name, each in self.passes.items()},
             "tokens": tokens_of(self.usage),
+            "tokens_per_success": bounds(self.tokens_per_success),
+            "seconds_per_success": bounds(self.seconds_per_success),
             "withheld": self.withheld or None,
         }
 
@@ -132,6 +136,10 @@ class Scorecard:
             ]
             return combined([each for each, _ in known], [weight for _, weight in known]) if known else None
 
+        def over_all(figures: Sequence[Interval | None]) -> Interval | None:
+            """Return None where one is unknown: the others alone would look cheap."""
+            return None if None in figures else over(figures)
+
         passes = {}
         for key in results[0].passes if results else ():
             mean = over([result.passes.get(key) for result in results])
@@ -152,6 +160,8 @@ class Scorecard:
             self._why_none(results),
             over([row.normalised for row in rows if row.result is not None]),
             sum(result.doubtful for result in results),
+            over_all([result.tokens_per_success for result in results]),
+            over_all([result.seconds_per_success for result in results]),
         )
 
     def _why_none(self, results: Sequence[EnvResult]) -> str:

@@ -134,5 +134,6 @@ def test_foreign_transcripts_depend_on_no_hash_seed():
 
 @pytest.mark.slow
 def test_foreign_transcripts_are_the_same_on_every_host():
-    of_worlds = [i for i in FOREIGN_IDS if FAMILIES[i.partition(":")[0]].world and i not in SAMPLE]
-    assert host_dependent([gem.spec(env_id) for env_id in (*SAMPLE, *of_worlds)], [0, 1]) == []
+    """All ids of the fetched worlds, and some others; nobody plays TextArena's games but by name."""
+    tried = [i for i in FOREIGN_IDS if i in SAMPLE or FAMILIES[i.partition(":")[0]].world]
+    assert host_dependent([gem.spec(env_id) for env_id in tried], [0]) == []

@@ -2,7 +2,9 @@ import asyncio
 import json
 import math
 import threading
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from records import episode, paid
 
@@ -14,7 +16,7 @@ from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownEnv
 from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate, summarise
 from gem.hosts import make_host
-from gem.record import SEAT, Failure, Limits, Reply, SeatEnd, StopReason, Verdict
+from gem.record import SEAT, AgentInfo, Failure, Limits, Reply, SeatEnd, StopReason, Verdict
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.rollout import EpisodeStore, Job, Runner, rollout
 from gem.specs import TaskRef
@@ -243,6 +245,37 @@ def test_figures_by_hand():
     short = measured(budget=2, limits=Limits(turns=2), exactly=True)
     assert short.turns_to_success.mean == (1 + 2 + 8 * 3) / 10
     assert EnvResult.from_json(found.to_json()) == found
+
+
+class Counted(Fixed):
+    """Counts 10 tokens an answer."""
+
+    @property
+    def info(self):
+        return AgentInfo("Counted", "m")
+
+    def __call__(self, asks):
+        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        return [replace(each, usage=usage) for each in super().__call__(asks)]
+
+
+class Lost(Counted):
+    """Never says a number."""
+
+    def __call__(self, asks):
+        return [replace(each, text="no") for each in super().__call__(asks)]
+
+
+def test_what_a_success_took_by_hand():
+    """Ten games take 1 + 2 + 3 + 4 + 6 * 4 turns of 10 tokens, and four are won."""
+    found = measured(Counted(), exactly=True)
+    assert found.tokens_per_success == (85.0, 85.0, 85.0, 10, 10, True)
+    assert found.seconds_per_success.mean > 0
+    sampled = measured(Counted()).tokens_per_success
+    tokens, won = np.array([10, 20, 30, 40, *[40] * 6]), np.array([1, 1, 1, 1, *[0] * 6])
+    half = 2.262157 * np.std(tokens - 85 * won, ddof=1) / 10**0.5 / 0.4
+    assert sampled[:3] == pytest.approx((85, max(0, 85 - half), 85 + half))
+    assert measured(Lost()).tokens_per_success is None
 
 
 def test_deals_against_players_of_chance_are_not_all_there_is():
