@@ -233,9 +233,9 @@ def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:
 def family_page(family: Family) -> Page:
     """Write the page of a family from the docstrings of the classes that make its environments."""
     specs = [family.spec(name) for name in family.names]
-    by_seats = {len(spec.seats) > 1: spec for spec in reversed(specs)}  # the first of each kind
+    kinds = {(spec.entry_point, len(spec.seats) > 1): spec for spec in reversed(specs)}  # the first of each
     summary, manual = parse(class_of(specs[0]))
-    for further in (spec for spec in by_seats.values() if spec is not specs[0]):
+    for further in (spec for spec in reversed([*kinds.values()]) if spec is not specs[0]):
         also, headings = parse(class_of(further))
         summary += f" {also}"
         manual += [f"## {also.rstrip('.')}", "", *(line.replace("## ", "### ", 1) for line in headings)]

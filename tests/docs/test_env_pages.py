@@ -148,6 +148,18 @@ def test_a_familys_page_tells_how_well_its_solver_plays(env_pages):
     assert "\n| `gymnasium:FrozenLake-v1` | 100 | wins 71.4% of seeds 0 to 499 |\n" in page.text
 
 
+@pytest.mark.system
+def test_a_familys_page_has_each_of_its_entry_points(env_pages):
+    if not FAMILIES["bfcl"].is_here():
+        pytest.skip("needs a world: gem-gym worlds --fetch bfcl")
+    text = env_pages.family_page(FAMILIES["bfcl"]).text
+    assert (
+        text.index("\n## Action\n")
+        < text.index("## Answer a request with calls")
+        < text.index("### Action\n")
+    )
+
+
 def test_why_there_is_no_card_fits_the_id(env_pages):
     why = {i: env_pages.why_no_card(gem.spec(i)) for i in ("multi:KuhnPoker-v0", "math:GSM8K")}
     assert "several seats" in why["multi:KuhnPoker-v0"]
