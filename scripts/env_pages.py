@@ -79,6 +79,7 @@ AUDITED = {
     "babyai": "--episodes 8 --instances 40",
     "bfcl": "--episodes 8 --instances 40",
     "minigrid": "--episodes 8 --instances 40",
+    "repo": "--episodes 8 --instances 40",
 }
 """How families are audited whose episodes take long, or that are many."""
 
@@ -104,6 +105,7 @@ FAMILY_NAMES = {
     "minigrid": "MiniGrid",
     "tau2": "tau2-bench",
     "bfcl": "BFCL",
+    "repo": "Repairs of packages",
 }
 """What a family is called on the site; one that is not here goes by its prefix."""
 

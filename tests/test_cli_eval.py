@@ -528,6 +528,7 @@ def test_the_suites_that_come_with_gem_are_listed_and_mistakes_told(tmp_path, ca
         "bfcl",
         "mathematics",
         "qa",
+        "repo",
         "tau2",
     ]
     (tmp_path / "empty.toml").write_text("")

@@ -263,9 +263,9 @@ def _export_tasks(env_id: str, out: Path, seed: int, tasks: int) -> int:
     check_least("tasks", tasks)
     seeds = range(seeding.check(seed), seeding.check(seed + tasks - 1) + 1)
     spec = gem.spec(env_id)
-    if spec.family != "terminal":
+    if spec.family not in ("terminal", "repo"):
         raise BadArgument(
-            f"{spec.id} is no id of terminal tasks; accepted: terminal:..., as `gem-gym list` shows."
+            f"{spec.id} is no id of terminal tasks; accepted: terminal:... or repo:... (`gem-gym list`)."
         )
     with gem.make(spec.id) as env:
         inner = env.unwrapped

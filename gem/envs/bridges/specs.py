@@ -262,6 +262,21 @@ HARBOR = Family(
 )
 """Task folders in the layout of Harbor; a name is the path of a folder or of a registry.json."""
 
+REPO = Family(
+    prefix="repo",
+    entry_point="gem.envs.terminal.repair:RepairEnv",
+    names=("arpeggio", "automat", "boolean", "geographiclib", "pyflakes", "toolz"),
+    extra="repo",
+    package="pytest",
+    world="repo",
+    claims={
+        **{"max_turns": 30, "waits": True, "deterministic": False, "forkable": False},
+        **{"splits": ("train", "test"), "solver": "oracle"},
+        "needs": Needs(sandbox=True),
+    },
+)
+"""Packages of others with a defect each."""
+
 
 TEXTARENA_GAMES: dict[int, str] = {
     1: """
@@ -354,4 +369,5 @@ FAMILIES = (
     OPENENV,
     VERIFIERS,
     HARBOR,
+    REPO,
 )

@@ -12,13 +12,16 @@ import resource
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
 from gem import seeding
-from gem.envs.terminal.base import Machine, TerminalTask
+from gem.envs.terminal.base import Machine, ScoredCheck, TerminalTask
+from gem.envs.terminal.repair_check import RUN, check_repair, read_passed
 from gem.envs.terminal.tasks import FAMILIES
 from gem.errors import NoVerdict, ToolError
 from gem.sandbox import files
@@ -41,7 +44,7 @@ class LocalSession:
 
     def __init__(self, home: str) -> None:
         """Use the working folder `home`."""
-        os.environ["HOME"] = self._home = home
+        self._home = home
 
     def shell(self, command: str, budget: Budget, *, clean: bool = False) -> Result:
         """Run a bash command in a clean shell; see Session."""
@@ -80,6 +83,7 @@ class LocalSession:
 
     def read_file(self, path: str) -> bytes:
         """Read a regular file; see Session."""
+        os.environ["HOME"] = self._home  # where its files are looked for
         try:
             return files.read_file(path, 64 << 20)
         except OSError as error:
@@ -87,6 +91,7 @@ class LocalSession:
 
     def write_file(self, path: str, data: bytes) -> None:
         """Write a file; see Session."""
+        os.environ["HOME"] = self._home
         try:
             files.write_file(path, data, 0o644)
         except OSError as error:
@@ -99,10 +104,41 @@ def main(name: str, level: str, seed: str, digest: str, home: str, reward: str) 
     if digest_of(task) != digest:
         sys.exit("no verdict: this Python draws another task of the seed; use the image of the Dockerfile.")
     setup = (Path(__file__).parents[3] / "setup.txt").read_text(encoding="utf-8")
-    budget = Budget(cpu_s=task.test_s, wall_s=task.test_s)
-    machine = Machine(LocalSession(home), budget, setup, task.folder)  # type: ignore[arg-type]  # all it needs
+    _judge(task.check, task.test_s, home, setup, task.folder, reward)
+
+
+def judge_repair(folder: str, test_s: str, home: str, reward: str) -> None:
+    """Judge the package in `folder` of `home` as `main` does, with the files of ``package.tar.gz`` here."""
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(Path(__file__).parents[3] / "package.tar.gz") as tar:
+            tar.extractall(place, filter="data")
+        originals = Path(place, "package")
+        package = {
+            path.relative_to(originals).as_posix(): path.read_bytes()
+            for path in sorted(originals.rglob("*"))
+            if path.is_file()
+        }
+        budget = Budget(cpu_s=float(test_s), wall_s=float(test_s))
+
+        def run(package: Mapping[str, bytes]) -> Result:
+            with tempfile.TemporaryDirectory() as copy:
+                for path, data in package.items():
+                    Path(copy, path).parent.mkdir(parents=True, exist_ok=True)
+                    Path(copy, path).write_bytes(data)
+                command = f"export PYTHONPATH={place}/lib PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1; {RUN}"
+                return LocalSession(copy).shell(command, budget)
+
+        def check(machine: Machine) -> str:
+            return check_repair(machine, package, run, read_passed(run(package)))
+
+        _judge(check, budget.wall_s, home, "", folder, reward)
+
+
+def _judge(check: ScoredCheck, test_s: float, home: str, setup: str, folder: str, reward: str) -> None:
+    budget = Budget(cpu_s=test_s, wall_s=test_s)
+    machine = Machine(LocalSession(home), budget, setup, folder)  # type: ignore[arg-type]  # all it needs
     try:
-        why = task.check(machine)
+        why = check(machine)
     except ToolError as error:  # the state that the agent left makes the test fail
         why = str(error)
     except NoVerdict as error:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import shutil
 import tarfile
+from collections.abc import Mapping
 from importlib.resources import files as resources
 from pathlib import Path
 
 from gem.envs.terminal.base import TerminalTask
 from gem.envs.terminal.env import TerminalEnv
 from gem.envs.terminal.inside import digest_of
+from gem.envs.terminal.repair import RepairEnv, read_package
 from gem.envs.terminal.tasks import FAMILIES
 from gem.errors import BadArgument
+from gem.sandbox.packages import entries
 
 IMAGE = "python:3.12"
 """The image of a written task: Debian with Python, git, make, tar and gzip."""
@@ -21,7 +25,7 @@ IMAGE = "python:3.12"
 _TEST_S, _AGENT_S = 300.0, 900.0
 _SHIPPED = (
     *("errors.py", "seeding.py", "sandbox/base.py", "sandbox/files.py", "envs/kit/templates.py"),
-    *("envs/terminal/base.py", "envs/terminal/inside.py"),
+    *("envs/terminal/base.py", "envs/terminal/inside.py", "envs/terminal/repair_check.py"),
 )
 """The modules of gem that the test of a written task needs, besides the folder of the families."""
 _TASKS = "envs/terminal/tasks"
@@ -31,16 +35,16 @@ _DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /app\nADD files.tar /app\n"
 _TEST = """\
 #!/bin/bash
 # The hidden test of {env_id}, seed {seed}. It is gem's own, which is in this folder.
-cd /tests && exec python3 -IB run.py {name} {level} {seed} {digest} /app /logs/verifier/reward.txt
+cd /tests && exec python3 -IB run.py {words} /app /logs/verifier/reward.txt
 """
 _RUN = """\
 import sys
 
 sys.path.insert(0, "/tests")
 
-from gem.envs.terminal.inside import main
+from gem.envs.terminal.inside import {judge}
 
-main(*sys.argv[1:])
+{judge}(*sys.argv[1:])
 """
 
 
@@ -49,10 +53,10 @@ def write_task(env: TerminalEnv, seed: int, folder: Path) -> None:
 
     The files of its machine, as they are after its set-up, are ``environment/files.tar``. A set-up that
     starts programs is run by a health check instead, which removes it. Its test is gem's own, in Python: the
-    folder ``tests`` holds what it imports.
+    folder ``tests`` holds what it imports; for a package to repair that is the package and pytest, too.
 
     Args:
-        env: an environment of an id ``terminal:...``.
+        env: an environment of an id ``terminal:...`` or ``repo:...``.
         seed: the seed of the episode.
         folder: the folder to write; it must not exist yet.
 
@@ -61,31 +65,37 @@ def write_task(env: TerminalEnv, seed: int, folder: Path) -> None:
             fails.
     """
     name, level = env.name, env.level
-    if name is None or env.spec is None:
+    repairs = isinstance(env, RepairEnv)
+    if env.spec is None or (name is None and not repairs):
         raise BadArgument(
-            f"{env} is no id of terminal tasks; accepted: terminal:..., as `gem-gym list` shows."
+            f"{env} is no id of terminal tasks; accepted: terminal:... or repo:..., as `gem-gym list` shows."
         )
     if folder.exists():
         raise BadArgument(f"{str(folder)!r} exists; name another folder.")
     env.reset(seed=seed)
     task = env.task
     assert task is not None
-    state, setup = (_pack(task), "") if FAMILIES[name].starts else env.begin_state()
+    starts = name is not None and FAMILIES[name].starts
+    state, setup = (
+        (_pack({**task.files, ".start.sh": task.setup.encode()}), "") if starts else env.begin_state()
+    )
     place = f"/app/{task.folder}"
     text = task.instruction.replace(f"folder {task.folder}:", f"folder {place}:", 1)
     solution = task.solution.replace(f"cd ~/{task.folder} ", f"cd {place} ", 1)
-    words = {"env_id": env.spec.id, "seed": seed, "name": name, "level": level, "digest": digest_of(task)}
+    words = f"{task.folder} {task.test_s}" if repairs else f"{name} {level} {seed} {digest_of(task)}"
     texts = {
-        "task.toml": _describe(env.spec.id, level, seed, task, FAMILIES[name].starts),
+        "task.toml": _describe(env.spec.id, "" if repairs else level, seed, task, starts),
         "instruction.md": f"{text}\n",
         "environment/Dockerfile": _DOCKERFILE,
         "solution/solve.sh": f"#!/bin/bash\n{solution}\n",
-        "tests/test.sh": _TEST.format(**words),
-        "tests/run.py": _RUN,
+        "tests/test.sh": _TEST.format(env_id=env.spec.id, seed=seed, words=words),
+        "tests/run.py": _RUN.format(judge="judge_repair" if repairs else "main"),
         "tests/setup.txt": setup,
     }
     files = {path: text.encode() for path, text in texts.items()}
     files |= {f"tests/gem/{path}": data for path, data in _read_modules().items()}
+    if isinstance(env, RepairEnv):
+        files["tests/package.tar.gz"] = _pack_tests(env.package)
     try:
         for path, data in {**files, "environment/files.tar": _normalise(state)}.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +115,7 @@ def _describe(env_id: str, level: str, seed: int, task: TerminalTask, starts: bo
             "description": f"{env_id} of gem, seed {seed}",
             "keywords": ["terminal", "gem"],
         },
-        "metadata": {"difficulty": level, "env": env_id, "seed": seed},
+        "metadata": {**({"difficulty": level} if level else {}), "env": env_id, "seed": seed},
         "agent": {"timeout_sec": _AGENT_S},
         "verifier": {"timeout_sec": max(_TEST_S, task.test_s)},
         "environment": {"network_mode": "no-network", "cpus": 1, "memory_mb": 2048},
@@ -129,15 +139,25 @@ def _read_modules() -> dict[str, bytes]:
     return {**{f"{each}/__init__.py".lstrip("/"): b"" for each in packages}, **parts}
 
 
-def _pack(task: TerminalTask) -> bytes:
-    """Return the files of a task and its set-up as a tar."""
+def _pack(files: Mapping[str, bytes]) -> bytes:
+    """Return files as a tar."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path, data in {**task.files, ".start.sh": task.setup.encode()}.items():
+        for path, data in files.items():
             member = tarfile.TarInfo(path)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
+
+
+def _pack_tests(package: str) -> bytes:
+    """Return a package with its tests, and pytest with what it needs, as a tar of gzip."""
+    files = {f"package/{path}": data for path, data in read_package(package).items()}
+    for entry in map(Path, entries(("pytest",))):
+        for path in sorted(entry.rglob("*")) if entry.is_dir() else [entry]:
+            if path.is_file() and path.suffix != ".pyc":
+                files[f"lib/{path.relative_to(entry.parent).as_posix()}"] = path.read_bytes()
+    return gzip.compress(_pack(files), mtime=0)
 
 
 def _normalise(state: bytes) -> bytes:
