@@ -194,7 +194,8 @@ class RepairEnv(TerminalEnv):
         files = read_package(self.package)
         mutant = repair.find_mutant(files)
         name, _, version = PACKAGES[self.package][0].partition(" ")
-        shown = {path: data for path, data in files.items() if path not in repair.hidden}
+        hidden = {*repair.hidden, f"{name}-{version}.dist-info/RECORD"}  # which has digests of the original
+        shown = {path: data for path, data in files.items() if path not in hidden}
         shown[repair.path] = mutant.apply(files[repair.path])
 
         def check(machine: Machine) -> str:
