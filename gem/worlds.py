@@ -149,7 +149,13 @@ def list_worlds() -> list[Listed]:
     """Return the worlds that gem knows, local or not."""
     return [
         Listed(
-            *(world.name, ", ".join(world.wheels).replace("==", " "), world.licence, world.size, world.families),
+            *(
+                world.name,
+                ", ".join(world.wheels).replace("==", " "),
+                world.licence,
+                world.size,
+                world.families,
+            ),
             world.extra,
             *locate("worlds", world.name, find(world.name)),
         )

@@ -2,6 +2,7 @@
 
 import errno
 import sys
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -94,6 +95,20 @@ def test_a_full_disk_and_a_killed_fetch_leave_nothing_that_is_believed(tmp_path,
     worlds.fetch("little")
     assert sorted(each.name for each in place.parent.iterdir()) == [place.name, f"{place.name}.lock"]
     assert not list(place.rglob("old.py"))
+
+
+@pytest.mark.system
+def test_a_world_of_two_wheels_is_both_or_nothing(tmp_path, monkeypatch, capsys):
+    other = write_wheel(tmp_path / "wheels", "other_world", "2.0", {"other_world/__init__.py": "WORD = 1\n"})
+    little = worlds.KNOWN["little"]
+    for digest, fetched in (("0" * 64, 2), (sha256(other.read_bytes()).hexdigest(), 0)):
+        both = replace(little, more={"other-world==2.0": (digest,)})
+        monkeypatch.setitem(worlds.KNOWN, "little", both)
+        assert cli.main(["worlds", "--fetch", "little"]) == fetched
+        assert (worlds.find("little") is None) == bool(fetched)
+    assert {path.name for path in worlds.find("little").glob("*_world")} == {"little_world", "other_world"}
+    assert cli.main(["worlds"]) == 0
+    assert "little-world 1.0, other-world 2.0" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_missing_world_names_the_command(capsys):
