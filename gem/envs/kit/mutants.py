@@ -84,12 +84,12 @@ def find_mutants(path: str, source: bytes) -> Iterator[Mutant]:
     def swap(node: ast.expr | ast.stmt, left: int, right: int) -> Iterator[Mutant]:
         """Swap the operator between two operands; brackets and comments may stand there too."""
         between = source[left:right].decode()
-        found = re.search(
+        match = re.search(
             r"not\s+in|is\s+not|\b(?:in|is|and|or)\b|//|\*\*|<<|>>|[<>=!]=|[-+*/%|&<>]", between
         )
-        if found and (after := SWAPS.get(" ".join(found[0].split()))):
-            start = left + len(between[: found.start()].encode())
-            yield change(node, start, start + len(found[0].encode()), after)
+        if match and (after := SWAPS.get(" ".join(match[0].split()))):
+            start = left + len(between[: match.start()].encode())
+            yield change(node, start, start + len(match[0].encode()), after)
 
     def visit(node: ast.AST) -> Iterator[Mutant]:
         match node:

@@ -195,8 +195,8 @@ class RepairEnv(TerminalEnv):
         mutant = repair.find_mutant(files)
         name, _, version = PACKAGES[self.package][0].partition(" ")
         hidden = {*repair.hidden, f"{name}-{version}.dist-info/RECORD"}  # which has digests of the original
-        shown = {path: data for path, data in files.items() if path not in hidden}
-        shown[repair.path] = mutant.apply(files[repair.path])
+        visible = {path: data for path, data in files.items() if path not in hidden}
+        visible[repair.path] = mutant.apply(files[repair.path])
 
         def check(machine: Machine) -> str:
             run = functools.partial(run_tests, sandbox=self.sandbox_type)
@@ -213,7 +213,7 @@ class RepairEnv(TerminalEnv):
             ),
             check,
             write_solution(mutant),
-            {f"{FOLDER}/{path}": data for path, data in shown.items()},
+            {f"{FOLDER}/{path}": data for path, data in visible.items()},
             looks=(f"ls {FOLDER}", f"cd ~/{FOLDER} && head -n 40 {repair.path}; cd ~"),
             test_s=TEST_S,
             folder=FOLDER,
