@@ -149,14 +149,9 @@ def list_worlds() -> list[Listed]:
     """Return the worlds that gem knows, local or not."""
     return [
         Listed(
-            *(
-                world.name,
-                ", ".join(world.wheels).replace("==", " "),
-                world.licence,
-                world.size,
-                world.families,
-            ),
-            world.extra,
+            world.name,
+            ", ".join(world.wheels).replace("==", " "),
+            *(world.licence, world.size, world.families, world.extra),
             *locate("worlds", world.name, find(world.name)),
         )
         for world in KNOWN.values()
