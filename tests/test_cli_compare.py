@@ -281,3 +281,28 @@ def test_power_warns_of_damage_and_names_the_return(store, capsys):
         file.write(b'{"schema":2,"job":7}\n{"schema":2,"job":8}\n')
     assert "2 damaged lines are left out" in said(capsys, "power", run)[2]
     assert "--metric return" in said(capsys, "power", store("b", {"test:X": "--"}))[2]
+
+
+def test_programs_are_compared_by_what_a_solved_task_cost(tmp_path, capsys):
+    ends = {"one": "wwl-", "two": "wlwl"}
+    for name, told in ends.items():
+        (tmp_path / name).mkdir()
+        run = RunInfo(name, f"program:{name}", "m")
+        with EpisodeStore(tmp_path / name / "episodes.jsonl") as episodes:
+            for seed, end in enumerate(told):
+                usage = {"prompt_tokens": 900 + seed, "completion_tokens": 100}
+                info = {"program": {"cpu_s": 1.5}} if name == "one" else {}
+                episode = Episode(TaskRef("e", {}, seed=seed), run, str(seed), stop=ENDS[end])
+                episode.turns = [Turn("agent", "", "", reward=float(end == "w"), usage=usage)]
+                episode.ends = {"agent": SeatEnd(ENDS[end], terminated=True, info=info)}
+                episode.verdict = Verdict.NONE if end == "-" else Verdict.SCORED
+                episodes.append(episode)
+    main(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--min-coverage", "0.5"])
+    table = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+    assert [line.split() for line in table[1:]] == [
+        ["A", "2", "3,003", "1,502", "4.5", "2.2"],
+        ["B", "2", "3,003", "1,502", "-", "-"],
+    ]
+    main(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--json"])
+    costs = json.loads(capsys.readouterr().out)["costs"]
+    assert costs["A"] == {"solved": 2, "tokens": 3003, "cpu_s": 4.5}

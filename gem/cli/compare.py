@@ -44,6 +44,9 @@ def compare_runs(
     test for success (with several samples per task, signs are flipped by task), Student's t for the return.
     `Holm` is `p` corrected for several environments. `all` is the unweighted mean over environments.
 
+    Where a run is an agent program's, the tokens of its models and its CPU seconds on these tasks are shown,
+    in all and per solved task.
+
     Episodes without a verdict are in no figure. `coverage` is the share of all samples where both runs have a
     verdict; all figures are of these `pairs`. `bounds` is B - A if every other sample counts against B, and
     if every one counts for B. The exit code is 1 if a headline is withheld.
@@ -68,16 +71,24 @@ def compare_runs(
         raise BadArgument("--json and --markdown are two forms of one answer; give one of them.")
     with name_wait("the episodes of both runs to be read"):
         a, b = read_run(run_a, seat), read_run(run_b, seat)
+        if any(run.agent.startswith("program:") for run in (a, b)):
+            a, b = read_run(run_a, seat, costs=True), read_run(run_b, seat, costs=True)
+    costs = _sum_costs(a, b)
     with name_wait("the bootstrap intervals"):
         comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
     warnings = _warnings(comparison, a, b)
     if json:
         about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}
-        print(json_module.dumps({**about, **comparison.to_json()}, indent=2, allow_nan=False))
+        more = {"costs": costs} if costs else {}
+        print(json_module.dumps({**about, **comparison.to_json(), **more}, indent=2, allow_nan=False))
     elif markdown:
         print(_markdown(comparison, a, b, warnings))
     else:
         _show(comparison, a, b)
+        if costs:
+            heads = ("run", "solved", "tokens", "per solved task", "CPU s", "per solved task")
+            print()
+            table(*heads, rows=[_write_cost(name, cost) for name, cost in costs.items()])
     for warning in warnings:
         print(printable(f"warning: {warning}"), file=sys.stderr)
     if picture is not None:
@@ -122,6 +133,37 @@ def _markdown(comparison: Comparison, a: RunOutcomes, b: RunOutcomes, warnings: 
 def _rows(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     cells = [[*heads], ["---"] * len(heads), *([escape_cell(str(cell)) for cell in row] for row in rows)]
     return [f"| {' | '.join(row)} |" for row in cells]
+
+
+def _sum_costs(a: RunOutcomes, b: RunOutcomes) -> dict[str, dict[str, float | None]]:
+    """Return what each run cost on the samples that both played with a verdict; empty if it was not read."""
+    runs = {"A": a, "B": b}
+    scored = [
+        {(o.task, o.sample, o.repeat): o for o in run.outcomes if o.success is not None}
+        for run in runs.values()
+    ]
+    costs: dict[str, dict[str, float | None]] = {}
+    for name, own, other in zip(runs, scored, reversed(scored), strict=True):
+        shared = [own[key] for key in own.keys() & other.keys()]
+        if not shared or any(each.tokens is None for each in shared):
+            return {}
+        seconds = [each.cpu_s for each in shared if each.cpu_s is not None]
+        costs[name] = {
+            "solved": sum(bool(each.success) for each in shared),
+            "tokens": sum(each.tokens or 0 for each in shared),
+            "cpu_s": sum(seconds) if seconds else None,
+        }
+    return costs
+
+
+def _write_cost(name: str, cost: dict[str, float | None]) -> tuple[object, ...]:
+    """Return the row of a run: what it cost in all, and per solved task where one was solved."""
+    cells: list[object] = [name, cost["solved"]]
+    for each, form in (("tokens", ",.0f"), ("cpu_s", ".1f")):
+        value, solved = cost[each], cost["solved"]
+        cells += ["-" if value is None else format(value, form)]
+        cells += [format(value / solved, form) if solved and value is not None else "-"]
+    return tuple(cells)
 
 
 def _tables(comparison: Comparison) -> list[dict[str, list[object]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,8 @@ from gem.content import printable
 from gem.envs.data.named import title_of
 from gem.errors import BadArgument, StoreError
 from gem.evals.results import who
-from gem.record import Verdict
+from gem.evals.usage import spent_on, tokens_of
+from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
 from gem.specs import TaskRef
@@ -35,7 +36,8 @@ class Outcome:
     several episodes with the same task and sample number. `success` and `reward` (the return) are None
     without verdict; `success` is also None if the environment does not report it. `instance` is the key that
     tasks share if they differ only by their seeds; samples of one instance are one cluster. `seed` and the
-    id of the `episode` say where to look.
+    id of the `episode` say where to look. `tokens` and `cpu_s` (of an agent program) are what it cost; None
+    where that was not read.
     """
 
     env: str
@@ -47,6 +49,8 @@ class Outcome:
     instance: str = ""
     seed: int | None = None
     episode: str = ""
+    tokens: int | None = None
+    cpu_s: float | None = None
 
     @property
     def cluster(self) -> str:
@@ -70,7 +74,7 @@ class RunOutcomes:
     damaged: int = 0
 
 
-def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
+def read_run(path: str | Path, seat: str | None = None, *, costs: bool = False) -> RunOutcomes:
     """Return the outcomes of a run: a file of episodes, or a folder with ``episodes.jsonl`` in it.
 
     Of several attempts only the last one counts (`EpisodeStore.latest`). Only the tasks of episodes are read,
@@ -80,6 +84,7 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
         path: the file or folder.
         seat: the seat whose success and return are used; None: the episode's success, and the mean return
             over the seats.
+        costs: read what each sample cost too, which takes the whole episodes.
 
     Raises:
         BadArgument: when the file has no episodes, has the same tasks played by several agents, or an
@@ -99,6 +104,8 @@ def read_run(path: str | Path, seat: str | None = None) -> RunOutcomes:
         for entry in entries:
             try:
                 outcome = _outcome(store, entry, seat)
+                if costs:
+                    outcome = _with_costs(outcome, store[entry.number])
             except StoreError:
                 damaged += 1
                 continue
@@ -136,6 +143,14 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
         success, reward = episode.succeeded(seat), episode.reward(seat)
     env = title_of(made.spec, made.kwargs) if made.spec.startswith("data:") else entry.spec
     return Outcome(env, begun, entry.sample, 0, success, reward, instance, made.seed, entry.id)
+
+
+def _with_costs(outcome: Outcome, episode: Episode) -> Outcome:
+    """Return an outcome with the tokens of all models, and the CPU seconds of a program."""
+    programs = [end.info.get("program") for end in episode.ends.values()]
+    seconds = [about.get("cpu_s") for about in programs if isinstance(about, Mapping)]
+    known = [second for second in seconds if isinstance(second, int | float)]
+    return replace(outcome, tokens=tokens_of(spent_on([episode])), cpu_s=sum(known) if known else None)
 
 
 def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:
