@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
@@ -14,7 +14,7 @@ from gem.agents.endpoint import Endpoint
 from gem.errors import BadArgument, check_argument, check_least, did_you_mean, text_of_error
 from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.plugins import load
-from gem.record import Agent, AgentInfo
+from gem.record import Agent, AgentInfo, Episode
 
 NAMES = ", ".join(agent.form for agent in AGENTS.values())
 """The names that `named_agent` accepts, for messages; those of `gem.models` are accepted too."""
@@ -37,7 +37,8 @@ class AgentSettings:
     `timeout_s` the seconds for one answer, `send_reasoning` whether the model gets its reasoning of earlier
     turns, `stream` whether answers are streamed, `extra` further fields of each request. `device` is the
     device of a local model. For an agent program: `model` is the model that it calls (a name, or an agent),
-    `program_s` the seconds of an episode, `program_shows` what it sees of this machine beside itself.
+    `program_s` the seconds of an episode, `program_shows` what it sees of this machine beside itself,
+    `program_price` says when an episode has cost what it may cost.
     """
 
     temperature: float | Literal["none"] = 1.0
@@ -55,6 +56,7 @@ class AgentSettings:
     model: str | Agent | None = None
     program_s: float = 600.0
     program_shows: tuple[str, ...] = ()
+    program_price: Callable[[Episode], str] | None = None
 
     def __post_init__(self) -> None:
         """Refuse values that no agent accepts."""

@@ -24,7 +24,7 @@ from gem.evals.data_flags import DataFlags
 from gem.evals.evaluator import SuiteOptions, play_suite
 from gem.evals.instances import Count
 from gem.evals.suite import Entry, Suite, known_suites, load_suite
-from gem.evals.usage import Prices
+from gem.evals.usage import EpisodePrice, Prices
 from gem.files import read_text
 from gem.naming import changed_files, fix_name
 from gem.registry import accept_settings
@@ -93,6 +93,8 @@ class LimitFlags:
     --out count."""
     budget_usd: MaybeFloat = None
     """The same budget in dollars, by --prices."""
+    usd_per_episode: MaybeFloat = None
+    """Of a program: answer no call of an episode that has cost so many dollars, by --prices."""
     stop_at_width: MaybeFloat = None
     """Start no more tasks of an environment once the interval of its success is this narrow: 0.1 is ten
     points. This interval stays valid when checked after every task, so it is wider than one for a fixed
@@ -328,7 +330,7 @@ def evaluate(given: Arguments) -> int:
 def _suite(given: Arguments) -> Suite:
     """Return the suite to play: the named one with the flags applied, or one of the named environments."""
     named = [*given.targets, *_split(given.env)]
-    settings = _settings(given.model)
+    settings = {**_settings(given.model), "program_price": _price_of(given.limits)}
     seed = None if given.seed is None else seeding.check(given.seed)
     count = _count_of(given.episodes)
     check_least("samples", given.samples)
@@ -388,6 +390,14 @@ def _changed_suite(
     for about in filter(None, (entry.about for entry in suite.entries)):
         print(printable(about), file=sys.stderr)
     return suite
+
+
+def _price_of(limits: LimitFlags) -> EpisodePrice | None:
+    if limits.usd_per_episode is None:
+        return None
+    if limits.prices is None:
+        raise BadArgument("--usd-per-episode needs --prices: a file of dollars per million tokens, by model.")
+    return EpisodePrice(Prices.read(limits.prices), limits.usd_per_episode)
 
 
 def _settings(flags: Model) -> dict[str, Any]:

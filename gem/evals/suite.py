@@ -255,7 +255,9 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
         "tool_calls": agent.get("tool_calls", str),
         "send_reasoning": agent.get("send_reasoning", bool),
         "stream": agent.get("stream", bool),
-        **dict.fromkeys(("model", "program_s", "program_shows")),  # of the command line alone
+        **dict.fromkeys(
+            ("model", "program_s", "program_shows", "program_price")
+        ),  # of the command line alone
     }
     seed = sampling.get("seed", int, 0)
     min_coverage = limits.get("min_coverage", float, 0.0)

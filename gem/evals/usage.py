@@ -155,6 +155,32 @@ class Prices:
         return dollars / MILLION
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodePrice:
+    """A limit in dollars on one episode, checked before each call of its model."""
+
+    prices: Prices
+    usd: float
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that allows nothing."""
+        check_argument("usd_per_episode", self.usd, 0 < self.usd < math.inf, "dollars above 0")
+
+    def __call__(self, episode: Episode) -> str:
+        """Return why the episode has cost what it may cost, '' before that.
+
+        Where the tokens of a call are unknown, so is its price, and no further call is allowed.
+
+        Raises:
+            BadArgument: for a model without a price.
+        """
+        spent = spent_on((episode,))
+        if count_uncounted(spent):
+            return "The server does not count tokens, so what this episode costs is unknown."
+        cost = self.prices.cost(spent)
+        return "" if cost < self.usd else f"This episode has cost ${cost:.4f} of ${self.usd:g}."
+
+
 def _quote_key(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 import re
 from asyncio import CancelledError
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -57,7 +57,13 @@ class ProgramAgent(BaseAgent):
     """An agent program: it plays whole episodes, and answers no single request."""
 
     def __init__(
-        self, command: str, model: Agent, *, time_s: float = 600.0, visible: Sequence[str] = ()
+        self,
+        command: str,
+        model: Agent,
+        *,
+        time_s: float = 600.0,
+        visible: Sequence[str] = (),
+        price: Callable[[Episode], str] | None = None,
     ) -> None:
         """Open the sandbox and the proxy of the program, and check that the program is there.
 
@@ -66,6 +72,7 @@ class ProgramAgent(BaseAgent):
             model: the agent that answers the program's calls.
             time_s: seconds after which the program of an episode is ended.
             visible: further files and folders of this machine that the program sees, read-only.
+            price: says when an episode has cost what it may cost, such as `gem.evals.usage.EpisodePrice`.
 
         Raises:
             BadArgument: for a command that cannot be run.
@@ -76,6 +83,7 @@ class ProgramAgent(BaseAgent):
             raise BadArgument(f"the model of a program answers messages; {type(model).__name__} cannot.")
         self.program = read_program(command, visible)
         self.name, self.model, self.time_s = f"program:{command}", model, time_s
+        self.price = price
         self.concurrency = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         self._sandbox = open_program_sandbox(self.program.visible)
         self._server = Server(model, ended=lambda episode: None).__enter__()
@@ -117,6 +125,7 @@ class ProgramAgent(BaseAgent):
         """
         began, server = perf_counter(), self._server
         session = server.open_session(episode=record)
+        session.recording.price = self.price
         run = Run(self.program, self._sandbox, session.key, server.serve_too, self.time_s)
         session.stop = lambda why: run.stop(why, 0.0 if why == "model" else GRACE_S)
         try:
@@ -199,7 +208,13 @@ def make_program_agent(text: str, settings: AgentSettings) -> ProgramAgent:
         )
     if isinstance(model, str):
         model = make_model(model, settings)
-    return ProgramAgent(text, model, time_s=settings.program_s, visible=settings.program_shows)
+    return ProgramAgent(
+        text,
+        model,
+        time_s=settings.program_s,
+        visible=settings.program_shows,
+        price=settings.program_price,
+    )
 
 
 def make_model(name: str, settings: AgentSettings) -> Agent:

@@ -14,11 +14,13 @@ import pytest
 import gem
 from gem.agents.named import make_agent
 from gem.agents.scripted import ScriptedAgent
+from gem.cli import main
 from gem.envs.terminal.base import TerminalTask, expect
 from gem.envs.terminal.env import TerminalEnv
 from gem.errors import AgentUnavailable, BadArgument
 from gem.evals.suite import load_suite
-from gem.record import Limits, StopReason
+from gem.evals.usage import EpisodePrice, Price, Prices
+from gem.record import AgentInfo, Episode, Limits, Reply, RunInfo, StopReason, Turn
 from gem.rollout import Job
 from gem.rollout.runner import rollout_async
 from gem.sandbox.base import Budget, SandboxFailed, Status
@@ -26,11 +28,17 @@ from gem.sandbox.choice import open_program_sandbox
 from gem.sandbox.programs import read_program
 from gem.serve import programs
 from gem.serve.programs import ProgramAgent
+from gem.specs import TaskRef
 
 ACT = """
 import json, os, socket, sys, time, urllib.error, urllib.request
 URL, KEY = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
 def send(path, body=None, key=KEY, url=URL):
+    try: return send_once(path, body, key, url)
+    except urllib.error.HTTPError as error:
+        sys.stderr.write(error.read().decode())
+        raise
+def send_once(path, body, key, url):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url + path, data, {"authorization": f"Bearer {key}"})
     with urllib.request.urlopen(request, timeout=20) as answer:
@@ -151,6 +159,33 @@ for i in range(9):
     episode = play(act(code), limits=Limits(turns=2))
     assert (episode.stop, len(episode.turns)) == (StopReason.SOLVED, 2)
     assert episode.ends["agent"].info["program"]["ended"] == "limit"
+
+
+@pytest.mark.system
+def test_an_episode_that_has_cost_enough_gets_no_further_call(act, play):
+    usage = {"prompt_tokens": 1000, "completion_tokens": 500}
+    model = ScriptedAgent(lambda ask: Reply("x", usage=usage))
+    price = EpisodePrice(Prices({"ScriptedAgent": Price(1.0, 2.0, 1.0)}), 0.005)
+    model_info = AgentInfo("ScriptedAgent", "ScriptedAgent")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptedAgent, "info", model_info)
+        episode = play(act("[ask(str(i)) for i in range(9)]"), model, price=price)
+    assert (episode.stop, len(episode.turns)) == (StopReason.TOKEN_LIMIT, 3)  # each is 0.002 dollars
+    assert "$0.0060 of $0.005" in episode.ends["agent"].info["program"]["stderr"]
+
+
+def test_a_call_of_unknown_price_is_the_last():
+    run = RunInfo(agent="program:x", model="m")
+    price = EpisodePrice(Prices({"m": Price(1.0, 1.0, 1.0)}), 1.0)
+    episode = Episode(TaskRef("e", {}, seed=0), run, "j")
+    assert price(episode) == ""
+    episode.turns.append(Turn("agent", "", "x"))
+    assert "does not count tokens" in price(episode)
+
+
+def test_the_price_of_an_episode_needs_prices(capsys):
+    assert main(["eval", "terminal:FindText-v0-easy", "--usd-per-episode", "1"]) == 2
+    assert "--prices" in capsys.readouterr().err
 
 
 @pytest.mark.system

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -89,6 +89,8 @@ class Recording:
     sampled: int = 0
     spent: StopReason | None = None
     """The limit that was reached."""
+    price: Callable[[Episode], str] | None = None
+    """Says that the episode has cost what it may cost; returns '' before that."""
     _latest: dict[bytes, Call] = field(default_factory=dict)
     _by_tokens: dict[bytes, Call] = field(default_factory=dict)
     _lengths: Counter[int] = field(default_factory=Counter)
@@ -121,6 +123,9 @@ class Recording:
         if left is not None and left < 1:
             self.spent = self.spent or StopReason.TOKEN_LIMIT
             raise OverBudget(f"The {limits.tokens} tokens of this episode are used up.")
+        if self.price is not None and (why := self.price(episode)):
+            self.spent = self.spent or StopReason.TOKEN_LIMIT
+            raise OverBudget(why)
         bounds = [each for each in (left, limits.turn_tokens, request.max_tokens) if each is not None]
         before, covered, prefix = self._match(request)
         known: tuple[int, ...] = ()
