@@ -310,3 +310,73 @@ def test_a_response_has_a_message_unless_it_calls_alone():
         ["message"],
         ["message"],
     ]
+
+
+PATCH = {"type": "custom", "name": "patch", "description": "Apply it.", "format": {"type": "grammar"}}
+SPACE = {
+    "type": "namespace",
+    "name": "mcp__game",
+    "tools": [{"type": "function", "name": "act", "description": "Act.", "parameters": SCHEMA}],
+}
+
+
+def test_tools_of_a_namespace_and_of_free_text_are_functions_to_the_model():
+    body = {
+        "input": [
+            {"role": "user", "content": "Go."},
+            {
+                "type": "function_call",
+                "call_id": "1",
+                "namespace": "mcp__game",
+                "name": "act",
+                "arguments": "{}",
+            },
+            {"type": "function_call_output", "call_id": "1", "output": "done"},
+            {"type": "custom_tool_call", "call_id": "2", "name": "patch", "input": "+ a"},
+            {"type": "custom_tool_call_output", "call_id": "2", "output": "ok"},
+        ],
+        "tools": [PATCH, SPACE, {"type": "function", "name": "nod"}],
+    }
+    read = responses.read(body)
+    assert [tool.name for tool in read.tools] == ["patch", "mcp__game__act", "nod"]
+    assert read.tools[0] == ToolSpec("patch", "Apply it.", responses.FREE_TEXT)
+    assert read.tools[1] == ToolSpec("mcp__game__act", "Act.", SCHEMA)
+    assert read.messages[1].tool_calls == (ToolCall("1", "mcp__game__act", "{}"),)
+    assert read.messages[2].name == "mcp__game__act"
+    assert read.messages[3].tool_calls == (ToolCall("2", "patch", '{"input": "+ a"}'),)
+    calls = (
+        ToolCall("3", "mcp__game__act", '{"q": "x"}'),
+        ToolCall("4", "patch", '{"input": "+ b"}'),
+        ToolCall("5", "patch", "+ c"),
+        ToolCall("6", "nod", "{}"),
+    )
+    answer = Answer("a", "m", Message("assistant", "", tool_calls=calls), "stop", {})
+    output = responses.write(answer, read)["output"]
+    assert [(item["type"], item.get("namespace"), item["name"]) for item in output] == [
+        ("function_call", "mcp__game", "act"),
+        ("custom_tool_call", None, "patch"),
+        ("custom_tool_call", None, "patch"),
+        ("function_call", None, "nod"),
+    ]
+    assert [item.get("input") or item["arguments"] for item in output] == ['{"q": "x"}', "+ b", "+ c", "{}"]
+    events = [*responses.events(answer, read)]
+    assert events[-1][1]["response"]["output"] == output
+    pieces = [data["delta"] for name, data in events if name == "response.custom_tool_call_input.delta"]
+    assert pieces == ["+ b", "+ c"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ({"type": "web_search"}, "web_search.*accepted: function, custom, namespace"),
+        ({"type": "namespace"}, r"tools\[0\].name"),
+        (
+            {"type": "namespace", "name": "x", "tools": [PATCH]},
+            r"tools\[0\].tools\[0\] is of the type 'custom'",
+        ),
+        ({"type": "custom"}, r"tools\[0\].name"),
+    ],
+)
+def test_other_tools_are_refused_by_name(tool, words):
+    with pytest.raises(Refused, match=words):
+        responses.read({"input": "x", "tools": [tool]})

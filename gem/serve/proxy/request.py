@@ -75,7 +75,8 @@ class Request:
     `messages`: the conversation, or with `previous` (the id of an earlier answer) what follows it. `asked`:
     the other fields as sent, including sampling settings; `schema`: whether one of them requires a form of
     the answer. `usage`: whether a stream ends with token counts. `ids`: whether the answer includes token
-    ids; `logprobs`: whether it includes their log probabilities.
+    ids; `logprobs`: whether it includes their log probabilities. `forms`: tools whose calls are written in
+    another form than functions: those of a namespace with (namespace, name), free text with None.
     """
 
     messages: tuple[Message, ...]
@@ -89,6 +90,7 @@ class Request:
     logprobs: bool = False
     schema: bool = False
     previous: str | None = None
+    forms: Mapping[str, tuple[str, str] | None] = field(default_factory=dict)
     asked: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from gem.content import Message, Obs, ToolCall
+from gem.content import Message, Obs, ToolCall, ToolSpec
 from gem.serve.proxy.chat import ROLES, pieces
 from gem.serve.proxy.request import (
     Answer,
@@ -23,6 +25,14 @@ from gem.serve.proxy.request import (
 
 PASSED = frozenset(("temperature", "top_p", "parallel_tool_calls"))
 """Fields that chat completions have too, so that they can be passed on."""
+
+FREE_TEXT = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "the whole input of the tool, as plain text"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+"""The parameters that stand for the free text of a custom tool."""
 
 
 def read(body: Any) -> Request:
@@ -45,8 +55,11 @@ def read(body: Any) -> Request:
         _add(messages, an_object(item, f"input[{place}]"), f"input[{place}]")
     if not messages:
         raise Refused("input is empty; accepted: text, or one item or more.")
+    forms: dict[str, tuple[str, str] | None] = {}
     offered = a_list(body.get("tools") or [], "tools")
-    tools = tuple(_tool(tool, f"tools[{place}]") for place, tool in enumerate(offered))
+    tools = tuple(
+        spec for place, tool in enumerate(offered) for spec in _tools(tool, f"tools[{place}]", forms)
+    )
     previous = body.get("previous_response_id")
     asked = {name: body[name] for name in PASSED if body.get(name) is not None}
     if isinstance(body.get("tool_choice"), str) and tools:
@@ -60,17 +73,42 @@ def read(body: Any) -> Request:
         stream=a_flag(body.get("stream"), "stream"),
         schema=form.get("type", "text") != "text",
         previous=None if previous is None else a_text(previous, "previous_response_id"),
+        forms=forms,
         asked=asked,
     )
 
 
-def _tool(tool: Any, what: str) -> Any:
+def _tools(tool: Any, what: str, forms: dict[str, tuple[str, str] | None]) -> list[ToolSpec]:
+    """Return a tool, or those of a namespace, as functions; `forms` gets how their calls are written."""
     tool = an_object(tool, what)
-    if tool.get("type") != "function":
-        raise Refused(
-            f"{what} is of the type {tool.get('type')!r:.40}, which runs at a provider; accepted: function."
-        )
-    return a_tool(tool, what)
+    match tool.get("type"):
+        case "function":
+            return [a_tool(tool, what)]
+        case "custom":  # its input is text of any form, in place of an object
+            spec = a_tool({**tool, "parameters": FREE_TEXT}, what)
+            forms[spec.name] = None
+            return [spec]
+        case "namespace":
+            space = a_text(tool.get("name"), f"{what}.name")
+            specs = []
+            for place, inner in enumerate(a_list(tool.get("tools") or [], f"{what}.tools")):
+                where = f"{what}.tools[{place}]"
+                if an_object(inner, where).get("type") != "function":
+                    raise Refused(f"{where} is of the type {inner.get('type')!r:.40}; accepted: function.")
+                spec = a_tool(inner, where)
+                forms[name := _join(space, spec.name)] = space, spec.name
+                specs.append(replace(spec, name=name))
+            return specs
+        case other:
+            raise Refused(
+                f"{what} is of the type {other!r:.40}, which runs at a provider; accepted: function, custom, "
+                "namespace."
+            )
+
+
+def _join(space: Any, name: str) -> str:
+    """Return the name of a tool of a namespace, as the model calls it."""
+    return f"{space}__{name}" if isinstance(space, str) and space else name
 
 
 def _add(messages: list[Message], item: dict[str, Any], what: str) -> None:
@@ -83,19 +121,24 @@ def _add(messages: list[Message], item: dict[str, Any], what: str) -> None:
             raise Refused(f"{what}.role is {role!r:.40}; accepted: system, developer, user, assistant.")
         content = content_of(item.get("content"), f"{what}.content")
         _say(messages, Message(role, content))  # type: ignore[arg-type]  # checked above
-    elif kind == "function_call":
-        call = a_call(item.get("call_id"), item.get("name"), item.get("arguments"), what)
+    elif kind in ("function_call", "custom_tool_call"):
+        name = _join(item.get("namespace"), a_text(item.get("name"), f"{what}.name"))
+        custom = kind == "custom_tool_call"
+        arguments = {"input": item.get("input")} if custom else item.get("arguments")
+        call = a_call(item.get("call_id"), name, arguments, what)
         if messages and messages[-1].role == "assistant":
             last = messages[-1]
             calls = (*last.tool_calls, call)
             messages[-1] = Message("assistant", last.content, tool_calls=calls, reasoning=last.reasoning)
         else:
             messages.append(Message("assistant", "", tool_calls=(call,)))
-    elif kind == "function_call_output":
+    elif kind in ("function_call_output", "custom_tool_call_output"):
         call_id = a_text(item.get("call_id"), f"{what}.call_id")
-        name = next((call.name for each in messages for call in each.tool_calls if call.id == call_id), None)
+        called = next(
+            (call.name for each in messages for call in each.tool_calls if call.id == call_id), None
+        )
         output: Obs = content_of(item.get("output"), f"{what}.output")
-        messages.append(Message("tool", output, tool_call_id=call_id, name=name))
+        messages.append(Message("tool", output, tool_call_id=call_id, name=called))
     elif kind == "reasoning":
         thought = "\n".join(
             part["text"]
@@ -108,7 +151,7 @@ def _add(messages: list[Message], item: dict[str, Any], what: str) -> None:
     else:
         raise Refused(
             f"{what} is of the type {kind!r:.40}; accepted: message, reasoning, function_call, "
-            "function_call_output."
+            "function_call_output, custom_tool_call, custom_tool_call_output."
         )
 
 
@@ -140,7 +183,7 @@ def write(answer: Answer, request: Request) -> dict[str, Any]:
                 "content": [part],
             }
         )
-    output += [_call(answer, call, number) for number, call in enumerate(reply.tool_calls)]
+    output += [_call(answer, call, number, request) for number, call in enumerate(reply.tool_calls)]
     return {
         "id": answer.id,
         "object": "response",
@@ -163,15 +206,30 @@ def write(answer: Answer, request: Request) -> dict[str, Any]:
     }
 
 
-def _call(answer: Answer, call: ToolCall, number: int) -> dict[str, Any]:
-    return {
-        "id": f"fc_{answer.id}_{number}",
-        "type": "function_call",
-        "call_id": call.id,
-        "name": call.name,
-        "arguments": call.arguments,
-        "status": "completed",
-    }
+def _call(answer: Answer, call: ToolCall, number: int, request: Request) -> dict[str, Any]:
+    """Return a call in the form in which its tool was offered."""
+    item = {"call_id": call.id, "name": call.name, "status": "completed"}
+    form = request.forms.get(call.name)
+    if form is None and call.name in request.forms:
+        return {
+            "id": f"ctc_{answer.id}_{number}",
+            "type": "custom_tool_call",
+            **item,
+            "input": _text_of(call),
+        }
+    if form is not None:
+        item |= {"namespace": form[0], "name": form[1]}
+    return {"id": f"fc_{answer.id}_{number}", "type": "function_call", **item, "arguments": call.arguments}
+
+
+def _text_of(call: ToolCall) -> str:
+    """Return the text of a call of a tool that takes free text, in whatever form the model wrote it."""
+    try:
+        given = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return call.arguments
+    text = given.get("input") if isinstance(given, dict) else given
+    return text if isinstance(text, str) else call.arguments
 
 
 def _usage(answer: Answer) -> dict[str, Any]:
@@ -197,18 +255,19 @@ def _events(whole: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(whole["output"]):
         place = {"output_index": index, "item_id": item["id"]}
-        if item["type"] == "function_call":
-            empty: dict[str, Any] = {"arguments": ""}
+        text = {"function_call": "arguments", "custom_tool_call": "input"}.get(item["type"])
+        if text:
+            empty: dict[str, Any] = {text: ""}
         else:
             empty = {"content": []}
         if "status" in item:
             empty["status"] = "in_progress"
         yield {"type": "response.output_item.added", "output_index": index, "item": item | empty}
-        if item["type"] == "function_call":
-            kind, last = "response.function_call_arguments", {"arguments": item["arguments"]}
-            for piece in pieces(item["arguments"]):
+        if text:
+            kind = f"response.{item['type']}_{text}"
+            for piece in pieces(item[text]):
                 yield {"type": f"{kind}.delta", **place, "delta": piece}
-            yield {"type": f"{kind}.done", **place, "name": item["name"], **last}
+            yield {"type": f"{kind}.done", **place, "name": item["name"], text: item[text]}
         elif item["type"] == "message":
             (part,) = item["content"]
             place["content_index"] = 0
