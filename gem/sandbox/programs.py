@@ -7,6 +7,7 @@ its only network is one socket, which listens inside and is served outside (`Ser
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import threading
@@ -20,7 +21,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 from gem.errors import BadArgument, NoVerdict
 from gem.sandbox.base import Budget, ProgramSession, Result, Sandbox, check_result
 from gem.sandbox.image import Interpreter
-from gem.sandbox.lockdown import PROGRAM_HOME
+from gem.sandbox.lockdown import HOME, PROGRAM_HOME
 
 PORT = 47100
 """The port of its loopback at which a program finds its model. No task uses it."""
@@ -38,6 +39,8 @@ SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin")
 
 LATE_S = 30.0
 """Seconds after the end of its time in which a program has to be ended, or the sandbox counts as broken."""
+
+_WORKSPACE = re.compile(r"(?<![\w/~])~(?![\w~])")
 
 Served: TypeAlias = Callable[[socket], AbstractContextManager[object]]
 """Serves a listening socket until its block is left."""
@@ -201,10 +204,12 @@ class Run:
     def work(self, session: ProgramSession, task: str) -> Result:
         """Run the program until it ends or is ended, and return how; the session stays.
 
+        The working folder, ``~`` in a task, is written out: a program has a home of its own.
+
         Raises:
             SandboxFailed: when the sandbox is broken. NoVerdict: when it was to be ended before it began.
         """
-        command = self.program.command(task, self.key)
+        command = self.program.command(_WORKSPACE.sub(HOME, task), self.key)
         limits = Budget(wall_s=self.time_s + LATE_S, cpu_s=BUDGET.cpu_s, output_kb=BUDGET.output_kb)
         with session.listener() as listener, self.serve(listener):
             with self._lock:

@@ -6,10 +6,12 @@ import shlex
 import signal
 import socket
 import threading
+from contextlib import suppress
 from functools import partial
 
 import httpx
 import pytest
+from harbor_folders import write_task
 
 import gem
 from gem.agents.named import make_agent
@@ -30,6 +32,7 @@ from gem.serve import programs
 from gem.serve.programs import ProgramAgent
 from gem.specs import TaskRef
 
+TALK = ("one", "two", "three")
 ACT = """
 import json, os, socket, sys, time, urllib.error, urllib.request
 URL, KEY = os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
@@ -54,6 +57,15 @@ exec(sys.argv[1])
 """A program that runs the code of its first argument, with the functions above."""
 
 
+def list_command_lines():
+    """Return the command lines of this machine's processes."""
+    lines = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            lines.append(file.read())
+    return lines
+
+
 def make_env(**task):
     return TerminalEnv(task=TerminalTask("Write 42 to answer.txt.", expect("answer.txt", "42"), **task))
 
@@ -71,14 +83,17 @@ def play():
     """Return a function that plays one episode, or several, with a program."""
     agents = []
 
-    def play_program(command, script=("one", "two", "three"), *, jobs=1, limits=None, task=None, **settings):
+    def play_program(
+        command, script=("one", "two", "three"), *, jobs=1, limits=None, env=None, retries=0, **settings
+    ):
         model = script if not isinstance(script, tuple) else ScriptedAgent(script)
         try:
             agents.append(ProgramAgent(command, model, **settings))
         except SandboxFailed as error:
             pytest.skip(str(error))
-        games = [Job(partial(make_env, **(task or {})), seed) for seed in range(jobs)]
-        episodes = asyncio.run(rollout_async(games, agents[-1], host="thread", limits=limits, retries=0))
+        games = [Job(env or make_env, seed) for seed in range(jobs)]
+        options = {"host": "thread", "limits": limits, "retries": retries}
+        episodes = asyncio.run(rollout_async(games, agents[-1], **options))
         return episodes if jobs > 1 else episodes[0]
 
     yield play_program
@@ -113,8 +128,28 @@ open(home + "/notes", "w").write("mine")
 running = [subprocess.Popen(["sleep", "9"]) for _ in range(100)]
 print(os.getcwd(), home, os.listdir("."), len(running))
 """
-    episode = play(act(code), task={"files": {"given.txt": b"x"}})
+    episode = play(act(code), env=partial(make_env, files={"given.txt": b"x"}))
     assert episode.ends["agent"].info["program"]["stdout"] == "/sandbox /agent ['given.txt'] 100\n"
+
+
+@pytest.mark.system
+def test_a_program_plays_a_folder_of_harbor_within_the_seconds_that_it_gives(act, play, tmp_path):
+    toml = '[task]\nname = "gem/answer"\n[agent]\ntimeout_sec = {}\n'
+    code = "print(sys.argv[2], flush=True); open('answer.txt', 'w').write('42'); "
+    for more, seconds, ended in (("", 60, ""), ("time.sleep(60)", 1.5, "time")):
+        folder = write_task(tmp_path / f"task{ended}", **{"task.toml": toml.format(seconds)})
+        episode = play(act(code + more, "{task}"), env=partial(TerminalEnv, task_dir=folder))
+        about = episode.ends["agent"].info["program"]
+        assert (episode.success, about["ended"]) == (True, ended)
+        assert about["stdout"].startswith("Write the sum of the numbers in /sandbox/numbers.txt")
+
+
+@pytest.mark.system
+def test_nothing_of_a_program_outlives_its_episode(act, play):
+    mark = f"{os.getpid()}.987"
+    code = f"import subprocess; subprocess.Popen(['sleep', '{mark}'], start_new_session=True); solve()"
+    assert play(act(code)).success
+    assert mark.encode() not in b"".join(list_command_lines())
 
 
 # -- how it ends
@@ -225,27 +260,39 @@ def test_a_model_that_is_gone_stops_everything_at_once(act, play):
         play(act("try: ask('x')\nexcept OSError: time.sleep(60)"), ScriptedAgent(gone))
 
 
+@pytest.fixture
+def sandboxes(monkeypatch):
+    """Return the sandboxes of programs that a test has opened."""
+    opened = []
+
+    def open_and_keep(*args):
+        opened.append(open_program_sandbox(*args))
+        return opened[-1]
+
+    monkeypatch.setattr(programs, "open_program_sandbox", open_and_keep)
+    return opened
+
+
+def end_fork_servers(sandbox):
+    for zygote in sandbox.pool.every():
+        os.kill(zygote.process.pid, signal.SIGKILL)
+    return "one"
+
+
 @pytest.mark.system
-def test_a_fork_server_that_dies_gives_no_verdict(act, play):
-    def kill_it(ask):
-        (agent,) = [each for each in playing if each]
-        for zygote in agent._sandbox.pool.every():
-            os.kill(zygote.process.pid, signal.SIGKILL)
-        return "one"
-
-    playing = []
-    real = ProgramAgent.play_whole
-
-    class Seen(ProgramAgent):
-        def play_whole(self, *args):
-            playing.append(self)
-            return real(self, *args)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(globals(), "ProgramAgent", Seen)
-        episode = play(act("ask('x'); time.sleep(60)"), ScriptedAgent(kill_it))
+def test_a_fork_server_that_dies_gives_no_verdict(act, play, sandboxes):
+    model = ScriptedAgent(lambda ask: end_fork_servers(sandboxes[0]))
+    episode = play(act("ask('x'); time.sleep(60)"), model)
     assert not episode.scored
     assert (episode.error.boundary, episode.error.type) == ("env", "SandboxFailed")
+
+
+@pytest.mark.system
+def test_an_episode_that_the_sandbox_broke_is_played_again(act, play, sandboxes):
+    ends = iter((end_fork_servers,))
+    model = ScriptedAgent(lambda ask: next(ends, lambda sandbox: "two")(sandboxes[0]))
+    episode = play(act("if ask('x') == 'two': solve()"), model, retries=1)
+    assert (episode.success, episode.attempt) == (True, 1)
 
 
 @pytest.mark.system

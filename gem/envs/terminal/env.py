@@ -6,7 +6,7 @@ import functools
 import shutil
 import time
 from os import PathLike
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from gem.core import Start, Step
 from gem.envs.kit.workspace import Burst, TurnReport, WorkCall, WorkspaceEnv, Written, submit_spec
@@ -28,9 +28,11 @@ from gem.record import StopReason
 from gem.sandbox import default_sandbox
 from gem.sandbox.base import Budget, ProgramSession, Sandbox, SandboxFailed, Session, check_result
 from gem.sandbox.container import find_engine
-from gem.sandbox.programs import Run
 from gem.tools.base_tool import BaseTool
 from gem.tools.shell_tool import report
+
+if TYPE_CHECKING:
+    from gem.sandbox.programs import Run
 
 LEVELS = ("easy", "hard")
 _SETUP = Budget(cpu_s=30.0, wall_s=30.0)
@@ -232,10 +234,15 @@ class TerminalEnv(WorkspaceEnv):
             raise BadArgument(f"{self} runs in a container, in which programs cannot play yet.")
         self._end_session()
         self._run_of = run
-        result = run.work(cast("ProgramSession", self._open()), task.instruction)
-        if result.info.get("ended"):
-            return self.finish(TurnReport(), StopReason.FAILED, "the program burst the machine")
-        return self._judge_and_finish(TurnReport(), StopReason.FAILED)
+        if task.agent_s is not None:
+            run.time_s = min(run.time_s, task.agent_s)
+        try:
+            result = run.work(cast("ProgramSession", self._open()), task.instruction)
+            if result.info.get("ended"):
+                return self.finish(TurnReport(), StopReason.FAILED, "the program burst the machine")
+            return self._judge_and_finish(TurnReport(), StopReason.FAILED)
+        finally:
+            self._end_session()  # what the program has left running too
 
     def used_up(self) -> str:
         """Return a message when the time for commands is used up; see WorkspaceEnv."""
