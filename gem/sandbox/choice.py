@@ -85,7 +85,7 @@ def open_program_sandbox(visible: Sequence[str] = ()) -> Sandbox:
     if not report.passed:
         raise SandboxFailed(
             f"agent programs need namespaces of their own (the backend {PROGRAM_BACKEND}), and here "
-            f"{report.why_not}. Only programs need it: `gem-gym sandbox` says what works."
+            f"{report.why_not.rstrip('.')}. Only programs need it: `gem-gym sandbox` says what works."
         )
     return _open(PROGRAM_BACKEND, {PROGRAM_BACKEND: report}, {"visible": tuple(visible), "begin": ("bare",)})
 
