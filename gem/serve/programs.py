@@ -50,6 +50,8 @@ NOT_STARTED = (126, 127)
 TAIL = 2000
 """The characters of a program's output that the record keeps."""
 
+MODELS = "accepted: --model openai:NAME[@URL], a name of `gem-gym models`, or the folder of a run."
+
 _ENDPOINT = re.compile(r"openai:(.+?)@(https?://.+)", re.DOTALL)
 
 
@@ -207,6 +209,8 @@ def make_program_agent(text: str, settings: AgentSettings) -> ProgramAgent:
             "a program needs a model to call: --model openai:NAME[@URL], smollm2 or a run's folder."
         )
     if isinstance(model, str):
+        if model in ("random", "solver") or model.startswith("program:"):
+            raise BadArgument(f"model is {model!r}, which answers no messages; {MODELS}")
         model = make_model(model, settings)
     return ProgramAgent(
         text,

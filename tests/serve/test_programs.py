@@ -14,7 +14,7 @@ import pytest
 from harbor_folders import write_task
 
 import gem
-from gem.agents.named import make_agent
+from gem.agents.named import AgentSettings, make_agent
 from gem.agents.scripted import ScriptedAgent
 from gem.cli import main
 from gem.envs.terminal.base import TerminalTask, expect
@@ -420,8 +420,9 @@ def test_a_backend_without_namespaces_refuses_programs(backend, monkeypatch):
 
 
 def test_a_program_needs_a_model_and_a_workspace():
-    with pytest.raises(BadArgument, match="--model"):
-        make_agent("program:true")
+    for model in (None, "random", "program:true"):
+        with pytest.raises(BadArgument, match="--model"):
+            make_agent("program:true", AgentSettings(model=model))
     with gem.make("game:GuessTheNumber-v0-easy") as env, pytest.raises(BadArgument, match="no workspace"):
         env.run_program(None)
 
