@@ -30,6 +30,7 @@ from gem.sandbox.choice import open_program_sandbox
 from gem.sandbox.programs import read_program
 from gem.serve import programs
 from gem.serve.programs import ProgramAgent
+from gem.serve.proxy.answering import Upstream
 from gem.specs import TaskRef
 
 TALK = ("one", "two", "three")
@@ -448,3 +449,11 @@ def test_a_command_may_be_interrupted_and_its_session_goes_on():
         session.interrupt()  # meets nothing
         assert session.shell("cat file; echo $A").stdout == "kept\n1\n"
         assert session.restarts == 0
+
+
+def test_the_model_of_an_address_is_asked_for_what_the_program_asks():
+    settings = AgentSettings("none", 7)
+    model = programs.make_model("openai:m@http://127.0.0.1:1/v1", settings)
+    assert (type(model), model.model, model.temperature, model.max_tokens) == (Upstream, "m", None, 7)
+    with pytest.raises(BadArgument, match="BASE_URL"):
+        programs.make_model("openai:m@localhost:8000/v1", settings)
