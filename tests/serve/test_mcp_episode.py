@@ -230,6 +230,7 @@ REFUSED = [
     (b'{"jsonrpc": "2.0", "id": {}, "method": "ping"}', -32600),
     (b'{"jsonrpc": "2.0", "id": 1, "method": 3}', -32600),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', -32600),
+    (b'{"jsonrpc": "2.0", "id": 1, "method": "x", "params": null}', -32601),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}', -32601),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "openenv/session/create"}', -32601),
     (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}', -32602),
@@ -378,6 +379,31 @@ def test_the_text_of_all_actions_is_limited(monkeypatch):
 
     monkeypatch.setattr("gem.serve.mcp.episode.TEXT_AT_MOST", 100)
     played(Obeying(length=9), talk)
+
+
+def test_what_no_json_holds_is_an_internal_error(caplog):
+    class Unwritable(Obeying):
+        tool_specs = (gem.content.ToolSpec("half\ud800", ""), gem.content.ToolSpec("sets", "", {"enum": {1}}))
+
+    async def talk(server, endpoint):
+        error = (await ask(endpoint, "tools/list"))["error"]
+        assert (error["code"], "surrogates" in error["message"]) == (-32603, False)
+        assert "content" in await call(endpoint, "act", action="x")
+
+    played(Unwritable(), talk)
+
+
+def test_the_log_has_no_control_characters_of_an_agent(caplog):
+    class Quoting(Obeying):
+        def step(self, action):
+            raise ValueError(action)
+
+    async def talk(server, endpoint):
+        await call(endpoint, "act", action="\x1b]0;mine\x07")
+
+    played(Quoting(), talk)
+    assert "mine" in caplog.text
+    assert "\x1b" not in caplog.text
 
 
 def test_calls_at_the_same_time_are_limited(monkeypatch):

@@ -130,6 +130,14 @@ def test_another_process_goes_on_with_the_episode(tmp_path, journal):
         assert episode.transcript_hash() == whole.transcript_hash() == store[0].transcript_hash()
 
 
+def test_the_text_of_earlier_processes_counts(tmp_path, journal, monkeypatch):
+    monkeypatch.setattr("gem.serve.mcp.episode.TEXT_AT_MOST", 20)
+    with EpisodeStore(tmp_path / "episodes.jsonl") as store:
+        play_on(journal, store, [guess(0, 1), guess(1, 2)])
+        _, answers = play_on(journal, store, [guess(0, 3)])
+    assert "2 are left" in answers[0]["error"]["message"]
+
+
 def test_an_action_that_was_begun_is_not_undone_by_a_crash(journal):
     async def begin():
         with journal() as answers:

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias
 
 from gem import seeding
 from gem.agents.base import make_raisable
-from gem.content import Image, Message, Obs, Text, ToolCall, ToolSpec, tools_in
+from gem.content import Image, Message, Obs, Text, ToolCall, ToolSpec, printable, tools_in
 from gem.core import Env
 from gem.errors import BadArgument, ContractBroken, GemError, OutOfTime, replace_surrogates
 from gem.hosts.base import make_host
@@ -204,7 +204,7 @@ class EpisodeServer:
                     why = "the environment showed something else when the episode was played again."
                     await self._advance(self._playing.throw, ContractBroken(why))
                 else:
-                    await self._advance(self._playing.send, (reply,))
+                    await self._take(reply)
             self._ready = True
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any]) -> Result:
@@ -220,18 +220,15 @@ class EpisodeServer:
             return self._pack(self._observation(), error=False)
         if self._playing is None:
             return self._pack((), error=True)
-        characters = (
-            self._characters + len(reply.text) + sum(len(each.arguments) for each in reply.tool_calls)
-        )
-        if characters > TEXT_AT_MOST:
+        left = TEXT_AT_MOST - self._characters
+        if _count_characters(reply) > left:
             raise BadArgument(
                 f"the actions of an episode have {TEXT_AT_MOST:,} characters at most, all together; "
-                f"{TEXT_AT_MOST - self._characters:,} are left."
+                f"{left:,} are left."
             )
         if self._journal is not None:
             self._journal.append(self._digest(), reply)
-        self._characters = characters
-        await self._advance(self._playing.send, (reply,))
+        await self._take(reply)
         return self._pack(self._news(), error=False)
 
     # -- its end
@@ -322,6 +319,12 @@ class EpisodeServer:
             content = [{"type": "text", "text": ""}]
         return {"content": content, "isError": error}
 
+    async def _take(self, reply: Reply) -> None:
+        """Take an action of the agent."""
+        assert self._playing is not None
+        self._characters += _count_characters(reply)
+        await self._advance(self._playing.send, (reply,))
+
     async def _advance(self, resume: Callable[[Any], Any], value: Any) -> None:
         """Run the episode until it needs an answer, or is over."""
         playing = self._playing
@@ -356,7 +359,8 @@ class EpisodeServer:
         self._playing = None
         if self.episode.error is not None:
             failure = self.episode.error
-            LOG.error("an episode of %s broke: %s: %s", self.episode.spec, failure.type, failure.message)
+            why = printable(failure.message)  # it may hold text of the agent
+            LOG.error("an episode of %s broke: %s: %s", self.episode.spec, failure.type, why)
         if self._store is not None:
             try:
                 self._store.append(self.episode)
@@ -382,6 +386,10 @@ class EpisodeServer:
                 data = part.data if isinstance(part, Image) else part.text.encode(errors="surrogatepass")
                 digest.update(b"%d:%d:" % (isinstance(part, Image), len(data)) + data)
         return digest.hexdigest()
+
+
+def _count_characters(reply: Reply) -> int:
+    return len(reply.text) + sum(len(call.arguments) for call in reply.tool_calls)
 
 
 def _identity(env: Env) -> Env:

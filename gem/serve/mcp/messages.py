@@ -83,18 +83,17 @@ class Endpoint:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return encode(pack_error(None, Wrong(PARSE_ERROR, "Parse error: this is no JSON.")))
         if not isinstance(message, list):
-            answer = await self._answer(message)
-            return None if answer is None else encode(answer)
+            return await self._answer(message)
         if version not in (None, BATCHING):
             wrong = f"Invalid request: version {version} of the protocol has no batches."
         elif not 0 < len(message) <= BATCH_AT_MOST:
             wrong = f"Invalid request: a batch has 1 to {BATCH_AT_MOST} messages, not {len(message)}."
         else:
             answers = [await self._answer(each) for each in message]
-            return encode([each for each in answers if each is not None]) if any(answers) else None
+            return b"[%b]" % b",".join(filter(None, answers)) if any(answers) else None
         return encode(pack_error(None, Wrong(INVALID_REQUEST, wrong)))
 
-    async def _answer(self, message: Any) -> dict[str, Any] | None:
+    async def _answer(self, message: Any) -> bytes | None:
         number: Id = None
         try:
             if not isinstance(message, dict):
@@ -106,7 +105,8 @@ class Endpoint:
                 number = message["id"]
             elif asks:
                 raise Wrong(INVALID_REQUEST, "Invalid request: an id is a text or a whole number.")
-            method, params = message.get("method"), message.get("params", {})
+            method, params = message.get("method"), message.get("params")
+            params = {} if params is None else params
             if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not isinstance(params, dict):
                 raise Wrong(
                     INVALID_REQUEST,
@@ -116,16 +116,16 @@ class Endpoint:
                 self._note(method, params)
                 return None
             result = await self._result(method, params, number)
+            return None if result is None else encode({"jsonrpc": "2.0", "id": number, "result": result})
         except Wrong as wrong:
-            return pack_error(number, wrong)
+            return encode(pack_error(number, wrong))
         except BadArgument as error:
-            return pack_error(number, Wrong(INVALID_PARAMS, replace_surrogates(str(error))))
+            return encode(pack_error(number, Wrong(INVALID_PARAMS, replace_surrogates(str(error)))))
         except Exception as error:  # not for clients: it may name paths of this machine
             name = secrets.token_hex(4)
             LOG.error("error %s in an MCP server", name, exc_info=error)
             why = f"Internal error {name}; the server's log has more."
-            return pack_error(number, Wrong(INTERNAL_ERROR, why))
-        return None if result is None else {"jsonrpc": "2.0", "id": number, "result": result}
+            return encode(pack_error(number, Wrong(INTERNAL_ERROR, why)))
 
     def _note(self, method: str, params: dict[str, Any]) -> None:
         """Take a notification: a call that is cancelled before its turn does nothing."""
