@@ -203,6 +203,7 @@ def test_versions_are_negotiated():
             result = (await ask(endpoint, "initialize", protocolVersion=asked))["result"]
             assert result["protocolVersion"] == endpoint.version == answered
             assert result["capabilities"] == {"tools": {}}
+            assert GUESS not in json.dumps(result)  # an agent that knows id and seed could play it elsewhere
         discovered = (await ask(endpoint, "server/discover"))["result"]
         assert discovered["supportedVersions"] == [*HANDSHAKES, "2026-07-28"]
         meta = {"io.modelcontextprotocol/protocolVersion": "2031-01-01"}

@@ -86,8 +86,8 @@ class EpisodeServer:
         ...
         await server.close()
 
-    All methods belong to one event loop. `Endpoint` answers MCP's messages with it, `serve_stdio` and
-    `application` bring these over stdio and HTTP.
+    All methods belong to one event loop. `Endpoint` answers MCP's messages with it; `stdio.serve_stdio`
+    and `http.answer_request` bring these.
     """
 
     def __init__(

@@ -143,7 +143,7 @@ class Endpoint:
             return {"resultType": "complete"} if asked == SINGLE else {}
         about = {
             "capabilities": {"tools": {}},
-            "serverInfo": {"name": self.episode.episode.spec, "version": gem.__version__},
+            "serverInfo": {"name": "gem", "version": gem.__version__},
             "instructions": INSTRUCTIONS,
         }
         if method == "initialize":
