@@ -18,7 +18,6 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable
-from dataclasses import MISSING, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -66,7 +65,6 @@ CASES = [
             "power run",
             "export run new.jsonl",
             "export run new --format atif",
-            "export run new --format openenv",
             "export run new.jsonl --format sft",
             "export run new.jsonl --format preferences",
             "view run --export new.html",
@@ -74,6 +72,7 @@ CASES = [
             f"demos {ENV} -n 3 --out run/episodes.jsonl",
         )
     ],
+    Case("export tokens.jsonl new --format openenv", "tokens.jsonl"),
     Case("export run new.parquet", "run/episodes.jsonl", "pyarrow"),
     Case("store ls run/episodes.jsonl", "run/episodes.jsonl.index.sqlite"),
     Case("store cat run/episodes.jsonl 1", "run/episodes.jsonl.index.sqlite"),
@@ -134,7 +133,7 @@ CASES = [
         )
     ],
     Case("train --out trained --resume --print-config", "trained/config.json", "torch"),
-    Case("train --out trained --resume --episodes 64", "trained/checkpoint.pt", "torch"),
+    Case("train --out trained --resume --episodes 96", "trained/checkpoint.pt", "torch"),
 ]
 """Each command with each file that it reads; `examples` writes the good ones."""
 
@@ -146,7 +145,7 @@ def examples(folder: Path) -> None:
     shutil.copytree(run, folder / "other")
     (run / "episodes.jsonl.notes.jsonl").write_text('{"episode":"x","flag":true,"note":"look","at":1.5}\n')
     (folder / "suite.toml").write_text(
-        f'about = "one"\n\n[sampling]\nn = 1\nk = 1\ntemperature = 0.5\n\n[[environments]]\ntitle = "a"\n'
+        f'about = "one"\n\n[sampling]\nn = 1\nk = 1\ntemperature = 0.5\n\n[[environments]]\n'
         f'category = "games"\nids = ["{ENV}"]\nwrappers = ["concat"]\nturns = 3\n'
     )
     (folder / "train.toml").write_text(
@@ -173,7 +172,7 @@ def examples(folder: Path) -> None:
     succeed("check", ENV, "--seeds", "1", "--record")
     (folder / "prompt.txt").write_text("Answer in a word: {question}\n")
     (folder / "rubric.toml").write_text(
-        '[[parts]]\ngrader = "number"\nweight = 2.0\n\n[[parts]]\ngrader = "text"\nweight = 1.0\n'
+        'correct = "right"\n\n[right]\ngrader = "number"\nweight = 2.0\n\n[same]\ngrader = "text"\n'
     )
     (folder / "prices.toml").write_text('[models."m"]\ninput = 0.25\ncached = 0.025\noutput = 2.0\n')
     call(["audit", ENV, "--episodes", "2", "--instances", "2", "--json", str(folder / "cards.json")])
@@ -223,23 +222,22 @@ def _write_tokens(path: Path) -> None:
 
 
 def _write_trained(folder: Path) -> None:
-    """Write the files of a training run, as it leaves them, without training."""
+    """Write the files of a short training run."""
     if not find_spec("torch"):
         return
-    from gem.train.config import TrainConfig
-    from gem.train.learn import checkpoint
-    from gem.train.report.run_folder import Metrics, RunFolder
-
-    run = RunFolder(folder)
-    run.begin(TrainConfig.make_unchecked(**TrainConfig.fitting(env=ENV, episodes=64, batch=32, out=folder)))
-    shutil.copyfile(folder.parent / "run/episodes.jsonl", run.episodes)
-    values = {each.name: 1.0 for each in fields(Metrics) if each.default is each.default_factory is MISSING}
-    for number in (1, 2):
-        run.append(Metrics(**{**values, "iteration": number, "episodes": 32 * number}))
-    run.summary.write_text(json.dumps({"episodes": 64, "cpu_s": 1.5, "wall_s": 2.0, "figures": {}}))
-    run.evaluations.write_text('{"iteration": 1, "score": 0.5, "result": {}}\n')
-    checkpoint.save(run.checkpoint, {"iteration": 2, "cpu_s": 1.5, "wall_s": 2.0, "figures": {}})
-    run.warmup.write_text('{"step": 1, "loss": 2.5}\n')
+    args = [
+        "--episodes",
+        "64",
+        "--batch",
+        "32",
+        "--warmup-steps",
+        "1",
+        "--eval-every",
+        "1",
+        "--eval-episodes",
+        "2",
+    ]
+    succeed("train", "--env", ENV, "--out", str(folder), *args)
 
 
 # -- damages
@@ -574,3 +572,16 @@ def test_a_damaged_file_ends_a_command_with_an_answer(case, good, tmp_path):
 @pytest.mark.parametrize("case", CASES, ids=_id)
 def test_many_damages_end_a_command_with_an_answer(case, good, tmp_path):
     check(case, good, tmp_path, range(1, 11))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("case", CASES, ids=_id)
+def test_a_good_file_is_read(case, good, tmp_path, monkeypatch):
+    """A bad example would be refused before what is damaged in it matters."""
+    if case.needs and not find_spec(case.needs):
+        pytest.skip(f"needs {case.needs}")
+    shutil.copytree(good, tmp_path / "good")
+    monkeypatch.chdir(tmp_path / "good")
+    with limits():
+        code, out, err = call(case.command.split())
+    assert code != 2, (out, err)

@@ -75,6 +75,9 @@ from gem.naming import fix_name, is_path
 from gem.specs import Rebuildable, TaskRef, WrapperRef
 from gem.wrappers.wrapper_factory import tool_wrappers
 
+MOST = 10_000_000
+"""The most episodes of an entry."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -110,6 +113,8 @@ class Entry:
         check_least("episodes", None if self.episodes == "all" else self.episodes)
         for name in ("samples", "turns", "tokens"):
             check_least("tokens per episode" if name == "tokens" else name, getattr(self, name))
+        count = self.samples * (self.episodes if isinstance(self.episodes, int) else 1)
+        check_argument("episodes times samples", count, count <= MOST, f"at most {MOST:,}")
         check_argument("weight", self.weight, 0 < self.weight < math.inf, "above 0")
         spec = registry.spec_named(self.env)
         object.__setattr__(self, "env", spec.id)

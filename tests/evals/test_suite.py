@@ -85,6 +85,7 @@ def test_flags_take_the_place_of_what_it_says(tmp_path):
         ("temperature", "temperatur", "Did you mean 'temperature'"),
         ("[[environments]]\nids", "[[environment]]\nids", "Did you mean 'environments'"),
         ("kwargs", "kwarg", "number 2 has 'kwarg'. Did you mean 'kwargs'"),
+        ("n = 7", "n = 1000000000000", "is 2000000000000; accepted: at most 10,000,000"),
         ("n = 7", 'n = "many"', "n is 'many'; accepted: a whole number"),
         ("n = 7", "n = 0", "episodes is 0"),
         ("stream = true", "stream = 1", "stream is 1; accepted: true or false"),
