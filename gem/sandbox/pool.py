@@ -146,6 +146,13 @@ class Settings:
         }
 
 
+def _fill_standard_descriptors() -> None:
+    """Open what a host has closed of 0, 1 and 2: a fork server could not be given what had such a number."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass
+    os.close(fd)
+
+
 class Zygote:
     """A fork server: its process, its control socket, and how many calls it serves."""
 
@@ -157,6 +164,7 @@ class Zygote:
         self.shared = 0
         self.scratch: Scratch | None = None
         self._numbers = itertools.count(1)
+        _fill_standard_descriptors()
         with contextlib.ExitStack() as stack:
             self.control, theirs = map(
                 stack.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -11,7 +11,7 @@ from io import BytesIO
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.sandbox.base import Budget, Case, Result, Session
 from gem.sandbox.verdicts import checked_budget, checked_cases, checked_files
 
@@ -134,8 +134,9 @@ class Caller(Closing):
         Raises:
             SandboxFailed: when the sandbox failed twice in a row.
             BadArgument: for a file's path that leaves the working folder, files that do not fit into the
-                budget, or a budget that is not positive.
+                budget, a budget that is not positive, or an input that is not bytes.
         """
+        check_argument("stdin", stdin, isinstance(stdin, bytes), "bytes")
         words = tuple(str(arg).replace("\0", "") for arg in args)
         limits = checked_budget(budget)
         return self._run(Request(checked_files(files, limits), limits, code, stdin, words, cancel))

@@ -250,6 +250,8 @@ def checked_case(case: Case, budget: Budget) -> dict[str, Any]:
     """Return the message that describes a case to a judge. Raises BadArgument."""
     if sum(part is not None for part in (case.stdin, case.call, case.code, case.tester)) != 1:
         raise BadArgument(f"a case needs exactly one of stdin, call, code and tester: {_describe(case)}")
+    if not isinstance(case.stdin, bytes | None):
+        raise BadArgument(f"a case's stdin must be bytes, not {type(case.stdin).__name__}: {_describe(case)}")
     asked = {
         "stdin": case.stdin,
         "call": case.call,

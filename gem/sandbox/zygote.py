@@ -120,6 +120,7 @@ class Zygote:
         self.shared_folders = (lockdown.HOME, "/tmp", lockdown.SHARED) if one_for_all else ()
         # A host in the background may ignore SIGINT, which its children inherit and programs must not notice.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nobody can wait for a child
         if not config["namespaces"]:
             lockdown.hide()  # from children, which see this process and the template
         own = lockdown.NEW_PID if config["namespaces"] else 0

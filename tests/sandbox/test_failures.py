@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from waiting import has_ended, until
 
-from gem.errors import ToolError
+from gem.errors import BadArgument, ToolError
 from gem.sandbox import bwrap, cgroups, image, pool
-from gem.sandbox.base import Budget, SandboxFailed, Status
+from gem.sandbox.base import Budget, Case, SandboxFailed, Status
 from gem.sandbox.client import ZygoteSandbox
 from gem.sandbox.pool import KINDS, Settings, kind_for
+from gem.sandbox.selftest import self_test
 
 BWRAP = Settings(backend="bwrap-slots", isolation="bwrap", namespaces=False, slots=True)
 
@@ -324,3 +325,44 @@ def test_waiting_for_a_fork_server_is_no_part_of_a_budget(sandbox, monkeypatch):
         assert (endless.status, endless.info["why"], endless.stdout) == (Status.TLE, "wall", "1\n")
         with opened.session() as session:
             assert session.execute("1", Budget(wall_s=0.6)).value == "1"
+
+
+HOSTS = {
+    "SIGCHLD is ignored": "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "all signals are blocked": "import signal as s; s.pthread_sigmask(0, s.valid_signals() - {9, 19})",
+    "the standard streams are closed": "import os; [os.close(fd) for fd in range(3)]",
+    "its folder is gone": "import os, tempfile; os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd())",
+    "HOME and TMPDIR are not there": "import os; os.environ.update(HOME='/nowhere', TMPDIR='/nowhere')",
+}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("how", HOSTS)
+@pytest.mark.parametrize("backend", ["userns", "bwrap-slots", "landlock"])
+def test_the_state_of_the_host_does_not_matter(backend, how, tmp_path):
+    if not self_test(backend).passed:
+        pytest.skip(f"not to be had here: {self_test(backend).why_not}")
+    code = f"""
+import os, warnings
+result = os.open({str(tmp_path / "result")!r}, os.O_WRONLY | os.O_CREAT)
+os.dup2(result, 9)
+os.close(result)
+{HOSTS[how]}
+warnings.simplefilter("ignore")
+from gem.sandbox import open_sandbox
+from gem.sandbox.base import Case
+with open_sandbox({backend!r}, begin=("bare",)) as box:
+    ran = box.run("print(1)").stdout
+    judged = [each.stdout for each in box.judge("print(input())", [Case(stdin=b"2"), Case(stdin=b"3")])]
+    with box.session() as session:
+        os.write(9, repr([ran, *judged, session.execute("4").value]).encode())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "result").read_text() == repr(["1\n", "2\n", "3\n", "4"])
+
+
+def test_an_input_that_is_not_bytes_is_the_callers_mistake(sandbox):
+    with pytest.raises(BadArgument, match="stdin must be bytes, not str"):
+        sandbox.judge("print(input())", [Case(stdin="7")])
+    with pytest.raises(BadArgument, match="stdin is '7'; accepted: bytes"):
+        sandbox.run("print(input())", stdin="7")
