@@ -367,8 +367,8 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
                 self._phase = _OVER  # half an instance must not be stepped
             raise
         self._phase = _RUNNING
-        if self.tool_specs:
-            start[1].setdefault("tools", written_tools(self.tool_specs))
+        if tools := self.tool_specs:
+            start[1].setdefault("tools", written_tools(tools))
         return start if type(start) is Start else Start(*start)
 
     return run_reset

@@ -78,6 +78,9 @@ TEXTS = st.text(max_size=20) | st.lists(
     max_size=6,
 ).map("".join)
 
+MARKS = dict.fromkeys((0xFDD0, 0xFDD1), "\ufffd")
+"""Two characters that mark places in prompts; in a text they are replaced."""
+
 
 LINES = ["the secret is higher than 12", "I guess \\boxed{7}", "assistant user system model", "lower"]
 BPE = make_bpe(LINES * 3, 330, SPECIAL)
@@ -196,7 +199,7 @@ def test_what_is_said_is_shown_whole_and_controls_nothing(style, said):
     ids = made.delta((), [Message("user", f"[{said}]")])
     control = set(made.tokenizer.all_special_ids)
     assert [i for i in ids if i in control] == [i for i in plain if i in control]
-    legible = said.replace("\ufdd0", "\ufffd").encode("utf-8", "replace").decode()
+    legible = said.translate(MARKS).encode("utf-8", "replace").decode()
     assert text(style, ids) == text(style, plain).replace("x", f"[{legible}]")
 
 
@@ -205,7 +208,7 @@ def test_what_is_said_is_shown_whole_and_controls_nothing(style, said):
 def test_answers_decode_to_what_was_encoded(style, said):
     made = RENDERERS[style]
     assert made.decode(encode(style, said)) == said
-    assert made.decode(made.answer(said)) == said.replace("\ufdd0", "\ufffd")  # which marks places in prompts
+    assert made.decode(made.answer(said)) == said.translate(MARKS)
 
 
 @each_style
