@@ -11,9 +11,9 @@ Without that, every answer would be unreadable, all returns equal, and GRPO woul
 pretrained model needs no such warm-up: give its name to GRPOTrainer as `model`, and no `processing_class`.
 
 A model that supports tools can act by calling one. TRL then plays the episodes, and the trainer gets
-`train_dataset=tool_dataset(ENV, seeds), environment_factory=ToolEnvironment` instead of the data set, the
-reward function and the rollout function here; both are in gem.adapters.trl. For environments that reward
-single turns, TurnGRPOTrainer of gem.adapters.trl_turns gives each turn its own advantage (ReBN).
+`environment_factory=tool_environment(ID, group=8)` of gem.adapters.trl_tools instead of the data set, the
+reward function and the rollout function here. For environments that reward single turns, TurnGRPOTrainer of
+gem.adapters.trl_turns gives each turn its own advantage (ReBN).
 """
 
 import argparse

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 
 from gem import codec, seeding
 from gem.errors import BadArgument
+from gem.naming import fix_name
 from gem.record import SEAT
 from gem.registry import Maker
 from gem.specs import TaskRef
@@ -43,7 +45,15 @@ def task_text(task: TaskRef) -> str:
     Raises:
         BadArgument: for arguments that are not JSON values.
     """
+    if not task.foreign:
+        _note_own(task.spec)
     return codec.pack(task).decode()
+
+
+@cache
+def _note_own(name: str) -> None:
+    """Note that this user named an environment in a module, so that a data set may name it here."""
+    fix_name(name, "environment")
 
 
 def read_task(text: object) -> TaskRef:

@@ -22,13 +22,23 @@ the last observation), one of them is drawn uniformly at random: its expected gr
 An episode without a verdict has the reward None and a row on which nothing is learned: TRL leaves it out of
 its group's mean and deviation, and its advantage is 0.
 
-With `ToolEnvironment` TRL plays: the model acts by calling the tool ``act``, in its own chat template, and
-gets pictures if it supports them::
+With an `environment_factory` TRL plays: the model acts by calling tools, in its own chat template, and gets
+pictures if it supports them. `ToolEnvironment` has one tool, ``act``, and plays any environment of a data
+set. `gem.adapters.trl_tools.tool_environment` has an environment's own tools and needs no data set::
 
     GRPOTrainer(
         "Qwen/Qwen3-0.6B",
-        train_dataset=tool_dataset("game:GuessTheNumber-v0-easy", range(1000)),
-        environment_factory=ToolEnvironment,
+        environment_factory=tool_environment("db:Bank-v0-questions", group=8),
+        args=GRPOConfig(num_generations=8, max_steps=100, ...),
+    ).train()
+
+Several environments are a dict; `tool_dataset` has the column that chooses among them::
+
+    ids = ["db:Bank-v0-questions", "game:GuessTheNumber-v0-easy"]
+    GRPOTrainer(
+        "Qwen/Qwen3-0.6B",
+        train_dataset=tool_dataset(ids, range(1000)),
+        environment_factory={each: tool_environment(each) for each in ids},
         args=GRPOConfig(...),
     ).train()
 """
@@ -49,7 +59,7 @@ from gem.errors import BadArgument, ToolError, needs_extra
 from gem.estimators import turn_rewards
 from gem.history import HistoryPolicy
 from gem.hosts import Host
-from gem.record import Agent, Episode, Limits
+from gem.record import Agent, Episode, Limits, Reply
 from gem.rollout.conversation import Conversation
 from gem.rollout.episode import NO_LIMITS
 from gem.rollout.jobs import Job
@@ -80,15 +90,15 @@ def dataset(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int])
     return Dataset.from_dict({"prompt": [task_text(task) for task in seeded_tasks(envs, seeds)]})
 
 
-INSTRUCTION = (
-    "Act by calling the tool `act`, one action at a time, until you are told that the episode is over."
-)
+INSTRUCTION = "Act by calling tools, one action at a time, until you are told that the episode is over."
 
 
 def tool_dataset(
     envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[int], instruction: str = INSTRUCTION
 ) -> Dataset:
-    """Return a data set for `ToolEnvironment`: each row has a task, and the start of the first message.
+    """Return a data set for an `environment_factory`: rows of a prompt, a task, and its environment's id.
+
+    TRL reads the column `environment`, the id, where the factory is a dict.
 
     Args:
         envs: an id, or several; a TaskRef to give keywords or wrappers.
@@ -98,9 +108,15 @@ def tool_dataset(
     Raises:
         UnknownEnv, BadArgument: as `dataset`.
     """
-    texts = [task_text(task) for task in seeded_tasks(envs, seeds)]
+    tasks = seeded_tasks(envs, seeds)
     prompt = [{"role": "user", "content": f"{instruction}\n\n"}]
-    return Dataset.from_dict({"prompt": [prompt] * len(texts), "task": texts})
+    return Dataset.from_dict(
+        {
+            "prompt": [prompt] * len(tasks),
+            "task": [task_text(task) for task in tasks],
+            "environment": [task.spec for task in tasks],
+        }
+    )
 
 
 def episode_reward(*, reward: Sequence[float | None], log_metric: Any = None, **columns: Any) -> list[Any]:
@@ -258,12 +274,11 @@ def _one(made: Sequence[Row], episode: Episode, blank: Row) -> Row:
     return seeding.stream(episode.seed, "trl", "row", episode.sample, episode.salt).choice(made or (blank,))
 
 
-class ToolEnvironment:
-    """An environment for TRL's `environment_factory`; the model acts by calling the tool `act`.
+class Player:
+    """An environment for TRL's `environment_factory`, without tools; its subclasses have them.
 
     The reward is the undiscounted sum of the episode's rewards, None without a verdict. A model that stops
-    calling, or is cut off, keeps the rewards so far. The environment must have one seat. Give limits with
-    ``environment_factory=functools.partial(ToolEnvironment, Limits(turns=10))``.
+    calling, or is cut off, keeps the rewards so far. The environment must have one seat.
     """
 
     def __init__(self, limits: Limits = NO_LIMITS) -> None:
@@ -277,23 +292,23 @@ class ToolEnvironment:
         Raises:
             BadArgument: for another row. GemError: when the environment cannot be made.
         """
-        if self._talk is not None:
-            self._talk.close()
-        wanted = read_task(task)
-        self._talk = Conversation(wanted, wanted.seed or 0, self._limits)
+        if not task:
+            raise BadArgument(
+                "a row without a task; accepted: rows of tool_dataset(), or no data set and "
+                "tool_environment(ENV, group=num_generations) as the environment_factory."
+            )
+        self._begin(read_task(task))
         return self._read_message()
 
-    def act(self, action: str) -> Any:
-        """Act in the environment.
+    def _begin(self, task: TaskRef) -> None:
+        if self._talk is not None:
+            self._talk.close()
+        self._talk = Conversation(task, task.seed or 0, self._limits)
 
-        Args:
-            action: What to do, in the form that the environment asks for.
-        """
-        talk = self._talk
-        if not isinstance(action, str):
-            raise ToolError("An action is text.")
-        if talk is not None and talk.asks:
-            talk.answer(action)
+    def _answer(self, reply: Reply) -> str | list[dict[str, Any]]:
+        """Answer the environment, if it still asks, and return its next message."""
+        if self._talk is not None and self._talk.asks:
+            self._talk.answer(reply)
         return self._read_message()
 
     def get_reward(self) -> float | None:
@@ -312,6 +327,24 @@ class ToolEnvironment:
             return _content(self._talk.asks[0].messages[-1].content)
         last = self._talk.episode.final_observation
         return _content(join([last, "The episode is over."]))
+
+
+class ToolEnvironment(Player):
+    """A player of any environment of a data set; the model acts by calling the tool `act`.
+
+    Give limits with ``environment_factory=functools.partial(ToolEnvironment, Limits(turns=10))``.
+    `gem.adapters.trl_tools.tool_environment` has an environment's own tools instead.
+    """
+
+    def act(self, action: str) -> Any:
+        """Act in the environment.
+
+        Args:
+            action: What to do, in the form that the environment asks for.
+        """
+        if not isinstance(action, str):
+            raise ToolError("An action is text.")
+        return self._answer(Reply(action))
 
 
 def _content(obs: Obs) -> str | list[dict[str, Any]]:

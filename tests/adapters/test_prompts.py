@@ -42,3 +42,14 @@ def test_what_no_data_set_is_made_of(envs, seeds, error, told):
 def test_what_is_no_task_is_refused(text):
     with pytest.raises(BadArgument, match=r"not a task of an episode"):
         read_task(text)
+
+
+def test_an_environment_of_ones_own_module_comes_back_where_it_was_written(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_module.py").write_text(
+        "from gem.testing.doubles import EchoEnv\n\n\nclass Own(EchoEnv): ...\n"
+    )
+    theirs = task_text(TaskRef("own_module:Own", seed=1)).replace("Own", "Other")
+    assert type(make(read_task(task_text(TaskRef("own_module:Own", seed=1))))).__name__ == "Own"
+    with pytest.raises(BadArgument, match="--trust"):
+        make(read_task(theirs))

@@ -1,6 +1,7 @@
 """gem.adapters.trl in TRL's own GRPOTrainer: what reaches its tensors, and that it learns."""
 
 import importlib.util
+import inspect
 import json
 from functools import partial
 from pathlib import Path
@@ -13,14 +14,17 @@ torch = pytest.importorskip("torch")
 from random_models import RENDERER, make_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import get_json_schema
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
 from gem import Env, Start, Step, register, registry, seeding
 from gem import models as models_here
 from gem.adapters.trl import Rollouts, ToolEnvironment, dataset, episode_reward, tool_dataset
+from gem.adapters.trl_tools import tool_environment
 from gem.agents import ScriptedAgent
 from gem.agents.hugging_face import HuggingFaceAgent
+from gem.content import ToolSpec
 from gem.errors import BadArgument, NoVerdict, ToolError, UnknownEnv
 from gem.history import HistoryPolicy
 from gem.record import Limits
@@ -395,25 +399,29 @@ class Planted(GRPOTrainer):
 
 
 def call(action):
-    return f"<tool_call>\n{json.dumps({'name': 'act', 'arguments': {'action': action}})}\n</tool_call>"
+    return native_call("act", action=action)
 
 
-def with_tools(tmp_path, script, env=ENV, factory=ToolEnvironment, **kwargs):
-    """Train one step of 4 episodes on environments behind a tool."""
+def native_call(name, **arguments):
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+def with_tools(tmp_path, script, env=ENV, factory=ToolEnvironment, data="", steps=1, **kwargs):
+    """Train a step of 4 episodes on environments behind tools."""
     tokenizer = tool_tokenizer()
     config = Qwen3Config(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=1, head_dim=8, max_position_embeddings=4096,
     )  # fmt: skip
     args = GRPOConfig(
-        output_dir=str(tmp_path), max_steps=1, per_device_train_batch_size=4, num_generations=4,
+        output_dir=str(tmp_path), max_steps=steps, per_device_train_batch_size=4, num_generations=4,
         max_completion_length=2048, use_cpu=True, gradient_checkpointing=False, disable_tqdm=True,
         report_to="none", save_strategy="no", logging_strategy="no", scale_rewards="none",
     )  # fmt: skip
     trained = Planted(
         Qwen3ForCausalLM(config),
         args=args,
-        train_dataset=tool_dataset(TaskRef(env, kwargs), [3]),
+        train_dataset=tool_dataset(TaskRef(env, kwargs), [3]) if data == "" else data,
         processing_class=tokenizer,
         environment_factory=factory,
     )
@@ -441,7 +449,7 @@ def test_the_model_acts_by_calling_a_tool(tmp_path):
     assert list(rewards) == [0.0, 0.25, 0.5, 0.75]
     assert trained.seen["advantages"].tolist() == pytest.approx([-0.375, -0.125, 0.125, 0.375])
     text = trained._tokenizer.decode(trained.seen["prompt_ids"][0].tolist())
-    assert "Act by calling the tool" in text
+    assert "Act by calling tools" in text
     assert "the secret" in text  # the observation of reset
     learned = trained.seen["completion_mask"][1] * trained.seen["tool_mask"][1]
     said = trained._tokenizer.decode(trained.seen["completion_ids"][1][learned == 1].tolist())
@@ -482,6 +490,162 @@ def test_limits_end_the_episode_of_a_tool(tmp_path):
         tmp_path, lambda turn, place, ids: call("e") if turn < 3 else "Done.", factory=factory
     )
     assert list(trained._logs["rewards"]["ToolEnvironment"]) == [0.125] * 4
+
+
+class Doors(Env):
+    """Pays for opening the right door, by default the one that the first observation names."""
+
+    tool_specs = (
+        ToolSpec("open", "Open a door.\n\nReturns: nothing.", {
+            "type": "object",
+            "properties": {
+                "door": {"type": "string", "enum": ["a", "b"], "description": "which\ndoor"},
+                "times": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "how": {"type": "array", "items": {"type": "number"}},
+                "more": {},
+            },
+            "required": ["door"],
+        }),
+        ToolSpec("submit", "End.", {"type": "object", "properties": {}}),
+    )  # fmt: skip
+
+    def __init__(self, right=None):
+        self.always = right
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.right, self.opened = self.always or self.rng.choice("ab"), ""
+        room = "" if self.always else f" Room {self.seed}."
+        return Start(f"Open door {self.right}.{room}", {})
+
+    def step(self, action):
+        if "submit" in action:
+            return Step("", float(self.opened == self.right), True, False, {})
+        call = json.loads(action.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+        self.opened = call["arguments"].get("door", "")
+        return Step(f"Door {self.opened} is open.", 0.0, False, False, {})
+
+
+@pytest.fixture
+def doors():
+    register("trl_tests:Doors", Doors)
+    return "trl_tests:Doors"
+
+
+def test_native_tools_are_methods_with_their_schemas(doors):
+    made = tool_environment(doors)()
+    by_name = {
+        each.__name__: each
+        for name, _ in inspect.getmembers(type(made), inspect.isfunction)
+        if not name.startswith("_") and name not in ("reset", "get_reward")
+        for each in [getattr(made, name)]
+    }
+    assert set(by_name) == {"open", "submit"}
+    schema = get_json_schema(by_name["open"])["function"]
+    assert schema["description"] == "Open a door. Returns - nothing."
+    assert schema["parameters"]["required"] == ["door"]
+    properties = schema["parameters"]["properties"]
+    assert properties["door"] == {"type": "string", "enum": ["a", "b"], "description": "which door"}
+    assert properties["times"] == {"type": "integer", "nullable": True, "description": "times"}
+    assert properties["how"] == {"type": "array", "items": {"type": "number"}, "description": "how"}
+    assert properties["more"] == {"description": "more"}
+    observation = made.reset(**tool_dataset(doors, [1])[0])
+    assert by_name["open"](door=observation[10]) == f"Door {observation[10]} is open."
+    assert by_name["submit"]() == "The episode is over."
+    assert made.get_reward() == 1.0
+
+
+def test_an_environment_without_tools_has_act():
+    made = tool_environment(ENV)()
+    made.reset(**tool_dataset(ENV, [1])[0])
+    assert made.act("e") == "higher or lower"
+    with pytest.raises(BadArgument, match=r"tool_environment\(ENV, group=num_generations\)"):
+        made.reset(prompt="")
+
+
+def test_a_tool_that_python_cannot_have_is_named(monkeypatch, doors):
+    odd = ToolSpec("look", "Look.", {"type": "object", "properties": {"from": {"type": "string"}}})
+    monkeypatch.setattr(Doors, "tool_specs", (odd,))
+    with pytest.raises(BadArgument, match="the tool look has the argument 'from'"):
+        tool_environment(doors)
+
+
+def opens(door):
+    return lambda turn, place, ids: (
+        [native_call("open", door=door), native_call("submit"), "Done."][turn] if turn < 3 else "Done."
+    )
+
+
+@pytest.mark.system
+def test_a_run_without_a_data_set_plays_native_tools(tmp_path, doors):
+    observations = []
+    factory = tool_environment(doors, group=4, seed=5)
+    start = factory.reset
+    factory.reset = lambda self, **row: observations.append(start(self, **row)) or observations[-1]
+    trained = with_tools(tmp_path, opens("a"), factory=factory, data=None, steps=3)
+    assert len(observations) == 12
+    assert [len(set(observations[at : at + 4])) for at in (0, 4, 8)] == [1, 1, 1]
+    assert len(set(observations)) == 3
+    paid = [float("door a" in each) for each in observations[-4:]]
+    assert list(trained._logs["rewards"]["trl_tests_Doors"])[-4:] == paid
+    assert observations[0].startswith("Act by calling tools")
+
+
+@pytest.mark.system
+def test_a_data_set_chooses_among_environments(tmp_path, doors):
+    factory = {each: tool_environment(each) for each in (doors, ENV)}
+
+    def script(turn, place, ids):
+        return opens("a")(turn, place, ids) if place < 4 else call("e") if turn < 2 else "Done."
+
+    data = tool_dataset([doors, ENV], [3])
+    assert data["environment"] == [doors, ENV]
+    trained = with_tools(tmp_path, script, factory=factory, data=data, shuffle_dataset=False)
+    assert {"trl_tests_Doors", "trl_tests_Letters"} <= set(trained._logs["rewards"])
+
+
+@pytest.mark.slow
+def test_native_calls_that_a_model_samples_are_trained_on(tmp_path, doors):
+    """TRL samples, calls the tools and learns; the model was first shown calls of both doors."""
+    factory = tool_environment(TaskRef(doors, {"right": "b"}), group=8)
+    shown = with_tools(
+        tmp_path,
+        lambda turn, place, ids: opens("ab"[place % 2])(turn, place, ids),
+        factory=tool_environment(TaskRef(doors, {"right": "b"}), group=4),
+        data=None,
+    )
+    tokenizer, seen = shown._tokenizer, shown.seen
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=4096,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config)
+    ids = torch.cat([seen["prompt_ids"], seen["completion_ids"]], dim=1)
+    learned = torch.cat(
+        [torch.zeros_like(seen["prompt_ids"]), seen["completion_mask"] * seen["tool_mask"]], 1
+    )
+    labels = torch.where(learned == 1, ids, -100)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(300):
+        model(input_ids=ids, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    args = GRPOConfig(
+        output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=16, num_generations=8,
+        max_completion_length=400, learning_rate=3e-4, use_cpu=True, gradient_checkpointing=False,
+        disable_tqdm=True, report_to="none", save_strategy="no", logging_steps=1,
+    )  # fmt: skip
+    before = [each.clone() for each in model.parameters()]
+    trained = GRPOTrainer(model, args=args, processing_class=tokenizer, environment_factory=factory)
+    trained.train()
+    steps = [each for each in trained.state.log_history if "reward" in each]
+    assert len(steps) == 2
+    for step in steps:
+        assert step["tools/call_frequency"] > 0.5
+        assert step["reward"] == step["rewards/trl_tests_Doors/mean"]
+    assert 0 < steps[0]["reward"] < 1  # some opened the right door and submitted
+    assert any(not torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
 
 
 def test_actions_that_are_no_text_are_the_models_fault():
