@@ -78,6 +78,9 @@ def gem_task(
     )
 
 
+task(name="gem/task")(gem_task)  # Inspect puts the package's name before a task only in site-packages
+
+
 @solver
 def episode_of(env: str, tools: str, limits: Limits, waits: bool) -> Solver:
     """Return a solver that plays the episode of a sample with the evaluated model."""

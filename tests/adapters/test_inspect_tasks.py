@@ -221,3 +221,12 @@ def test_settings_are_recorded_and_keys_are_not(tmp_path):
     (episode,) = from_eval_log(log)
     assert episode.run.sampling == {"temperature": 0.5}
     assert episode.reward() == 1
+
+
+def test_the_task_has_its_name_in_a_clone_too(tmp_path):
+    model = get_model("mockllm/model", custom_outputs=echo)
+    (log,) = inspect_eval(
+        "gem/task", task_args={"env": "test:Echo", "n": 1}, model=model, log_dir=str(tmp_path), display="none"
+    )
+    assert log.status == "success"
+    assert [sample.error for sample in log.samples] == [None]

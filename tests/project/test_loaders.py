@@ -43,7 +43,7 @@ LOADERS = {
     "gem/adapters/records.py": {"codec.decode": MARKED},
     "gem/adapters/inspect_tasks.py": {"spec_named": GIVEN},
     "gem/adapters/openenv_traces.py": {"TaskRef": MARKED},
-    "gem/adapters/prompts.py": {"TaskRef": GIVEN, "codec.unpack": MARKED},
+    "gem/adapters/prompts.py": {"TaskRef": GIVEN, "fix_name": GIVEN, "codec.unpack": MARKED},
     "gem/adapters/verifiers.py": {"TaskRef": MARKED, "spec_named": GIVEN},
     "gem/agents/__init__.py": {"import_module": OWN},
     "gem/agents/named.py": {"load_named": ASKED, "load": OWN},
