@@ -64,7 +64,8 @@ NAMES = {
     "gem.viewer": "report export",
     "gem.testing": "contract rules audit audit_judge card faults fault_rules doubles stub_server leaks",
     "gem.adapters": (
-        "rows parquet atif inspect_logs inspect_tasks trl verl openrlhf skyrl tinker verifiers rl2 oat roll"
+        "rows parquet atif inspect_logs inspect_tasks trl trl_tools verl openrlhf skyrl tinker verifiers rl2 "
+        "oat roll prompts"
     ),
 }
 """The modules of each page, by package; tests hold that nothing is missing."""
