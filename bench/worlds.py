@@ -27,8 +27,8 @@ CPU_S = choose_size(1.0, 0.01)
 AT_ONCE = choose_size(64, 4)
 HOSTS = ("serial", "thread", "process")
 
-Plays = list[tuple[int, list[str]]]
-"""Recorded episodes: the seed and the actions."""
+Plays = list[tuple[int, list[Any]]]
+"""Recorded episodes: the seed and the actions, by seat where there are several."""
 
 
 def main() -> None:
@@ -85,7 +85,7 @@ def record(env_id: str) -> Plays:
     with gem.make(env_id) as env:
         for seed in range(SEEDS):
             env.reset(seed)
-            actions: list[str] = []
+            actions: list[Any] = []
             over = False
             while not over:
                 actions.append(env.solve())
@@ -199,8 +199,62 @@ def answers_alone(name: str, plays: Plays) -> Callable[[bool], int]:
     return replay
 
 
-def list_tasks(env_id: str, plays: Plays) -> list[str]:
-    """Return the package's id of the task of each record."""
+def service_alone(name: str, plays: Plays) -> Callable[[bool], int]:
+    """Return what plays the records of tau2-bench by its orchestrator, and judges them by its evaluator."""
+    from gem.tools.calls import find
+    from gem.worlds import _hollow_modules
+
+    tasks = list_tasks(f"tau2:{name}", plays)
+    with _hollow_modules(("litellm", "litellm.caching", "litellm.caching.caching", "litellm.main", "pandas")):
+        from tau2.agent.base import BaseAgent
+        from tau2.data_model.message import AssistantMessage, ToolCall, UserMessage
+        from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
+        from tau2.orchestrator.orchestrator import Orchestrator
+        from tau2.registry import registry
+        from tau2.user.base import BaseUser
+
+    def said_by(seat: str, actions: list[Any]) -> Any:
+        """Return a player of the package that says what a seat said."""
+        role, message = ("user", UserMessage) if seat == "user" else ("assistant", AssistantMessage)
+        lines = iter([action[seat] for action in actions if seat in action])
+
+        def answer(self: Any, heard: Any, state: Any) -> Any:
+            text = next(lines)
+            calls = [
+                ToolCall(id=str(n), name=each.call.name, arguments=dict(each.call.arguments), requestor=role)
+                for n, each in enumerate(find(text, ()))
+                if each.call
+            ]
+            return message(role=role, content=None if calls else text, tool_calls=calls or None), state
+
+        methods = {
+            "__init__": lambda self: None,
+            "generate_next_message": answer,
+            "get_init_state": lambda self, message_history=None: None,
+            "is_stop": lambda self, message: False,
+            "set_seed": lambda self, seed: None,
+            "stop": lambda self, message, state: None,
+        }
+        return type("Recorded", (BaseUser if seat == "user" else BaseAgent,), methods)()
+
+    def replay(steps: bool) -> int:
+        for task, (_, actions) in zip(tasks, plays, strict=True):
+            world = registry.get_env_constructor(name)()
+            runner = Orchestrator(
+                name, said_by("agent", actions), said_by("user", actions), world, task, max_steps=200
+            )
+            if steps:
+                played = runner.run()
+                assert evaluate_simulation(played, task, EvaluationType.ALL, False, name).reward == 1.0
+            else:
+                runner.initialize()
+        return len(plays)
+
+    return replay
+
+
+def list_tasks(env_id: str, plays: Plays) -> list[Any]:
+    """Return the package's task of each record, or its id."""
     with gem.make(env_id) as env:
         return [env.reset(seed) and env.unwrapped.task for seed, _ in plays]
 
@@ -230,6 +284,9 @@ OWN: dict[str, Callable[[str, Plays], Callable[[bool], int]]] = {
     "bfcl:multi_turn_base": conversations_alone,
     "bfcl:multi_turn_long_context": conversations_alone,
     "bfcl:live_multiple": answers_alone,
+    "tau2:airline": service_alone,
+    "tau2:retail": service_alone,
+    "tau2:telecom": service_alone,
 }
 """The ids that are measured, and their packages' own way."""
 

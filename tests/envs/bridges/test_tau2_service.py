@@ -9,12 +9,13 @@ import pytest
 
 import gem
 from gem import worlds
-from gem.agents import SolverAgent
-from gem.content import text_of
+from gem.agents import ScriptedAgent, SolverAgent
+from gem.content import ToolCall, text_of
 from gem.envs.bridges.specs import TAU2_DISPUTED, TAU2_DOMAINS
 from gem.envs.kit.workspace import write_call
 from gem.errors import NoVerdict
 from gem.graders.base import Score
+from gem.record import Reply
 from gem.registry import FAMILIES
 from gem.rollout import Job, rollout
 
@@ -360,6 +361,26 @@ def test_hostile_values_do_no_harm(capfd, recwarn, airline):
         assert (last.rewards["agent"], last.infos["agent"]["rewards"]["DB"]) == (0.0, 0.0)
     assert capfd.readouterr() == ("", "")
     assert not recwarn.list
+
+
+def test_a_model_can_be_the_customer_and_call_its_tools_natively():
+    asks = []
+
+    def answer(ask):
+        asks.append(ask)
+        if ask.turn == 1:
+            return Reply("", tool_calls=(ToolCall("1", "check_status_bar", "{}"),))
+        return Reply("My phone is broken." if ask.turn == 0 else BYE)
+
+    agents = {
+        "agent": ScriptedAgent(lambda ask: "What does the status bar show?"),
+        "user": ScriptedAgent(answer),
+    }
+    (episode,) = rollout([Job("tau2:telecom", 0)], agents)
+    assert {"check_status_bar", "run_speed_test"} <= {tool.name for tool in asks[0].tools}
+    assert "###STOP###" in text_of(asks[0].messages[0].content)
+    assert "Status Bar" in text_of(asks[2].messages[-1].content)
+    assert episode.ends["user"].stop == "failed"
 
 
 @pytest.mark.system
