@@ -23,7 +23,7 @@ from gem.envs.kit.workspace import (
     write_call,
 )
 from gem.envs.seats.seat_env import SeatEnv
-from gem.errors import check_least
+from gem.errors import check_argument, check_least
 from gem.graders.base import Grader
 from gem.record import StopReason
 from gem.tasks.order import index_at
@@ -51,6 +51,7 @@ def make_env(
         MissingData: where the folder in the variable TAU2_DATA_DIR lacks a file.
     """
     if name == "telecom-solo":
+        check_argument("judge", judge, judge is None, "None, as nothing is said there")
         return TelecomSoloEnv(name, split, exclude, max_turns)
     env = CustomerServiceEnv(name.removesuffix("-scripted"), split, exclude, max_turns, judge)
     return SeatEnv(env, "agent", "solver") if name.endswith("-scripted") else env

@@ -151,6 +151,8 @@ def test_splits_are_the_packages_own():
         gem.make(SOLO, split="dev")
     with pytest.raises(BadArgument, match="accepted: disputed or None"):
         gem.make(SOLO, exclude="hard")
+    with pytest.raises(BadArgument, match="nothing is said there"):
+        gem.make(SOLO, judge=lambda answer, reference: None)
 
 
 def test_another_folder_of_data_is_named_by_its_digest(tmp_path, monkeypatch, env):
