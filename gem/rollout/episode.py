@@ -88,7 +88,8 @@ class Branch:
     state: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a number of turns that the episode does not have."""
+        """Refuse a number of turns that the episode does not have, and the episode of a program."""
+        refuse_program(self.episode)
         if not 0 <= self.turns <= len(self.episode.turns):
             raise BadArgument(
                 f"a branch begins after turn {self.turns}; accepted: 0 to {len(self.episode.turns)}, the "
@@ -107,6 +108,19 @@ class Branch:
                 f"the seed is {seed}, but the branch's episode has seed {self.episode.seed}; pass that seed, "
                 "as the recorded actions are replayed."
             )
+
+
+def refuse_program(episode: Episode) -> None:
+    """Refuse the episode of an agent program, whose turns are calls of its model.
+
+    Raises:
+        BadArgument: for one; what the program did in the workspace is not in its record.
+    """
+    if any("program" in end.info for end in episode.ends.values()):
+        raise BadArgument(
+            f"episode {episode.id!r} cannot be played again: a program played it, and its turns are calls of "
+            "the program's model, not actions."
+        )
 
 
 def play(

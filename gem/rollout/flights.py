@@ -102,6 +102,8 @@ class Flights:
         )
         actor = agent.verbs if isinstance(agent, SeatAgents) else getattr(agent, "verb", None)
         if (play_whole := getattr(agent, "play_whole", None)) is not None:  # an agent program
+            if job.start is not None:
+                raise BadArgument("a program plays whole episodes; it does not go on from turns of another.")
             playing = play_whole(place, job.seed, record)
         else:
             playing = play(

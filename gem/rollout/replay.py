@@ -13,7 +13,7 @@ from gem.content import Image
 from gem.errors import BadArgument, GemError
 from gem.hosts import Host
 from gem.record import Ask, Episode, Limits, Reply, StopReason
-from gem.rollout.episode import LIMITS_FROM_OUTSIDE, TASK_ENDS
+from gem.rollout.episode import LIMITS_FROM_OUTSIDE, TASK_ENDS, refuse_program
 from gem.rollout.jobs import Job
 from gem.rollout.runner import rollout
 from gem.specs import TaskRef
@@ -139,6 +139,7 @@ def check_replayable(episode: Episode) -> None:
     Raises:
         BadArgument: with the reason.
     """
+    refuse_program(episode)
     if episode.task.opaque:
         raise BadArgument(
             f"episode {episode.id!r} cannot be played again: its task has arguments that could not be "

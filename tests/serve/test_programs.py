@@ -6,7 +6,7 @@ import shlex
 import signal
 import socket
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 
 import httpx
@@ -24,6 +24,8 @@ from gem.evals.suite import load_suite
 from gem.evals.usage import EpisodePrice, Price, Prices
 from gem.record import AgentInfo, Episode, Limits, Reply, RunInfo, StopReason, Turn
 from gem.rollout import Job
+from gem.rollout.episode import Branch
+from gem.rollout.replay import replay
 from gem.rollout.runner import rollout_async
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.choice import open_program_sandbox
@@ -151,6 +153,19 @@ def test_nothing_of_a_program_outlives_its_episode(act, play):
     code = f"import subprocess; subprocess.Popen(['sleep', '{mark}'], start_new_session=True); solve()"
     assert play(act(code)).success
     assert mark.encode() not in b"".join(list_command_lines())
+
+
+@pytest.mark.system
+def test_an_episode_of_a_program_is_not_played_again(act, play):
+    episode = play(act("ask('x')"))
+    for again in (replay, lambda episode: Branch(episode, 1)):
+        with pytest.raises(BadArgument, match="a program played it"):
+            again(episode)
+    other = Episode(TaskRef("e", {}, seed=0), RunInfo(), "j", turns=[Turn("agent", "", "x")])
+    job = Job(make_env, 0, start=Branch(other, 1))
+    agent = ProgramAgent(act("pass"), ScriptedAgent(()))
+    with closing(agent), pytest.raises(BadArgument, match="does not go on"):
+        asyncio.run(rollout_async([job], agent, host="thread"))
 
 
 # -- how it ends
