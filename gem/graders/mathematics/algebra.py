@@ -24,7 +24,7 @@ from gem.graders.mathematics.evaluation import (
     sample,
     value,
 )
-from gem.graders.mathematics.intervals import from_inequality, same_set, variable
+from gem.graders.mathematics.intervals import is_inequality, same_set, variable
 from gem.graders.mathematics.latex import ASKED, Node
 from gem.graders.mathematics.scalars import (
     all_of,
@@ -371,12 +371,7 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
             return True
         if operator == "!=" or other == "!=":
             return None if ratio is None else operator == other
-    left_set, right_set = from_inequality(gold), from_inequality(answer)
-    if left_set is None or right_set is None:
-        return None
-    if variable(gold) != variable(answer):
-        return False
-    return same_set(gold, answer)
+    return same_set(gold, answer) if is_inequality(gold) and is_inequality(answer) else None
 
 
 def symbols(node: Any) -> Iterator[str]:
@@ -493,6 +488,6 @@ def _relation_and_set(gold: Node, answer: Node) -> bool | None:
     relation, other = (gold, answer) if gold[0] == "rel" else (answer, gold)
     if _equation(relation):
         return None
-    if other[0] in ("seq", "union", "without") and from_inequality(relation) is not None:
+    if other[0] in ("seq", "union", "without") and is_inequality(relation):
         return same_set(gold, answer)
     return None

@@ -1,132 +1,86 @@
-"""Sets of real numbers as sorted intervals: unions, holes, and inequalities in one variable."""
+"""Sets of real numbers: trees of intervals, unions, holes and inequalities in; whether two are equal out."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from operator import itemgetter
 
 from gem.graders.mathematics.evaluation import USERS, Opaque
 from gem.graders.mathematics.latex import Node
 from gem.graders.mathematics.scalars import all_of, approximately, constant, facts, infinite, same_number
 
-Piece = tuple[Node, Node, bool, bool]  # low, high, low open, high open
+Cut = tuple[float, bool, Node]
+"""A place between numbers: before the number, or (True) behind it; and the number as it is written."""
+Piece = tuple[Cut, Cut]
+_place = itemgetter(0, 1)
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_INF: Node = ("const", "inf")
 
 
-def _pieces(node: Node) -> list[Piece] | None:
-    """Return a set of real numbers as sorted intervals; a point is a closed interval."""
-    if node[0] == "union":
-        pieces: list[Piece] = []
-        for part in node[1]:
-            more = _pieces(part)
-            if more is None:
-                return None
-            pieces.extend(more)
-        return _sort_pieces(pieces)
-    if node[0] == "without":
-        whole, out = _pieces(node[1]), _pieces(node[2])
-        if whole is None or out is None:
-            return None
-        for low, high, low_open, high_open in out:
-            if low != high:
-                whole = _cut_out(whole, (low, high, low_open, high_open))
-                continue
-            whole = _punch_hole(whole, low)
-            if whole is None:
-                return None
-        return whole
-    if node[0] == "rel":
-        return from_inequality(node)
-    if node[0] != "seq":
-        return [(node, node, False, False)] if approximately(node) is not None else None
+class _NotASet(Exception):
+    """The tree is no set of real numbers in one variable."""
+
+
+def _piece(low: Node, high: Node, low_open: bool = False, high_open: bool = False) -> Piece:
+    """Return an interval as the two places where it begins and ends."""
+    start, stop = approximately(low), approximately(high)
+    if start is None or stop is None:
+        raise _NotASet
+    return (start, low_open, low), (stop, not high_open, high)
+
+
+def _pieces(node: Node) -> list[Piece]:
+    """Return a set of real numbers as intervals; a point is a closed interval."""
+    tag = node[0]
+    if tag == "union":
+        return [piece for part in node[1] for piece in _pieces(part)]
+    if tag == "without":
+        pieces = _pieces(node[1])
+        for start, stop in _pieces(node[2]):
+            halves = [
+                half
+                for low, high in pieces
+                for half in ((low, min(high, start, key=_place)), (max(low, stop, key=_place), high))
+            ]
+            pieces = [half for half in halves if _place(half[0]) < _place(half[1])]
+        return pieces
+    if tag == "rel":
+        return _from_inequality(node)
+    if tag != "seq":
+        return [_piece(node, node)]
     _, opened, closed, members = node
     if opened in ("{", ""):
-        if any(approximately(member) is None for member in members):
-            return None
-        return _sort_pieces([(member, member, False, False) for member in members])
-    if len(members) != 2 or any(approximately(member) is None for member in members):
-        return None
+        return [_piece(member, member) for member in members]
+    if len(members) != 2:
+        raise _NotASet
     low, high = members
-    return [(low, high, opened == "(" or infinite(low), closed == ")" or infinite(high))]
-
-
-def _sort_pieces(pieces: list[Piece]) -> list[Piece]:
-    return sorted(pieces, key=lambda piece: (approximately(piece[0]) or 0.0, approximately(piece[1]) or 0.0))
-
-
-def _cut_out(pieces: list[Piece], hole: Piece) -> list[Piece]:
-    """Return intervals without an interval; ends are compared as floats."""
-    low, high, low_open, high_open = hole
-    kept: list[Piece] = []
-    for start, end, start_open, end_open in pieces:
-        left, right = approximately(start) or 0.0, approximately(end) or 0.0
-        below, above = approximately(low) or 0.0, approximately(high) or 0.0
-        if right < below or left > above:
-            kept.append((start, end, start_open, end_open))
-            continue
-        if left < below or (left == below and low_open and not start_open):
-            kept.append((start, low, start_open, not low_open))
-        if right > above or (right == above and high_open and not end_open):
-            kept.append((high, end, not high_open, end_open))
-    return kept
-
-
-def _punch_hole(pieces: list[Piece], hole: Node) -> list[Piece] | None:
-    at = approximately(hole)
-    if at is None:
-        return None
-    remaining: list[Piece] = []
-    for low, high, low_open, high_open in pieces:
-        left, right = approximately(low), approximately(high)
-        if left is None or right is None:
-            return None
-        if left < at < right:
-            remaining += [(low, hole, low_open, True), (hole, high, True, high_open)]
-        elif at == left and left < right:
-            remaining.append((low, high, True, high_open))
-        elif at == right and left < right:
-            remaining.append((low, high, low_open, True))
-        elif not at == left == right:
-            remaining.append((low, high, low_open, high_open))
-    return remaining
+    return [_piece(low, high, opened == "(" or infinite(low), closed == ")" or infinite(high))]
 
 
 def _join_pieces(pieces: list[Piece]) -> list[Piece]:
-    """Join pieces that touch or overlap; their ends are compared as floats."""
+    """Join pieces that touch or overlap."""
     spans: list[Piece] = []
-    for piece in pieces:
-        if spans:
-            low, high, low_open, high_open = spans[-1]
-            end, start = approximately(high) or 0.0, approximately(piece[0]) or 0.0
-            if start < end or (start == end and not (high_open and piece[2])):
-                further = approximately(piece[1]) or 0.0
-                if further > end:
-                    high, high_open = piece[1], piece[3]
-                elif further == end:
-                    high_open = high_open and piece[3]
-                spans[-1] = (
-                    low,
-                    high,
-                    low_open and (piece[2] or start > (approximately(low) or 0.0)),
-                    high_open,
-                )
-                continue
-        spans.append(piece)
+    for low, high in sorted(pieces, key=lambda piece: (_place(piece[0]), _place(piece[1]))):
+        if spans and _place(low) <= _place(spans[-1][1]):
+            spans[-1] = (spans[-1][0], max(spans[-1][1], high, key=_place))
+        else:
+            spans.append((low, high))
     return spans
 
 
 def same_set(gold: Node, answer: Node) -> bool | None:
     """Compare two sets of real numbers; None: one is not such a set."""
-    left, right = _pieces(gold), _pieces(answer)
-    if left is None or right is None:
+    try:
+        left, right = _pieces(gold), _pieces(answer)
+    except _NotASet:
         return None
     if _names_variable(gold) and _names_variable(answer) and variable(gold) != variable(answer):
         return False
     left, right = _join_pieces(left), _join_pieces(right)
     if len(left) != len(right):
         return False
-    return all_of(
-        False if (a[2], a[3]) != (b[2], b[3]) else all_of((_same_end(a[0], b[0]), _same_end(a[1], b[1])))
-        for a, b in zip(left, right, strict=True)
-    )
+    ends = [pair for a, b in zip(left, right, strict=True) for pair in zip(a, b, strict=True)]
+    return all_of(a[1] == b[1] and _same_end(a[2], b[2]) for a, b in ends)
 
 
 def _names_variable(node: Node) -> bool:
@@ -169,45 +123,48 @@ def _within(side: Node) -> Node:
     return inside
 
 
-def _from_distance(node: Node) -> list[Piece] | None:
+def is_inequality(node: Node) -> bool:
+    """Return whether a relation such as 1 < x <= 2 gives a set of values of its variable."""
+    try:
+        return bool(_from_inequality(node))
+    except _NotASet:
+        return False
+
+
+def _from_inequality(node: Node) -> list[Piece]:
+    """Return the values that an inequality allows for its variable."""
+    _, operators, sides = node
+    name = variable(node)
+    if name is None or len(sides) > 3 or not set(operators) <= set(_FLIPPED):
+        raise _NotASet
+    if name not in sides and len(sides) == 2:
+        return _from_distance(*operators, *sides)
+    if name not in sides or (len(sides) == 3 and sides[1] != name):
+        raise _NotASet
+    low: tuple[Node, bool] = (("-", _INF), True)
+    high: tuple[Node, bool] = (_INF, True)
+    for i, operator in enumerate(operators):
+        bound = sides[i + 1] if sides[i] == name else sides[i]
+        if (operator in ("<", "<=")) == (sides[i] == name):  # the variable is below the bound
+            high = bound, operator in ("<", ">")
+        else:
+            low = bound, operator in ("<", ">")
+    start, stop = _piece(low[0], high[0], low[1], high[1])
+    if len(sides) == 3 and start[0] >= stop[0]:
+        raise _NotASet
+    return [(start, stop)]
+
+
+def _from_distance(operator: str, left: Node, right: Node) -> list[Piece]:
     """Return the values of x that |x - a| < b, or another comparison with a positive b, allows."""
-    _, (op,), (left, right) = node
     if left[:2] != ("fn", "abs"):
-        left, right, op = right, left, {"<": ">", ">": "<", "<=": ">=", ">=": "<="}[op]
+        left, right, operator = right, left, _FLIPPED[operator]
     if (approximately(right) or 0.0) <= 0 or infinite(right):
-        return None
+        raise _NotASet
     inside: Node = left[2][0]
     middle: Node = ("num", Fraction(0), None) if inside[0] == "sym" else ("-", inside[1][1])
     low, high = ("+", (middle, ("-", right))), ("+", (middle, right))
-    inf: Node = ("const", "inf")
-    if op in ("<", "<="):
-        return [(low, high, op == "<", op == "<")]
-    return [(("-", inf), low, True, op == ">"), (high, inf, op == ">", True)]
-
-
-def from_inequality(node: Node) -> list[Piece] | None:
-    """Return the values that an inequality such as 1 < x <= 2 allows for its variable."""
-    _, operators, sides = node
-    name = variable(node)
-    if name is None or len(sides) > 3 or any(op not in ("<", ">", "<=", ">=") for op in operators):
-        return None
-    if name not in sides:
-        return _from_distance(node) if len(sides) == 2 else None
-    at = sides.index(name)
-    low: Node = ("-", ("const", "inf"))
-    high: Node = ("const", "inf")
-    low_open = high_open = True
-    if len(sides) == 3 and at != 1:
-        return None
-    for i, op in enumerate(operators):
-        bound = sides[i + 1] if sides[i] == name else sides[i]
-        if approximately(bound) is None:
-            return None
-        below = (op in ("<", "<=")) == (sides[i] == name)  # the variable is below the bound
-        if below:
-            high, high_open = bound, op in ("<", ">")
-        else:
-            low, low_open = bound, op in ("<", ">")
-    if len(sides) == 3 and (approximately(low) or 0.0) >= (approximately(high) or 0.0):
-        return None
-    return [(low, high, low_open, high_open)]
+    is_open = operator in ("<", ">")
+    if operator in ("<", "<="):
+        return [_piece(low, high, is_open, is_open)]
+    return [_piece(("-", _INF), low, True, is_open), _piece(high, _INF, is_open, True)]
