@@ -425,7 +425,7 @@ def test_a_long_run_of_one_thing_does_not_hold_the_process():
     code = """
 from gem.graders.code import submission
 from gem.graders.math import decide, final_answer
-from gem.graders.mathematics.quantities import asked_unit
+from gem.graders.mathematics.units import asked_unit
 from gem.graders.text import exact_match
 PIECES = (
     " .|0| |1,|\\n\\t|_ |\\\\text{|1.|answer is |3|x=1 |x=1,|\\\\quad |(A)|(|{|\\\\frac{|^|!|9^|5 m |m/s |"

@@ -10,10 +10,11 @@ import re
 
 from gem.graders.mathematics.algebra import same
 from gem.graders.mathematics.evaluation import TooBig
-from gem.graders.mathematics.latex import Unread, normalise_text, read
+from gem.graders.mathematics.latex import read
+from gem.graders.mathematics.notation import Unread, normalise_text
 from gem.graders.mathematics.number_words import numerals
 from gem.graders.mathematics.scalars import constant
-from gem.graders.mathematics.units import is_unit_or_noun
+from gem.graders.mathematics.nouns import is_unit_or_noun
 
 MOST = 4000  # characters behind an answer that are looked at
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import permutations
 
 from gem.graders.base import UNDECIDED
 from gem.graders.mathematics import number_words
 from gem.graders.mathematics.algebra import rename_variables, same, symbols
 from gem.graders.mathematics.evaluation import TooBig
-from gem.graders.mathematics.latex import LENGTH, Node, Unread, english, normalise_text, read
-from gem.graders.mathematics.quantities import asked_unit, read_quantity, same_quantity
-from gem.graders.mathematics.replies import ANSWER, STYLED
+from gem.graders.mathematics.latex import LENGTH, Node, english, read
+from gem.graders.mathematics.notation import Unread, prepare_text, strip_styles, strip_to_words
+from gem.graders.mathematics.nouns import is_unit_or_noun
+from gem.graders.mathematics.quantities import read_quantity, same_quantity
+from gem.graders.mathematics.replies import ANSWER
 from gem.graders.mathematics.scalars import constant
-from gem.graders.mathematics.units import is_unit_or_noun
+from gem.graders.mathematics.units import asked_unit
 from gem.graders.mathematics.values import bare, is_unevaluated
 
 _INTEGER = re.compile(r"([+-]?)(\d+|0*[1-9]\d{0,2}(?:,\d{3})+)", re.ASCII)
@@ -32,29 +33,6 @@ _OPTION = re.compile(
 )
 """A letter, alone or as the label of a value: ``B``, ``(B) 42``, ``Option B``."""
 _VALUE_BESIDE = re.compile(r"[\d$\\A-Z(.\u2212-]|(?:none|all|both|neither|the|an?)\b")
-_STYLED_VALUE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{([^{}]*\d[^{}]*)\}")
-_FOR_ALL = re.compile(
-    r",?\s*(?:(?:\\text\s*\{\s*)?\bfor (?:all|every|each|any)"
-    r"(?: (?:real|positive|natural|integers?|numbers?))*\s*\}?|\\forall(?![a-zA-Z]))"
-    r"\s*\$?[a-zA-Z](?:\s*,\s*[a-zA-Z])*(?![a-zA-Z])(?:\s*(?:\\in|>|\\ge)\s*[^,;]{1,30}(?=$|[,;]))?"
-)
-"""The names of a function's arguments, which say nothing about its values."""
-_DOMAIN = re.compile(
-    r"(?<=[\w)}])\s*(?:,\s*(?:\\text\s*\{\s*(?:where|with|for)?\s*\}\s*)?([a-z])\s*\\in\s*\\mathbb\s*\{?\s*[RQZN]\s*\}?"
-    r"(?:\s*\^\s*\{?\s*[+*]\s*\}?|_\{?\s*>\s*0\s*\}?)?|\(\s*([a-z])\s*(?:>|\\ge)\s*0\s*\))\s*$"
-)
-"""The domain of a function's argument, behind its formula."""
-_FUNCTION = re.compile(r"\s*[a-zA-Z]\s*\(\s*([a-z])\s*\)\s*=")
-_INTEGERS = re.compile(
-    r"(?:\\text\s*\{\s*)?(?:all|any|every|each)\s+(?:positive\s+|natural\s+)?(?:integers?|numbers?)(?:\s+of)?\s*\}?\s*"
-    r"(?:\$?[i-n]\$?\s+with\s+)?\$?(?=[i-n]\s*(?:\\ge|\\le|<|>)\s*-?\d)"
-)
-_INTEGER_DOMAIN = re.compile(
-    r"(?<=\d)\s*,\s*(?:\\text\s*\{\s*(?:where|with)?\s*\}\s*)?([i-n])\s*\\in\s*\\mathbb\s*\{?\s*[ZN]\s*\}?\s*$"
-)
-_ONWARDS = re.compile(
-    r"([i-n])\s*\\in\s*\\?\{\s*(\d+)\s*,\s*(\d+)\s*,\s*(?:(\d+)\s*,\s*)?(?:\\[lc]?dots|\.\.\.)\s*\\?\}"
-)
 _NAMED_EXTREME = re.compile(r"\s*([a-zA-Z])_\s*\{?\s*\\?(?:text\s*\{|mathrm\s*\{)?\s*(?:min|max)[\s}]*=")
 _CLASS = re.compile(r"(?:[a-z]\s*\\equiv\s*)?(-?\d+)\s*\(?\s*\\?[bp]?mod\s*\{?\s*(\d+)\s*\}?\s*\)?")
 _RESIDUES = re.compile(
@@ -64,28 +42,10 @@ _RESIDUES = re.compile(
 _ASSIGNED = re.compile(r"\s*([a-zA-Z](?:_\w)?)\s*=\s*([^=,;<>]+)")
 _GROUPS = re.compile(r"\s*(?:;|,?\s*\\text\s*\{\s*(?:or|and)\s*\}|,?\s*\bor\b|\n)\s*")
 _SCALED_LETTER = re.compile(r"\$?\s*(\d[\d.,]*)\s?k\s*(\\text\s*\{\s*dollars\s*\}\s*)?")
-_ALIGNED = re.compile(
-    r"\\begin\s*\{(aligned|align\*?|gather(?:ed|\*)?|split|cases|eqnarray\*?)\}((?:(?!\\begin).)*?)\\end\s*\{\1\}",
-    re.DOTALL,
-)
 _LONG_NAME = re.compile(
     r"\s*(?:[A-Za-z]{2,8}(?:_\{?\w+\}?)?|[A-Za-z]_\s*\{?\s*\\?[A-Za-z]+\s*\}?)\s*=(?!=)\s*(?=[-+\d.\\(]+[^=]*$)"
 )
 _ARGUMENT = re.compile(r"\s*([a-zA-Z])\s*\([a-z]\)\s*=")
-_NEXT_NUMBER = re.compile(
-    r"(?<=\d)\s*\\(?:q?quad(?![a-zA-Z])|\s)\s*(?=-?\d+(?![\d/]|\s*\\?(?:text|math)))(?!\d{3}(?!\d))"
-)
-"""Space between two numbers of a list; before three digits it may be that of thousands."""
-_ARBITRARY_CLAUSE = re.compile(
-    r"\s*(?:,|\bwhere\b)\s*(?:\\text\s*\{\s*)?(?:where\s*\}?\s*)?[A-Za-z](?:_\w)?(?:\s*,\s*[A-Za-z](?:_\w)?)*\s*\\in\s*\\mathbb\s*\{?\s*R\s*\}?"
-    r"\s*(?:\\text\s*\{\s*)?(?:arbitrary|constants?)?\s*\}?$"
-)
-"""What says that constants are any numbers."""
-_NEXT_EQUATION = re.compile(
-    r"(?:(?<![,;&({\[])(?:\s*(?:\\q?quad(?![a-zA-Z])|\n|\\\\(?!\[))\s*)+|(?<=[\d})]) +)"
-    r"(?=[a-zA-Z](?:_\w|_\{\w+\}|\([a-z]\))?\s*=(?!=))"
-)
-"""What stands between two equations of a list: space, or a new line."""
 _LABELLED = re.compile(r"\s*(?:\\text\s*\{)?\s*([A-Za-z][A-Za-z ]{0,30}?)\s*(?::|=)\s*\}?\s*([^=:]+)")
 _COUNTED = re.compile(r"\s*([-+]?[\d.,/]+)\s*(?:\\text\s*\{)?\s*([A-Za-z][A-Za-z ]{1,30}?)\s*\}?")
 _PARTED = re.compile(r"\s*(?:,(?!\d{3}(?!\d))|;|\\text\s*\{\s*and\s*\}|\band\b|\\cr)(?:\s*and\b)?\s*")
@@ -93,31 +53,12 @@ _ARBITRARY = re.compile(r"[Cc](?:_?\w)?")
 _ANY_CONSTANT = re.compile(r"(?:[A-Z]|[ck])(?:_?\w)?")
 _TIME = re.compile(r"(?:at )?(\d{1,2}) ?:(\d\d)(?:\s*([ap])\.? ?m)?\b\.?", re.IGNORECASE)
 _ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th)\b")
-_CLOCK = re.compile(r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?")
-_EMPHASIS = re.compile(r"\s*(\*\*|__|`{1,3})([^*`]+)\1[\s.]*")
-_LETTERS = re.compile(r"\\(?:text|mathrm|textbf)\s*\{\s*([A-Z](?:\s*,\s*[A-Z])+)\s*\}")
-_SCALED = re.compile(
-    r"(?P<number>\d+(?:\.\d+)?)(?:\s+|\s*(?P<between>\\text\s*\{)\s*)(?P<scale>thousand|million|billion|trillion)\b",
-    re.IGNORECASE,
-)
-_BETWEEN = re.compile(r"(\d+)\s+to\s+(\d+)")
 _SAID = re.compile(
     r"(?!.*\b(?:not|never|if|no|or|either|maybe|might|could|would|was)\b)[A-Z][\w' ]{0,60}"
     r" (?:is|are|will be|on)(?: an?| the)? ([\w' -]+)\.?",
     re.IGNORECASE,
 )
 _IT_IS = re.compile(r"^(?:it(?:'s| is| was)|they are)\s+", re.IGNORECASE)
-_PHRASED = re.compile(r"(?:\\[a-z]+\s*\{)?[A-Za-z' ]{3,}\}?")
-_SAYINGS = {
-    r"\mathbb{R}": re.compile(r"(?:all |any |every |the )*(?:reals|real numbers?)"),
-    r"\emptyset": re.compile(
-        r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|none"
-    ),
-    "does not exist": re.compile(r"dne|(?:the )?(?:limit )?does(?: not|n't) exist"),
-    "infinitely many": re.compile(
-        r"(?:there are )?(?:infinitely many|an infinite number of)(?: solutions?)?"
-    ),
-}
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _PLAIN = re.compile(r"[\w\s.,:;'\"!?()&/%-]*")
 _WORDS_ALONE = re.compile(r"[^\W\d_](?:[^\W\d_]|[\s.,:;'\"!?-])*")
@@ -177,13 +118,13 @@ def decide(gold: str, answer: str, question: str = "") -> tuple[bool | None, str
         right = _without_name(left, right)
     verdict, why = _compare_texts(left, right)
     if not verdict and _TALK.search(right):
-        value = number_words.extract_value(_strip_styles(right))
+        value = number_words.extract_value(strip_to_words(right))
         if value is not None and value != right:
             equal, reason = _compare_texts(left, prepare_text.__wrapped__(value))
             if equal is not False:
                 return equal, reason
         if number_words.has_number_word(right):
-            plain = _strip_styles(right)
+            plain = strip_to_words(right)
             amount = number_words.quantity(plain) if plain != right else None
             in_digits = number_words.numerals(plain) if amount is None else str(amount)
             if in_digits != right and any(letter.isdigit() for letter in in_digits):
@@ -225,7 +166,7 @@ def _in_digits(left: str, spoken: str) -> tuple[bool | None, str]:
 
 def _compare_texts(left: str, right: str) -> tuple[bool | None, str]:
     """Compare two normalised texts."""
-    if left == right or (STYLED.search(left + right) and _plain(left) == _plain(right)):
+    if left == right or ("\\" in left + right and _plain(left) == _plain(right)):
         return bool(left), "same text"
     if "mod" in left and (wanted := _residues(left)) is not None:
         return wanted == _residues(right), "residues"
@@ -248,22 +189,18 @@ def _compare_texts(left: str, right: str) -> tuple[bool | None, str]:
     return verdict, why
 
 
-def _strip_styles(text: str) -> str:
-    return " ".join(STYLED.sub(r" \1 ", text).split())
-
-
 def readable(gold: str) -> bool | None:
     """Return whether this process reads a reference whole; None if only sympy could."""
     text = prepare_text(gold)
     if not text:
         return False
-    plain = STYLED.sub(r"\1", text).strip()
+    plain = strip_styles(text).strip()
     if read_quantity(text):
         return True
     words = _PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain)
     if _CHOICE.fullmatch(plain) or (words and _WORD.search(plain)) or number_words.date(plain):
         return True
-    for form in (text, number_words.extract_value(_strip_styles(text))):
+    for form in (text, number_words.extract_value(strip_to_words(text))):
         if form is None:
             continue
         try:
@@ -300,52 +237,6 @@ def formula(text: str) -> str | None:
 def _digits(match: re.Match[str]) -> tuple[bool, str]:
     digits = match[2].replace(",", "").lstrip("0")
     return match[1] == "-" and bool(digits), digits
-
-
-@lru_cache(maxsize=2048)
-def prepare_text(text: str) -> str:
-    """Return a text as it is read: without emphasis, with phrases, clocks and lists as mathematics."""
-    emphasised = _EMPHASIS.fullmatch(text)
-    text = emphasised[2] if emphasised else text
-    if "\\begin" in text:
-        text = _ALIGNED.sub(_join_lines, text)
-    if "\\" in text:
-        text = _NEXT_NUMBER.sub(", ", text)
-    if text.count("=") > 1:
-        text = _NEXT_EQUATION.sub(", ", text)
-    text = normalise_text(text)
-    if "{" in text:
-        styled = _STYLED_VALUE.fullmatch(text)
-        text = styled[1].strip() if styled else text
-    if "\\in" in text and "," in text:
-        text = _ARBITRARY_CLAUSE.sub("", text) or text
-    if "for " in text or "\\forall" in text:
-        text = _FOR_ALL.sub(" ", text).strip(" ,")
-    if "\\in" in text or ">" in text or "\\ge" in text:
-        text = _without_domain(text)
-    if "," in text:
-        text = _LETTERS.sub(r"\1", text)
-    if len(text) < 60:
-        text = _rewrite_phrase(text)
-    if ":" in text:
-        text = _CLOCK.sub(r"\1 \2m", text)
-    return _ORDINAL.sub(r"\1", text) if "th" in text or "st" in text or "nd" in text or "rd" in text else text
-
-
-def _without_domain(text: str) -> str:
-    """Return a text without the domain of a function's argument, or of an inequality's integer."""
-    function, domain = _FUNCTION.match(text), _DOMAIN.search(text)
-    if function and domain and function[1] in domain.groups():
-        return text[: domain.start()]
-    onwards = _ONWARDS.fullmatch(text)
-    if onwards:
-        first, *others = (int(digits) for digits in onwards.groups()[1:] if digits)
-        if others == list(range(first + 1, first + 1 + len(others))):
-            return f"{onwards[1]} \\ge {first}"
-    integers = _INTEGERS.match(text)
-    text = text[integers.end() :] if integers else text
-    domain = _INTEGER_DOMAIN.search(text)
-    return text[: domain.start()] if domain and text.startswith(domain[1]) else text
 
 
 def _residues(text: str) -> tuple[int, int] | None:
@@ -390,23 +281,10 @@ def _points(gold: str, answer: str) -> str | None:
 _TUPLE = re.compile(r"\s*(?:\\\{\s*)?\(([^()]*,[^()]*)\)")
 
 
-def _rewrite_phrase(text: str) -> str:
-    """Rewrite the few phrases that mean a number or a set."""
-    if _PHRASED.fullmatch(text):
-        words = STYLED.sub(r"\1", text).strip().casefold()
-        for meaning, phrase in _SAYINGS.items():
-            if phrase.fullmatch(words):
-                return meaning
-    between = _BETWEEN.fullmatch(text)
-    if between:
-        return f"{between[1]}:{between[2]}"
-    return _SCALED.sub(number_words.write_out_scale, text) if "illion" in text or "thousand" in text else text
-
-
 def _choice(gold: str, answer: str) -> bool | None:
     """Compare multiple-choice letters, if the reference is one, and the values beside them."""
-    plain = STYLED.sub(r"\1", answer).strip()
-    letter = _OPTION.fullmatch(STYLED.sub(r"\1", gold).strip())
+    plain = strip_styles(answer).strip()
+    letter = _OPTION.fullmatch(strip_styles(gold).strip())
     if letter is None:
         given = _OPTION.fullmatch(plain) if plain.startswith("(") and len(plain) < LENGTH else None
         value = prepare_text.__wrapped__((given[3] or given[2] or "") if given else "")
@@ -429,8 +307,8 @@ def _choice(gold: str, answer: str) -> bool | None:
 
 def _time(gold: str, answer: str) -> bool | None:
     """Compare times of the day: 3:45 pm is 15:45; None unless the reference says which half of the day."""
-    wanted = _TIME.fullmatch(_strip_styles(gold))
-    given = _TIME.fullmatch(_strip_styles(answer).replace("{:}", ":"))
+    wanted = _TIME.fullmatch(strip_to_words(gold))
+    given = _TIME.fullmatch(strip_to_words(answer).replace("{:}", ":"))
     if wanted is None or given is None:
         return None
     if not (wanted[3] or int(wanted[1]) > 12):  # 12:50 may be either half of the day
@@ -456,7 +334,7 @@ def _named_values(gold: str, answer: str) -> bool | None:
     wanted = _read_named(gold, ":=") if len(gold) < 400 else None
     if wanted is None or ":" not in gold or any(name.isdigit() for name in wanted):
         return None
-    given = _read_named(answer, ":=") or _read_named(_strip_styles(answer), "") if len(answer) < 400 else None
+    given = _read_named(answer, ":=") or _read_named(strip_to_words(answer), "") if len(answer) < 400 else None
     if given is None:
         only = next(iter(wanted.values()))
         return False if len(wanted) > 1 else _compare_texts(only, answer)[0]
@@ -480,18 +358,12 @@ def _read_named(text: str, signs: str) -> dict[str, str] | None:
     return values or None
 
 
-def _join_lines(block: re.Match[str]) -> str:
-    """Return the lines of aligned formulas as a list."""
-    lines = (line.replace("&", " ").strip(" ,;") for line in block[2].replace("\\cr", "\\\\").split("\\\\"))
-    return ", ".join(line for line in lines if line)
-
-
 def _phrase(gold: str, answer: str) -> bool | None:
     """Compare words, if the reference is words and not a formula."""
-    plain = STYLED.sub(r"\1", gold).strip()
+    plain = strip_styles(gold).strip()
     if not _PHRASE.fullmatch(plain) or not _WORD.search(plain) or plain in ("pi", "infinity", "inf", "oo"):
         return None
-    given = _IT_IS.sub("", STYLED.sub(r"\1", answer).strip(), count=1)
+    given = _IT_IS.sub("", strip_styles(answer).strip(), count=1)
     if _flat(plain) == _flat(given):
         return True
     sentence = _SAID.fullmatch(given)
@@ -518,7 +390,7 @@ def _phrase(gold: str, answer: str) -> bool | None:
 
 def _plain(text: str) -> str:
     """Return a text without its styles and case, for words in formulas."""
-    plain = " ".join(STYLED.sub(r"\1", text).split())
+    plain = " ".join(strip_styles(text).split())
     return plain.casefold() if _WORD.search(plain) and "\\" not in plain else plain
 
 
@@ -583,7 +455,7 @@ def _read_gold(gold: str) -> Node:
     try:
         tree: Node = read(gold)
     except Unread:
-        value = number_words.extract_value(_strip_styles(gold)) if _TALK.search(gold) else None
+        value = number_words.extract_value(strip_to_words(gold)) if _TALK.search(gold) else None
         if value is None:
             raise
         tree = read(value)
@@ -636,7 +508,7 @@ def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
 
 def _normalise_spelling(text: str) -> str:
     """Return a text without styles, spaces beside signs and stops at its end, and words without case."""
-    text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", STYLED.sub(r" \1 ", text)).split()).replace("\\%", "%")
+    text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", strip_styles(text, " ")).split()).replace("\\%", "%")
     text = re.sub(r" ?([^\w\s]) ?", r"\1", text)
     text = text if text.endswith("..") else text.strip(".,;: ")
     return text.casefold() if re.search(r"[^\W\d_]{3,}", text) and "\\" not in text else text

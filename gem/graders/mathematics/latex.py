@@ -16,13 +16,12 @@ Unread.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
-from gem.graders.mathematics.units import SHORT_UNITS, UNITS, fold_case, is_unit_or_noun
+from gem.graders.mathematics.notation import FUNCTIONS, STYLES, Unread, rewrite_numbers
+from gem.graders.mathematics.units import UNITS, fold_case
 
 Node: TypeAlias = tuple[Any, ...]
 
@@ -34,49 +33,6 @@ NODES = 400
 DIGITS = 4000  # int() refuses longer ones by default
 
 
-class Unread(Exception):
-    """The text is not in this grammar; `hopeless` if no other parser should try it either."""
-
-    def __init__(self, why: str, hopeless: bool = False) -> None:
-        super().__init__(why)
-        self.hopeless = hopeless
-
-
-_CHARACTERS = str.maketrans(
-    {
-        "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "×": r"\times ", "÷": r"\div ",
-        "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "∗": "*", "≤": r"\le ", "≥": r"\ge ",
-        "⩽": r"\le ", "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "π": r"\pi ", "√": r"\sqrt ",
-        "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}", "º": r"^{\circ}",
-        "ℝ": r"\mathbb{R}", "∅": r"\emptyset ", "±": r"\pm ", "∓": r"\mp ", "²": "^{2}", "³": "^{3}",
-        "⁴": "^{4}", "⁵": "^{5}", "⁶": "^{6}", "⁷": "^{7}", "⁸": "^{8}", "⁹": "^{9}", "¹": "^{1}",
-        "⁰": "^{0}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-        "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "∨": r"\vee ",
-        "¬": r"\neg ", "∩": r"\cap ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
-        "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}",
-        "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "\u2009": " ", "\u00a0": " ",
-        "\u202f": " ", "¢": " cents ", "″": " arcseconds ", "≡": r"\equiv ",
-        "’": "'", "‘": "'", "“": '"', "”": '"', "\t": " ", "\n": " ", "\r": " ",
-    }
-)  # fmt: skip
-_RAISED = re.compile("[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{2,}|⁻")
-_NO_MEANING = re.compile(
-    r"\\(?:(?:left|right)(?![a-zA-Z])\s*\.?|[hv]space\{[^{}]*\}|phantom\{[^{}]*\}|[,;:>!\s]"
-    r"|(?:text)?color\s*\{[a-zA-Z]+\}|(?:middle|[bB]igg?[lrm]?|large|Large|huge|small|bfseries|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
-)
-_SPACES = re.compile(r"\s+")
-_THIN_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\s*\\!\s*")
-_SIGNS = {
-    "\\$": "dollars", "$": "dollars", "€": "euros", "£": "sterling", "¥": "yen", "₹": "rupees",
-    "Rs": "rupees", "Rs.": "rupees", "USD": "dollars", "EUR": "euros", "GBP": "sterling",
-}  # fmt: skip
-_CURRENCY = re.compile(r"\\\$|[$€£¥₹₽₩₪₫฿]|\b(?:USD|EUR|GBP)\b|\bRs\.?(?= ?\d)")
-_PRICE = re.compile(
-    r"(\\\$|[$€£¥₹]|\b(?:USD|EUR|GBP|Rs\.?)) ?"
-    r"(-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?: (?:thousand|million|billion|trillion)\b)?)"
-    r"(?=[\s.$)\\\]]*(?:$|(?:per|each|for|a|an|in total|and|or)\b|,\s|/\s?[a-z]))"
-)
-_DELIMITERS = re.compile(r"\\[()\[\]]|\$+")
 _RENAMED = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
     "geq": "ge", "geqslant": "ge", "leq": "le", "leqslant": "le", "neq": "ne", "gt": ">", "lt": "<",
@@ -87,18 +43,11 @@ _RENAMED = {
     "arcctg": "arccot", "tg": "tan", "ctg": "cot", "lg": "log10", "sim": "approx", "doteq": "approx",
     "asin": "arcsin", "acos": "arccos", "atan": "arctan", "colon": ":",
 }  # fmt: skip
-_FUNCTIONS = (
-    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh log ln log10 exp sqrt cbrt abs floor "
-    "ceil gcd lcm max min"
-)
-FUNCTIONS = frozenset(_FUNCTIONS.split())
 _WORDS = {
     "pi": r"\pi", "inf": r"\infty", "infinity": r"\infty", "oo": r"\infty", "and": r"\and", "or": r"\or",
     "sqrt": r"\sqrt", "union": r"\cup", "percent": "%", "percentage": "%", "pct": "%", "ceiling": r"\ceil",
     "frac": r"\frac", "cup": r"\cup", "mod": r"\mod",
 }  # fmt: skip
-_STYLE_COMMANDS = "text mathrm textbf mathbf textit mathit mbox operatorname rm bf textrm boldsymbol"
-_STYLES = frozenset(_STYLE_COMMANDS.split())
 _LETTERS = (
     "alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau "
     "upsilon hbar phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell mho"
@@ -108,90 +57,6 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<num>\d+(?:\.\d+)?|\.\d+)|\\(?P<cmd>[a-zA-Z]+|[^a-zA-Z])|(?P<word>[^\W\d_]+)"
     r"|(?P<op><=|>=|!=|==|\*\*|:=|[-+*/^_=<>(){}\[\],;:|!%&'\"@~`.#?]))"
 )
-_GROUPED = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?:,\d{3})+)(?![\d,])")
-_SPACED = re.compile(r"(?<![\d.,])([1-9]\d{0,2})((?: \d{3})+)(?![\d,/])")
-_MIXED = re.compile(r"(?<![\d.^_{])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\d.])")
-
-_SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)([eE])([+-]?\d+)(?![\w.{])")
-_TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))")
-_APOSTROPHES = re.compile(r"(?<![\w.'])(\d{1,3}(?:'\d{3})+)(?![\d'])")
-_PERIOD = r"(?:\\(?:overline|bar|dot)\s*(?:\{\s*(\d{1,30})\s*\}|(\d))|\((\d{1,30})\)(?!\d))"
-_REPEATING = re.compile(rf"(?<![\d.,])(\d{{0,30}})\.(\d{{0,30}}){_PERIOD}")
-_GOING_ON = re.compile(
-    r"(?<![\d.,])(\d{1,30})\.(\d{0,30}?)(?:(\d)\3{2,30}|(\d{2,12})\4{1,15})"
-    r"\s*(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))"
-)
-_FOREIGN = re.compile(r"([\[\]])([^\[\](){},;]+[,;][^\[\](){},;]+)([\[\]])")
-_BASED_WORD = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{\s*([0-9A-Fa-f]+)\s*\}\s*(?=_)")
-_SEGMENT = re.compile(r"\\overline\s*\{\s*([A-Z]{2})\s*\}")
-
-_LETTER_UNIT = re.compile(r"^([+-]?[\d.]+) ([mgshlL])$")
-
-_COUNTED = re.compile(r"^([+-]?[\d.,/]+) ?(?:([A-Za-z][A-Za-z /-]+)|\(([A-Za-z][A-Za-z -]+)\))$")
-_DIFFERENTIALS = re.compile(
-    r"\\[dtc]?frac\s*\{\s*(?P<sign>d|\\partial(?![a-zA-Z]))\s*(?P<order>\^\s*\{?\s*\d\s*\}?)?\s*(?P<top>[a-zA-Z])\s*\}\s*"
-    r"\{\s*(?P=sign)\s*(?P<below>[a-zA-Z])\s*(?:\^\s*\{?\s*\d\s*\}?)?\s*\}"
-    r"|(?<![\w\\])d(?P<y>[a-zA-Z])\s*/\s*d(?P<x>[a-zA-Z])(?!\w)"
-)
-_OPERATOR = re.compile(r"\\frac\s*\{\s*(?:d|\\partial)\b[^{}]*\}\s*\{\s*(?:d|\\partial)\s*\\?[a-zA-Z]")
-_PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|\\prime(?![a-zA-Z]))")
-_PREFIXED = re.compile(r"(?<![\w\\.])0(?:b[01]{1,64}|x[0-9A-Fa-f]{1,16}|o[0-7]{1,20})(?![\w.])")
-_LETTER_DIGITS = re.compile(r"(?<![\w\\.])([0-9A-F]*[A-F][0-9A-F]*)_(?:\{\s*(1[1-6])\s*\}|(1[1-6])(?!\d))")
-
-_CHOSEN = re.compile(r"(?:\{\s*\})?[_^]\s*\{?\s*(\w+)\s*\}?\s*\\?C\s*_\s*(?:\{\s*(\w+)\s*\}|(\w))")
-_COMBINATIONS = re.compile(r"(?<![\w\\])C\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)")
-_LETTERS_BELOW = re.compile(r"/\s*([A-Z]{2,3})(?![\w(^])")
-"""Capitals side by side below a slash: t/RC is t over RC."""
-_DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
-
-
-def _price(match: re.Match[str]) -> str:
-    """Rewrite a price with the name of the currency after the number."""
-    return f"{match[2]} \\text{{ {_SIGNS[match[1]]}}} "
-
-
-def normalise_text(text: str) -> str:
-    """Return `text` without decoration: delimiters, spacing and variants of style."""
-    if not text.isascii():
-        text = _RAISED.sub(lambda m: "^{" + unicodedata.normalize("NFKC", m[0]) + "}", text)
-        text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
-        text = text.translate(_CHARACTERS).replace("⁄", "/")
-    text = "".join(c if c >= " " else " " for c in text) if not text.isprintable() else text
-    if "\\\\" in text:  # the end of a row, or doubled by an escape too many
-        text = _DOUBLED.sub(r"\\", text) if "\\begin" not in text else text.replace("\\\\", "\\cr ")
-        text = text.replace("\\\\", "\\cr ")
-    if "," in text:
-        text = _THIN_COMMA.sub(",", _SPACES.sub(" ", text))
-    priced = "\\$" in text or text.count("$") % 2 or not text.isascii() or "USD" in text or "Rs" in text
-    if "\\" in text:
-        text = _NO_MEANING.sub(" ", text)
-    if priced or "EUR" in text or "GBP" in text:
-        text = _PRICE.sub(_price, text)
-    if "\\" in text:
-        text = _CURRENCY.sub(" ", text)
-        text = _DELIMITERS.sub(" ", text)
-    elif "$" in text or not text.isascii():
-        text = _CURRENCY.sub(" ", text)
-    if "~" in text or "**" in text:
-        text = (text if "~~" in text or text.lstrip().startswith("~") else text.replace("~", " ")).replace(
-            "**", "^"
-        )  # but ~~struck out~~, ~p
-    return _without_ending(_SPACES.sub(" ", text).strip())
-
-
-def _without_ending(text: str) -> str:
-    """Return `text` without the punctuation at its end, except an ellipsis."""
-    end = len(text)
-    while end:
-        if text[end - 1] in " ,;:" or (text[end - 1] == "." and text[end - 2 : end - 1] != "."):
-            end -= 1
-        elif text.endswith("\\cr", 0, end):
-            end -= 3
-        else:
-            break
-    return text[:end]
-
-
 @lru_cache(maxsize=2048)
 def read(text: str) -> Node:
     """Return the tree of a normalised text.
@@ -201,46 +66,23 @@ def read(text: str) -> Node:
     """
     if len(text) > LENGTH:
         raise Unread(f"more than {LENGTH} characters", hopeless=True)
-    if "\\pm" in text or "\\mp" in text:
-        signs = [("+", "-"), ("-", "+")]
-        items = _split_list(text)
-        inside = re.fullmatch(r"(.*)(\\\{)(.*)(\\\})\s*", text)  # {0, \pm 2}
-        if len(items) == 1 and inside and "\\pm" in inside[3]:
-            members = read(inside[3])
-            listed = ("seq", "{", "}", members[3] if members[0] == "seq" and not members[1] else (members,))
-            named = re.fullmatch(r"\s*([a-zA-Z])\s*\\in\s*", inside[1])
-            if named or not inside[1].strip():
-                return ("in", ("sym", named[1]), listed) if named else listed
-        if len(items) > 1:
-            items = [
-                item.replace("\\pm", plus).replace("\\mp", minus)
-                for item in items
-                for plus, minus in signs[: 1 + ("\\pm" in item or "\\mp" in item)]
-            ]
-            return read(", ".join(items))
-        both = [read(text.replace("\\pm", plus).replace("\\mp", minus)) for plus, minus in signs]
-        return ("seq", "", "", tuple(both))
     try:
-        return _Reader(text).all()
+        if "\\pm" not in text and "\\mp" not in text:
+            return _Reader(text).all()
+        above = _Reader(text.replace("\\pm", "+").replace("\\mp", "-")).all()
+        return _join_signs(above, _Reader(text.replace("\\pm", "-").replace("\\mp", "+")).all())
     except RecursionError:  # the caller's own stack is deep
         raise Unread("nested too deeply", hopeless=True) from None
 
 
-_BETWEEN = re.compile(r"[,;]|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b|[({\[\])}]")
-
-
-def _split_list(text: str) -> list[str]:
-    """Return the items of a list that is in no brackets."""
-    items, depth, start = [], 0, 0
-    for sign in _BETWEEN.finditer(text):
-        if sign[0] in "({[":
-            depth += 1
-        elif sign[0] in ")}]":
-            depth -= 1
-        elif not depth:
-            items.append(text[start : sign.start()])
-            start = sign.end()
-    return [item for item in (*items, text[start:]) if item.strip()]
+def _join_signs(above: Node, below: Node) -> Node:
+    """Return the list of what an answer with two signs means: both readings, or a list with both of a member."""
+    if above[0] == below[0] == "in":
+        return ("in", above[1], _join_signs(above[2], below[2]))
+    if above[0] != "seq" or above[1] not in ("", "{") or below[:3] != above[:3]:
+        return ("seq", "", "", (above, below))
+    pairs = zip(above[3], below[3], strict=True)
+    return (*above[:3], tuple(member for one, other in pairs for member in ((one,) if one == other else (one, other))))
 
 
 def _tokens(text: str) -> list[str]:
@@ -265,7 +107,7 @@ def _tokens(text: str) -> list[str]:
                 elif value not in " ,;!":
                     raise Unread(f"command \\{value}")
             else:
-                if value in _STYLES:
+                if value in STYLES:
                     at = _read_style(text, at, tokens)
                 else:
                     tokens.append("\\" + value)
@@ -314,7 +156,7 @@ def _read_style(text: str, at: int, tokens: list[str]) -> int:
 
 def _word(word: str, tokens: list[str]) -> None:
     lower = fold_case(word)
-    known = lower in UNITS or lower.rstrip("s") in UNITS or lower in SHORT_UNITS
+    known = lower in UNITS or lower.rstrip("s") in UNITS
     after_number = bool(tokens) and tokens[-1][-1].isdigit()
     # a measure; else functions, or products of letters
     measure = after_number and lower in ("min", "sec", "in", "am", "pm")
@@ -370,29 +212,11 @@ class _Reader:
     """A recursive-descent parser over the tokens of one text."""
 
     def __init__(self, text: str) -> None:
-        text = _plainer(text)
-        text = _GROUPED.sub(self._join_thousands, text)
-        if " " in text:
-            text = _SPACED.sub(lambda m: m[1] + m[2].replace(" ", ""), text)
-            text = _MIXED.sub(_expand_mixed_number, text)
-            text = _LETTER_UNIT.sub(r"\1 \\text{\2}", text)
-            text = _COUNTED.sub(_wrap_words, text)
-        self.tokens = _tokens(text)
+        self.tokens = _tokens(rewrite_numbers(text))
         self.at = 0
         self.depth = 0
         self.nodes = 0
         self.bars = 0
-
-    @staticmethod
-    def _join_thousands(match: re.Match[str]) -> str:
-        """Join groups of thousands, except in brackets, where they are a tuple of integers."""
-        before = match.string[: match.start()].rstrip(" +-")
-        after = match.string[match.end() :].lstrip()
-        inside = before.endswith(("(", "[", "{", ",")) or after.startswith((")", "]", "}", ","))
-        parts = match[2].split(",")[1:]
-        if inside and before and after and all(part[0] != "0" for part in parts):
-            return match[0]
-        return match[1] + "".join(parts)
 
     # -- tokens
 
@@ -894,21 +718,6 @@ class _Reader:
         return self.node("matrix", tuple(rows))
 
 
-def _wrap_words(match: re.Match[str]) -> str:
-    """Write the words after a number as text, because short ones would be read as products of letters."""
-    number, words, brackets = match.groups()
-    if brackets is not None:
-        return rf"{number} (\text{{{brackets}}})"
-    return rf"{number} \text{{{words}}}" if _are_words(words) else match[0]
-
-
-def _are_words(words: str) -> bool:
-    """Return whether words are not products of letters: known words, or a long one that is not a function."""
-    return is_unit_or_noun(words) or any(
-        len(word) > 3 and word.lower() not in FUNCTIONS for word in words.split()
-    )
-
-
 def _is_point(node: Node) -> bool:
     """Return whether a tree is a tuple of variables: (x, y)."""
     return node[0] == "seq" and node[1] == "(" and all(member[0] == "sym" for member in node[3])
@@ -916,82 +725,3 @@ def _is_point(node: Node) -> bool:
 
 def _inequality(node: Node) -> bool:
     return node[0] == "rel" and all(op in ("<", ">", "<=", ">=") for op in node[1])
-
-
-def _plainer(text: str) -> str:
-    """Rewrite numbers and intervals in special notations."""
-    characters = set(text)
-    for marks, pattern, plainer in _NOTATIONS:
-        if not marks.isdisjoint(characters):
-            text = pattern.sub(plainer, text)
-    if "C(" in text:
-        text = _COMBINATIONS.sub(r"\\binom{\1}{\2}", text)
-    if "C" in text and text[:1] in "{_^":
-        text = _CHOSEN.sub(lambda m: rf"\binom{{{m[1]}}}{{{m[2] or m[3]}}}", text)
-    if "d" in text:
-        text = _DIFFERENTIALS.sub(_quotient, text)
-        if _OPERATOR.search(text):
-            raise Unread("a derivative to be taken")
-    if "/" in text:
-        text = _LETTERS_BELOW.sub(r"/(\1)", text)
-    if "prime" in text:
-        text = _PRIMES.sub(lambda m: "'" * (m[0].count("prime")), text)
-    if '"' in text:
-        text = text.replace('"', "''")
-    if "\\overline" in text:
-        text = _SEGMENT.sub(r"\1", text)
-    if text[:1] == "]" or text[-1:] == "[":
-        text = _FOREIGN.sub(lambda m: f"{'[('[m[1] == ']']}{m[2]}{'])'[m[3] == '[']}", text)
-    return text
-
-
-def _write_decimal(match: re.Match[str]) -> str:
-    """Write a number with letters for digits, such as BEE_{16}, in decimal digits."""
-    try:
-        return f"({int(match[1], int(match[2] or match[3]))})"
-    except ValueError:
-        raise Unread("digits that the base does not have") from None
-
-
-def _quotient(match: re.Match[str]) -> str:
-    r"""Write dy/dx as one symbol, because it is not a quotient of products."""
-    order = re.sub(r"\D", "", match["order"] or "")
-    sign = "d" if match["y"] else match["sign"].strip("\\")[0]
-    return rf" D_{{{sign}{order} {match['top'] or match['y']} by {match['below'] or match['x']}}} "
-
-
-def _scientific(match: re.Match[str]) -> str:
-    mantissa, letter, power = match.groups()
-    if letter == "e" and not power[0].isdigit() and "." not in mantissa and mantissa != "1":
-        return match[0]  # 2e-1 is an expression of e
-    return f"{mantissa}*10^{{{power}}}"
-
-
-def _periodic(whole: str, decimals: str, period: str) -> str:
-    r"""Return the fraction of a repeating decimal: 0, 1, 6 is \frac{1}{6}."""
-    nines = 10 ** len(period) - 1
-    value = Fraction(int(whole + decimals or "0"), 10 ** len(decimals))
-    value += Fraction(int(period), nines * 10 ** len(decimals))
-    if value.denominator == 1:
-        return str(value)
-    return f"({value.numerator}/{value.denominator})"
-
-
-def _expand_mixed_number(match: re.Match[str]) -> str:
-    whole, top, below = match.groups()
-    if 0 <= int(top[:20]) < int(below[:20]):
-        return f"({whole}+{top}/{below})"
-    return match[0]
-
-
-_NOTATIONS: tuple[tuple[frozenset[str], re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (frozenset("eE"), _SCIENTIFIC, _scientific),
-    (frozenset("xX"), _TIMES_TEN, "*"),
-    (frozenset("'"), _APOSTROPHES, lambda m: m[1].replace("'", "")),
-    (frozenset("."), _REPEATING, lambda m: _periodic(m[1], m[2], m[3] or m[4] or m[5])),
-    (frozenset("."), _GOING_ON, lambda m: _periodic(m[1], m[2], m[3] or m[4])),
-    (frozenset("0"), _PREFIXED, lambda m: str(int(m[0], 0))),
-    (frozenset("_"), _BASED_WORD, r"\1"),
-    (frozenset("_"), _LETTER_DIGITS, _write_decimal),
-)
-"""Special notations of numbers: characters of which a text has one, the pattern, and the plain form."""

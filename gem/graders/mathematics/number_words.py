@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from gem.graders.mathematics.units import is_unit_or_noun
+from gem.graders.mathematics.nouns import is_unit_or_noun
 
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "

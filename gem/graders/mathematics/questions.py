@@ -6,8 +6,8 @@ import contextlib
 import re
 from typing import Any
 
-from gem.graders.mathematics.decision import prepare_text
-from gem.graders.mathematics.latex import LENGTH, Node, Unread, normalise_text, read
+from gem.graders.mathematics.latex import LENGTH, Node, read
+from gem.graders.mathematics.notation import Unread, normalise_text, prepare_text
 from gem.graders.mathematics.replies import ANSWER, final_answer, references
 from gem.graders.mathematics.scalars import constant
 from gem.graders.mathematics.values import bare, in_form, leaves, worked_out

@@ -10,13 +10,13 @@ from typing import Any
 from gem.errors import BadArgument
 from gem.graders.mathematics import languages
 from gem.graders.mathematics.corrections import FAULT, apply_corrections, equal_texts
+from gem.graders.mathematics.notation import strip_styles
 from gem.graders.mathematics.statements import stated_answer, value_of
 from gem.parsing import boxed
 
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
 REPLY = 8_000  # characters at the end of an unboxed reply that a worker looks through
-STYLED = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|operatorname|rm|bf)\s*\{([^{}]*)\}")
 _ITEM = re.compile(r"[-*•]|(?<!\w)\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
 _JOINING = re.compile(r"\b(?:and|or|either|maybe|perhaps|also|both|as well as)\b", re.IGNORECASE)
 _CONCLUDING = re.compile(
@@ -352,7 +352,7 @@ def _belongs(gap: str) -> bool:
     """Return whether the text between two boxes makes them one answer."""
     if len(gap) > 300:
         return False
-    words = STYLED.sub(r" \1 ", gap)
+    words = strip_styles(gap, " ")
     words = re.sub(r"\\[a-zA-Z]+|[\\$\[\](){},;:|/]|(?<=\s)[-*•](?=\s)", " ", _ITEM.sub(" ", words))
     plain = re.findall(r"[^\W\d_]{2,}", words)
     if all(word.casefold() in ("and", "or", "with", "also") for word in plain):

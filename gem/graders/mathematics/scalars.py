@@ -34,7 +34,8 @@ from gem.graders.mathematics.evaluation import (
     value,
 )
 from gem.graders.mathematics.latex import Node
-from gem.graders.mathematics.units import is_unit_or_noun, measure, same_things
+from gem.graders.mathematics.nouns import is_unit_or_noun, same_things
+from gem.graders.mathematics.units import measure
 
 FLOAT_PLACES = 6  # decimals that an approximation of a fraction must have: math-verify's float_rounding
 FULL_DIGITS = 12  # digits that an approximation of an irrational number must have
@@ -326,7 +327,7 @@ def same_scalar(gold: Node, answer: Node) -> bool | None:
         return False
     left, right = (measure(unit.strip("()")) for unit in (gold_unit, answer_unit))
     if left and right and left != right:
-        gold = ("*", (("num", left[1] / right[1], None), gold))
+        gold = ("*", (("num", left.size / right.size, None), gold))
     return same_number(gold, answer)
 
 
@@ -340,7 +341,7 @@ def _units_agree(gold: str, answer: str) -> bool:
     gold, answer = gold.strip("()"), answer.strip("()")
     left, right = measure(gold), measure(answer)
     if left and right:
-        return left[0] == right[0]
+        return left.powers == right.powers
     return same_things(gold, answer)
 
 

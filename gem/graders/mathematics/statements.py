@@ -24,8 +24,8 @@ from gem.graders.mathematics.languages import (
     NEGATED,
     TOTAL,
 )
-from gem.graders.mathematics.latex import FUNCTIONS, Unread, normalise_text, read
-from gem.graders.mathematics.quantities import read_unit
+from gem.graders.mathematics.latex import read
+from gem.graders.mathematics.notation import FUNCTIONS, Unread, normalise_text
 from gem.graders.mathematics.units import measure
 from gem.parsing import tagged
 
@@ -819,8 +819,7 @@ def _is_measure(phrase: str) -> bool:
     if phrase in ("in", "a", "is", "as", "at", "per") or phrase.split()[-1] in ("per", "of", "a", "an", "in"):
         return False
     try:
-        known = measure(phrase) is not None or read_unit(phrase) is not None
-        return known or _UNIT_LIKE.fullmatch(phrase) is not None
+        return measure(phrase) is not None or _UNIT_LIKE.fullmatch(phrase) is not None
     except (ValueError, OverflowError):
         return False
 
@@ -913,6 +912,7 @@ def _merge_compounds(groups: list[_Group], atoms: list[_Atom]) -> list[_Group]:
         if (
             before.unit
             and group.unit
+            and not group.is_step
             and " ".join(names) == before.unit.strip().casefold()
             and _same_measure(before.unit, group.unit)
         ):
@@ -925,4 +925,4 @@ def _merge_compounds(groups: list[_Group], atoms: list[_Atom]) -> list[_Group]:
 
 def _same_measure(one: str, other: str) -> bool:
     left, right = measure(one.strip()), measure(other.strip())
-    return left is not None and right is not None and left[0] == right[0] and left[1] > right[1]
+    return left is not None and right is not None and left.powers == right.powers and left.size > right.size
