@@ -1,9 +1,15 @@
-"""The decision whether two answers are equal, as far as it needs no sympy."""
+"""The decision whether two answers are equal: their texts in, True, False or None (sympy may say) out.
+
+Texts that are no mathematics are compared by what they are, each in a function of its own here: options, times,
+named values, residues, phrases. All others are compared as trees (`gem.graders.mathematics.algebra`), and as
+quantities (`gem.graders.mathematics.quantities`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import permutations
 
 from gem.graders.base import UNDECIDED
@@ -25,7 +31,6 @@ _CHOICE = re.compile(
     r"(?:(?!\([A-Z]\)).)*$)",
     re.DOTALL,
 )
-_BRACKETED = re.compile(r"\([A-J]\)")
 _OPTION = re.compile(
     r"(?:(?:the\s+)?(?:correct\s+)?(?:option|choice|answer)\s*:?\s+)?"
     r"\(?((?-i:[A-Z]))(?:\.\s+(\S.*)|\)\.?\s*(\S.*)|\)?[.:]?)",
@@ -34,25 +39,25 @@ _OPTION = re.compile(
 """A letter, alone or as the label of a value: ``B``, ``(B) 42``, ``Option B``."""
 _VALUE_BESIDE = re.compile(r"[\d$\\A-Z(.\u2212-]|(?:none|all|both|neither|the|an?)\b")
 _NAMED_EXTREME = re.compile(r"\s*([a-zA-Z])_\s*\{?\s*\\?(?:text\s*\{|mathrm\s*\{)?\s*(?:min|max)[\s}]*=")
-_CLASS = re.compile(r"(?:[a-z]\s*\\equiv\s*)?(-?\d+)\s*\(?\s*\\?[bp]?mod\s*\{?\s*(\d+)\s*\}?\s*\)?")
-_RESIDUES = re.compile(
-    r"[a-z]\s*=\s*(?:(\d+)\s*([i-nt])\s*([+-]\s*\d+)?|(-?\d+)\s*\+\s*(\d+)\s*([i-nt]))"
+_RESIDUE = re.compile(
+    r"(?:[a-z]\s*\\equiv\s*)?(?P<residue>-?\d+)\s*\(?\s*\\?[bp]?mod\s*\{?\s*(?P<modulus>\d+)\s*\}?\s*\)?"
+    r"|[a-z]\s*=\s*(?:(?P<step>\d+)\s*[i-nt]\s*(?P<added>[+-]\s*\d+)?|(?P<first>-?\d+)\s*\+\s*(?P<by>\d+)\s*[i-nt])"
     r"(?:\s*,?\s*(?:\(|\\text\s*\{\s*(?:for|where|with)?\s*\}\s*)?\s*[i-nt]\s*\\in\s*\\mathbb\s*\{?\s*Z\s*\}?\s*\)?)?"
 )
 _ASSIGNED = re.compile(r"\s*([a-zA-Z](?:_\w)?)\s*=\s*([^=,;<>]+)")
 _GROUPS = re.compile(r"\s*(?:;|,?\s*\\text\s*\{\s*(?:or|and)\s*\}|,?\s*\bor\b|\n)\s*")
 _SCALED_LETTER = re.compile(r"\$?\s*(\d[\d.,]*)\s?k\s*(\\text\s*\{\s*dollars\s*\}\s*)?")
 _LONG_NAME = re.compile(
-    r"\s*(?:[A-Za-z]{2,8}(?:_\{?\w+\}?)?|[A-Za-z]_\s*\{?\s*\\?[A-Za-z]+\s*\}?)\s*=(?!=)\s*(?=[-+\d.\\(]+[^=]*$)"
+    r"\A\s*(?:[A-Za-z]{2,8}(?:_\{?\w+\}?)?|[A-Za-z]_\s*\{?\s*\\?[A-Za-z]+\s*\}?)\s*=(?!=)\s*(?=[-+\d.\\(]+[^=]*$)"
 )
 _ARGUMENT = re.compile(r"\s*([a-zA-Z])\s*\([a-z]\)\s*=")
-_LABELLED = re.compile(r"\s*(?:\\text\s*\{)?\s*([A-Za-z][A-Za-z ]{0,30}?)\s*(?::|=)\s*\}?\s*([^=:]+)")
-_COUNTED = re.compile(r"\s*([-+]?[\d.,/]+)\s*(?:\\text\s*\{)?\s*([A-Za-z][A-Za-z ]{1,30}?)\s*\}?")
+_LABELLED = re.compile(r"\s*(?:\\text\s*\{)?\s*(?P<name>[A-Za-z][A-Za-z ]{0,30}?)\s*(?::|=)\s*\}?\s*(?P<value>[^=:]+)")
+_COUNTED = re.compile(r"\s*(?P<value>[-+]?[\d.,/]+)\s*(?:\\text\s*\{)?\s*(?P<name>[A-Za-z][A-Za-z ]{1,30}?)\s*\}?")
 _PARTED = re.compile(r"\s*(?:,(?!\d{3}(?!\d))|;|\\text\s*\{\s*and\s*\}|\band\b|\\cr)(?:\s*and\b)?\s*")
 _ARBITRARY = re.compile(r"[Cc](?:_?\w)?")
 _ANY_CONSTANT = re.compile(r"(?:[A-Z]|[ck])(?:_?\w)?")
 _TIME = re.compile(r"(?:at )?(\d{1,2}) ?:(\d\d)(?:\s*([ap])\.? ?m)?\b\.?", re.IGNORECASE)
-_ORDINAL = re.compile(r"\b(\d+)(?:st|nd|rd|th)\b")
+_ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)")
 _SAID = re.compile(
     r"(?!.*\b(?:not|never|if|no|or|either|maybe|might|could|would|was)\b)[A-Z][\w' ]{0,60}"
     r" (?:is|are|will be|on)(?: an?| the)? ([\w' -]+)\.?",
@@ -60,7 +65,6 @@ _SAID = re.compile(
 )
 _IT_IS = re.compile(r"^(?:it(?:'s| is| was)|they are)\s+", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_PLAIN = re.compile(r"[\w\s.,:;'\"!?()&/%-]*")
 _WORDS_ALONE = re.compile(r"[^\W\d_](?:[^\W\d_]|[\s.,:;'\"!?-])*")
 _ROMAN = re.compile(r"[IVX]{2,}")
 _PHRASE = re.compile(r"[^\W\d_][^\W\d_'. -]*(?:[ -][^\W\d_]['\w.]*)*")
@@ -89,9 +93,11 @@ _BURST = re.compile(  # towers and factorials of what sympy would only burst on
 
 NOT_EVALUATED = "not evaluated"
 """The reason where an answer is equal but leaves a sum, product or quotient of numbers to do."""
+Verdict = tuple[bool | None, str]
+"""True, False, or None if undecided, and the reason."""
 
 
-def decide(gold: str, answer: str, question: str = "") -> tuple[bool | None, str]:
+def decide(gold: str, answer: str, question: str = "") -> Verdict:
     """Compare without sympy: return True, False, or None if undecided, and the reason.
 
     A unit in which `question` asks for the answer is that of a reference without one. It never raises and
@@ -110,104 +116,81 @@ def decide(gold: str, answer: str, question: str = "") -> tuple[bool | None, str
     if not right:
         return False, "no answer"
     asked = asked_unit(question) if question else None
-    if asked is not None and right != left:
-        measured = same_quantity(left, right, asked)
-        if measured is not None:
-            return measured, "equal" if measured else "different"
-    if "=" in right:
-        right = _without_name(left, right)
-    verdict, why = _compare_texts(left, right)
-    if not verdict and _TALK.search(right):
-        value = number_words.extract_value(strip_to_words(right))
-        if value is not None and value != right:
-            equal, reason = _compare_texts(left, prepare_text.__wrapped__(value))
-            if equal is not False:
-                return equal, reason
-        if number_words.has_number_word(right):
-            plain = strip_to_words(right)
-            amount = number_words.quantity(plain) if plain != right else None
+    measured = same_quantity(left, right, asked) if asked is not None and right != left else None
+    if measured is not None:
+        return measured, "equal" if measured else "different"
+    best: Verdict | None = None
+    for text in _readings(left, right):
+        verdict = _compare_texts(left, text)
+        if verdict[0]:
+            return verdict
+        if best is None or (best[0] is False and verdict[0] is None):
+            best = verdict
+    return best or (False, "no answer")
+
+
+def _readings(gold: str, answer: str) -> Iterator[str]:
+    """Yield an answer, the value that it states in words, and the same with its numbers in digits."""
+    answer = _drop_name(gold, answer) if "=" in answer else answer
+    yield answer
+    if _TALK.search(answer):
+        plain = strip_to_words(answer)
+        value = number_words.extract_value(plain)
+        if value is not None and value != answer:
+            yield prepare_text.__wrapped__(value)
+        if number_words.has_number_word(answer):
+            amount = number_words.quantity(plain) if plain != answer else None
             in_digits = number_words.numerals(plain) if amount is None else str(amount)
-            if in_digits != right and any(letter.isdigit() for letter in in_digits):
-                equal, reason = _in_digits(left, in_digits)
-                if equal:
-                    return equal, reason
-    if (
-        not verdict
-        and "k" in right
-        and (scaled := _SCALED_LETTER.fullmatch(right))
-        and not re.search("[a-z]", left)
-    ):
-        return _compare_texts(left, f"{scaled[1]}*1000 {scaled[2] or ''}")
-    return verdict, why
+            if in_digits != answer and any(letter.isdigit() for letter in in_digits):
+                yield in_digits
+                value = number_words.extract_value(in_digits)
+                if value is not None:
+                    yield prepare_text.__wrapped__(value)
+    scaled = _SCALED_LETTER.fullmatch(answer) if "k" in answer else None
+    if scaled and not re.search("[a-z]", gold):
+        yield f"{scaled[1]}*1000 {scaled[2] or ''}"
 
 
-def _without_name(gold: str, answer: str) -> str:
+def _drop_name(gold: str, answer: str) -> str:
     """Return an answer without a long name before its value, or an argument that the reference leaves out."""
     if "=" not in gold:
-        name = _LONG_NAME.match(answer)
-        return answer[name.end() :] if name else answer
-    extreme = _NAMED_EXTREME.match(answer)
+        return _LONG_NAME.sub("", answer, count=1)
+    extreme, argument = _NAMED_EXTREME.match(answer), _ARGUMENT.match(answer)
     if extreme and gold.startswith(extreme[1]) and "_" not in gold:
         return f"{extreme[1]} = {answer[extreme.end() :]}"
-    argument = _ARGUMENT.match(answer)
-    return (
-        f"{argument[1]} ={answer[argument.end() :]}"
-        if argument and gold[:2].strip("=") == argument[1] + " "
-        else answer
-    )
+    if argument and gold[:2].strip("=") == argument[1] + " ":
+        return f"{argument[1]} ={answer[argument.end() :]}"
+    return answer
 
 
-def _in_digits(left: str, spoken: str) -> tuple[bool | None, str]:
-    """Compare with an answer whose number words are now digits, including phrases such as "half of 2"."""
-    equal, reason = _compare_texts(left, spoken)
-    value = None if equal else number_words.extract_value(spoken)
-    return (equal, reason) if value is None else _compare_texts(left, prepare_text.__wrapped__(value))
-
-
-def _compare_texts(left: str, right: str) -> tuple[bool | None, str]:
+def _compare_texts(left: str, right: str) -> Verdict:
     """Compare two normalised texts."""
-    if left == right or ("\\" in left + right and _plain(left) == _plain(right)):
+    if left == right or ("\\" in left + right and _flatten_words(left) == _flatten_words(right)):
         return bool(left), "same text"
-    if "mod" in left and (wanted := _residues(left)) is not None:
-        return wanted == _residues(right), "residues"
     if "=" in right and left.lstrip("\\{ ").startswith("("):
-        right = _points(left, right) or right
-    verdict = _choice(left, right)
-    if verdict is None and ":" in left:
-        verdict = _time(left, right)
-    if verdict is None and (":" in left or "=" in left):
-        verdict = _named_values(left, right)
-    if verdict is None:
-        verdict = _phrase(left, right)
-    if verdict is not None:
-        return verdict, "text"
-    verdict, why = _trees(left, right)
-    if not verdict:
-        measured = same_quantity(left, right)
-        if measured is not None:
-            return measured, "equal" if measured else "different"
-    return verdict, why
+        right = _write_points(left, right) or right
+    for mark, compare in _COMPARERS:
+        verdict = compare(left, right) if mark in left else None
+        if verdict is not None:
+            return verdict, "text"
+    verdict, why = _compare_trees(left, right)
+    measured = None if verdict else same_quantity(left, right)
+    return (verdict, why) if measured is None else (measured, "equal" if measured else "different")
 
 
 def readable(gold: str) -> bool | None:
     """Return whether this process reads a reference whole; None if only sympy could."""
     text = prepare_text(gold)
+    plain = strip_styles(text).strip()
     if not text:
         return False
-    plain = strip_styles(text).strip()
-    if read_quantity(text):
-        return True
-    words = _PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain)
-    if _CHOICE.fullmatch(plain) or (words and _WORD.search(plain)) or number_words.date(plain):
+    words = _WORD.search(plain) and (_PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain))
+    if read_quantity(text) or _CHOICE.fullmatch(plain) or words or number_words.date(plain):
         return True
     for form in (text, number_words.extract_value(strip_to_words(text))):
-        if form is None:
-            continue
-        try:
-            if _has_known_unit(read(form)):
+        with contextlib.suppress(Unread):
+            if form is not None and _has_known_unit(read(form)):
                 return True
-        except Unread:
-            pass
     return None if formula(gold) is not None else False
 
 
@@ -222,16 +205,13 @@ def formula(text: str) -> str | None:
     Undefined function names, primes, indices, sets and inequalities are excluded, because that parser
     misreads some of them.
     """
-    if len(text) > ANSWER:
-        return None
-    text = prepare_text.__wrapped__(text)
-    if len(text) > LENGTH or not _FORMULA.fullmatch(text):
+    text = prepare_text.__wrapped__(text) if len(text) <= ANSWER else ""
+    if not 0 < len(text) <= LENGTH or not _FORMULA.fullmatch(text):
         return None
     if ("\\cr" in text and "\\begin" not in text) or (_TO.search(text) and "\\lim" not in text):
         return None
-    if any(english(word.lower()) for word in re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}", text)):
-        return None
-    return text.replace("\\cr ", r"\\ ")
+    words = re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]{2,}", text)
+    return None if any(english(word.lower()) for word in words) else text.replace("\\cr ", r"\\ ")
 
 
 def _digits(match: re.Match[str]) -> tuple[bool, str]:
@@ -239,21 +219,26 @@ def _digits(match: re.Match[str]) -> tuple[bool, str]:
     return match[1] == "-" and bool(digits), digits
 
 
-def _residues(text: str) -> tuple[int, int] | None:
-    """Return the residue and the modulus of a class of integers, as 3 (mod 7) or x = 7k + 3."""
-    match = _CLASS.fullmatch(text)
-    if match:
-        residue, modulus = int(match[1]), int(match[2])
-    else:
-        match = _RESIDUES.fullmatch(text)
-        if match is None:
-            return None
-        modulus = int(match[1] or match[5])
-        residue = int((match[3] or "0").replace(" ", "")) if match[1] else int(match[4])
+# -- texts that are no mathematics
+
+
+def _compare_residues(gold: str, answer: str) -> bool | None:
+    """Compare classes of integers, as 3 (mod 7) and x = 7k + 3."""
+    wanted = _read_residue(gold)
+    return None if wanted is None else wanted == _read_residue(answer)
+
+
+def _read_residue(text: str) -> tuple[int, int] | None:
+    """Return the residue and the modulus of a class of integers."""
+    match = _RESIDUE.fullmatch(text)
+    if match is None:
+        return None
+    modulus = int(match["modulus"] or match["step"] or match["by"])
+    residue = int((match["residue"] or match["added"] or match["first"] or "0").replace(" ", ""))
     return (residue % modulus, modulus) if modulus else None
 
 
-def _points(gold: str, answer: str) -> str | None:
+def _write_points(gold: str, answer: str) -> str | None:
     """Return groups such as "x = 1, y = 2 or x = 3, y = 0" as tuples in the order of the alphabet.
 
     None where the reference is no tuple, or list of tuples, of as many numbers.
@@ -261,176 +246,169 @@ def _points(gold: str, answer: str) -> str | None:
     width = _TUPLE.match(gold)
     if width is None or "=" in gold:
         return None
-    points, names = [], list[str]()
+    points: list[dict[str, str]] = []
     for group in _GROUPS.split(answer):
-        pairs = [
-            _ASSIGNED.fullmatch(item)
-            for item in re.split(r",|\band\b|\\text\s*\{\s*and\s*\}", group)
-            if item.strip()
-        ]
-        if len(pairs) != width[1].count(",") + 1 or None in pairs:
+        items = [item for item in _COMMA_OR_AND.split(group) if item.strip()]
+        pairs = [pair for item in items if (pair := _ASSIGNED.fullmatch(item))]
+        points.append({pair[1]: pair[2].strip() for pair in pairs})
+        if not len(points[-1]) == len(items) == width[1].count(",") + 1 or points[-1].keys() != points[0].keys():
             return None
-        values = {pair[1]: pair[2].strip() for pair in pairs if pair}
-        if len(values) != len(pairs) or (names and sorted(values) != names):
-            return None
-        names = sorted(values)
-        points.append(f"({', '.join(values[name] for name in names)})")
-    return ", ".join(points)
+    return ", ".join(f"({', '.join(point[name] for name in sorted(point))})" for point in points)
 
 
+_COMMA_OR_AND = re.compile(r",|\band\b|\\text\s*\{\s*and\s*\}")
 _TUPLE = re.compile(r"\s*(?:\\\{\s*)?\(([^()]*,[^()]*)\)")
 
 
-def _choice(gold: str, answer: str) -> bool | None:
+def _compare_options(gold: str, answer: str) -> bool | None:
     """Compare multiple-choice letters, if the reference is one, and the values beside them."""
     plain = strip_styles(answer).strip()
     letter = _OPTION.fullmatch(strip_styles(gold).strip())
     if letter is None:
         given = _OPTION.fullmatch(plain) if plain.startswith("(") and len(plain) < LENGTH else None
-        value = prepare_text.__wrapped__((given[3] or given[2] or "") if given else "")
-        if value and not value.startswith("("):  # "(B) 42" where 42 is asked for
-            return _compare_texts(gold, value)[0] or None
-        return None
+        beside = prepare_text.__wrapped__((given[3] or given[2] or "") if given else "")
+        # "(B) 42" where 42 is asked for
+        return (_compare_texts(gold, beside)[0] or None) if beside and not beside.startswith("(") else None
     value = letter[2] or letter[3]
-    if len(_BRACKETED.findall(plain)) > 1:
+    if len(re.findall(r"\([A-J]\)", plain)) > 1:
         return False  # two options
     given = _OPTION.fullmatch(plain) or (None if value else _CHOICE.fullmatch(plain))
-    if given is None and len(plain.strip("()")) == 1 and letter[1] in "ABCDEFGHIJ":
-        return plain.strip("()").upper() == letter[1] if plain.strip("()").isalpha() else None
     if given is None:
-        return None
-    beside = given[2] or given[3] if given.re is _OPTION else None
+        lone = plain.strip("()")
+        return lone.upper() == letter[1] if letter[1] <= "J" and len(lone) == 1 and lone.isalpha() else None
+    beside = given[2] or given[3] if given.re is _OPTION else ""
+    if given[1] != letter[1]:
+        return False
     if value and beside:
-        return given[1] == letter[1] and decide(value, beside)[0]
-    return given[1] == letter[1] and (not beside or _VALUE_BESIDE.match(beside) is not None)
+        return decide(value, beside)[0]
+    return not beside or _VALUE_BESIDE.match(beside) is not None
 
 
-def _time(gold: str, answer: str) -> bool | None:
-    """Compare times of the day: 3:45 pm is 15:45; None unless the reference says which half of the day."""
+def _compare_times(gold: str, answer: str) -> bool | None:
+    """Compare times of the day: 3:45 pm is 15:45; None unless one side says which half of the day."""
     wanted = _TIME.fullmatch(strip_to_words(gold))
     given = _TIME.fullmatch(strip_to_words(answer).replace("{:}", ":"))
     if wanted is None or given is None:
         return None
-    if not (wanted[3] or int(wanted[1]) > 12):  # 12:50 may be either half of the day
-        return _minutes(wanted) % 720 == _minutes(given) % 720 if given[3] else None
-    return _minutes(wanted) == _minutes(given)
+    if wanted[3] or int(wanted[1]) > 12:
+        return _minutes(wanted) == _minutes(given)
+    return _minutes(wanted) % 720 == _minutes(given) % 720 if given[3] else None  # 12:50 may be either half
 
 
 def _minutes(time: re.Match[str]) -> int:
     """Return the minutes since midnight."""
     hours = int(time[1])
     if time[3]:
-        if hours > 12:
-            return -1
-        hours = hours % 12 + 12 * (time[3].casefold() == "p")
+        hours = hours % 12 + 12 * (time[3].casefold() == "p") if hours <= 12 else -1
     return 60 * hours + int(time[2])
 
 
-def _named_values(gold: str, answer: str) -> bool | None:
+def _compare_named(gold: str, answer: str) -> bool | None:
     """Compare values with names, as ``apples: 12, pears: 7``, in any order.
 
-    The answer may count instead: 12 apples and 7 pears. None unless the reference has colons.
+    The answer may count instead: 12 apples and 7 pears.
     """
-    wanted = _read_named(gold, ":=") if len(gold) < 400 else None
-    if wanted is None or ":" not in gold or any(name.isdigit() for name in wanted):
+    wanted = _read_named(gold, _LABELLED)
+    if wanted is None or any(name.isdigit() for name in wanted):
         return None
-    given = _read_named(answer, ":=") or _read_named(strip_to_words(answer), "") if len(answer) < 400 else None
+    given = _read_named(answer, _LABELLED) or _read_named(strip_to_words(answer), _COUNTED)
     if given is None:
-        only = next(iter(wanted.values()))
-        return False if len(wanted) > 1 else _compare_texts(only, answer)[0]
+        return False if len(wanted) > 1 else _compare_texts(next(iter(wanted.values())), answer)[0]
     return wanted.keys() == given.keys() and all(
         _compare_texts(wanted[name], given[name])[0] is True for name in wanted
     )
 
 
-def _read_named(text: str, signs: str) -> dict[str, str] | None:
+def _read_named(text: str, pattern: re.Pattern[str]) -> dict[str, str] | None:
     """Return the values of a list by their names, in the singular; None for another text."""
-    values = {}
-    for part in _PARTED.split(text):
-        item = (_LABELLED if signs else _COUNTED).fullmatch(part)
-        if item is None:
+    values: dict[str, str] = {}
+    for part in _PARTED.split(text[:400]):
+        item = pattern.fullmatch(part)
+        name = item["name"].strip() if item else ""
+        name = name if len(name) == 1 else name.casefold().removesuffix("s")
+        if item is None or name in values:
             return None
-        name, value = (item[1], item[2]) if signs else (item[2], item[1])
-        name = name.strip() if len(name.strip()) == 1 else name.strip().casefold().removesuffix("s")
-        if name in values:
-            return None
-        values[name] = value.strip(" }")
-    return values or None
+        values[name] = item["value"].strip(" }")
+    return values if len(text) < 400 else None
 
 
-def _phrase(gold: str, answer: str) -> bool | None:
+def _compare_phrases(gold: str, answer: str) -> bool | None:
     """Compare words, if the reference is words and not a formula."""
     plain = strip_styles(gold).strip()
     if not _PHRASE.fullmatch(plain) or not _WORD.search(plain) or plain in ("pi", "infinity", "inf", "oo"):
         return None
     given = _IT_IS.sub("", strip_styles(answer).strip(), count=1)
-    if _flat(plain) == _flat(given):
-        return True
     sentence = _SAID.fullmatch(given)
-    if sentence and _flat(sentence[1]) == _flat(plain):
+    if _flatten(plain) in (_flatten(given), _flatten(sentence[1]) if sentence else None):
         return True
     if _ROMAN.fullmatch(plain):
         return plain == given
-    if (
-        len(plain) <= 3
-        and not english(plain.lower())
-        and sorted(plain) == sorted(given.replace("*", "").replace(" ", ""))
-    ):
+    letters = sorted(given.replace("*", "").replace(" ", ""))
+    if len(plain) <= 3 and not english(plain.lower()) and sorted(plain) == letters:
         return None  # xy and yx may be products
     amount = number_words.quantity(plain)
     if amount is not None and (amount.denominator > 1 or number_words.number(plain) is not None):
         return amount == number_words.quantity(given) or decide(str(amount), given)[0]
-    if _flat(given) in ("true", "false", "yes", "no") and _flat(plain) in ("true", "false", "yes", "no"):
-        return {"true": "yes", "false": "no"}.get(_flat(plain), _flat(plain)) == {
-            "true": "yes",
-            "false": "no",
-        }.get(_flat(given), _flat(given))
+    truth = [_TRUTHS.get(_flatten(text)) for text in (plain, given)]
+    if None not in truth:
+        return truth[0] == truth[1]
     return False if "\\" not in plain else None
 
 
-def _plain(text: str) -> str:
-    """Return a text without its styles and case, for words in formulas."""
-    plain = " ".join(strip_styles(text).split())
-    return plain.casefold() if _WORD.search(plain) and "\\" not in plain else plain
+_TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
+_COMPARERS: tuple[tuple[str, Callable[[str, str], bool | None]], ...] = (
+    ("mod", _compare_residues),
+    ("", _compare_options),
+    (":", _compare_times),
+    (":", _compare_named),
+    ("", _compare_phrases),
+)
+"""What a reference must contain, and the comparison, which gives None for a reference of another kind."""
 
 
-def _flat(text: str) -> str:
+def _flatten(text: str) -> str:
     """Return only the words, without case and punctuation; signs and operators stay."""
     text = re.sub(r"(?<=\w)[-–](?=[^\W\d])", " ", text)
     return " ".join(re.sub(r"(?<!\d)[.,](?!\d)|[.,](?!\d)|[:;'\"!?()\[\]{}_]", " ", text).split()).casefold()
 
 
-def _trees(gold: str, answer: str) -> tuple[bool | None, str]:
+def _flatten_words(text: str) -> str:
+    """Return a text without styles, spaces beside signs and stops at its end, and words without case."""
+    text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", strip_styles(text, " ")).split()).replace("\\%", "%")
+    text = re.sub(r" ?([^\w\s]) ?", r"\1", text)
+    text = text if text.endswith("..") else text.strip(".,;: ")
+    return text.casefold() if "\\" not in text and re.search(r"[^\W\d_]{3,}", text) else text
+
+
+# -- mathematics
+
+
+def _compare_trees(gold: str, answer: str) -> Verdict:
     try:
-        left: Node = _read_gold(gold)
+        left = _read_gold(gold)
     except Unread:
-        return _unread_gold(gold, answer)
-    spoken = (
-        answer[:1].isalpha() and "\\" not in answer and not number_words.ordinal(answer)
-    )  # a fifth, or the fifth?
-    number = number_words.quantity(answer) if spoken else None
-    if number is not None and constant(left):
-        answer = str(number)
+        return _compare_unread(gold, answer)
+    if answer[:1].isalpha() and "\\" not in answer and not number_words.ordinal(answer) and constant(left):
+        answer = str(number_words.quantity(answer) or answer)  # a fifth, not the fifth
     try:
         right: Node = read.__wrapped__(answer)
     except Unread as unread:
         if unread.hopeless or "\\" not in answer:
             return False, UNDECIDED if _BURST.search(answer) and not unread.hopeless else "unreadable"
-        return _for_sympy(gold, answer, "unread")
+        return _ask_sympy(gold, answer, "unread")
     try:
         verdict = same(left, right)
-        if verdict is not True:
+        if not verdict:
             verdict = any(same(left, renamed) for renamed in _rename_constants(gold, left, right)) or verdict
-        if verdict is not True and "," in answer:
-            verdict = _decimal_comma(left, answer) or verdict
+        if not verdict and "," in answer:
+            verdict = _compare_decimal_comma(left, answer) or verdict
     except TooBig:
         return False, UNDECIDED  # too big for sympy as well: no worker's time is spent on it
     except RecursionError:
         return None, "deep"
     undone = verdict is not False and is_unevaluated(left, right, answer)
-    if verdict is None:
-        return _for_sympy(gold, answer, NOT_EVALUATED if undone else "different")
-    return verdict, NOT_EVALUATED if undone else "equal" if verdict else "different"
+    why = NOT_EVALUATED if undone else "equal" if verdict else "different"
+    return _ask_sympy(gold, answer, why) if verdict is None else (verdict, why)
 
 
 def _rename_constants(text: str, gold: Node, answer: Node) -> Iterator[Node]:
@@ -439,15 +417,14 @@ def _rename_constants(text: str, gold: Node, answer: Node) -> Iterator[Node]:
         answer = answer[2][1]  # y(x) = ...
     ours, theirs = set(symbols(gold)), set(symbols(answer))
     missing, others = sorted(ours - theirs), sorted(theirs - ours)
-    if any(tree[0] == "seq" and all(x[0] == "sym" for x in tree[3]) for tree in (gold, answer)):
-        return  # letters of choices
     if not 0 < len(missing) == len(others) < 4 or not ours & theirs or read_quantity(text) is not None:
         return
-    if not all(map(_ARBITRARY.fullmatch, missing)) or not all(map(_ANY_CONSTANT.fullmatch, others)):
-        return
-    for order in permutations(missing):
-        names = {("sym", other): ("sym", one) for other, one in zip(others, order, strict=True)}
-        yield rename_variables(answer, names)
+    if any(tree[0] == "seq" and all(x[0] == "sym" for x in tree[3]) for tree in (gold, answer)):
+        return  # letters of choices
+    if all(map(_ARBITRARY.fullmatch, missing)) and all(map(_ANY_CONSTANT.fullmatch, others)):
+        for order in permutations(missing):
+            names = {("sym", other): ("sym", one) for other, one in zip(others, order, strict=True)}
+            yield rename_variables(answer, names)
 
 
 def _read_gold(gold: str) -> Node:
@@ -464,51 +441,37 @@ def _read_gold(gold: str) -> Node:
     return tree
 
 
-def _for_sympy(gold: str, answer: str, why: str) -> tuple[bool | None, str]:
+def _ask_sympy(gold: str, answer: str, why: str) -> Verdict:
     """Return None if a worker may be asked, which needs two plain formulas."""
     if _BURST.search(answer):
         return False, UNDECIDED
-    if formula(gold) is None or formula(answer) is None:
-        return False, why
-    return None, why
+    return (False if formula(gold) is None or formula(answer) is None else None), why
 
 
-def _decimal_comma(gold: Node, answer: str) -> bool | None:
+def _compare_decimal_comma(gold: Node, answer: str) -> bool | None:
     """Compare 1,5 with a reference of 1.5; a number with groups of thousands is never a decimal."""
     number = bare(gold)
     exact = re.match(r"[+-]?\d+,00(?!\d)", answer) is not None
     if number[0] == "num" and (exact or number[2] is not None) and _COMMA.fullmatch(answer):
-        try:
+        with contextlib.suppress(Unread):
             return same(gold, read(answer.replace(",", ".")))
-        except Unread:
-            return None
     return None
 
 
-def _unread_gold(gold: str, answer: str) -> tuple[bool | None, str]:
+def _compare_unread(gold: str, answer: str) -> Verdict:
     """Compare with a reference that is not read: as a formula, by its parts, as a date, or word for word."""
-    if _normalise_spelling(gold) == _normalise_spelling(answer):
+    if _flatten_words(gold) == _flatten_words(answer):
         return True, "same words"
-    if _WORDS_ALONE.fullmatch(gold) and _flat(gold) == _flat(answer):
+    if _WORDS_ALONE.fullmatch(gold) and _flatten(gold) == _flatten(answer):
         return True, "same words"
     main, rest = _CLAUSE.sub("", gold), _CLAUSE.sub("", answer)
     if main and main != gold and rest != answer:  # "2n, where n is odd": both halves count
-        conditions = _normalise_spelling(gold[len(main) :]) == _normalise_spelling(answer[len(rest) :])
+        conditions = _flatten_words(gold[len(main) :]) == _flatten_words(answer[len(rest) :])
         return (_compare_texts(main, rest)[0] is True and conditions), "formula and condition"
-    if _WORD.search(gold):
-        left, right = number_words.date(gold), number_words.date(answer)
-        if left is not None:
-            return left == right, "text"
+    day = number_words.date(gold) if _WORD.search(gold) else None
+    if day is not None:
+        return day == number_words.date(answer), "text"
     if len(answer) > LENGTH:
         return False, "too long"
-    if "\\" not in gold:
-        return False, "the reference is no plain formula"
-    return _for_sympy(gold, answer, "the reference is no plain formula")
-
-
-def _normalise_spelling(text: str) -> str:
-    """Return a text without styles, spaces beside signs and stops at its end, and words without case."""
-    text = " ".join(re.sub(r"[`$]|\\[,;: ]", "", strip_styles(text, " ")).split()).replace("\\%", "%")
-    text = re.sub(r" ?([^\w\s]) ?", r"\1", text)
-    text = text if text.endswith("..") else text.strip(".,;: ")
-    return text.casefold() if re.search(r"[^\W\d_]{3,}", text) and "\\" not in text else text
+    why = "the reference is no plain formula"
+    return _ask_sympy(gold, answer, why) if "\\" in gold else (False, why)
