@@ -27,6 +27,7 @@ from gem.graders.mathematics.languages import (
 from gem.graders.mathematics.latex import read
 from gem.graders.mathematics.notation import FUNCTIONS, Unread, normalise_text
 from gem.graders.mathematics.units import measure
+from gem.graders.mathematics.values import subtrees
 from gem.parsing import tagged
 
 PIECE = 1000
@@ -173,13 +174,14 @@ def _is_sentence(line: str) -> bool:
     if line.startswith(("| ", "|-", "`", '{"')) or len(line) > 300:
         return True
     words = len(re.findall(r"(?<![\\\w])[^\W\d_]{2,}", line[:PIECE]))
-    if words and (("=" in line and _COMPUTING.match(line)) or len(_sentences(line)) > 1):
-        return True
-    if words > 5 and line.endswith((".", "!")):
-        return True
-    if line[:1].isupper() and (words > 2 or (words and _VERB.search(line)) or (words == 2 and "=" in line)):
-        return True
-    return line[:1].isalpha() and not line[:1].isascii()
+    computed = ("=" in line and _COMPUTING.match(line)) or len(_sentences(line)) > 1
+    spoken = words > 2 or (words and _VERB.search(line)) or (words == 2 and "=" in line)
+    return bool(
+        (words and computed)
+        or (words > 5 and line.endswith((".", "!")))
+        or (line[:1].isupper() and spoken)
+        or (line[:1].isalpha() and not line[:1].isascii())
+    )
 
 
 _COMPUTING = re.compile(r"[\d(]|\\?[$€£]\d")
@@ -293,19 +295,17 @@ def _is_cut(sentence: str) -> bool:
 
 def _last_display(text: str) -> str | None:
     """Return the display formula that ends a text."""
-    text = _QED.sub("", text).rstrip()
-    for closing, opening in (
-        ("$$", "$$"),
-        ("\\]", "\\["),
-        ("\\end{align}", "\\begin{align}"),
-        ("\\end{align*}", "\\begin{align*}"),
-    ):
-        end = len(text.rstrip(" .,"))
-        if text.endswith(closing, 0, end):
-            start = text.rfind(opening, 0, end - len(closing))
-            if start >= 0:
-                return text[start + len(opening) : end - len(closing)].strip()
+    text = _QED.sub("", text).rstrip(" .,\n")
+    for opening, closing in _DISPLAYS:
+        start = text.rfind(opening, 0, -len(closing)) if text.endswith(closing) else -1
+        if start >= 0:
+            return text[start + len(opening) : -len(closing)].strip()
     return None
+
+
+_DISPLAYS = (("$$", "$$"), ("\\[", "\\]")) + tuple(
+    (f"\\begin{{{name}}}", f"\\end{{{name}}}") for name in ("align", "align*")
+)
 
 
 def _table(lines: list[str], text: str) -> str:
@@ -369,7 +369,7 @@ def value_of(piece: str, text: str) -> str:
     if whole is not None:
         return languages.join_groups(whole, text)
     value = _value_in(languages.set_spaces(piece), text) or _last_side(piece)
-    return languages.join_groups(value if value is not None else _unwrap(piece), text)
+    return languages.join_groups(value if value is not None else piece.strip("*_ `" if piece[:1] in "*_`" else None).replace("**", ""), text)
 
 
 def _last_side(piece: str) -> str | None:
@@ -400,10 +400,6 @@ def _last_row(piece: str) -> str:
     return rows[-1]
 
 
-def _unwrap(piece: str) -> str:
-    """Return a text without emphasis around all of it, and the dollars around a formula."""
-    text = piece.strip().strip("*_ `") if piece.strip()[:1] in "*_`" else piece.strip()
-    return text.replace("**", "")
 
 
 _EMPHASISED = re.compile(r"(?:(?:\*\*|__|[*_])([^*`]+?)(?:\*\*|__|[*_])|`{1,3}([^`]+)`{1,3})[.\s]*")
@@ -420,16 +416,13 @@ def _bare(piece: str) -> str | None:
     text = piece.strip().rstrip("。 ")
     text = text[:-1] if text.endswith(".") and not text.endswith("..") else text
     text = _strip_emphasis(text)
-    segment = re.fullmatch(
-        r"\$\$?([^$]+)\$\$?[.\s]*|\\\((.+?)\\\)[.\s]*|\\\[(.+?)\\\][.\s]*", text, re.DOTALL
-    )
-    if segment and not re.match(r"\$\s?\d[^$]*[\s(+−-]\$", text):
-        text = next(group for group in segment.groups() if group).strip()
-    if re.fullmatch(r"\(?[A-Z]\)?[.:]?|[^\W\d_]+(?:[ '-][^\W\d_]+){0,2}[.!]?", text) and not HEDGED.search(
-        text
-    ):
-        return text
-    return text if _reads(text) or number_words.date(text) else None
+    if not re.match(r"\$\s?\d[^$]*[\s(+−-]\$", text):
+        text = _content(text) or text
+    is_word = _LETTER_OR_WORDS.fullmatch(text) and not HEDGED.search(text)
+    return text if is_word or _reads(text) or number_words.date(text) else None
+
+
+_LETTER_OR_WORDS = re.compile(r"\(?[A-Z]\)?[.:]?|[^\W\d_]+(?:[ '-][^\W\d_]+){0,2}[.!]?")
 
 
 @lru_cache(maxsize=512)
@@ -446,11 +439,7 @@ def _reads(text: str) -> bool:
 
 def _has_words(tree: object) -> bool:
     """Return whether a tree has units that are no measure, such as words of a sentence."""
-    if not isinstance(tree, tuple):
-        return False
-    if tree and tree[0] == "unit" and measure(tree[2]) is None:
-        return True
-    return any(_has_words(part) for part in tree)
+    return any(part[0] == "unit" and measure(part[2]) is None for part in subtrees(tree))
 
 
 def _value_in(piece: str, text: str) -> str | None:
@@ -549,11 +538,12 @@ _OPTION = re.compile(r"(?:\(?[A-J]\)|[A-J][.:])[:.]?\s+\S[^,;]{0,60}")
 
 def _letter_or_word(plain: str) -> str | None:
     """Return the option or the truth that a sentence without a number states."""
-    option = re.search(r"\b(?:option|choice|answer)\s+(?:is\s+)?\(?([A-J])\)?[\s.]*$", plain, re.IGNORECASE)
-    if option:
-        return option[1]
-    agreed = re.match(r"(?:so|thus|therefore|hence)?,?\s*(yes|no)\b[,.!]", plain.strip(), re.IGNORECASE)
-    return agreed[1] if agreed else None
+    stated = _STATED_LETTER.search(plain) or _AGREED.match(plain.strip())
+    return stated[1] if stated else None
+
+
+_STATED_LETTER = re.compile(r"\b(?:option|choice|answer)\s+(?:is\s+)?\(?([A-J])\)?[\s.]*$", re.IGNORECASE)
+_AGREED = re.compile(r"(?:so|thus|therefore|hence)?,?\s*(yes|no)\b[,.!]", re.IGNORECASE)
 
 
 # -- the values in a clause
@@ -561,70 +551,19 @@ def _letter_or_word(plain: str) -> str | None:
 _MATH = r"\$\$?(?=\S)(?:[^$\\]|\\.)+?(?<=\S)\$\$?(?![\d])|\\\(.+?\\\)|\\\[.+?\\\]"
 _ATOM = re.compile(rf"{_MATH}|\\?\$[^\s$]*|(?:[^\s$()]|\((?:[^()$]|\([^()$]*\))*\))+|[^\s$]+")
 _NUMBER = re.compile(r"[-+−–±~≈]*(?:\\?[$€£¥₹])?\d[\d.,:/^²³%°'′]*(?:[€£¥₹¢%°]|°[CF])?")
-_OPERATOR = re.compile(r"[-+−–×*·⋅÷/<>≤≥≠=≈≡∈∪±^|&]+|\\(?:times|cdot|approx|ge|le|in|cup|pm|div)|[xX×]")
 _MATHY = re.compile(r"[\w .,+\-−–×*·⋅÷/^=<>≤≥≠≈±()\[\]{}|⌊⌋⌈⌉√π∞°%€£'′²³⁴⁵⁶⁷⁸⁹¹⁰ⁿ⁻₀₁₂₃₄₅₆₇₈₉\\!∈∪]+")
 _LETTER_RUN = re.compile(r"(?<![\\_a-zA-Z])[^\W\d_]{2,}")
 _NAMES_AND_POWERS = re.compile(r"\\[a-zA-Z]+|_\{[^}]*\}|_\w+|[²³⁴⁵⁶⁷⁸⁹¹⁰₀-₉]")
 _SIMPLE_NAME = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'?|[A-Za-z]\([a-z](?:,\s?[a-z])*\)|\|[A-Z]\|")
-_PRODUCTS = frozenset(["ab", "abc"])
-_SHORT_WORDS = frozenset(
-    [
-        "km",
-        "cm",
-        "mm",
-        "kg",
-        "mg",
-        "ml",
-        "hr",
-        "hrs",
-        "ft",
-        "lb",
-        "lbs",
-        "yd",
-        "mph",
-        "vs",
-        "mr",
-        "mrs",
-        "ms",
-        "dr",
-        "st",
-        "th",
-        "nd",
-        "rd",
-        "by",
-        "my",
-        "why",
-        "try",
-        "dry",
-        "sky",
-        "fly",
-        "shy",
-        "cry",
-        "spy",
-    ]
-)
-_LITTLE_WORDS = frozenset(["is", "of", "to", "in", "or", "at", "so", "if", "he", "we", "it", "as", "no"])
+_SHORT_WORDS = "km|cm|mm|kg|mg|ml|hrs?|ft|lbs?|yd|mph|vs|mrs?|ms|dr|st|th|nd|rd|by|my|why|try|dry|sky|fly|shy|cry|spy"
+_LITTLE_WORDS = frozenset("is of to in or at so if he we it as no".split())
 _MULTIPLIERS = frozenset(
-    [
-        "thousand",
-        "million",
-        "billion",
-        "trillion",
-        "hundred",
-        "dozen",
-        "percent",
-        "pct",
-        "half",
-        "halves",
-        "thirds",
-        "quarters",
-    ]
+    "thousand million billion trillion hundred dozen percent pct half halves thirds quarters".split()
 )
-_CARDINAL = re.compile(
-    r"(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven"
+_CARDINAL = (
+    r"(?i:(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven"
     r"|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty)"
-    r"(?:-(?:one|two|three|four|five|six|seven|eight|nine))?|hundred|thousand|million",
-    re.IGNORECASE,
+    r"(?:-(?:one|two|three|four|five|six|seven|eight|nine))?|hundred|thousand|million)"
 )
 
 
@@ -645,16 +584,14 @@ class _Atom(NamedTuple):
 @lru_cache(maxsize=256)
 def _atoms(clause: str) -> list[_Atom]:
     """Return the words of a clause."""
-    atoms = []
+    atoms: list[_Atom] = []
     for match in _ATOM.finditer(clause):
-        whole, place = match[0], match.span()
-        segment = _SEGMENT.fullmatch(whole)
-        if segment and not _NUMBER.fullmatch(whole):
-            inner = next(group for group in segment.groups() if group).strip()
-            atoms.append(_Atom("weak" if _SIMPLE_NAME.fullmatch(inner) else "value", inner, "", *place))
+        inner = None if _NUMBER.fullmatch(match[0]) else _content(match[0])
+        if inner is not None:
+            atoms.append(_Atom("weak" if _SIMPLE_NAME.fullmatch(inner) else "value", inner, "", *match.span()))
             continue
-        core = whole.rstrip(".,;:!?\"'”")
-        behind = whole[len(core) :]
+        core = match[0].rstrip(".,;:!?\"'”")
+        behind = match[0][len(core) :]
         core = core.lstrip("\"'“")
         if core.endswith(")") and core.count(")") > core.count("("):
             core, behind = core.rstrip(")"), ")" + behind
@@ -662,51 +599,41 @@ def _atoms(clause: str) -> list[_Atom]:
             core = core.lstrip("(")
         if core == "=" and atoms and len(atoms[-1].text) == 1 and atoms[-1].text.isalpha():
             atoms[-1] = atoms[-1]._replace(kind="weak")  # "a = 5", "y = 2"
-        atoms.append(_Atom(_kind(core), core, behind, *place))
+        atoms.append(_Atom(_kind(core), core, behind, *match.span()))
     return atoms
 
 
-_SEGMENT = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+)\\\)|\\\[(.+)\\\]")
+def _content(text: str) -> str | None:
+    """Return the formula between the dollars or brackets that enclose all of a text."""
+    segment = _SEGMENT.fullmatch(text)
+    return next(group for group in segment.groups() if group).strip() if segment else None
+
+
+_SEGMENT = re.compile(r"\$\$?([^$]+)\$\$?[.\s]*|\\\((.+?)\\\)[.\s]*|\\\[(.+?)\\\][.\s]*", re.DOTALL)
+
+
+_KINDS = re.compile(
+    rf"(?P<value>{_NUMBER.pattern})"
+    r"|(?P<operator>[-+−–×*·⋅÷/<>≤≥≠=≈≡∈∪±^|&]+|\\(?:times|cdot|approx|ge|le|in|cup|pm|div)|[xX×])"
+    rf"|(?P<words>{_CARDINAL})"
+    r"|(?P<word>[aAIeyo]?|[^\W\d_a-zA-Zαβγδεθλμνπρστφψω½¼¾⅓⅔⅛²³¹⁰⁴-⁹₀-₉])"
+    rf"|(?P<weak>[^\W\d_]|abc?|(?!(?:{_SHORT_WORDS})$)[b-df-hj-np-tv-z]{{2,3}})"
+)
 
 
 def _kind(core: str) -> str:
-    if not core:
+    simple = _KINDS.fullmatch(core)
+    if simple:
+        return str(simple.lastgroup)
+    if core.isalpha() or not _MATHY.fullmatch(core):
         return "word"
-    if _NUMBER.fullmatch(core):
-        return "value"
-    if _OPERATOR.fullmatch(core):
-        return "operator"
-    if core[0].isalpha() and core.isalpha():
-        if len(core) == 1:
-            return (
-                "word"
-                if core in ("a", "A", "I", "e", "y", "o", "è", "é", "и", "у", "в", "с", "к", "à", "و")
-                or not (core.isascii() or core in "αβγδεθλμνπρστφψω")
-                else "weak"
-            )
-        if core in _PRODUCTS or (
-            len(core) < 4
-            and core.isascii()
-            and core.islower()
-            and not set(core) & set("aeiou")
-            and core not in _SHORT_WORDS
-        ):
-            return "weak"
-        return "words" if _CARDINAL.fullmatch(core) else "word"
-    if _CARDINAL.fullmatch(core):
-        return "words"
-    if _MATHY.fullmatch(core):
-        letters = [run.casefold() for run in _LETTER_RUN.findall(_NAMES_AND_POWERS.sub(" ", core))]
-        if all(
-            run in FUNCTIONS or (len(run) == 2 and run.isascii() and run not in _LITTLE_WORDS)
-            for run in letters
-        ):
-            if any(c.isdigit() for c in core):
-                return "value"
-            return (
-                "value" if re.search(r"[⌊⌈√π∞²³⁴=<>]|[^\W_][-+−*/^·⋅(]", core) and "/" not in core else "weak"
-            )
-    return "word"
+    letters = [run.casefold() for run in _LETTER_RUN.findall(_NAMES_AND_POWERS.sub(" ", core))]
+    if any(
+        run not in FUNCTIONS and (len(run) != 2 or not run.isascii() or run in _LITTLE_WORDS) for run in letters
+    ):
+        return "word"
+    formula = "/" not in core and re.search(r"[⌊⌈√π∞²³⁴=<>]|[^\W_][-+−*/^·⋅(]", core)
+    return "value" if formula or any(c.isdigit() for c in core) else "weak"
 
 
 def _only(clause: str, foreign: bool) -> str | None:
@@ -731,13 +658,10 @@ def _only(clause: str, foreign: bool) -> str | None:
 def _groups(clause: str, atoms: list[_Atom], foreign: bool) -> list[_Group]:
     """Return the values of a clause in their order: words of mathematics that follow one another."""
     groups = []
-    i = 0
-    while i < len(atoms):
-        if atoms[i].kind == "word":
-            i += 1
-            continue
+    i = -1
+    while (i := i + 1) < len(atoms):
         first = i
-        while i + 1 < len(atoms) and _continues(atoms, first, i):
+        while atoms[first].kind != "word" and i + 1 < len(atoms) and _continues(atoms, first, i):
             i += 1
         while i > first and atoms[i].kind == "operator":
             i -= 1
@@ -749,7 +673,6 @@ def _groups(clause: str, atoms: list[_Atom], foreign: bool) -> list[_Group]:
             unit, used = _unit([atom.text + atom.behind for atom in behind], foreign)
             groups.append(_Group(clause, atoms, first, i, unit))
             i += used
-        i += 1
     return groups
 
 
@@ -759,26 +682,23 @@ _SIGNS = ("-", "−", "<", ">", "≤", "≥", "=")
 def _continues(atoms: list[_Atom], first: int, i: int) -> bool:
     """Return whether the word after `i` still belongs to the value that began at `first`."""
     here, following = atoms[i], atoms[i + 1]
+    beside = not here.behind.strip(",")
     if re.search(r"[;:.]", here.behind):
         return False
     if following.text.casefold() in AND_OR:
         beyond = atoms[i + 2].kind if i + 2 < len(atoms) else "word"
-        listed = here.kind != "operator" and not here.behind.strip(",")
-        return listed and beyond in ("value", "words", "weak") and not _is_computation(atoms, first, i)
-    if following.kind == "word":
-        return False
-    if here.text.casefold() in AND_OR:
-        return True
+        listed = here.kind != "operator" and beside and beyond in ("value", "words", "weak")
+        return listed and not _is_computation(atoms, first, i)
+    if following.kind == "word" or here.text.casefold() in AND_OR:
+        return following.kind != "word"
     if "operator" in (here.kind, following.kind):
-        return not here.behind.strip(",")
+        return beside
     if here.behind:
         return here.behind == "," and not _is_computation(atoms, first, i)
-    if re.fullmatch(r"\d{1,3}", here.text) and re.match(r"\d{3}(?!\d)", following.text):
-        return True
-    if here.kind != following.kind:
-        return False
     digits = here.text[-1:].isdigit() and following.text[:1].isdigit()
-    return here.kind == "words" or (here.kind == "value" and not digits)
+    thousands = re.fullmatch(r"\d{1,3}", here.text) and re.match(r"\d{3}(?!\d)", following.text)
+    alike = here.kind == following.kind and (here.kind == "words" or (here.kind == "value" and not digits))
+    return alike or thousands is not None
 
 
 def _is_computation(atoms: list[_Atom], first: int, i: int) -> bool:
@@ -789,34 +709,28 @@ def _is_computation(atoms: list[_Atom], first: int, i: int) -> bool:
 
 def _unit(words: list[str], foreign: bool) -> tuple[str, int]:
     """Return the unit or multiplier that words after a number begin with, and how many words it takes."""
-    kept: list[str] = []
-    for word in words:
-        core = word.rstrip(".,;:!?)").casefold() or word
-        if core in _MULTIPLIERS and not kept:
-            kept.append(core)
-            if core != word.casefold():
-                return " " + " ".join(kept), len(kept)
-            continue
-        break
-    taken = len(kept)
-    best, used = "", 0
-    for n in range(1, min(4, len(words) - taken) + 1):
-        part = words[taken : taken + n]
-        phrase = " ".join(part).rstrip(".,;:!?)*。，")
-        if phrase.casefold() in ("am", "pm", "a.m", "p.m"):
-            best, used = " " + phrase.replace(".", ""), n
-        elif phrase and not phrase[-1:].isspace() and _is_measure(phrase):
-            best, used = " " + phrase, n
-        if re.search(r"[.,;:!?)]$", part[-1]):
+    multiplier = words[0].rstrip(_PUNCTUATION).casefold() if words else ""
+    taken = int(multiplier in _MULTIPLIERS)
+    multiplier = " " + multiplier if taken else ""
+    if taken and multiplier.strip() != words[0].casefold():
+        return multiplier, 1
+    unit, used = "", 0
+    for n in range(taken + 1, min(taken + 4, len(words)) + 1):
+        phrase = " ".join(words[taken:n]).rstrip(_PUNCTUATION + "*。，")
+        half_day = phrase.casefold() in ("am", "pm", "a.m", "p.m")
+        if half_day or (phrase.strip() == phrase != "" and _is_measure(phrase)):
+            unit, used = " " + (phrase.replace(".", "") if half_day else phrase), n - taken
+        if words[n - 1][-1:] in _PUNCTUATION:
             break
-    if not best and foreign and taken < len(words):
-        name = languages.unit_name(words[taken])
-        best, used = (" " + name, 1) if name else ("", 0)
-    return (" " + " ".join(kept) if kept else "") + best, taken + used
+    name = languages.unit_name(words[taken]) if foreign and not unit and taken < len(words) else None
+    return (multiplier + " " + name, taken + 1) if name else (multiplier + unit, taken + used)
+
+
+_PUNCTUATION = ".,;:!?)"
 
 
 def _is_measure(phrase: str) -> bool:
-    if phrase in ("in", "a", "is", "as", "at", "per") or phrase.split()[-1] in ("per", "of", "a", "an", "in"):
+    if phrase.split()[-1] in ("in", "a", "is", "as", "at", "per", "of", "an"):
         return False
     try:
         return measure(phrase) is not None or _UNIT_LIKE.fullmatch(phrase) is not None
@@ -908,14 +822,10 @@ def _merge_compounds(groups: list[_Group], atoms: list[_Atom]) -> list[_Group]:
     for group in groups[1:]:
         before = merged[-1]
         between = [atom.text.casefold() for atom in atoms[before.last + 1 : group.first]]
-        names = [word for word in between if word not in ("and", "und", "et", "y", "e")]
-        if (
-            before.unit
-            and group.unit
-            and not group.is_step
-            and " ".join(names) == before.unit.strip().casefold()
-            and _same_measure(before.unit, group.unit)
-        ):
+        names = " ".join(word for word in between if word not in ("and", "und", "et", "y", "e"))
+        large, small = measure(before.unit.strip()), measure(group.unit.strip())
+        follows = large is not None and small is not None and large.powers == small.powers and large.size > small.size
+        if follows and not group.is_step and names == before.unit.strip().casefold():
             before.number = f"{before.number}{before.unit} {group.number}"
             before.unit, before.last = group.unit, group.last
         else:
@@ -923,6 +833,3 @@ def _merge_compounds(groups: list[_Group], atoms: list[_Atom]) -> list[_Group]:
     return merged
 
 
-def _same_measure(one: str, other: str) -> bool:
-    left, right = measure(one.strip()), measure(other.strip())
-    return left is not None and right is not None and left.powers == right.powers and left.size > right.size

@@ -46,21 +46,21 @@ def _left_to_do(tree: Node) -> bool:
     """Return whether a tree contains a sum, product or quotient of numbers that is not a value."""
     return any(
         part[0] in ("+", "*", "/") and not _value(part) and not _holds_constant(part)
-        for part in _subtrees(tree)
+        for part in subtrees(tree)
     )
 
 
 def _holds_constant(tree: Node) -> bool:
     """Return whether a tree contains pi, e or infinity."""
-    return any(part[0] == "const" and part[1] != "i" for part in _subtrees(tree))
+    return any(part[0] == "const" and part[1] != "i" for part in subtrees(tree))
 
 
-def _subtrees(tree: object) -> Iterator[Node]:
+def subtrees(tree: object) -> Iterator[Node]:
     """Yield a tree and all parts of it that are tuples: trees, and rows of trees."""
     if isinstance(tree, tuple) and tree:
         yield tree
         for part in tree:
-            yield from _subtrees(part)
+            yield from subtrees(part)
 
 
 def worked_out(answer: Node, text: str) -> bool:
@@ -112,7 +112,7 @@ def _take_last_side(tree: Node) -> Node:
 
 def _has_product_of_sums(tree: Node) -> bool:
     """Return whether a tree contains a product or power of sums."""
-    for part in _subtrees(tree):
+    for part in subtrees(tree):
         if part[0] == "*" and any(bare(factor)[0] == "+" for factor in part[1]):
             return True
         if part[0] == "^" and bare(part[1])[0] == "+" and part[2][0] == "num" and part[2][1] > 1:
@@ -133,12 +133,12 @@ def _factors(tree: Node) -> int:
 
 
 def _varies(tree: Node) -> bool:
-    return any(part[0] == "sym" for part in _subtrees(tree))
+    return any(part[0] == "sym" for part in subtrees(tree))
 
 
 def _size(tree: Node) -> int:
     """Return the number of numbers, constants and names in a tree."""
-    return sum(part[0] in ("num", "sym", "const") for part in _subtrees(tree))
+    return sum(part[0] in ("num", "sym", "const") for part in subtrees(tree))
 
 
 def leaves(tree: Node) -> list[str]:
