@@ -7,10 +7,9 @@ only if every step was sound; sympy decides the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain
-from typing import Any
 
 from gem.graders.mathematics.evaluation import (
     USERS,
@@ -21,11 +20,10 @@ from gem.graders.mathematics.evaluation import (
     TooBig,
     TooBigHere,
     Undefined,
-    sample,
     value,
 )
 from gem.graders.mathematics.intervals import is_inequality, same_set, variable
-from gem.graders.mathematics.latex import ASKED, Node
+from gem.graders.mathematics.latex import ASKED
 from gem.graders.mathematics.scalars import (
     all_of,
     approximately,
@@ -36,6 +34,7 @@ from gem.graders.mathematics.scalars import (
     same_scalar,
     same_value,
 )
+from gem.graders.mathematics.trees import Node, rename_variables
 
 SETS = 40  # members of a finite set that are compared one by one
 
@@ -52,8 +51,8 @@ def same(gold: Node, answer: Node) -> bool | None:
     if "in" in (gold[0], answer[0]):
         names = {name for name in map(_member, (gold, answer)) if name is not None}
         return len(names) < 2 and same(_set(gold), _set(answer))
-    if "logic" in (gold[0], answer[0]):
-        return _same_logic(gold, answer)
+    if "logic" in (gold[0], answer[0]):  # propositions: the same except for the order of their parts
+        return gold[:2] == answer[:2] and sorted(map(repr, gold[2])) == sorted(map(repr, answer[2]))
     named = _relations(gold, _give_variable(gold, answer))
     if named is None:
         return False
@@ -144,18 +143,12 @@ def _set(tree: Node) -> Node:
     return members if low is None or high is None or low >= high else ("union", (members,))
 
 
-def _same_logic(gold: Node, answer: Node) -> bool:
-    """Return whether two propositions are the same except for the order of their parts."""
-    if gold[0] != "logic" or answer[0] != "logic" or gold[1] != answer[1]:
-        return False
-    return sorted(map(repr, gold[2])) == sorted(map(repr, answer[2]))
 
 
 def _give_variable(gold: Node, answer: Node) -> Node:
     """Give "at least 5", which names no variable, the variable of the reference."""
-    if answer[0] != "rel" or answer[2][0] != ASKED or gold[0] not in ("rel", "union"):
-        return answer
-    name = variable(gold)
+    unnamed = answer[0] == "rel" and answer[2][0] == ASKED and gold[0] in ("rel", "union")
+    name = variable(gold) if unnamed else None
     return answer if name is None else ("rel", answer[1], (name, *answer[2][1:]))
 
 
@@ -210,16 +203,15 @@ def _same_members(members: Sequence[Node], others: Sequence[Node]) -> bool | Non
         if len(members) != len(others):
             return False
     left = list(others)
-    unknown = False
     for member in members:
+        verdicts = []
         for i, other in enumerate(left):
-            verdict = same(member, other)
-            if verdict:
+            verdicts.append(same(member, other))
+            if verdicts[-1]:
                 del left[i]
                 break
-            unknown = unknown or verdict is None
         else:
-            return None if unknown else False
+            return None if None in verdicts else False
     return True
 
 
@@ -241,22 +233,20 @@ def _drop_approximations(node: Node) -> Node:
     if node[0] != "rel":
         return node
     _, operators, sides = node
-    if operators == ("=",) and sides[1][0] == "sym" and constant(sides[0]):
+    exact: Node = sides[0]
+    if operators == ("=",) and sides[1][0] == "sym" and constant(exact):
         return ("rel", operators, sides[::-1])  # 3 = x
     bounded = operators[0] in ("<", ">", "<=", ">=") and set(operators[1:]) == {"="}
     if bounded and all(constant(side) and same(sides[-1], side) for side in sides[1:]):
-        return ("rel", operators[:1], (sides[0], sides[-1]))  # a < 4/8 = 1/2
+        return ("rel", operators[:1], (exact, sides[-1]))  # a < 4/8 = 1/2
     if "~" not in operators:
         return node
-    exact: Node = sides[0]
-    aim = approximately(exact) if constant(exact) else None
-    others = [approximately(side) for side in sides[1:]]
+    aim, *others = map(approximately, sides)
     if aim is not None and all(x is not None and abs(x - aim) <= 0.01 * abs(aim) for x in others):
         return exact  # 2 sqrt(3) ~ 3.46
-    if operators[0] == "~":
-        return ("rel", tuple("=" if op == "~" else op for op in operators), sides)
     first = operators.index("~")
-    return ("rel", operators[:first], sides[: first + 1])
+    kept = operators[:first] or ["=" if op == "~" else op for op in operators]
+    return ("rel", tuple(kept), sides[: len(kept) + 1])
 
 
 def _equation(node: Node) -> bool:
@@ -266,19 +256,11 @@ def _equation(node: Node) -> bool:
 def _name(node: Node) -> Node | None:
     """Return the left side of a definition: a variable, or a function of variables or numbers."""
     left: Node = _vector(node[2][0]) or node[2][0]
-    if left[0] == "sym":
-        return left
-    if (
-        left[0] == "fn"
-        and left[1].rstrip("'") in USERS
-        and all(x[0] == "sym" or constant(x) for x in left[2])
-    ):
-        return left
-    if left[0] == "*" and all(x[0] == "sym" for x in left[1]):  # P(x), ABC
-        return left
-    if left[0] == "seq" and all(x[0] == "sym" for x in left[3]):  # (x, y) = (1, 2)
-        return left
-    return None
+    parts = {"sym": (left,), "*": left[1], "seq": left[-1], "fn": left[-1]}.get(left[0])  # x, P(x), (x, y), f(2)
+    numbers = left[0] == "fn" and left[1].rstrip("'") in USERS
+    if parts is None or (left[0] == "fn" and not numbers):
+        return None
+    return left if all(x[0] == "sym" or (numbers and constant(x)) for x in parts) else None
 
 
 def _says(answer: Node) -> Node | None:
@@ -334,11 +316,10 @@ def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
 def _remove_names(tree: Node) -> Node:
     if tree[0] != "seq":
         return tree
-    return (*tree[:3], tuple(x[2][-1] if _equation(x) and _single(_name(x)) else x for x in tree[3]))
+    members = (x[2][-1] if _equation(x) and (_name(x) or ("seq",))[0] != "seq" else x for x in tree[3])
+    return (*tree[:3], tuple(members))
 
 
-def _single(name: Node | None) -> bool:
-    return name is not None and name[0] != "seq"
 
 
 def _bound(name: Node) -> bool:
@@ -374,23 +355,8 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
     return same_set(gold, answer) if is_inequality(gold) and is_inequality(answer) else None
 
 
-def symbols(node: Any) -> Iterator[str]:
-    """Yield the names of a tree's variables."""
-    if isinstance(node, tuple):
-        if node[:1] == ("sym",):
-            yield node[1]
-        else:
-            for part in node:
-                yield from symbols(part)
 
 
-def rename_variables(node: Any, names: dict[Node, Node]) -> Any:
-    """Return a tree with other names of variables."""
-    if isinstance(node, tuple):
-        if node in names:
-            return names[node]
-        return tuple(rename_variables(part, names) for part in node)
-    return node
 
 
 def _ratio(a: Node, b: Node) -> Fraction | None:
@@ -399,15 +365,12 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
     try:
         for point in range(4):
             field = Exact(point)
-            top, below = value(a, field), value(b, field)
-            if below == 0 or top == 0:
-                return None
-            ratios.add(top / below)
-    except (Inexact, Undefined, Opaque, TooBigHere):
-        return None
-    if len(ratios) != 1:
+            ratios.add(value(a, field) / value(b, field))
+    except (Inexact, Undefined, Opaque, TooBigHere, ZeroDivisionError):
         return None
     ratio = ratios.pop()
+    if ratios or not ratio:
+        return None
     try:
         turns = any(facts(a)[1:] + facts(b)[1:])
     except Opaque:
@@ -434,60 +397,45 @@ def _same_equation(gold: Node, answer: Node) -> bool | None:
 
 def _has_other_root(a: Node, b: Node) -> bool:
     """Return whether a root of `a`, found by the secant method in one variable, is clearly not one of `b`."""
+
+    def at(node: Node, number: complex) -> complex:
+        field.given[name] = number
+        return complex(value(node, field))
+
     try:
         names = sorted(facts(a)[0])
         facts(b)
     except Opaque:
         return False
     for name in names[:2]:
-        field = _At(name)
+        field = Float(1, "near")
         try:
             x, y = complex(0.7, 0.3), complex(1.3, -0.2)
-            fx, fy = field.at(a, x), field.at(a, y)
+            fx, fy = at(a, x), at(a, y)
             for _ in range(40):
                 if fx == fy or abs(fy) < 1e-13:
                     break
                 x, y, fx = y, y - fy * (y - x) / (fy - fx), fy
-                fy = field.at(a, y)
-            scale = 1 + abs(y)
-            if abs(fy) < 1e-10 and abs(field.at(b, y)) > 1e-4 * scale and abs(y) < 1e4:
+                fy = at(a, y)
+            if abs(fy) < 1e-10 and abs(at(b, y)) > 1e-4 * (1 + abs(y)) and abs(y) < 1e4:
                 return True
         except (TooBig, Opaque, Undefined):
             continue
     return False
 
 
-class _At(Float):
-    """Floats with one variable set by hand."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(1)
-        self.name = name
-        self.set = 0j
-
-    def at(self, node: Node, number: complex) -> complex:
-        self.set = number
-        return complex(value(node, self))
-
-    def symbol(self, name: str) -> complex:
-        if name == self.name:
-            return self.set
-        return complex(1.1 + float(sample(name, 1, "small")) / 7)
 
 
 def _relation_and_list(gold: Node, answer: Node) -> bool | None:
     relation, listing = (gold, answer) if gold[0] == "rel" else (answer, gold)
     named = _equation(relation) and len(relation[1]) == 1 and _name(relation) is not None
-    definitions = not listing[1] and any(_equation(member) for member in listing[3])
-    if (named and not listing[1]) or (definitions and not _equation(relation)):
+    defined = any(map(_equation, listing[3])) and not _equation(relation)
+    if not listing[1] and (named or defined):
         return False if len(listing[3]) > 1 else None
     return _relation_and_set(gold, answer)
 
 
 def _relation_and_set(gold: Node, answer: Node) -> bool | None:
     relation, other = (gold, answer) if gold[0] == "rel" else (answer, gold)
-    if _equation(relation):
-        return None
-    if other[0] in ("seq", "union", "without") and is_inequality(relation):
-        return same_set(gold, answer)
-    return None
+    is_set = other[0] in ("seq", "union", "without") and not _equation(relation) and is_inequality(relation)
+    return same_set(gold, answer) if is_set else None

@@ -14,16 +14,17 @@ from itertools import permutations
 
 from gem.graders.base import UNDECIDED
 from gem.graders.mathematics import number_words
-from gem.graders.mathematics.algebra import rename_variables, same, symbols
+from gem.graders.mathematics.algebra import same
 from gem.graders.mathematics.evaluation import TooBig
-from gem.graders.mathematics.latex import LENGTH, Node, english, read
+from gem.graders.mathematics.latex import LENGTH, english, read
 from gem.graders.mathematics.notation import Unread, prepare_text, strip_styles, strip_to_words
 from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.quantities import read_quantity, same_quantity
 from gem.graders.mathematics.replies import ANSWER
 from gem.graders.mathematics.scalars import constant
+from gem.graders.mathematics.trees import Node, bare, rename_variables, symbols
 from gem.graders.mathematics.units import asked_unit
-from gem.graders.mathematics.values import bare, is_unevaluated
+from gem.graders.mathematics.values import is_unevaluated
 
 _INTEGER = re.compile(r"([+-]?)(\d+|0*[1-9]\d{0,2}(?:,\d{3})+)", re.ASCII)
 _CHOICE = re.compile(
@@ -415,7 +416,7 @@ def _rename_constants(text: str, gold: Node, answer: Node) -> Iterator[Node]:
     """Yield the answer with the arbitrary constants of the reference, C or C_1, instead of its own."""
     if answer[0] == "rel" and answer[1] == ("=",) and gold[0] != "rel":
         answer = answer[2][1]  # y(x) = ...
-    ours, theirs = set(symbols(gold)), set(symbols(answer))
+    ours, theirs = symbols(gold), symbols(answer)
     missing, others = sorted(ours - theirs), sorted(theirs - ours)
     if not 0 < len(missing) == len(others) < 4 or not ours & theirs or read_quantity(text) is not None:
         return

@@ -9,13 +9,13 @@ from __future__ import annotations
 import cmath
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from gem.graders.mathematics.latex import Node
+from gem.graders.mathematics.trees import Node
 
 BITS = 1 << 16
 """The largest size in bits of numbers that are computed exactly."""
@@ -72,29 +72,42 @@ def value(node: Node, field: Field) -> Number:
         for factor in node[1][1:]:
             product = field.check_size(product * value(factor, field))
         return product
-    if tag == "-":
-        return -value(node[1], field)
-    if tag == "/":
-        top, below = value(node[1], field), value(node[2], field)
-        if below == 0:
-            raise Undefined
-        return field.check_size(top / below)
-    if tag == "^":
-        base = value(node[1], field)
-        odd = _odd_root_of(node[2]) if node[2][0] in ("/", "-") else None
-        if odd is not None:  # x^{2/3} is the square of the real root, as with a root sign
-            root = field.function("root", [base, field.number(Fraction(odd.denominator))])
-            return field.power(root, field.number(Fraction(odd.numerator)))
-        return field.power(base, value(node[2], field))
     if tag == "const":
         return field.constant(node[1])
-    if tag == "%":
-        return value(node[1], field) / field.number(Fraction(100))
     if tag == "fn":
         return field.function(node[1], [value(argument, field) for argument in node[2]])
-    if tag == "unit" and node[2] in ("degree", "degrees"):
-        return value(node[1], field) * field.constant("pi") / field.number(Fraction(180))
-    raise Opaque
+    if tag == "unit" and node[2] not in ("degree", "degrees"):
+        raise Opaque
+    read = _VALUES.get(tag)
+    if read is None:
+        raise Opaque
+    return read(node, field)
+
+
+def _quotient(node: Node, field: Field) -> Number:
+    top, below = value(node[1], field), value(node[2], field)
+    if below == 0:
+        raise Undefined
+    return field.check_size(top / below)
+
+
+def _power(node: Node, field: Field) -> Number:
+    base = value(node[1], field)
+    odd = _odd_root_of(node[2]) if node[2][0] in ("/", "-") else None
+    if odd is None:
+        return field.power(base, value(node[2], field))
+    # x^{2/3} is the square of the real root, as with a root sign
+    root = field.function("root", [base, field.number(Fraction(odd.denominator))])
+    return field.power(root, field.number(Fraction(odd.numerator)))
+
+
+_VALUES: dict[str, Callable[[Node, Field], Number]] = {
+    "/": _quotient,
+    "^": _power,
+    "-": lambda node, field: -value(node[1], field),
+    "%": lambda node, field: value(node[1], field) / field.number(Fraction(100)),
+    "unit": lambda node, field: value(node[1], field) * field.constant("pi") / field.number(Fraction(180)),
+}
 
 
 def _odd_root_of(exponent: Node) -> Fraction | None:
@@ -112,14 +125,14 @@ class Field:
     """A kind of number, and values for the variables, in which trees are evaluated."""
 
     def __init__(
-        self, point: int = 0, kind: str = "rational", given: Mapping[str, Fraction] | None = None
+        self, point: int = 0, kind: str = "rational", given: dict[str, Number] | None = None
     ) -> None:
         self.point, self.kind, self.given = point, kind, given or {}
 
     def symbol(self, name: str) -> Number:
         """Return the value of a variable: the given one, or else a drawn one at the point."""
         if name in self.given:
-            return self.number(self.given[name])
+            return self.given[name]
         return self.number(sample(name, self.point, self.kind))
 
     def number(self, number: Fraction) -> Number:
@@ -474,32 +487,23 @@ def _bounds(node: Node, roots: dict[Node, int]) -> tuple[float, float]:
     tag = node[0]
     if tag == "num":
         return _log2(node[1].numerator), _log2(node[1].denominator)
-    if tag == "-":
-        return _bounds(node[1], roots)
-    if tag == "%":
-        top, below = _bounds(node[1], roots)
-        return top, below + 7
-    if tag == "+":
-        top, below = _bounds(node[1][0], roots)
-        for term in node[1][1:]:
-            more, under = _bounds(term, roots)
-            top, below = max(top + under, more + below) + 1, below + under
-        return top, below
-    if tag == "*":
-        parts = [_bounds(factor, roots) for factor in node[1]]
-        return sum(part[0] for part in parts), sum(part[1] for part in parts)
-    if tag == "/":
-        (a, b), (c, d) = _bounds(node[1], roots), _bounds(node[2], roots)
-        return a + d, b + c
     if tag == "^":
         return _bounds_of_power(node, roots)
     if tag == "fn" and node[1] in ("sqrt", "cbrt", "root"):
-        degree = 2 if node[1] == "sqrt" else 3 if node[1] == "cbrt" else _small(node[2][1])
+        degree = {"sqrt": 2, "cbrt": 3}.get(node[1]) or _small(node[2][1])
         return _bounds_of_root(node[2][0], degree, roots)
     if node == ("const", "i"):
         roots[node] = 2
         return 0.0, 0.0
-    raise Opaque
+    if tag not in ("-", "%", "+", "*", "/"):
+        raise Opaque
+    (top, below), *rest = (_bounds(part, roots) for part in (node[1] if tag in ("+", "*") else node[1:]))
+    for more, under in rest:
+        if tag == "+":
+            top, below = max(top + under, more + below) + 1, below + under
+        else:
+            top, below = (top + more, below + under) if tag == "*" else (top + under, below + more)
+    return top, below + 7 * (tag == "%")
 
 
 def _bounds_of_power(node: Node, roots: dict[Node, int]) -> tuple[float, float]:
@@ -589,6 +593,8 @@ def sample(name: str, point: int, kind: str) -> Fraction:
     )
     if kind == "small":  # for exponents, factorials and binomials
         return Fraction(2 + drawn % 19)
+    if kind == "near":  # for a search of roots
+        return Fraction(11, 10) + Fraction(2 + drawn % 19, 7)
     if kind == "whole":  # for floors: of every magnitude
         return Fraction(1 + drawn % (10 ** (1 + point % 6)))
     top, below = 10_007 + drawn % 1_000_003, 1_009 + drawn // 1_000_003 % 10_007

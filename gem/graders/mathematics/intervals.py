@@ -6,8 +6,8 @@ from fractions import Fraction
 from operator import itemgetter
 
 from gem.graders.mathematics.evaluation import USERS, Opaque
-from gem.graders.mathematics.latex import Node
 from gem.graders.mathematics.scalars import all_of, approximately, constant, facts, infinite, same_number
+from gem.graders.mathematics.trees import Node
 
 Cut = tuple[float, bool, Node]
 """A place between numbers: before the number, or (True) behind it; and the number as it is written."""

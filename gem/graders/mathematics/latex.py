@@ -18,12 +18,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from gem.graders.mathematics.notation import FUNCTIONS, STYLES, Unread, rewrite_numbers
+from gem.graders.mathematics.trees import Node
 from gem.graders.mathematics.units import UNITS, fold_case
-
-Node: TypeAlias = tuple[Any, ...]
 
 LENGTH = 1200
 """The most characters of an answer that is read as mathematics."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gem.graders.mathematics.evaluation import TooBig
-from gem.graders.mathematics.latex import Node, read
+from gem.graders.mathematics.latex import read
 from gem.graders.mathematics.notation import Unread, strip_styles
 from gem.graders.mathematics.scalars import approximately, constant, exactly
+from gem.graders.mathematics.trees import Node
 from gem.graders.mathematics.units import ALONE, Unit, read_unit
 
 LENGTH = 160  # characters of a text that may be a quantity

@@ -6,11 +6,12 @@ import contextlib
 import re
 from typing import Any
 
-from gem.graders.mathematics.latex import LENGTH, Node, read
+from gem.graders.mathematics.latex import LENGTH, read
 from gem.graders.mathematics.notation import Unread, normalise_text, prepare_text
 from gem.graders.mathematics.replies import ANSWER, final_answer, references
 from gem.graders.mathematics.scalars import constant
-from gem.graders.mathematics.values import bare, in_form, leaves, worked_out
+from gem.graders.mathematics.trees import Node, bare, leaves
+from gem.graders.mathematics.values import in_form, worked_out
 
 
 def copied(reply: str, reference: Any, question: str) -> bool:

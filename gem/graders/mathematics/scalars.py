@@ -10,6 +10,7 @@ rounded decimals are compared by the rules in docs/guides/graders.md.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable
 from fractions import Fraction
@@ -33,8 +34,8 @@ from gem.graders.mathematics.evaluation import (
     separation,
     value,
 )
-from gem.graders.mathematics.latex import Node
 from gem.graders.mathematics.nouns import is_unit_or_noun, same_things
+from gem.graders.mathematics.trees import Node, bare, subtrees
 from gem.graders.mathematics.units import measure
 
 FLOAT_PLACES = 6  # decimals that an approximation of a fraction must have: math-verify's float_rounding
@@ -143,27 +144,25 @@ def _same_where_they_turn(a: Node, b: Node, names: list[str], continuous: bool) 
 
 
 def _numerals(node: Node) -> Iterable[Fraction]:
-    if node[0] in ("num", "^") and constant(node):
-        number = exactly(node)
+    for part in subtrees(node):
+        number = exactly(part) if part[0] in ("num", "^") and constant(part) else None
         if number is not None and abs(number) <= 10**12:
             yield number
-    for part in _parts(node):
-        yield from _numerals(part)
 
 
 def _same_with(a: Node, b: Node, values: dict[str, Fraction], negative: bool) -> bool | None:
     """Return whether both have the same value, or none, at a point; None if they take different branches."""
     for kind in (Exact, FloatAt):
-        field = kind(1, "small", values)
+        field = kind(1, "small")
+        field.given = {name: field.number(number) for name, number in values.items()}
         try:
             x, y = value(a, field), value(b, field)
         except (Inexact, TooBig):
             continue
         except (Undefined, Opaque):
             return True
-        if x == y or (kind is FloatAt and abs(x - y) <= 1e-6 * max(abs(x), abs(y), 1.0)):
-            return True
-        return None if negative and kind is FloatAt else False
+        near = kind is FloatAt and abs(x - y) <= 1e-6 * max(abs(x), abs(y), 1.0)
+        return x == y or near or (None if negative and kind is FloatAt else False)
     return True
 
 
@@ -173,13 +172,12 @@ _REAL = frozenset("xyztuvwθ?")
 
 def _idle(node: Node) -> bool:
     """Return whether a floor in the tree does not change integers; then its variables are not integers."""
-    if node[0] == "fn" and node[1] in ("floor", "ceil"):
-        try:
-            if all(value(node[2][0], Exact(point, "whole")).denominator == 1 for point in range(8)):
+    with contextlib.suppress(Inexact, Undefined, Opaque, TooBig):
+        for part in subtrees(node):
+            rounded = part[2][0] if part[:2] in (("fn", "floor"), ("fn", "ceil")) else None
+            if rounded and all(value(rounded, Exact(point, "whole")).denominator == 1 for point in range(8)):
                 return True
-        except (Inexact, Undefined, Opaque, TooBig):
-            return False
-    return any(_idle(part) for part in _parts(node))
+    return False
 
 
 def _parts(node: Node) -> tuple[Node, ...]:
@@ -249,11 +247,11 @@ def _is_undefined(node: Node) -> bool:
     for field in (Exact(), Float()):
         try:
             value(node, field)
+            return False
         except Undefined:
             return True
         except (Inexact, Opaque, TooBig):
             continue
-        return False
     return False
 
 
@@ -333,16 +331,11 @@ def same_scalar(gold: Node, answer: Node) -> bool | None:
 
 def _units_agree(gold: str, answer: str) -> bool:
     """Return whether the words after two numbers agree, or certainly change nothing if one has none."""
-    if gold == answer:
-        return True
     if not gold or not answer:
-        words = gold or answer
-        return (bool(gold) and gold[0] == "(") or is_unit_or_noun(words.strip("()"))
+        return gold == answer or gold[:1] == "(" or is_unit_or_noun((gold or answer).strip("()"))
     gold, answer = gold.strip("()"), answer.strip("()")
     left, right = measure(gold), measure(answer)
-    if left and right:
-        return left.powers == right.powers
-    return same_things(gold, answer)
+    return left.powers == right.powers if left and right else same_things(gold, answer)
 
 
 def _letter_unit(node: Node) -> bool:
@@ -354,25 +347,23 @@ def _letter_unit(node: Node) -> bool:
 
 def same_number(gold: Node, answer: Node) -> bool | None:
     """Compare two values without units; percentages are compared as such."""
-    if gold[0] == "%" and answer[0] == "%":
+    percents = gold[0] == "%", answer[0] == "%"
+    if all(percents):
         return same_number(gold[1], answer[1])
-    if gold[0] == "%" or answer[0] == "%":
-        face = same_number(gold[1] if gold[0] == "%" else gold, answer[1] if answer[0] == "%" else answer)
-        plain = answer if gold[0] == "%" else gold
+    if any(percents):
+        face = same_number(gold[1], answer) if percents[0] else same_number(gold, answer[1])
+        plain = answer if percents[0] else gold
         number = exactly(plain)
-        written = plain[1] if plain[0] == "-" else plain  # 12.5 may stand for 12.5%, 25/2 does not
-        if (
-            face is True
-            and number is not None
-            and (gold[0] == "%" or (written[0] == "num" and abs(number) > 1))
-        ):
+        # 12.5 may stand for 12.5%, 25/2 does not
+        written = percents[0] or (bare(plain)[0] == "num" and abs(number or 0) > 1)
+        if face is True and number is not None and written:
             return True
     return _numbers(gold, answer)
 
 
 def _numbers(gold: Node, answer: Node) -> bool | None:
-    places = _places(gold), _places(answer)
-    if places == (None, None) or not (constant(gold) and constant(answer)):
+    places = [tree[2] if tree[0] == "num" else None for tree in map(bare, (gold, answer))]
+    if places == [None, None] or not (constant(gold) and constant(answer)):
         return same_value(gold, answer)
     left, right = exactly(gold), exactly(answer)
     if left is not None and right is not None:
@@ -381,38 +372,25 @@ def _numbers(gold: Node, answer: Node) -> bool | None:
     if verdict is not False or (left is None) == (right is None):
         return verdict
     # an irrational number and a decimal: all the digits of a double, or it is not the number
-    decimal, other = (left, answer) if left is not None else (right, gold)
-    digits = places[0] if left is not None else places[1]
-    if (
-        decimal is None
-        or digits is None
-        or len(str(abs(decimal.numerator * 10**digits // decimal.denominator))) < FULL_DIGITS
-    ):
+    decimal, digits, other = (right, places[1], gold) if left is None else (left, places[0], answer)
+    if decimal is None or digits is None or len(str(abs(int(decimal * 10**digits)))) < FULL_DIGITS:
         return False
     near = approximately(other)
     return near is not None and abs(near - float(decimal)) <= max(10.0**-digits, 4e-16 * abs(near)) * 1.01
 
 
-def _places(node: Node) -> int | None:
-    """Return the decimals of a number that was written as a decimal, ignoring signs and percent."""
-    while node[0] in ("-", "%"):
-        node = node[1]
-    return node[2] if node[0] == "num" else None
 
 
-def _is_rounding(left: Fraction, right: Fraction, places: tuple[int | None, int | None]) -> bool:
+def _is_rounding(left: Fraction, right: Fraction, places: list[int | None]) -> bool:
     """Return whether the shorter decimal is the other number rounded to its own six or more decimals."""
     known = [count for count in places if count is not None]
     count = min(known)
     if len(known) == 2 and max(known) >= 15 and abs(left - right) <= Fraction(4, 10**16) * abs(left):
         return True  # 0.30000000000000004 is how a program says 0.3
-    if count < FLOAT_PLACES:
+    if count < FLOAT_PLACES or known == [count, count]:
         return False
-    short = (left, right) if places[0] == count else (right, left)
-    if len(known) == 2 and known[0] == known[1]:
-        return False
-    digits = len(str(abs(short[0].numerator * 10**count // short[0].denominator)).lstrip("0"))
-    return digits >= 4 and round(short[1], count) == short[0]
+    short, long = (left, right) if places[0] == count else (right, left)
+    return len(str(abs(int(short * 10**count)))) >= 4 and round(long, count) == short
 
 
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:

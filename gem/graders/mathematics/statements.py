@@ -26,8 +26,8 @@ from gem.graders.mathematics.languages import (
 )
 from gem.graders.mathematics.latex import read
 from gem.graders.mathematics.notation import FUNCTIONS, Unread, normalise_text
+from gem.graders.mathematics.trees import subtrees
 from gem.graders.mathematics.units import measure
-from gem.graders.mathematics.values import subtrees
 from gem.parsing import tagged
 
 PIECE = 1000

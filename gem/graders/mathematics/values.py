@@ -1,4 +1,6 @@
-r"""Checks that an answer is fully evaluated: not a sum, product or quotient if a number is asked for.
+r"""The form of an answer: the trees of both sides in, whether the answer is worked out as far as is asked out.
+
+An answer is fully evaluated if it is not a sum, product or quotient where a number is asked for.
 
 A value is a numeral, a quotient of two, a mixed number, or a numeral times a power of ten, with a sign, a
 percent sign or a unit. A quotient that divides evenly is not a value if the reference is an integer: 30/2 and
@@ -9,12 +11,11 @@ is the usual notation of that number. One with an unevaluated part, such as |9+6
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from math import gcd
 
 from gem.graders.mathematics.evaluation import TooBig
-from gem.graders.mathematics.latex import Node
 from gem.graders.mathematics.scalars import constant, exactly
+from gem.graders.mathematics.trees import Node, bare, subtrees, symbols
 
 
 def is_unevaluated(gold: Node, answer: Node, text: str) -> bool:
@@ -45,35 +46,24 @@ def is_unevaluated(gold: Node, answer: Node, text: str) -> bool:
 def _left_to_do(tree: Node) -> bool:
     """Return whether a tree contains a sum, product or quotient of numbers that is not a value."""
     return any(
-        part[0] in ("+", "*", "/") and not _value(part) and not _holds_constant(part)
+        part[0] in ("+", "*", "/")
+        and not _value(part)
+        and not any(inner[0] == "const" and inner[1] != "i" for inner in subtrees(part))
         for part in subtrees(tree)
     )
 
 
-def _holds_constant(tree: Node) -> bool:
-    """Return whether a tree contains pi, e or infinity."""
-    return any(part[0] == "const" and part[1] != "i" for part in subtrees(tree))
 
 
-def subtrees(tree: object) -> Iterator[Node]:
-    """Yield a tree and all parts of it that are tuples: trees, and rows of trees."""
-    if isinstance(tree, tuple) and tree:
-        yield tree
-        for part in tree:
-            yield from subtrees(part)
 
 
 def worked_out(answer: Node, text: str) -> bool:
     """Return whether an answer is a value in its final form, such as a quotient in lowest terms."""
     answer = bare(answer)
-    if answer[0] in ("num", "const", "sym"):
-        return True
-    if not _value(answer) or ("+" in text and answer[0] == "+"):
-        return False
     if answer[0] != "/":
-        return True
-    top, below = (bare(part) for part in answer[1:])
-    if "num" not in (top[0], below[0]) or top[0] != below[0]:
+        return answer[0] in ("const", "sym") or (_value(answer) and not (answer[0] == "+" and "+" in text))
+    top, below = bare(answer[1]), bare(answer[2])
+    if not top[0] == below[0] == "num":
         return False
     return bool(top[1].denominator == below[1].denominator == 1 == gcd(int(top[1]), int(below[1])))
 
@@ -112,12 +102,11 @@ def _take_last_side(tree: Node) -> Node:
 
 def _has_product_of_sums(tree: Node) -> bool:
     """Return whether a tree contains a product or power of sums."""
-    for part in subtrees(tree):
-        if part[0] == "*" and any(bare(factor)[0] == "+" for factor in part[1]):
-            return True
-        if part[0] == "^" and bare(part[1])[0] == "+" and part[2][0] == "num" and part[2][1] > 1:
-            return True
-    return False
+    return any(
+        (part[0] == "*" and any(bare(factor)[0] == "+" for factor in part[1]))
+        or (part[0] == "^" and bare(part[1])[0] == "+" and part[2][0] == "num" and part[2][1] > 1)
+        for part in subtrees(tree)
+    )
 
 
 def _factors(tree: Node) -> int:
@@ -129,11 +118,9 @@ def _factors(tree: Node) -> int:
         return _factors(tree[1])
     if tree[0] == "^" and tree[2][0] == "num" and tree[2][1].denominator == 1:
         return max(0, int(min(tree[2][1], 100))) * _factors(tree[1])
-    return int(_varies(tree))
+    return int(bool(symbols(tree)))
 
 
-def _varies(tree: Node) -> bool:
-    return any(part[0] == "sym" for part in subtrees(tree))
 
 
 def _size(tree: Node) -> int:
@@ -141,35 +128,20 @@ def _size(tree: Node) -> int:
     return sum(part[0] in ("num", "sym", "const") for part in subtrees(tree))
 
 
-def leaves(tree: Node) -> list[str]:
-    """Return the sorted signs, numbers and names of a tree; equal for trees that differ only in order."""
-    return sorted(map(str, _leaves(tree)))
 
 
-def bare(tree: Node) -> Node:
-    """Return a tree without the signs, percent signs and units around it."""
-    while tree[0] in ("-", "%", "unit"):
-        tree = tree[1]
-    return tree
 
 
 def _value(tree: Node) -> bool:
     """Return whether a tree without a sign is a numeral, or a usual notation with two numerals."""
     tag = tree[0]
-    if tag == "num":
-        return True
-    if tag == "/":
-        return _atom(tree[1]) and _atom(tree[2])
-    if tag == "+":
-        parts = tree[1]
-        return (
-            [part[0] for part in parts] == ["num", "/"]
-            and all(part[0] == "num" for part in parts[1][1:])
-            and 0 < parts[1][1][1] < parts[1][2][1]
-        )
+    parts = tree[1] if tag in ("+", "*") else tree[1:]
+    if tag == "+":  # a mixed number
+        mixed = [part[0] for part in parts] == ["num", "/"] and parts[1][1][0] == parts[1][2][0] == "num"
+        return mixed and 0 < parts[1][1][1] < parts[1][2][1]
     if tag == "*":
-        return len(tree[1]) == 2 and tree[1][0][0] == "num" and _power_of_ten(tree[1][1])
-    return False
+        return len(parts) == 2 and parts[0][0] == "num" and _power_of_ten(parts[1])
+    return tag == "num" or (tag == "/" and _atom(parts[0]) and _atom(parts[1]))
 
 
 def _atom(tree: Node) -> bool:
@@ -181,9 +153,3 @@ def _power_of_ten(tree: Node) -> bool:
     return bool(tree[0] == "^" and tree[1][0] == "num" == bare(tree[2])[0] and tree[1][1] == 10)
 
 
-def _leaves(part: object) -> Iterator[object]:
-    if isinstance(part, tuple):
-        for inner in part:
-            yield from _leaves(inner)
-    else:
-        yield part
