@@ -16,6 +16,7 @@ Unread.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -53,9 +54,13 @@ _LETTERS = (
 )
 _GREEK = frozenset(_LETTERS.split())
 _TOKEN = re.compile(
-    r"\s*(?:(?P<num>\d+(?:\.\d+)?|\.\d+)|\\(?P<cmd>[a-zA-Z]+|[^a-zA-Z])|(?P<word>[^\W\d_]+)"
+    rf"\s*(?:(?P<num>\d+(?:\.\d+)?|\.\d+)|\\(?:{'|'.join(STYLES)})(?![a-zA-Z])\s*\{{(?P<inside>[^{{}}\\]*)\}}"
+    r"|\\(?P<cmd>[a-zA-Z]+|[^a-zA-Z])|(?P<word>[^\W\d_]+)"
     r"|(?P<op><=|>=|!=|==|\*\*|:=|[-+*/^_=<>(){}\[\],;:|!%&'\"@~`.#?]))"
 )
+_OPERATORS = {"<=": "\\le", ">=": "\\ge", "!=": "\\ne", "==": "=", "**": "^", ":=": "="}
+_ESCAPED = {"{": "\\{", "}": "\\}"} | {sign: sign for sign in "%|<>*/[]:"} | dict.fromkeys(" ,;!", "")
+"""The signs that stand behind a backslash, as tokens; a space is none."""
 @lru_cache(maxsize=2048)
 def read(text: str) -> Node:
     """Return the tree of a normalised text.
@@ -87,94 +92,66 @@ def _join_signs(above: Node, below: Node) -> Node:
 def _tokens(text: str) -> list[str]:
     r"""Return the tokens: numbers, ``\\command``, words with a leading quote, and single characters."""
     tokens: list[str] = []
-    at, end = 0, len(text)
+    at, end = 0, len(text.rstrip())
     while at < end:
         match = _TOKEN.match(text, at)
         if match is None:
-            if text[at:].isspace():
-                break
             raise Unread(f"character {text[at]!r}")
         at = match.end()
-        kind, value = match.lastgroup, match[match.lastgroup or 0]
-        if kind == "cmd":
+        kind = str(match.lastgroup)
+        value = match[kind]
+        if kind == "word":
+            tokens += _read_word(value, tokens)
+        elif kind == "inside":
+            tokens += _read_styled(value.strip(), tokens)
+        elif kind == "cmd":
             value = _RENAMED.get(value, value)
-            if value in ("{", "}"):
-                tokens.append("\\" + value)
-            elif not value[0].isalpha():
-                if value in ("%", "|", "<", ">", "*", "/", "[", "]", ":"):
-                    tokens.append(value)
-                elif value not in " ,;!":
-                    raise Unread(f"command \\{value}")
-            else:
-                if value in STYLES:
-                    at = _read_style(text, at, tokens)
-                else:
-                    tokens.append("\\" + value)
-        elif kind == "word":
-            _word(value, tokens)
+            sign = "\\" + value if value[0].isalpha() else _ESCAPED.get(value)
+            if sign is None:
+                raise Unread(f"command \\{value}")
+            if sign and value not in STYLES:
+                tokens.append(sign)
         else:
-            tokens.append(
-                {"<=": "\\le", ">=": "\\ge", "!=": "\\ne", "==": "=", "**": "^", ":=": "="}.get(value, value)
-            )
+            tokens.append(_OPERATORS.get(value, value))
         if len(tokens) > 2 * NODES:
             raise Unread("too many symbols", hopeless=True)
     return tokens
 
 
-def _read_style(text: str, at: int, tokens: list[str]) -> int:
-    r"""Read the content of a style such as \\text; words in it are words, not products of letters."""
-    opened = re.compile(r"\s*\{").match(text, at)
-    if not opened:
-        return at
-    close = text.find("}", opened.end())
-    inside = text[opened.end() : close]
-    if close < 0 or "{" in inside or "\\" in inside:
-        if close < 0:
-            raise Unread("unclosed brace", hopeless=True)
-        return at  # a group as any other
-    inside = inside.strip()
-    if re.fullmatch(r"[\d.,]+", inside) or not inside:
+def _read_styled(inside: str, before: list[str]) -> list[str]:
+    r"""Return the tokens in a style such as \\text; words in it are words, not products of letters."""
+    if re.fullmatch(r"[\d.,]*", inside):
         parts = re.findall(r"\d+(?:\.\d+)?|,", inside)
         if "".join(parts) != inside.rstrip("."):
             raise Unread("points in a number")
-        tokens.extend(parts)
-    elif re.fullmatch(r"[A-Za-z]", inside):
-        unit = tokens and (tokens[-1][-1].isdigit() or tokens[-1] == "}") and inside in UNITS
-        tokens.append("'" + inside if unit else inside)
-    elif inside.lower() in _WORDS or inside.lower() in FUNCTIONS:
-        _word(inside, tokens)
-    else:
-        for word in inside.split():
-            lower = fold_case(word.strip(".,;:()"))
-            if lower in ("and", "or"):
-                tokens.append("\\" + lower)
-            elif lower:
-                tokens.append("'" + lower)
-    return close + 1
+        return parts
+    if re.fullmatch(r"[A-Za-z]", inside):
+        unit = before and (before[-1][-1].isdigit() or before[-1] == "}") and inside in UNITS
+        return ["'" + inside if unit else inside]
+    if inside.lower() in _WORDS or inside.lower() in FUNCTIONS:
+        return _read_word(inside, before)
+    words = [fold_case(word.strip(".,;:()")) for word in inside.split()]
+    return [("\\" if word in ("and", "or") else "'") + word for word in words if word]
 
 
-def _word(word: str, tokens: list[str]) -> None:
+def _read_word(word: str, before: list[str]) -> list[str]:
+    """Return the tokens of letters side by side: a word, a function, or a product of variables."""
     lower = fold_case(word)
-    known = lower in UNITS or lower.rstrip("s") in UNITS
-    after_number = bool(tokens) and tokens[-1][-1].isdigit()
-    # a measure; else functions, or products of letters
-    measure = after_number and lower in ("min", "sec", "in", "am", "pm")
-    if measure or not word.isascii():
-        tokens.append("'" + lower)
-    elif lower in _WORDS and (len(word) > 2 or word in ("pi", "or", "oo")):
-        tokens.append(_WORDS[lower])
-    elif lower in FUNCTIONS or lower in ("asin", "acos", "atan"):
-        tokens.append("\\" + _RENAMED.get(lower, lower))
-    elif len(word) == 1:
-        tokens.append(word)
-    elif (
-        (known and (after_number or len(word) > 2)) or len(word) > 3 or (tokens and tokens[-1][0] == "'")
-    ):  # the last: another word of a phrase
-        tokens.append("'" + lower)
-    elif english(lower):
+    after_number = bool(before) and before[-1][-1].isdigit()
+    if not word.isascii() or (after_number and lower in ("min", "sec", "in", "am", "pm")):
+        return ["'" + lower]
+    if lower in _WORDS and (len(word) > 2 or word in ("pi", "or", "oo")):
+        return [_WORDS[lower]]
+    if lower in FUNCTIONS or lower in ("asin", "acos", "atan"):
+        return ["\\" + _RENAMED.get(lower, lower)]
+    if len(word) == 1:
+        return [word]
+    known = (after_number or len(word) > 2) and (lower in UNITS or lower.rstrip("s") in UNITS)
+    if known or len(word) > 3 or (before and before[-1][0] == "'"):  # the last: another word of a phrase
+        return ["'" + lower]
+    if english(lower):
         raise Unread(f"the word {word}")
-    else:
-        tokens.extend(word)
+    return list(word)
 
 
 def english(word: str) -> bool:
@@ -203,6 +180,7 @@ _NAMED: dict[str, Node] = {
     "emptyset": ("seq", "{", "}", ()),
 }
 _CLOSERS = {"(": ")", "[": "]", "\\{": "\\}", "{": "}"}
+_MATRICES = ("pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix")
 _STOPPING = r") ] } \} , ; \and \or \land \lor \mid \cup \setminus & \cr \rfloor \rceil \end : ! ^ _"
 _STOP = frozenset([*_STOPPING.split(), *_RELATIONS])
 
@@ -381,11 +359,9 @@ class _Reader:
         if self.peek() != "\\frac" or len(factors) != 1 or whole[0] != "num" or whole[2] is not None:
             return None
         fraction = self.power()
-        parts = fraction[1:] if fraction[0] == "/" else ()
-        plain = len(parts) == 2 and all(part[0] == "num" and part[2] is None for part in parts)
-        if plain and 0 < parts[0][1] < parts[1][1]:
-            return self.node("+", (whole, fraction))
-        return self.node("*", (whole, fraction))
+        plain = fraction[0] == "/" and all(part[0] == "num" and part[2] is None for part in fraction[1:])
+        proper = plain and 0 < fraction[1][1] < fraction[2][1]
+        return self.node("+" if proper else "*", (whole, fraction))
 
     def unit_in_brackets(self) -> bool:
         """Return whether a unit in brackets follows, as in ``9 (apples)``."""
@@ -513,23 +489,20 @@ class _Reader:
     def set_builder(self) -> Node | None:
         r"""Read the rest of {x | -2 < x < 1} as its inequality, or consume nothing."""
         start = self.at
-        if self.peek()[:1].isalpha():
-            try:
-                name = self.symbol(self.take())
-                self.refuse(
-                    self.after("\\in")
-                    and not (self.take() == "\\mathbb" and (self.after("R") or self.after("{", "R", "}"))),
-                    "a set of others than the real numbers",
-                )
-                if self.take() in ("|", ":", "\\mid"):
-                    inside = self.listing()
-                    parts = inside[1] if inside[0] == "union" else (inside,)
-                    if self.take() == "\\}" and all(_inequality(x) and name in x[2] for x in parts):
-                        return inside
-                    self.fail("a described set")
-            except Unread:
-                if {"|", "\\mid"} & set(self.tokens[start : start + 2]):
-                    raise
+        try:
+            name = self.symbol(self.take()) if self.peek()[:1].isalpha() else None
+            if name and self.after("\\in"):
+                self.refuse(self.take() != "\\mathbb", "a set of others than the real numbers")
+                self.reals("mathbb")
+            if name and self.take() in ("|", ":", "\\mid"):
+                inside = self.listing()
+                parts = inside[1] if inside[0] == "union" else (inside,)
+                if self.take() == "\\}" and all(_inequality(x) and name in x[2] for x in parts):
+                    return inside
+                self.fail("a described set")
+        except Unread:
+            if {"|", "\\mid"} & set(self.tokens[start : start + 2]):
+                raise
         self.at = start
         return None
 
@@ -543,11 +516,9 @@ class _Reader:
         self.refuse(closed not in (")", "]"), "a bracket is not closed")
         if inside[0] == "seq" and not inside[1]:
             return self.node("seq", opened, closed, inside[3])
-        if (opened, closed) == ("(", ")"):
-            return inside
-        if (opened, closed) == ("[", "]") and inside[0] not in ("seq", "rel", "union"):
-            return self.node("seq", "[", "]", (inside,)) if self.nodes < 3 else inside
-        return self.fail("brackets of two kinds")
+        lone = opened + closed == "[]" and inside[0] not in ("seq", "rel", "union")
+        self.refuse(not lone and opened + closed != "()", "brackets of two kinds")
+        return self.node("seq", "[", "]", (inside,)) if lone and self.nodes < 3 else inside
 
     def number(self, token: str) -> Node:
         if len(token) > DIGITS:
@@ -579,50 +550,37 @@ class _Reader:
         return self.node("sym", name)
 
     def index(self) -> str:
-        if self.peek() == "{":
-            start = self.at
+        start = self.at
+        if self.take() == "{":
             while self.take() != "}":
                 self.refuse(self.at >= len(self.tokens), "unclosed brace")
-            return "".join(self.tokens[start + 1 : self.at - 1]).replace("\\", "").replace("'", "")
-        return self.take().replace("\\", "").replace("'", "")
+        inside = self.tokens[start : self.at]
+        return "".join(inside[1:-1] or inside).replace("\\", "").replace("'", "")
 
     def command(self, name: str) -> Node:
         if name in _NAMED:
             return self.node(*_NAMED[name])
-        if name == "frac":
-            return self.node("/", self.argument(), self.argument())
-        if name == "binom":
-            return self.node("fn", "binom", (self.argument(), self.argument()))
-        if name == "sqrt":
-            if self.after("["):
-                root = self.sum()
-                self.expect("]")
-                return self.node("fn", "root", (self.argument(), root))
-            inside = self.argument()
-            if inside[0] == "-" and inside[1][0] == "num":
-                return self.node("*", (("fn", "sqrt", (inside[1],)), ("const", "i")))
-            return self.node("fn", "sqrt", (inside,))
-        if name in FUNCTIONS:
-            return self.function(name)
+        read = _COMMANDS.get(name)
+        if read is not None:
+            return read(self, name)
         if name in _GREEK:
             return self.symbol(name)
-        if name in ("lfloor", "lceil"):
-            inside = self.listing()
-            self.expect("\\rfloor" if name == "lfloor" else "\\rceil")
-            return self.node("fn", "floor" if name == "lfloor" else "ceil", (inside,))
-        if name in ("angle", "triangle"):
-            return self.corners(name)
-        if name == "neg":
-            return self.node("fn", "not", (self.power(),))
-        if name == "mathbb" and (self.after("R") or self.after("{", "R", "}")):
-            return self.reals()
-        if name == "begin":
-            return self.matrix()
-        if name == "boxed":
-            return self.group() if self.peek() == "{" else self.primary()
-        if name in ("prime", "sum", "prod", "int", "lim"):
-            self.fail(f"\\{name}")
-        return self.fail(f"command \\{name}")
+        return self.function(name) if name in FUNCTIONS else self.fail(f"command \\{name}")
+
+    def root(self, name: str) -> Node:
+        if self.after("["):
+            degree = self.sum()
+            self.expect("]")
+            return self.node("fn", "root", (self.argument(), degree))
+        inside = self.argument()
+        if inside[0] == "-" and inside[1][0] == "num":
+            return self.node("*", (("fn", "sqrt", (inside[1],)), ("const", "i")))
+        return self.node("fn", "sqrt", (inside,))
+
+    def rounded(self, name: str) -> Node:
+        inside = self.listing()
+        self.expect("\\r" + name[1:])
+        return self.node("fn", name[1:], (inside,))
 
     def corners(self, name: str) -> Node:
         r"""Read an angle or triangle and the points that name it; those of a triangle in any order."""
@@ -630,8 +588,7 @@ class _Reader:
         while self.peek()[:1].isupper():
             points.append(self.symbol(self.take())[1])
         self.refuse(not points, f"\\{name}")
-        if name == "triangle" or points[0] > points[-1]:
-            points = sorted(points) if name == "triangle" else points[::-1]
+        points = sorted(points) if name == "triangle" else min(points, points[::-1], key=lambda p: p[0])
         return self.node("sym", f"{name} {' '.join(points)}")
 
     def after(self, *tokens: str) -> bool:
@@ -640,16 +597,15 @@ class _Reader:
         self.at += len(tokens) * matches
         return matches
 
-    def reals(self) -> Node:
+    def reals(self, name: str) -> Node:
         r"""Read the real numbers, or the positive or negative ones, as in ``\mathbb{R}^+``."""
+        self.refuse(not (self.after("R") or self.after("{", "R", "}")), f"\\{name}")
         inf: Node = ("const", "inf")
-        low: Node = ("-", inf)
-        high = inf
-        for sign in "+-":
+        zero: Node = ("num", Fraction(0), None)
+        for sign, ends in (("+", (zero, inf)), ("-", (("-", inf), zero))):
             if self.after("^", sign) or self.after("^", "{", sign, "}") or self.after("_", sign):
-                zero = ("num", Fraction(0), None)
-                low, high = (zero, inf) if sign == "+" else (low, zero)
-        return self.node("seq", "(", ")", (low, high))
+                return self.node("seq", "(", ")", ends)
+        return self.node("seq", "(", ")", (("-", inf), inf))
 
     def argument(self) -> Node:
         r"""Read the argument of a command: a group, or one digit as in \frac12."""
@@ -662,13 +618,10 @@ class _Reader:
 
     def function(self, name: str) -> Node:
         r"""Read a function and its argument: bracketed, or the product that follows, as in \\sin 2x."""
-        power: Node | None = None
-        base: Node | None = None
+        scripts: dict[str, Node] = {}
         while self.peek() in ("^", "_"):
-            if self.take() == "^":
-                power = self.script()
-            else:
-                base = self.script()
+            sign = self.take()
+            scripts[sign] = self.script()
         if self.peek() in ("(", "{"):
             arguments = self.items(self.group())
         elif name in ("min", "max", "gcd", "lcm"):
@@ -682,39 +635,47 @@ class _Reader:
             ):
                 factors.append(self.power())
             arguments = (self.join_items("*", factors),)
-        if name == "log" and base is not None:
-            arguments = (*arguments, base)
-        elif base is not None:
-            self.fail("an index of a function")
-        call = self.node("fn", name, arguments)
-        if power is None:
-            return call
-        if power in (("-", ("num", Fraction(1), None)),) and name in ("sin", "cos", "tan"):
+        if "_" in scripts:
+            self.refuse(name != "log", "an index of a function")
+            arguments = (*arguments, scripts["_"])
+        power = scripts.get("^")
+        if power == ("-", ("num", Fraction(1), None)) and name in ("sin", "cos", "tan"):
             return self.node("fn", "arc" + name, arguments)
-        return self.node("^", call, power)
+        call = self.node("fn", name, arguments)
+        return call if power is None else self.node("^", call, power)
 
-    def matrix(self) -> Node:
+    def matrix(self, name: str) -> Node:
         kind = self.index()
-        self.refuse(
-            kind not in ("pmatrix", "bmatrix", "matrix", "array", "smallmatrix", "Bmatrix"),
-            f"\\begin{{{kind}}}",
-        )
+        self.refuse(kind not in _MATRICES, f"\\begin{{{kind}}}")
         if kind == "array" and self.peek() == "{":
             self.index()
-        rows: list[tuple[Node, ...]] = []
-        row: list[Node] = []
+        rows: list[list[Node]] = [[]]
         while not self.after("\\end"):
-            row.append(self.relation())
+            rows[-1].append(self.relation())
             if self.after("\\cr"):
-                rows.append(tuple(row))
-                row = []
+                rows.append([])
             elif not self.after("&") and self.peek() != "\\end":
                 self.fail("a matrix that does not end")
-        if row:
-            rows.append(tuple(row))
+        rows = rows if rows[-1] else rows[:-1]
         self.refuse(self.index() != kind, "another end of a matrix")
-        self.refuse(not rows or len({len(row) for row in rows}) > 1, "a ragged matrix")
-        return self.node("matrix", tuple(rows))
+        self.refuse(len({len(row) for row in rows}) != 1, "a ragged matrix")
+        return self.node("matrix", tuple(map(tuple, rows)))
+
+
+_COMMANDS: dict[str, Callable[[_Reader, str], Node]] = {
+    "frac": lambda reader, _: reader.node("/", reader.argument(), reader.argument()),
+    "binom": lambda reader, name: reader.node("fn", name, (reader.argument(), reader.argument())),
+    "neg": lambda reader, _: reader.node("fn", "not", (reader.power(),)),
+    "boxed": lambda reader, _: reader.group() if reader.peek() == "{" else reader.primary(),
+    "sqrt": _Reader.root,
+    "lfloor": _Reader.rounded,
+    "lceil": _Reader.rounded,
+    "angle": _Reader.corners,
+    "triangle": _Reader.corners,
+    "mathbb": _Reader.reals,
+    "begin": _Reader.matrix,
+}
+"""How a command that is no symbol, and no function of one argument, is read."""
 
 
 def _is_point(node: Node) -> bool:
