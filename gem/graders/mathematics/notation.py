@@ -26,11 +26,13 @@ class Unread(Exception):
         super().__init__(why)
         self.hopeless = hopeless
 
-def _rules(*rows: tuple[str, str, str | Callable[[re.Match[str]], str]]) -> list[Rule]:
+def make_rules(*rows: tuple[str, str, str | Callable[[re.Match[str]], str]]) -> list[Rule]:
+    """Return rules from rows of a mark, a pattern and what is written instead."""
     return [(mark, re.compile(pattern), plain) for mark, pattern, plain in rows]
 
 
-def _apply(rules: list[Rule], text: str) -> str:
+def apply_rules(rules: list[Rule], text: str) -> str:
+    """Return a text after each rule whose mark it contains, one after the other."""
     for mark, pattern, plain in rules:
         if mark in text:
             text = pattern.sub(plain, text)
@@ -54,7 +56,8 @@ def strip_styles(text: str, between: str = "") -> str:
         text: mathematics or words.
         between: what is written on both sides of a content.
     """
-    return _STYLED.sub(rf"{between}\1{between}", text) if "\\" in text else text
+    inside = _STYLED.sub(rf"{between}\1{between}", text) if "\\" in text else text
+    return _STYLED.sub(rf"{between}\1{between}", inside) if "\\" in inside else inside  # a style in a style
 
 
 def strip_to_words(text: str) -> str:
@@ -156,7 +159,7 @@ _SET = r"\s*\\in\s*\\mathbb\s*\{?\s*"
 _SAYINGS = {
     "reals": r"\mathbb{R}", "empty": r"\emptyset", "undefined": "does not exist", "endless": "infinitely many"
 }  # fmt: skip
-_LAYOUT = _rules(
+_LAYOUT = make_rules(
     ("", r"\A\s*(\*\*|__|`{1,3})([^*`]+)\1[\s.]*\Z", r"\2"),
     (
         "\\begin",
@@ -181,7 +184,7 @@ _FOR_ALL = (
     r"\s*\$?[a-zA-Z](?:\s*,\s*[a-zA-Z])*(?![a-zA-Z])(?:\s*(?:\\in|>|\\ge)\s*[^,;]{1,30}(?=$|[,;]))?"
 )
 """The names of a function's arguments, which say nothing about its values."""
-_PHRASES = _rules(
+_PHRASES = make_rules(
     ("{", r"\A\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{\s*([^{}]*\d[^{}]*?)\s*\}\Z", r"\1"),
     # what says that constants are any numbers
     (
@@ -241,9 +244,9 @@ _PHRASES = _rules(
 @lru_cache(maxsize=2048)
 def prepare_text(text: str) -> str:
     """Return a text as it is read: without emphasis, with phrases, clocks and lists as mathematics."""
-    text = _apply(_LAYOUT, text)
+    text = apply_rules(_LAYOUT, text)
     text = _NEXT_EQUATION.sub(", ", text) if text.count("=") > 1 else text
-    return _apply(_PHRASES, normalise_text(text)).strip(" ,")
+    return apply_rules(_PHRASES, normalise_text(text)).strip(" ,")
 
 
 # -- numbers
@@ -335,7 +338,7 @@ def _refuse(match: re.Match[str]) -> str:
     raise Unread("a derivative to be taken")
 
 
-_NUMBERS = _rules(
+_NUMBERS = make_rules(
     ("", r"(?<![\w.\\])(\d+(?:\.\d+)?)([eE])([+-]?\d+)(?![\w.{])", _scientific),
     ("10", r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", "*"),
     ("'", r"(?<![\w.'])(\d{1,3}(?:'\d{3})+)(?![\d'])", lambda m: m[1].replace("'", "")),
@@ -387,4 +390,4 @@ def rewrite_numbers(text: str) -> str:
     Raises:
         Unread: for digits that a base does not have, and for a derivative that is to be taken.
     """
-    return _apply(_NUMBERS, text)
+    return apply_rules(_NUMBERS, text)

@@ -10,10 +10,11 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from gem.graders.mathematics.evaluation import TooBig
 from gem.graders.mathematics.latex import read
-from gem.graders.mathematics.notation import Unread, strip_styles
+from gem.graders.mathematics.notation import Unread, apply_rules, make_rules, strip_styles
 from gem.graders.mathematics.scalars import approximately, constant, exactly
 from gem.graders.mathematics.trees import Node
 from gem.graders.mathematics.units import ALONE, Unit, read_unit
@@ -33,21 +34,28 @@ class Quantity:
     unit: Unit | None
 
 
-_STYLE = re.compile(r"\\(?:text|mathrm|textrm|mathsf|operatorname|mbox|textbf|mathbf|rm)(?![a-zA-Z])\s*")
-_WRITTEN: list[tuple[re.Pattern[str], str]] = [
-    (re.compile(r"\\(?:d|t)?frac\s*\{([^{}]{1,30})\}\s*\{([^{}]{1,30})\}(?=[\s^}]*$)"), r"\1/(\2)"),
-    (re.compile(r"\\mu(?![a-zA-Z])\s*|μ"), "µ"),
-    (re.compile(r"\\Omega(?![a-zA-Z])|Ω"), "Ω"),
-    (re.compile(r"\\AA(?![a-zA-Z])|\\(?:r|mathring)\s*\{?A\}?|Å"), "Å"),
-    (re.compile(r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![a-zA-Z])|°"), "°"),
-    (re.compile(r"°\s*(?=[CF](?![a-zA-Z]))|\bdegrees?\s+(?=celsius|fahrenheit)", re.IGNORECASE), "°"),
-    (re.compile(r"°(?=celsius|fahrenheit)", re.IGNORECASE), ""),
-    (re.compile(r"\\(?:cdot|times)(?![a-zA-Z])\s*(?=[A-Za-zµΩÅ°(])|[·⋅]\s*(?=[A-Za-zµΩÅ°(])"), "*"),
-    (re.compile(r"\belectron volts?\b", re.IGNORECASE), "eV"),
-    (re.compile(r"(?<=\d)\s*\(\s*([A-Za-z ]+)\s*\)$"), r" \1"),
-    (re.compile(r"\s+(?:of|per mole of)\s+\S+\s*$"), ""),
-    (re.compile(r"\\,|~|\\[;:! ]"), " "),
-]  # fmt: skip
+_WRITTEN = make_rules(
+    ("\\", r"\\(?:rm|bf|text|mathrm|operatorname)(?![a-zA-Z])", " "),
+    ("frac", r"\\(?:d|t)?frac\s*\{([^{}]{1,30})\}\s*\{([^{}]{1,30})\}(?=[\s^}]*$)", r"\1/(\2)"),
+    ("\\mu", r"\\mu(?![a-zA-Z])\s*", "µ"),
+    ("μ", "μ", "µ"),
+    ("\\Omega", r"\\Omega(?![a-zA-Z])", "Ω"),
+    ("Ω", "Ω", "Ω"),
+    ("A", r"\\AA(?![a-zA-Z])|\\(?:r|mathring)\s*\{?A\}?|Å", "Å"),
+    ("Å", "Å", "Å"),
+    ("\\", r"\^\s*\{?\s*\\circ\s*\}?|\\degree(?![a-zA-Z])", "°"),
+    ("°", r"(?i)°\s*(?=[CF](?![a-zA-Z]))", "°"),
+    ("egree", r"(?i)\bdegrees?\s+(?=celsius|fahrenheit)", "°"),
+    ("°", r"(?i)°(?=celsius|fahrenheit)", ""),
+    ("\\", r"\\(?:cdot|times)(?![a-zA-Z])\s*(?=[A-Za-zµΩÅ°(])", "*"),
+    ("", r"[·⋅]\s*(?=[A-Za-zµΩÅ°(])", "*"),
+    ("olt", r"(?i)\belectron volts?\b", "eV"),
+    ("(", r"(?<=\d)\s*\(\s*([A-Za-z ]+)\s*\)$", r" \1"),
+    (" ", r"\s+(?:of|per mole of)\s+\S+\s*$", ""),
+    ("\\", r"\\[,;:! ]", " "),
+    ("~", "~", " "),
+)
+_STYLE = re.compile(r"\\(?:text|math|operatorname|mbox|rm(?![a-zA-Z])|bf(?![a-zA-Z]))")
 _SPLIT = re.compile(r"(?<=[\d)}\].πi])\s*(?=[A-Za-zµΩÅ°])|(?<=\s)(?=[A-Za-zµΩÅ°])")
 _NUMBER = re.compile(
     r"[-+]?\s*(?:\d[\d,\s]*(?:\.\d*)?|\.\d+)(?:\s*(?:\*|\\times|\\cdot|[xX×])\s*10\s*\^\s*(?:\{\s*[-+]?\s*\d+\s*\}|[-+]?\d+)|[eE][-+]?\d+)?"
@@ -62,11 +70,8 @@ def read_quantity(text: str) -> Quantity | None:
     """
     if len(text) > LENGTH or not any(character.isdigit() or character == "π" for character in text):
         return None
-    plain = _remove_styles(text)
-    styled = plain != text
-    for pattern, written in _WRITTEN:
-        plain = pattern.sub(written, plain)
-    plain = plain.strip(" .$")
+    styled = _STYLE.search(text) is not None
+    plain = apply_rules(_WRITTEN, strip_styles(text, " ")).strip(" .$")
     for split in _SPLIT.finditer(plain):
         number, name = plain[: split.start()].strip(), plain[split.end() :].strip()
         unit = read_unit(name) if number else None
@@ -85,43 +90,16 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)\.?(?:\s*,?\s*and\s+|\s*,\s*|\
 
 def _read_sum(text: str) -> Quantity | None:
     """Return the sum of quantities from large to small, as 2 hours and 15 minutes; None for another text."""
-    total, at, units = Fraction(0), 0, list[Unit]()
-    while at < len(text):
-        part = _PART.match(text, at)
-        unit = read_unit(part[2]) if part else None
-        if (
-            part is None
-            or unit is None
-            or (units and (unit.powers, True) != (units[-1].powers, unit.size < units[-1].size))
-        ):
-            return None
-        units.append(unit)
-        total += Fraction(part[1]) * unit.size
-        at = part.end()
-    if len(units) < 2:
+    parts = list(_PART.finditer(text))
+    units = [unit for part in parts if (unit := read_unit(part[2]))]
+    if "".join(part[0] for part in parts) != text or not 1 < len(units) == len(parts):
         return None
-    value = total / units[-1].size
-    return Quantity(str(value), ("num", value, None), units[-1])
+    if any(x.powers != y.powers or x.size <= y.size for x, y in pairwise(units)):
+        return None
+    total = sum(Fraction(part[1]) * unit.size for part, unit in zip(parts, units, strict=True)) / units[-1].size
+    return Quantity(str(total), ("num", total, None), units[-1])
 
 
-def _remove_styles(text: str) -> str:
-    """Return a short text without its styles; their braces are blank."""
-    for _ in range(8):
-        style = _STYLE.search(text)
-        if style is None:
-            break
-        opened = style.end() if text[style.end() : style.end() + 1] == "{" else -1
-        depth, end = 0, opened
-        while 0 <= end < len(text):
-            depth += {"{": 1, "}": -1}.get(text[end], 0)
-            if not depth:
-                break
-            end += 1
-        if opened < 0 or end >= len(text):
-            text = f"{text[: style.start()]} {text[style.end() :]}"
-        else:
-            text = f"{text[: style.start()]} {text[opened + 1 : end]} {text[end + 1 :]}"
-    return text
 
 
 def _read_number(text: str) -> Node | None:
@@ -148,27 +126,25 @@ def same_quantity(gold: str, answer: str, asked: Unit | None = None) -> bool | N
 def _same_quantity(gold: str, answer: str, asked: Unit | None) -> bool | None:
     right = read_quantity(_last_side(answer))
     left = read_quantity(gold) if right is not None else None
-    if left is None or right is None or (left.unit is None and right.unit is None):
+    if left is None or right is None or left.unit is right.unit is None:
         return None
-    if left.unit is None:
-        left = Quantity(left.number, left.tree, asked)
+    left = Quantity(left.number, left.tree, left.unit or asked)
     if left.unit is None or right.unit is None:
         return _same_number(left, right, Fraction(1), measured=right.unit is not None)
     if left.unit is asked and set(asked.powers) < set(right.unit.powers):
         return None  # dollars are asked for, and the answer is in dollars per day
-    if left.unit.powers != right.unit.powers:
-        angles = [dict(unit.powers).pop("rad", 0) for unit in (left.unit, right.unit)]
+    if left.unit.powers != right.unit.powers:  # 5 rad/s and 5 1/s may be the same
+        angles = ["rad" in dict(unit.powers) for unit in (left.unit, right.unit)]
         plain = [tuple(p for p in unit.powers if p[0] != "rad") for unit in (left.unit, right.unit)]
-        if plain[0] != plain[1] or not plain[0] or 0 not in angles:
+        if plain[0] != plain[1] or not plain[0] or all(angles):
             return False
-    if left.unit.zero != right.unit.zero:
-        value = exactly(right.tree)
-        if value is None:
-            return False
-        kelvin = value * right.unit.size + right.unit.zero
-        converted = (kelvin - left.unit.zero) / left.unit.size
-        return converted == exactly(left.tree) or _agrees(left, converted, _digits(right.number) + 3)
-    return _same_number(left, right, right.unit.size / left.unit.size, measured=True)
+    if left.unit.zero == right.unit.zero:
+        return _same_number(left, right, right.unit.size / left.unit.size, measured=True)
+    value = exactly(right.tree)
+    if value is None:
+        return False
+    converted = (value * right.unit.size + right.unit.zero - left.unit.zero) / left.unit.size
+    return converted == exactly(left.tree) or _agrees(left, converted, _digits(right.number) + 3)
 
 
 _CHAIN = re.compile(r"\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|(?<![<>!\\])=")
@@ -176,24 +152,21 @@ _CHAIN = re.compile(r"\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|(?<![<>!\\])=")
 
 def _last_side(text: str) -> str:
     """Return the last side of a chain of equations whose numbers agree, or the whole text."""
-    if len(text) > 4 * LENGTH:
-        return text
-    sides = _CHAIN.split(text)
-    last = read_quantity(sides[-1].strip()) if len(sides) > 1 else None
+    sides = _CHAIN.split(text[: 4 * LENGTH + 1])
+    last = read_quantity(sides[-1].strip()) if 1 < len(sides) and len(text) <= 4 * LENGTH else None
     if last is None:
         return text
     read = [quantity for side in sides if (quantity := read_quantity(side.strip())) is not None]
-    values = [(approximately(one.tree), one.unit) for one in read]
-    sizes = [float(unit.size) if unit else 1.0 for _, unit in values]
-    wanted = (values[-1][0] or 0.0) * sizes[-1]
-    written = [value for value, unit in values if value is not None and unit is not None]
-    for (value, unit), size in zip(values, sizes, strict=True):
-        if value is None:
-            continue
+    values = [(x, one.unit) for one in read if (x := approximately(one.tree)) is not None]
+    size = float(last.unit.size) if last.unit else 1.0
+    end = approximately(last.tree) or 0.0
+    written = [end * size, end, *(value for value, unit in values if unit is not None)]
+    for value, unit in values:
         if unit is None:  # a step that leaves out the units
-            agrees = any(_near(value, other) for other in (wanted, values[-1][0] or 0.0, *written))
+            agrees = any(_near(value, other) for other in written)
         else:
-            agrees = last.unit is None or unit.powers != last.unit.powers or _near(value * size, wanted)
+            same = last.unit is not None and unit.powers == last.unit.powers
+            agrees = not same or _near(value * float(unit.size), end * size)
         if not agrees:
             return text
     return sides[-1].strip()

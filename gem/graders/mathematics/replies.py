@@ -89,9 +89,7 @@ def references(reference: Any) -> list[str]:
     """
     if isinstance(reference, str):
         return [_reference(reference)]
-    if isinstance(reference, bool) or reference is None:
-        raise BadArgument(f"the reference is {reference!r}; accepted: text, a number, or a sequence of them.")
-    if isinstance(reference, int | float | Fraction):
+    if isinstance(reference, int | float | Fraction) and not isinstance(reference, bool):
         return [str(reference)]
     if isinstance(reference, Sequence) and reference:
         return [text for part in reference for text in references(part)]
@@ -157,15 +155,12 @@ _TEXT_LABEL = re.compile(r"\s*\\text\s*\{[^{}]{0,40}\banswers? (?:is|are):?\s*\}
 
 def _reply(text: str) -> str:
     """Return a reply without its thinking; an empty text where the thinking breaks off."""
-    ended = list(_THOUGHT.finditer(text))
+    ended, begun = list(_THOUGHT.finditer(text)), _THINKING.search(text)
     if ended and text[ended[-1].end() :].strip():
         return text[ended[-1].end() :]
-    begun = _THINKING.search(text)
-    if begun and not ended and begun.start() < 20:
-        close = text.rfind("\\boxed")
-        if close < 0 or _SENTENCE_OR_LINE.search(text[close:].strip().rstrip(".$")):
-            return ""
-    return text
+    box = text.rfind("\\boxed")
+    goes_on = box < 0 or _SENTENCE_OR_LINE.search(text[box:].strip().rstrip(".$"))
+    return "" if begun and not ended and begun.start() < 20 and goes_on else text
 
 
 def _plain_answer(text: str, inside: str) -> str | None:
@@ -176,11 +171,7 @@ def _plain_answer(text: str, inside: str) -> str | None:
         return None
     if text[max(0, start - 24) : start].rstrip(" $(:*\\\n").endswith(_MAY_DENY):
         return None
-    if inside.isdigit():
-        return inside
-    value = _strip_style(inside) if inside.startswith("\\") else inside
-    value = languages.join_groups(value, text) if "." in value else value
-    return _in_english(value, text) if value[:1].isdigit() or value[:1] in "+-$\\" else value
+    return inside if inside.isdigit() else _in_english(languages.join_groups(_strip_style(inside), text), text)
 
 
 _MAY_DENY = (
@@ -191,28 +182,19 @@ _MAY_DENY = (
 
 def _boxed_answer(text: str) -> str | None:
     """Return the answer that the boxes of a text give."""
-    if text.count("\\boxed") == 1:
-        inside = boxed(text) or ""
-        start = text.find("\\boxed")
-        end = text.find(inside, start) + len(inside) + 1
-        boxes = [(start, end, inside)]
-    else:
-        boxes = _boxes(text)
+    boxes = _boxes(text)
     refused = {boxes[at][2]: at for at in range(len(boxes)) if _is_denied(text, boxes, at)}
     kept = [at for at in range(len(boxes)) if at > refused.get(boxes[at][2], -1)]
     behind = text[boxes[-1][1] :]
     if not kept:
         stated = _read_conclusion(behind) or apply_corrections(_DENIED, behind)
         return None if stated == _DENIED else stated
-    chosen = [boxes[kept[-1]]]
-    for at in reversed(kept[:-1]):
-        gap = text[boxes[at][1] : chosen[0][0]]
-        skipped = boxes.index(chosen[0]) - at > 1
-        if not skipped and not _belongs(gap):
-            break
-        if len(chosen) >= 20:
-            break
-        chosen.insert(0, boxes[at])
+    first = len(kept) - 1
+    while first and (
+        kept[first] - kept[first - 1] > 1 or _belongs(text[boxes[kept[first - 1]][1] : boxes[kept[first]][0]])
+    ):
+        first -= 1
+    chosen = [boxes[at] for at in kept[first:]]
     if _ASKED_FOR.match(text[chosen[-1][1] : chosen[-1][1] + 80].lstrip(" $.,;)]}*\\and")):
         chosen = chosen[-1:]
     answer = _join(text, chosen)
@@ -222,11 +204,9 @@ def _boxed_answer(text: str) -> str | None:
         return None
     corrected = apply_corrections(answer, behind) if kept[-1] == len(boxes) - 1 else answer
     stated = _read_conclusion(behind)
-    if stated is not None and corrected == answer and not equal_texts(answer, stated):
-        return stated
-    if corrected == answer and FAULT.search(behind) and _DOUBT.search(behind):
-        return _read_revision(behind)
-    return corrected
+    if corrected != answer or (stated is not None and not equal_texts(answer, stated)):
+        return corrected if corrected != answer else stated
+    return _read_revision(behind) if FAULT.search(behind) and _DOUBT.search(behind) else answer
 
 
 _DOUBT = re.compile(
@@ -267,32 +247,31 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
 def _is_denied(text: str, boxes: list[tuple[int, int, str]], at: int) -> bool:
     """Return whether the reply says of a box that it is not the answer."""
     start, end, _ = boxes[at]
-    if _NOT_BEFORE.search(text[max(0, start - 40) : start]):
-        return True
     last = at == len(boxes) - 1
-    until = len(text) if last else boxes[at + 1][0]
-    behind = text[end : min(until, end + 300)]
+    behind = text[end : min(len(text) if last else boxes[at + 1][0], end + 300)]
     denial = _DENIED_BEHIND.match(behind)
-    if denial:
-        asked = denial[0].endswith("?")
-        return not asked or not re.match(
-            r"[\s$*]*(?:yes|right|correct|indeed|✓)", behind[denial.end() :], re.IGNORECASE
-        )
-    return _DENIED_LATER.search(behind.partition("\n\n")[0] if last else behind) is not None and (
-        not last or len(boxes) > 1
+    if denial and denial[0].endswith("?"):
+        return not _AFFIRMED.match(behind[denial.end() :])
+    later = not last or len(boxes) > 1
+    return bool(
+        _NOT_BEFORE.search(text[max(0, start - 40) : start])
+        or denial
+        or (later and _DENIED_LATER.search(behind.partition("\n\n")[0] if last else behind))
     )
+
+
+_AFFIRMED = re.compile(r"[\s$*]*(?:yes|right|correct|indeed|✓)", re.IGNORECASE)
 
 
 def _read_conclusion(behind: str) -> str | None:
     """Return the value that a conclusion behind the boxes states: "so the only value is 3"."""
     behind = behind[-2000:]
-    conclusions = list(_CONCLUSION.finditer(behind))
-    if not conclusions:
+    rest = [behind[match.end() :] for match in _CONCLUSION.finditer(behind)][-1:]
+    if not rest:
         return None
-    rest = behind[conclusions[-1].end() :]
-    sentence = re.split(r"(?<=[.!?])\s|\n", rest, maxsplit=1)[0].strip()
+    sentence = re.split(r"(?<=[.!?])\s|\n", rest[0], maxsplit=1)[0].strip()
     value = value_of(sentence.rstrip("."), behind)
-    return None if re.search(r"[A-Za-z]{4,}", re.sub(r"\\[a-zA-Z]+", "", value)) or not value else value
+    return None if re.search(r"[A-Za-z]{4,}", re.sub(r"\\[a-zA-Z]+", "", value)) else value or None
 
 
 def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
@@ -337,15 +316,12 @@ def _in_english(value: str, text: str) -> str:
     counted = _COUNTED.fullmatch(value) if len(value) < 100 else None
     if counted is None or not languages.is_foreign(text):
         return value
-    words = counted[2] or counted[3]
-    name = languages.unit_name(words.split()[0])
-    if name is None and (
-        (words.isascii() and len(words) < 3)
-        or languages.ADJUNCT.intersection(words.split())
-        or languages.AND_OR.intersection(words.split())
-    ):
-        return value
-    return f"{counted[1]} \\text{{ {name}}}" if name else counted[1]
+    words = (counted[2] or counted[3]).split()
+    name = languages.unit_name(words[0])
+    if name:
+        return f"{counted[1]} \\text{{ {name}}}"
+    short = "".join(words).isascii() and len(counted[2] or counted[3]) < 3
+    return value if short or (languages.ADJUNCT | languages.AND_OR).intersection(words) else counted[1]
 
 
 def _belongs(gap: str) -> bool:
@@ -355,18 +331,14 @@ def _belongs(gap: str) -> bool:
     words = strip_styles(gap, " ")
     words = re.sub(r"\\[a-zA-Z]+|[\\$\[\](){},;:|/]|(?<=\s)[-*•](?=\s)", " ", _ITEM.sub(" ", words))
     plain = re.findall(r"[^\W\d_]{2,}", words)
-    if all(word.casefold() in ("and", "or", "with", "also") for word in plain):
+    correcting, concluding = _CORRECTING.search(words), _CONCLUDING.search(words)
+    part = _NEXT_PART.search(gap) and not correcting
+    case = _CASE.search(gap) and not concluding
+    if part or case or all(word.casefold() in ("and", "or", "with", "also") for word in plain):
         return True
-    if _NEXT_PART.search(gap) and not _CORRECTING.search(words):
-        return True
-    if _CASE.search(gap) and not _CONCLUDING.search(words):
-        return True
-    if _CORRECTING.search(words):
-        return False
-    if _JOINING.search(words) and "\n\n" not in gap:
-        return True
-    if re.search(r"\n\s*\n", gap) or _CONCLUDING.search(words):
-        return False
-    if not _SENTENCE_END.search(words.rstrip(". ")) and "\n" not in gap.strip():
-        return True
-    return len(plain) <= 8
+    if correcting or not (_JOINING.search(words) and "\n\n" not in gap):
+        if correcting or concluding or re.search(r"\n\s*\n", gap):
+            return False
+        one_sentence = not _SENTENCE_END.search(words.rstrip(". ")) and "\n" not in gap.strip()
+        return one_sentence or len(plain) <= 8
+    return True

@@ -57,21 +57,24 @@ def facts(node: Node) -> tuple[frozenset[str], bool, bool, bool]:
         return frozenset([node[1]]), False, False, False
     if tag in ("num", "const"):
         return frozenset(), False, False, False
+    known = tag == "fn" and (node[1] in FLOAT or node[1] in EXACT or node[1].rstrip("'") in USERS)
     degrees = tag == "unit" and node[2] in ("degree", "degrees")
-    if not degrees and tag not in ("+", "*", "/", "^", "-", "%", "fn"):
-        raise Opaque
-    if tag == "fn" and not (node[1] in FLOAT or node[1] in EXACT or node[1].rstrip("'") in USERS):
+    if not (known or degrees or tag in ("+", "*", "/", "^", "-", "%")):
         raise Opaque
     parts = [facts(part) for part in ([node[1]] if degrees else _parts(node))]
     names = frozenset().union(*(part[0] for part in parts))
     exponent, floor, bend = (any(part[i] for part in parts) for i in (1, 2, 3))
-    if tag == "^" and parts[1][0] and not parts[0][0] and exactly(node[1]) == 0:
+    raised = tag == "^" and bool(parts[1][0])
+    if raised and not parts[0][0] and exactly(node[1]) == 0:
         raise Opaque
     called = node[1] if tag == "fn" and names else ""
-    exponent |= called in _OF_INTEGERS or (tag == "^" and bool(parts[1][0]))
-    floor |= called in ("floor", "ceil")
-    bend |= called in _BENT or (tag == "^" and node[2][0] == "/" and bool(names))
-    return names, exponent, floor, bend
+    root = tag == "^" and node[2][0] == "/" and bool(names)
+    return (
+        names,
+        exponent or raised or called in _OF_INTEGERS,
+        floor or called in ("floor", "ceil"),
+        bend or root or called in _BENT,
+    )
 
 
 _OF_INTEGERS = frozenset(("factorial", "factorials", "binom", "mod", "gcd", "lcm"))
@@ -303,11 +306,8 @@ def infinite(node: Node) -> bool:
 
 def same_scalar(gold: Node, answer: Node) -> bool | None:
     """Compare two values, each with its unit if it has one."""
-    gold_unit, answer_unit = "", ""
-    if gold[0] == "unit":
-        _, gold, gold_unit = gold
-    if answer[0] == "unit":
-        _, answer, answer_unit = answer
+    gold, gold_unit = gold[1:] if gold[0] == "unit" else (gold, "")
+    answer, answer_unit = answer[1:] if answer[0] == "unit" else (answer, "")
     if not answer_unit and _letter_unit(answer) and constant(gold):  # "5 m" where 5 is asked for
         answer, answer_unit = answer[1][0], answer[1][1][1] if gold_unit else ""
     elif not gold_unit and _letter_unit(gold) and answer_unit and measure(answer_unit):
@@ -315,12 +315,8 @@ def same_scalar(gold: Node, answer: Node) -> bool | None:
     if "%" in (gold[0], answer[0]) and (gold_unit or answer_unit):
         return same_number(gold, answer) if gold_unit == answer_unit else False
     if {gold_unit, answer_unit} & {"degree", "degrees", "deg"} and not (gold_unit and answer_unit):
-        verdict = same_number(gold, answer)
-        radians = same_number(
-            ("unit", gold, "degree") if gold_unit else gold,
-            ("unit", answer, "degree") if answer_unit else answer,
-        )
-        return True if verdict or radians else verdict
+        turned = [("unit", x, "degree") if unit else x for x, unit in ((gold, gold_unit), (answer, answer_unit))]
+        return same_number(*turned) or same_number(gold, answer)
     if not _units_agree(gold_unit, answer_unit):
         return False
     left, right = (measure(unit.strip("()")) for unit in (gold_unit, answer_unit))
