@@ -7,6 +7,7 @@ that the answer is wrong. "Actually this follows from 3 lemmas" and "No other so
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gem.graders.mathematics.algebra import same
 from gem.graders.mathematics.evaluation import TooBig
@@ -139,12 +140,9 @@ def apply_corrections(answer: str, rest: str) -> str | None:
 def _cut_denial(sentence: str, answer: str) -> str | None:
     """Return the text after a denial ("that is wrong, it is 3"); None if there is no denial."""
     denial = _DENIED.match(sentence)
-    if denial is None or _another(denial[1], answer):
-        return None
-    behind = sentence[denial.end() :]
-    if behind.strip(" .!?…") and not re.match(r"\s*[,.:;!—–-]", behind):
-        return None
-    return behind.strip(" .,:;!?…—–-")
+    behind = sentence[denial.end() :] if denial else ""
+    more = behind.strip(" .!?…") and not re.match(r"\s*[,.:;!—–-]", behind)
+    return None if denial is None or _another(denial[1], answer) or more else behind.strip(" .,:;!?…—–-")
 
 
 def equal_texts(one: str, other: str) -> bool:
@@ -158,6 +156,15 @@ def equal_texts(one: str, other: str) -> bool:
         return one == other
 
 
+def distinct_texts(values: Iterable[str]) -> list[str]:
+    """Return values without those that equal an earlier one."""
+    kept: list[str] = []
+    for value in values:
+        if not any(value == other or equal_texts(value, other) for other in kept):
+            kept.append(value)
+    return kept
+
+
 def _another(subject: str | None, answer: str) -> bool:
     """Return whether a sentence is about a number other than the answer."""
     number = (subject or "").strip("$")
@@ -168,12 +175,10 @@ def _value(words: str, *, bare: bool) -> str | None:
     """Return the value that words state, after "it is" or, with `bare`, alone; None if they say more."""
     text = words.strip(" .!?…,")
     stated = _IS.match(text)
-    if not (stated or bare):
-        return None
     text = _TRAILS.sub("", text[stated.end() :] if stated else text).strip(" .:,")
     wrapped = _WRAPPED.fullmatch(text)
     text = next(group for group in wrapped.groups() if group) if wrapped else text
-    if not text or len(text) > 300:
+    if not (stated or bare) or not 0 < len(text) <= 300:
         return None
     if _CHOICE.fullmatch(text):
         return text
@@ -184,6 +189,5 @@ def _value(words: str, *, bare: bool) -> str | None:
         return None
     if tree[0] == "unit":
         return text if is_unit_or_noun(tree[2]) else None
-    if tree[0] == "rel" and constant(tree[2][0]):
-        return None  # 1 + 1 = 2 is a check
-    return text if not re.search(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}(?![a-zA-Z}])", spoken) else None
+    checks = tree[0] == "rel" and constant(tree[2][0])  # 1 + 1 = 2
+    return None if checks or re.search(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}(?![a-zA-Z}])", spoken) else text

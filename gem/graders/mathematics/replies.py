@@ -9,7 +9,7 @@ from typing import Any
 
 from gem.errors import BadArgument
 from gem.graders.mathematics import languages
-from gem.graders.mathematics.corrections import FAULT, apply_corrections, equal_texts
+from gem.graders.mathematics.corrections import FAULT, apply_corrections, distinct_texts, equal_texts
 from gem.graders.mathematics.notation import strip_styles
 from gem.graders.mathematics.statements import stated_answer, value_of
 from gem.parsing import boxed
@@ -276,17 +276,12 @@ def _read_conclusion(behind: str) -> str | None:
 
 def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
     """Return the contents of boxes, of equal ones the last; of a single one with a percent sign after it."""
-    kept = [boxes[-1]]
-    for box in reversed(boxes[:-1]):
-        if not any(box[2] == other[2] or equal_texts(box[2], other[2]) for other in kept):
-            kept.insert(0, box)
+    kept = distinct_texts(box[2] for box in reversed(boxes))
     if len(kept) > 1:
-        return ", ".join(languages.join_groups(box[2], text) for box in kept)
-    last = _strip_style(kept[0][2])
+        return ", ".join(languages.join_groups(inside, text) for inside in reversed(kept))
+    last = _strip_style(kept[0])
     sign = _PERCENT.match(text, boxes[-1][1]) if len(text) - boxes[-1][1] < ANSWER else None
-    if sign and "%" not in last:
-        return last + "%"
-    return _in_english(languages.join_groups(last, text), text)
+    return last + "%" if sign and "%" not in last else _in_english(languages.join_groups(last, text), text)
 
 
 _ALL_STYLED = re.compile(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from gem.graders.mathematics import languages, number_words
-from gem.graders.mathematics.corrections import FAULT, apply_corrections, equal_texts
+from gem.graders.mathematics.corrections import FAULT, apply_corrections, distinct_texts, equal_texts
 from gem.graders.mathematics.languages import (
     ADJUNCT,
     AND_OR,
@@ -131,28 +132,22 @@ def stated_answer(text: str) -> tuple[str | None, bool]:
     text = _QED.sub("", _CALCULATION.sub("", text)).strip() or text
     text = languages.write_numbers(_LEAD.sub("", text, count=1))
     before = _without_check(text)
-    if before != text:
-        answer, whole = stated_answer(before)
-        if answer is not None and _reads(answer):
-            return answer, whole
+    answer, whole = stated_answer(before) if before != text else (None, False)
+    if answer is not None and _reads(answer):
+        return answer, whole
     answer = _read_field(text)
     if answer is not None:
         return answer, False
     place = _find_announcement(text)
     if place is not None:
-        piece, rest = place
-        only = _ONE_FORMULA.fullmatch(piece)
-        value = only[1] if only else value_of(piece, text)
-        return apply_corrections(value, rest), False
-    if "\n" not in text:
-        line = _strip_emphasis(text)
-        if not _is_sentence(line) and ("**" not in line or line.startswith("**")):
-            return line, True
+        only = _ONE_FORMULA.fullmatch(place[0])
+        return apply_corrections(only[1] if only else value_of(place[0], text), place[1]), False
+    line = _strip_emphasis(text)
+    if "\n" not in text and not _is_sentence(line) and ("**" not in line or line.startswith("**")):
+        return line, True
     answer = _last_statement(text)
-    if answer is not None and "=" in answer:
-        behind = text[text.rfind(answer) + len(answer) :]
-        answer += behind if _COMPARES.match(behind) else ""
-    return answer, False
+    behind = text[text.rfind(answer) + len(answer) :] if "=" in answer else ""
+    return answer + behind if _COMPARES.match(behind) else answer, False
 
 
 _ONE_FORMULA = re.compile(r"\s*\$([^$]*\w,? where [^$]*)\$[.\s]*")
@@ -192,69 +187,45 @@ def _read_field(text: str) -> str | None:
     inside = tagged(text, "answer") if "</answer>" in text else None
     if inside is None and '"' in text and "{" in text:
         only = _ONLY_FIELD.fullmatch(text, text.rfind("{"))
-        fields = list(_FIELD.finditer(text))
-        if only:
-            inside = only[1] or only[2]
-        elif fields:
-            inside = next(group for group in fields[-1].groups() if group is not None)
+        for field in [only] if only else list(_FIELD.finditer(text))[-1:]:
+            inside = next(group for group in field.groups() if group is not None)
             inside = inside.replace("\\\\", "\\").replace('\\"', '"')
     return value_of(inside.strip(), text) if inside and inside.strip() else None
 
 
 def _find_announcement(text: str) -> tuple[str, str] | None:
     """Return the statement that an announcement or a heading introduces, and the text behind it."""
-    best: int | None = None
-    tail = max(0, len(text) - 300)
+    best, at, tail = -1, 0, max(0, len(text) - 300)
     for match in ANNOUNCED.finditer(text):
         if match.start() >= tail or match.start() - text.rfind("\n", 0, match.start()) < 40:
             best = match.end()
-    at = 0
     for line in text.splitlines(keepends=True):
         start, at = at, at + len(line)
-        if HEADING.fullmatch(line) and text[at:].strip() and line[:1] not in "|":
-            best = at if best is None or start >= best - len(line) else best
-    if best is None:
-        return None
-    rest = text[best:]
-    rest = (
-        rest.lstrip(" \t\n\r*_:：}=-")
-        if not rest.lstrip().startswith(("-", "*", "="))
-        else rest.strip().lstrip("*_=:").lstrip()
-    )
-    if not rest:
-        return None
+        heading = HEADING.fullmatch(line) and text[at:].strip() and line[:1] not in "|"
+        best = at if heading and start >= best - len(line) else best
+    rest = text[best:].strip() if best >= 0 else ""
+    rest = rest.lstrip("*_=:").lstrip() if rest.startswith(("-", "*", "=")) else rest.lstrip(" \t\n\r*_:：}=-")
     piece = _first_piece(rest)
-    return piece, rest[len(piece) :]
+    return (piece, rest[len(piece) :]) if rest else None
 
 
 def _first_piece(rest: str) -> str:
     """Return the first statement of a text: a display, a list, or a sentence."""
-    for pattern in (_DISPLAY, _FENCED):
-        match = pattern.match(rest)
-        if match:
-            return match[0]
+    shown = _DISPLAY.match(rest) or _FENCED.match(rest)
+    if shown:
+        return shown[0]
     block = _BLOCK.split(rest, maxsplit=1)[0]
     lines = block.split("\n")
-    if len(lines) > 1 and (lines[0].startswith("|") or all(_ITEM.match(line) for line in lines)):
-        return block
-    if len(lines) > 1 and "$$" in lines[0] + lines[1]:
-        return block
-    return _sentences(lines[0])[0]
+    listed = lines[0].startswith("|") or all(_ITEM.match(line) for line in lines) or "$$" in "".join(lines[:2])
+    return block if len(lines) > 1 and listed else _sentences(lines[0])[0]
 
 
 def _sentences(line: str) -> list[str]:
     """Return the sentences of a line."""
-    sentences, start = [], 0
-    for match in _BREAK.finditer(line):
-        end = match.end()
-        head = line[start:end].rstrip()
-        if _ABBREVIATED.search(head[-12:]):
-            continue
-        sentences.append(line[start:end])
-        start = end
-    if line[start:].strip() or not sentences:
-        sentences.append(line[start:])
-    return sentences
+    ends = [match.end() for match in _BREAK.finditer(line)]
+    ends = [end for end in ends if not _ABBREVIATED.search(line[max(0, end - 40) : end].rstrip()[-12:])]
+    sentences = [line[start:end] for start, end in pairwise([0, *ends, len(line)])]
+    return [sentence for sentence in sentences if sentence.strip()] or [line]
 
 
 def _last_statement(text: str) -> str:
@@ -263,28 +234,21 @@ def _last_statement(text: str) -> str:
     fence = _FENCED.search(text, max(0, text.rfind("\n\n```", 0, max(0, len(text) - 4))))
     if fence and fence.end() == len(text) and fence[1].strip():
         return value_of(fence[1].strip().split("\n")[-1], text)
-    display = _last_display(text)
-    if display is not None:
-        return value_of(display, text)
-    while blocks:
-        lines = [line for line in blocks.pop().split("\n") if line.strip() and not _RULE.fullmatch(line)]
-        while lines:
-            if lines[-1].lstrip().startswith("|"):
-                return _table(lines, text)
-            items = _list(lines, blocks)
-            if items is not None:
-                return items
-            sentences = _sentences(lines.pop().strip())
-            while sentences:
-                sentence = _ICONS.sub("", _QED.sub("", sentences.pop())).strip()
-                if sentence.strip("*_.()\"' ") and not _ASSURANCE.fullmatch(sentence):
-                    if (sentences and _is_cut(sentence)) or _PLAN.match(sentence):
-                        return sentence
-                    return value_of(sentence, text)
-            joined = "\n".join([*blocks, *lines]).rstrip()
-            display = _last_display(joined)
-            if display is not None:
-                return value_of(display, text)
+    lines: list[str] = []
+    while blocks or lines:
+        display = _last_display("\n".join([*blocks, *lines]).rstrip())
+        if display is not None:
+            return value_of(display, text)
+        lines = lines or [line for line in blocks.pop().split("\n") if line.strip() and not _RULE.fullmatch(line)]
+        shown = _list(lines) if lines and not lines[-1].lstrip().startswith("|") else _table(lines, text)
+        if shown is not None:
+            return shown
+        sentences = _sentences(lines.pop().strip()) if lines else []
+        while sentences:
+            sentence = _ICONS.sub("", _QED.sub("", sentences.pop())).strip()
+            if sentence.strip("*_.()\"' ") and not _ASSURANCE.fullmatch(sentence):
+                open_end = (sentences and _is_cut(sentence)) or _PLAN.match(sentence)
+                return sentence if open_end else value_of(sentence, text)
     return text
 
 
@@ -308,33 +272,20 @@ _DISPLAYS = (("$$", "$$"), ("\\[", "\\]")) + tuple(
 )
 
 
-def _table(lines: list[str], text: str) -> str:
-    """Return the result of a table: the last cell of its last row."""
-    cells = [cell.strip() for cell in lines[-1].strip().strip("|").split("|")]
-    filled = [cell for cell in cells if cell]
-    if len(filled) < 2:
-        return value_of(filled[0], text) if filled else lines[-1]
-    if "**" in lines[-1] or TOTAL.search(filled[0]):
-        return value_of(filled[-1], text)
-    return lines[-1]
+def _table(lines: list[str], text: str) -> str | None:
+    """Return the result of a table: the last cell of its last row; None without a row."""
+    row = lines[-1] if lines else ""
+    filled = [cell for cell in map(str.strip, row.strip().strip("|").split("|")) if cell]
+    total = len(filled) == 1 or (filled and ("**" in row or TOTAL.search(filled[0])))
+    return value_of(filled[-1], text) if total else row or None
 
 
-def _list(lines: list[str], before: list[str]) -> str | None:
+def _list(lines: list[str]) -> str | None:
     """Return the values of a list that is all of the answer, joined; None for a list of steps."""
-    if len(lines) < 2 or not all(_ITEM.match(line) for line in lines[-2:]):
-        return None
-    items: list[str] = []
-    for line in lines:
-        mark = _ITEM.match(line)
-        if mark is None:
-            items.clear()
-            continue
-        items.append(line[mark.end() :].strip().rstrip(".,;"))
-    if (
-        len(items) > 1
-        and all(_reads(item.replace("**", "")) for item in items)
-        and all("(" in i or "\\" in i or i.lstrip("-−").isdigit() for i in items)
-    ):
+    marks = list(takewhile(bool, map(_ITEM.match, reversed(lines))))
+    items = [mark.string[mark.end() :].strip().rstrip(".,;") for mark in reversed(marks) if mark]
+    values = all("(" in item or "\\" in item or item.lstrip("-−").isdigit() for item in items)
+    if len(items) > 1 and values and all(_reads(item.replace("**", "")) for item in items):
         return ", ".join(item.strip("$") for item in items)
     return None
 
@@ -355,21 +306,13 @@ def value_of(piece: str, text: str) -> str:
         piece = next(group for group in (display[1], display[2], display[4]) if group).strip()
     if len(piece) > PIECE:
         return piece
-    if (
-        "\\" in piece
-        and ("\\\\" in piece or "&" in piece)
-        and "matrix" not in piece
-        and "cases" not in piece
-        and "array" not in piece
-    ):
+    if ("\\\\" in piece or ("\\" in piece and "&" in piece)) and not re.search("matrix|cases|array", piece):
         piece = _last_row(piece)
-    piece = _QED.sub("", _ICONS.sub(" ", piece)).strip()
-    piece = _OPENING_MARKS.sub("", piece, count=1)
-    whole = _bare(piece)
-    if whole is not None:
-        return languages.join_groups(whole, text)
-    value = _value_in(languages.set_spaces(piece), text) or _last_side(piece)
-    return languages.join_groups(value if value is not None else piece.strip("*_ `" if piece[:1] in "*_`" else None).replace("**", ""), text)
+    piece = _OPENING_MARKS.sub("", _QED.sub("", _ICONS.sub(" ", piece)).strip(), count=1)
+    value = _bare(piece) or _value_in(languages.set_spaces(piece), text) or _last_side(piece)
+    if value is None:
+        value = (piece.strip("*_ `") if piece[:1] in "*_`" else piece.strip()).replace("**", "")
+    return languages.join_groups(value, text)
 
 
 def _last_side(piece: str) -> str | None:
@@ -385,18 +328,13 @@ def _last_side(piece: str) -> str | None:
 
 def _last_row(piece: str) -> str:
     r"""Return the last row of aligned equations if they continue one another."""
-    rows = [
-        row.replace("&", " ").strip()
-        for row in re.split(r"\\\\", re.sub(r"\\(?:begin|end)\{[a-z]+\*?\}", " ", piece))
-        if row.strip()
-    ]
-    if not rows:
-        return piece
-    if all(row.lstrip().startswith(("=", "\\approx", "\\le", "\\ge", "<", ">")) for row in rows[1:]):
-        return rows[0].partition("=")[0] + " " + rows[-1] if len(rows) > 1 else rows[0]
+    rows = re.sub(r"\\(?:begin|end)\{[a-z]+\*?\}|&", " ", piece).split("\\\\")
+    rows = [row.strip() for row in rows if row.strip()] or [piece]
+    if len(rows) > 1 and all(row.startswith(("=", "\\approx", "\\le", "\\ge", "<", ">")) for row in rows[1:]):
+        return rows[0].partition("=")[0] + " " + rows[-1]
     heads = {row.partition("=")[0].strip() for row in rows}
-    if len(heads) == 1 and len(rows) > 1 and all("=" in row for row in rows):  # x = 1 \\ x = 2: all of them
-        return ", ".join(row.strip(" ,.;") for row in rows)
+    if len(heads) == 1 and all("=" in row for row in rows):  # x = 1 \\ x = 2: all of them
+        return ", ".join(row.strip(" ,.;") for row in rows) if len(rows) > 1 else rows[0]
     return rows[-1]
 
 
@@ -447,12 +385,9 @@ def _value_in(piece: str, text: str) -> str | None:
     if HEDGED.search(piece) or piece.rstrip().endswith("?"):
         return None
     foreign = languages.is_foreign(text)
-    label = _LABEL.match(piece)
-    if label and not re.match(r"\S*\d:\d", piece) and len(piece) > label.end():
-        inside = _value_in_clauses(piece[label.end() :], foreign)
-        if inside is not None:
-            return inside
-    return _value_in_clauses(piece, foreign)
+    label = _LABEL.match(piece) if not re.match(r"\S*\d:\d", piece) else None
+    inside = _value_in_clauses(piece[label.end() :], foreign) if label and piece[label.end() :] else None
+    return _value_in_clauses(piece, foreign) if inside is None else inside
 
 
 def _value_in_clauses(piece: str, foreign: bool) -> str | None:
@@ -461,52 +396,37 @@ def _value_in_clauses(piece: str, foreign: bool) -> str | None:
     if reason and reason.start() > 0 and _has_candidate(piece[: reason.start()]):
         piece = piece[: reason.start()]
     piece = _RATHER.sub("", piece)
-    option = _OPTION.fullmatch(piece.replace("**", "").strip())
-    if option:
-        return option[0].rstrip(".")
-    option = _CHOSEN.search(piece.replace("**", ""))
+    plain = piece.replace("**", "")
+    option = _OPTION.fullmatch(plain.strip()) or _CHOSEN.search(plain)
     if option:
         return option[1].rstrip(".")
     bold = [next(group for group in match.groups() if group).strip() for match in _BOLD.finditer(piece)]
     strong = [words for words in bold if _has_candidate(words)]
-    ends = [0, *(match.end() for match in CONCLUDING.finditer(piece))]
-    if (
-        bold
-        and not strong
-        and "**" in piece[ends[-1] :]
-        and not _has_candidate(_BOLD.sub("", piece[ends[-1] :]))
-    ):
+    end = piece[max((match.end() for match in CONCLUDING.finditer(piece)), default=0) :]
+    if bold and not strong and "**" in end and not _has_candidate(_BOLD.sub("", end)):
         return bold[-1].strip(" .:") if len(bold) == 1 else None
     if strong and not NEGATED.search(piece[: piece.find(strong[0])].rstrip("*_ ") + " "):
         values = [_bare(words) or _only(words, foreign) for words in strong]
-        if None not in values:
-            unique: list[str] = []
-            for value in values:
-                if value is not None and not any(equal_texts(value, other) for other in unique):
-                    unique.append(value)
-            if len(unique) == 1:
-                return _with_unit_behind(unique[0], piece, strong[-1], foreign)
-            return ", ".join(unique)
-        return None
-    plain = piece.replace("**", "").replace("__", "")
-    clauses = [0, *(match.end() for match in CONCLUDING.finditer(plain)), len(plain)]
-    semicolon = plain.rfind("; ")
-    if semicolon > 0:
-        clauses = sorted({*clauses, semicolon + 2})
-    for start in reversed(clauses[:-1]):
+        if None in values:
+            return None
+        unique = distinct_texts(value for value in values if value)
+        return ", ".join(unique) if len(unique) > 1 else _with_unit_behind(unique[0], piece, strong[-1], foreign)
+    plain = plain.replace("__", "")
+    starts = {0, *(match.end() for match in CONCLUDING.finditer(plain)), max(0, plain.rfind("; ") + 2)}
+    for start in sorted(starts - {1}, reverse=True):
         clause = plain[start:]
         if _has_candidate(clause):
-            value = _only(clause, foreign)
-            return value if value is not None else _main_clause(clause, foreign)
+            return _only(clause, foreign) or _main_clause(clause, foreign)
     return _letter_or_word(plain)
 
 
 def _with_unit_behind(value: str, piece: str, words: str, foreign: bool) -> str:
     """Return a bold number with the unit that stands behind it."""
-    if not re.fullmatch(r"[-+−]?[\d.,/]+", value):
-        return value
     rest = piece[piece.rfind(words) + len(words) :].lstrip("*_$ ")
-    return value + _unit(rest.split(" ", 5)[:5], foreign)[0]
+    return value + _unit(rest.split(" ", 5)[:5], foreign)[0] if _PLAIN_NUMBER.fullmatch(value) else value
+
+
+_PLAIN_NUMBER = re.compile(r"[-+−]?[\d.,/]+")
 
 
 def _main_clause(clause: str, foreign: bool) -> str | None:
@@ -515,16 +435,11 @@ def _main_clause(clause: str, foreign: bool) -> str | None:
     "Since there are 12 months and 4 seasons, each has 3": 3. "5 boxes and 6 bags make 11": 11.
     """
     head, _, tail = clause.rpartition(", ")
-    if head and _SUBORDINATE.match(head.strip()) and _has_candidate(tail):
-        return _only(tail, foreign)
-    verbs = list(_VERB.finditer(clause))
-    if (
-        len(verbs) == 1
-        and _has_candidate(clause[verbs[0].end() :])
-        and not NEGATED.search(clause[: verbs[0].end()] + " ")
-    ):
-        return _only(clause[verbs[0].end() :], foreign)
-    return None
+    if not (head and _SUBORDINATE.match(head.strip()) and _has_candidate(tail)):
+        verbs = [match.end() for match in _VERB.finditer(clause)]
+        denied = verbs and NEGATED.search(clause[: verbs[0]] + " ")
+        tail = clause[verbs[0] :] if len(verbs) == 1 and not denied else ""
+    return _only(tail, foreign) if _has_candidate(tail) else None
 
 
 _VERB = re.compile(
@@ -533,7 +448,7 @@ _VERB = re.compile(
     re.IGNORECASE,
 )
 _CHOSEN = re.compile(r"\b(?:option|choice|answer) is:?\s+(\([A-J]\)\s+\S[^,;]{0,60})$", re.IGNORECASE)
-_OPTION = re.compile(r"(?:\(?[A-J]\)|[A-J][.:])[:.]?\s+\S[^,;]{0,60}")
+_OPTION = re.compile(r"((?:\(?[A-J]\)|[A-J][.:])[:.]?\s+\S[^,;]{0,60})")
 
 
 def _letter_or_word(plain: str) -> str | None:
@@ -647,12 +562,12 @@ def _only(clause: str, foreign: bool) -> str | None:
     values = [group for group in values if group.text.casefold() != "one"] or values
     if not values or any(group.is_denied for group in values):
         return None
-    one, *others = values
-    for other in others:
-        same = one.bound == other.bound and equal_texts(one.number, other.number)
-        if not (same or equal_texts(one.value, other.value)):
-            return None
-    return next((group.value for group in reversed(values) if group.unit), one.value)
+    one = values[0]
+    alike = all(
+        (one.bound == other.bound and equal_texts(one.number, other.number)) or equal_texts(one.value, other.value)
+        for other in values[1:]
+    )
+    return next((group.value for group in reversed(values) if group.unit), one.value) if alike else None
 
 
 def _groups(clause: str, atoms: list[_Atom], foreign: bool) -> list[_Group]:
@@ -806,14 +721,15 @@ class _Group:
 def _result(text: str, *, last_side: bool = False) -> str:
     """Return the last side of a computation; an equation that is read whole stays."""
     text = text.lstrip("= ") if text.startswith("=") else text
-    if not re.search(r"[=≈]|\\approx", text):
+    *before, last = _EQUAL_SIGN.split(text)
+    if not before:
         return number_words.numerals(text) if text[:1].isalpha() else text
     priced = re.search(r"[$€£]", text) is not None  # $15 - $9 = $6
-    if _reads(text) and not (last_side or priced):
-        return text
-    if not last_side and re.search(r"\b(?:and|or)\b|,\s", text):
-        return text
-    return re.split(r"[=≈]|\\approx", text)[-1].strip() or text
+    whole = (not priced and _reads(text)) or re.search(r"\b(?:and|or)\b|,\s", text)
+    return text if whole and not last_side else last.strip() or text
+
+
+_EQUAL_SIGN = re.compile(r"[=≈]|\\approx")
 
 
 def _merge_compounds(groups: list[_Group], atoms: list[_Atom]) -> list[_Group]:
