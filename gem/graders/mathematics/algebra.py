@@ -54,44 +54,53 @@ def same(gold: Node, answer: Node) -> bool | None:
     if "logic" in (gold[0], answer[0]):  # propositions: the same except for the order of their parts
         return gold[:2] == answer[:2] and sorted(map(repr, gold[2])) == sorted(map(repr, answer[2]))
     named = _relations(gold, _give_variable(gold, answer))
-    if named is None:
-        return False
+    if named is None or named[0] == named[1]:
+        return named is not None
     gold, answer = named
-    if gold == answer:
-        return True
-    if gold[0] == "rel" or answer[0] == "rel":
-        if answer[0] == "rel" and is_scalar(gold):
-            return False  # x > 5, x^2 = 5 and 5 != x are no 5
-        if gold[0] == answer[0]:
-            return _same_relation(gold, answer)
-        if gold[0] == "seq" or answer[0] == "seq":
-            return _relation_and_list(gold, answer)
-        if _equation(gold) and len(gold[1]) == 1 and is_scalar(answer):
-            return False  # an equation that is no definition, and an expression
-        return _relation_and_set(gold, answer)
+    if "rel" in (gold[0], answer[0]):
+        return _compare_relation(gold, answer)
     gold, answer = _lone(gold), _lone(answer)
     kinds = gold[0], answer[0]
-    if kinds == ("seq", "seq"):
-        return _same_sequence(gold, answer)
     if "union" in kinds or "without" in kinds:
         return same_set(gold, answer)
-    if kinds == ("matrix", "matrix"):
-        if len(gold[1]) != len(answer[1]) or len(gold[1][0]) != len(answer[1][0]):
-            return False
-        return all_of(map(same, chain(*gold[1]), chain(*answer[1])))
-    if set(kinds) == {"matrix", "seq"}:
-        gold, answer = (_vector(tree) or tree for tree in (gold, answer))
-        if gold[0] == answer[0] == "seq" and gold[1] and answer[1]:
-            return _same_sequence(gold, answer)
     if "matrix" in kinds:
-        return None if "seq" in kinds or gold[0] not in ("num", "const") else False
+        return _same_matrix(gold, answer)
+    if kinds == ("seq", "seq"):
+        return _same_sequence(gold, answer)
     if kinds[1] == "seq" and not answer[1] and is_scalar(gold) and len(answer[3]) < 4:
         return all_of(same(gold, member) for member in answer[3])  # 3/4, or 75%
     if "seq" in kinds:
         return False if is_scalar(answer if kinds[0] == "seq" else gold) else None
-    if "ratio" in kinds:
-        return _same_notation(gold, answer)
-    return same_scalar(gold, answer)
+    return _same_notation(gold, answer) if "ratio" in kinds else same_scalar(gold, answer)
+
+
+def _same_matrix(gold: Node, answer: Node) -> bool | None:
+    """Compare matrices; one of a single column or row is also a tuple."""
+    if gold[0] == answer[0]:
+        shapes = [(len(tree[1]), len(tree[1][0])) for tree in (gold, answer)]
+        return shapes[0] == shapes[1] and all_of(map(same, chain(*gold[1]), chain(*answer[1])))
+    left, right = _vector(gold) or gold, _vector(answer) or answer
+    if left[0] == right[0] == "seq" and left[1] and right[1]:
+        return _same_sequence(left, right)
+    return False if gold[0] in ("num", "const") and answer[0] != "seq" else None
+
+
+def _compare_relation(gold: Node, answer: Node) -> bool | None:
+    """Compare an equation or inequality with another one, or with what is none."""
+    if answer[0] == "rel" and is_scalar(gold):
+        return False  # x > 5, x^2 = 5 and 5 != x are no 5
+    if gold[0] == answer[0]:
+        return _same_relation(gold, answer)
+    relation, other = (gold, answer) if gold[0] == "rel" else (answer, gold)
+    simple = _equation(relation) and len(relation[1]) == 1
+    if other[0] == "seq" and not other[1]:
+        named = simple and _name(relation) is not None
+        if named or (any(map(_equation, other[3])) and not _equation(relation)):
+            return False if len(other[3]) > 1 else None
+    if simple and is_scalar(other):
+        return False  # an equation that is no definition, and an expression
+    is_set = other[0] in ("seq", "union", "without") and not _equation(relation) and is_inequality(relation)
+    return same_set(gold, answer) if is_set else None
 
 
 def _vector(tree: Node) -> Node | None:
@@ -104,15 +113,13 @@ def _vector(tree: Node) -> Node | None:
 def _excluding(tree: Node, other: Node) -> Node:
     """Return "x is not 1, x is not -1" as the real numbers without these."""
     members = tree[3] if tree[0] == "seq" and not tree[1] and len(tree[3]) > 1 else ()
-    if tree[0] == "rel" and other[0] == "without":
-        members = (tree,)
-    if not members or any(x[0] != "rel" or x[1] != ("!=",) or x[2][0] != members[0][2][0] for x in members):
+    members = (tree,) if tree[0] == "rel" and other[0] == "without" else members
+    name = members[0][2][0] if members and members[0][0] == "rel" else ("",)
+    if name[0] != "sym" or any(
+        x[0] != "rel" or x[1] != ("!=",) or x[2][0] != name or not constant(x[2][1]) for x in members
+    ):
         return tree
-    name = members[0][2][0]
-    if name[0] != "sym" or not all(constant(x[2][1]) for x in members):
-        return tree
-    inf: Node = ("const", "inf")
-    reals: Node = ("seq", "(", ")", (("-", inf), inf))
+    reals: Node = ("seq", "(", ")", (("-", ("const", "inf")), ("const", "inf")))
     return ("without", reals, ("seq", "{", "}", tuple(x[2][1] for x in members)))
 
 
@@ -143,8 +150,6 @@ def _set(tree: Node) -> Node:
     return members if low is None or high is None or low >= high else ("union", (members,))
 
 
-
-
 def _give_variable(gold: Node, answer: Node) -> Node:
     """Give "at least 5", which names no variable, the variable of the reference."""
     unnamed = answer[0] == "rel" and answer[2][0] == ASKED and gold[0] in ("rel", "union")
@@ -153,27 +158,29 @@ def _give_variable(gold: Node, answer: Node) -> Node:
 
 
 def _same_notation(gold: Node, answer: Node) -> bool | None:
-    if gold[0] == answer[0] == "ratio" and len(gold[1]) == len(answer[1]):
-        verdict = all_of(same(x, y) for x, y in zip(gold[1], answer[1], strict=True))
-        if verdict is False and len(gold[1]) == 2:  # 2:4 may be 1:2, but 12:00 is not 1:00
-            left, right = (("/", *tree[1]) for tree in (gold, answer))
-            equal = exactly(left) is not None and exactly(left) == exactly(right)
-            return equal and not any(_clock(tree) for tree in (gold, answer))
-        return verdict
+    """Compare ratios: 2:4 may be 1:2 and 1/2, but 12:00 is not 1:00, and 5 is no ratio."""
     ratio, other = (gold, answer) if gold[0] == "ratio" else (answer, gold)
-    if ratio[0] == "ratio" and is_scalar(other):
-        if other[0] in ("num", "unit") or _clock(ratio):  # 5 is no ratio; 12:30 may be a time
-            return other == ("/", *ratio[1])
-        quotient = exactly(("/", *ratio[1])) if len(ratio[1]) == 2 else None
-        return quotient is not None and quotient == exactly(other)
-    return None
+    quotient = exactly(("/", *ratio[1])) if len(ratio[1]) == 2 else None
+    if other[0] == "ratio":
+        pairs = list(zip(gold[1], answer[1], strict=False))
+        verdict = all_of(same(x, y) for x, y in pairs) if len(gold[1]) == len(answer[1]) else None
+        if verdict is not False or len(pairs) != 2:
+            return verdict
+        return (
+            quotient is not None
+            and quotient == exactly(("/", *other[1]))
+            and not any(map(_clock, (gold, answer)))
+        )
+    if not is_scalar(other):
+        return None
+    if other[0] in ("num", "unit") or _clock(ratio):
+        return bool(other == ("/", *ratio[1]))
+    return quotient is not None and quotient == exactly(other)
 
 
 def _clock(ratio: Node) -> bool:
     """Whether a ratio of two may be a time of the day: 12:00 is not 1:00."""
-    if len(ratio[1]) != 2:
-        return False
-    hours, minutes = (exactly(part) for part in ratio[1])
+    hours, minutes = map(exactly, ratio[1]) if len(ratio[1]) == 2 else (None, None)
     return hours is not None and minutes is not None and hours <= 24 and (minutes >= 10 or minutes == 0)
 
 
@@ -256,7 +263,9 @@ def _equation(node: Node) -> bool:
 def _name(node: Node) -> Node | None:
     """Return the left side of a definition: a variable, or a function of variables or numbers."""
     left: Node = _vector(node[2][0]) or node[2][0]
-    parts = {"sym": (left,), "*": left[1], "seq": left[-1], "fn": left[-1]}.get(left[0])  # x, P(x), (x, y), f(2)
+    parts = {"sym": (left,), "*": left[1], "seq": left[-1], "fn": left[-1]}.get(
+        left[0]
+    )  # x, P(x), (x, y), f(2)
     numbers = left[0] == "fn" and left[1].rstrip("'") in USERS
     if parts is None or (left[0] == "fn" and not numbers):
         return None
@@ -289,25 +298,18 @@ def _relations(gold: Node, answer: Node) -> tuple[Node, Node] | None:
     """
     gold, answer = _drop_approximations(gold), _drop_approximations(answer)
     if gold[0] == "seq" and answer[0] == "seq":
-        gold_named, answer_named = (any(_equation(x) for x in tree[3]) for tree in (gold, answer))
-        if gold_named and answer_named:
+        firsts = [tree[3][0] for tree in (gold, answer) if tree[3] and _equation(tree[3][0])]
+        if all(any(map(_equation, tree[3])) for tree in (gold, answer)):
             # n = 1, 2, 3 on both sides: the name holds for the whole list
-            gold_first, answer_first = gold[3][0], answer[3][0]
-            listed = all(not _equation(x) for tree in (gold, answer) for x in tree[3][1:])
-            if (
-                listed
-                and _equation(gold_first)
-                and _equation(answer_first)
-                and gold_first[2][0] == answer_first[2][0]
-            ):
-                return _remove_names(gold), _remove_names(answer)
-            return gold, answer
+            listed = not any(_equation(x) for tree in (gold, answer) for x in tree[3][1:])
+            if not (listed and len(firsts) == 2 and firsts[0][2][0] == firsts[1][2][0]):
+                return gold, answer
         return _remove_names(gold), _remove_names(answer)
     if _equation(answer) and not _equation(gold):
-        answer_value = _says(answer)
-        if answer_value is None:
-            return None if gold[0] != "seq" else (gold, answer)
-        return (_remove_names(gold) if gold[0] == "seq" and not gold[1] else gold), answer_value
+        stated = _says(answer)
+        if stated is None:
+            return (gold, answer) if gold[0] == "seq" else None
+        return (_remove_names(gold) if gold[0] == "seq" and not gold[1] else gold), stated
     if _equation(gold) and answer[0] != "rel" and _name(gold) is not None:
         return gold[2][-1], _remove_names(answer)
     return gold, answer
@@ -318,8 +320,6 @@ def _remove_names(tree: Node) -> Node:
         return tree
     members = (x[2][-1] if _equation(x) and (_name(x) or ("seq",))[0] != "seq" else x for x in tree[3])
     return (*tree[:3], tuple(members))
-
-
 
 
 def _bound(name: Node) -> bool:
@@ -355,10 +355,6 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
     return same_set(gold, answer) if is_inequality(gold) and is_inequality(answer) else None
 
 
-
-
-
-
 def _ratio(a: Node, b: Node) -> Fraction | None:
     """Return a / b if it is the same nonzero fraction at several points."""
     ratios: set[Fraction] = set()
@@ -380,9 +376,7 @@ def _ratio(a: Node, b: Node) -> Fraction | None:
 
 def _same_equation(gold: Node, answer: Node) -> bool | None:
     """Return whether two equations have the same solutions, as multiples do; sympy may decide others."""
-    a, b = gold[2]
-    c, d = answer[2]
-    left, right = ("+", (a, ("-", b))), ("+", (c, ("-", d)))
+    left, right = (("+", (a, ("-", b))) for a, b in (gold[2], answer[2]))
     try:
         if facts(left)[0] != facts(right)[0]:
             return False  # 1 = 1, or an equation of other unknowns
@@ -390,52 +384,31 @@ def _same_equation(gold: Node, answer: Node) -> bool | None:
         return None
     if _ratio(left, right) is not None:
         return True
-    if _has_other_root(left, right) or _has_other_root(right, left):
-        return False
-    return None
+    return False if _has_other_root(left, right) or _has_other_root(right, left) else None
+
+
+def _value_at(node: Node, name: str, number: complex) -> complex:
+    return complex(value(node, Float(1, "near", {name: number})))
 
 
 def _has_other_root(a: Node, b: Node) -> bool:
     """Return whether a root of `a`, found by the secant method in one variable, is clearly not one of `b`."""
-
-    def at(node: Node, number: complex) -> complex:
-        field.given[name] = number
-        return complex(value(node, field))
-
     try:
         names = sorted(facts(a)[0])
         facts(b)
     except Opaque:
         return False
     for name in names[:2]:
-        field = Float(1, "near")
         try:
             x, y = complex(0.7, 0.3), complex(1.3, -0.2)
-            fx, fy = at(a, x), at(a, y)
+            fx, fy = _value_at(a, name, x), _value_at(a, name, y)
             for _ in range(40):
                 if fx == fy or abs(fy) < 1e-13:
                     break
                 x, y, fx = y, y - fy * (y - x) / (fy - fx), fy
-                fy = at(a, y)
-            if abs(fy) < 1e-10 and abs(at(b, y)) > 1e-4 * (1 + abs(y)) and abs(y) < 1e4:
+                fy = _value_at(a, name, y)
+            if abs(fy) < 1e-10 and abs(_value_at(b, name, y)) > 1e-4 * (1 + abs(y)) and abs(y) < 1e4:
                 return True
         except (TooBig, Opaque, Undefined):
             continue
     return False
-
-
-
-
-def _relation_and_list(gold: Node, answer: Node) -> bool | None:
-    relation, listing = (gold, answer) if gold[0] == "rel" else (answer, gold)
-    named = _equation(relation) and len(relation[1]) == 1 and _name(relation) is not None
-    defined = any(map(_equation, listing[3])) and not _equation(relation)
-    if not listing[1] and (named or defined):
-        return False if len(listing[3]) > 1 else None
-    return _relation_and_set(gold, answer)
-
-
-def _relation_and_set(gold: Node, answer: Node) -> bool | None:
-    relation, other = (gold, answer) if gold[0] == "rel" else (answer, gold)
-    is_set = other[0] in ("seq", "union", "without") and not _equation(relation) and is_inequality(relation)
-    return same_set(gold, answer) if is_set else None

@@ -13,13 +13,13 @@ from gem.graders.mathematics.algebra import same
 from gem.graders.mathematics.evaluation import TooBig
 from gem.graders.mathematics.latex import read
 from gem.graders.mathematics.notation import Unread, normalise_text
+from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.number_words import numerals
 from gem.graders.mathematics.scalars import constant
-from gem.graders.mathematics.nouns import is_unit_or_noun
 
 MOST = 4000  # characters behind an answer that are looked at
 
-_END = re.compile(r"(?:\$|\\[)\]]|[}*.,:;\s])+")
+_END = re.compile(r"\A(?:\$|\\[)\]]|[}*.,:;\s])+")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|\s*;\s*|\s+[—–-]{1,3}\s+|\s*—\s*")
 _TEXT = re.compile(r"\\text\w*\s*\{([^{}]*)\}")
 _NAMELY = re.compile(r"\b(?:i\.\s?e\.|e\.\s?g\.)")
@@ -94,46 +94,40 @@ def apply_corrections(answer: str, rest: str) -> str | None:
     '2'
     """
     rest = _NAMELY.sub("namely", _TEXT.sub(r"\1", rest[:MOST]))
-    end = _END.match(rest)
-    rest = rest[end.end() :] if end else rest
-    if not rest:
-        return answer
     stands: str | None = answer
     open_to = asked = doubted = False  # the sentence before corrected without a value; it was a question
-    for sentence in _SENTENCE.split(rest):
+    for sentence in _SENTENCE.split(_END.sub("", rest, count=1)):
         words = _DASH.sub("", sentence.strip(" \t*").replace("**", ""))
-        if words.startswith("("):
-            words = words[1:].rstrip(" )")
+        words = words[1:].rstrip(" )") if words.startswith("(") else words
         if not words:
             continue
         asked, question = words.endswith("?"), asked
         lead = _LEAD.match(words)
         concluded = _SO.match(words) if doubted and not lead else None
-        claim = words[concluded.end() :] if concluded else words
+        claim = words[(lead or concluded).end() :] if lead or concluded else words  # type: ignore[union-attr]
         doubted = doubted or (lead is not None and _DOUBTS.match(words) is not None)
-        if lead and (not words[lead.end() :].strip(" .!?")):
+        if lead and not claim.strip(" .!?"):
             if not question:
                 stands, open_to = (None if _TAKES_BACK.search(words) else stands), True
             continue
         affirmed = _AFFIRMED.fullmatch(words.strip(" .!"))
         if affirmed and not _another(affirmed[1], answer):
-            stands, open_to = answer if stands is None else stands, False
+            stands, open_to = stands or answer, False
             continue
-        for start in (lead.end() if lead else 0, 0):
-            behind = _cut_denial(words[start:], answer)
-            if behind is not None:
-                stands, open_to, claim, lead = None, True, behind, None
-                break
-        value = _value(claim[lead.end() :] if lead else claim, bare=bool(lead) or open_to) if claim else None
-        if value is not None:
-            other = _OTHER.search(lead[0] if lead else "") or re.search(r"\bcould\b", words)
-            if other:
-                stands = stands if stands is not None and equal_texts(stands, value) else None
-            else:
-                stands = answer = value
-            open_to = False
-        else:
-            open_to = open_to and claim != words
+        denials = (_cut_denial(text, answer) for text in (claim if lead else words, words))
+        behind = next((text for text in denials if text is not None), None)
+        if behind is not None:
+            stands, open_to, claim, lead = None, True, behind, None
+        value = _value(claim, bare=bool(lead) or open_to) if claim else None
+        if value is None:
+            open_to = open_to and (behind is not None or concluded is not None)
+            continue
+        other = _OTHER.search(lead[0] if lead else "") or re.search(r"\bcould\b", words)
+        if not other:
+            stands = answer = value
+        elif stands is not None and not equal_texts(stands, value):
+            stands = None
+        open_to = False
     return stands
 
 

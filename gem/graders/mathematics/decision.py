@@ -1,7 +1,7 @@
-"""The decision whether two answers are equal: their texts in, True, False or None (sympy may say) out.
+"""The decision whether two answers are equal: their texts in; True, False or None (sympy may say) out.
 
-Texts that are no mathematics are compared by what they are, each in a function of its own here: options, times,
-named values, residues, phrases. All others are compared as trees (`gem.graders.mathematics.algebra`), and as
+Texts that are no mathematics are compared by what they are, each in a function of its own here: options,
+times, named values, residues, phrases. All others are compared as trees (`gem.graders.mathematics.algebra`), and as
 quantities (`gem.graders.mathematics.quantities`).
 """
 
@@ -52,8 +52,12 @@ _LONG_NAME = re.compile(
     r"\A\s*(?:[A-Za-z]{2,8}(?:_\{?\w+\}?)?|[A-Za-z]_\s*\{?\s*\\?[A-Za-z]+\s*\}?)\s*=(?!=)\s*(?=[-+\d.\\(]+[^=]*$)"
 )
 _ARGUMENT = re.compile(r"\s*([a-zA-Z])\s*\([a-z]\)\s*=")
-_LABELLED = re.compile(r"\s*(?:\\text\s*\{)?\s*(?P<name>[A-Za-z][A-Za-z ]{0,30}?)\s*(?::|=)\s*\}?\s*(?P<value>[^=:]+)")
-_COUNTED = re.compile(r"\s*(?P<value>[-+]?[\d.,/]+)\s*(?:\\text\s*\{)?\s*(?P<name>[A-Za-z][A-Za-z ]{1,30}?)\s*\}?")
+_LABELLED = re.compile(
+    r"\s*(?:\\text\s*\{)?\s*(?P<name>[A-Za-z][A-Za-z ]{0,30}?)\s*(?::|=)\s*\}?\s*(?P<value>[^=:]+)"
+)
+_COUNTED = re.compile(
+    r"\s*(?P<value>[-+]?[\d.,/]+)\s*(?:\\text\s*\{)?\s*(?P<name>[A-Za-z][A-Za-z ]{1,30}?)\s*\}?"
+)
 _PARTED = re.compile(r"\s*(?:,(?!\d{3}(?!\d))|;|\\text\s*\{\s*and\s*\}|\band\b|\\cr)(?:\s*and\b)?\s*")
 _ARBITRARY = re.compile(r"[Cc](?:_?\w)?")
 _ANY_CONSTANT = re.compile(r"(?:[A-Z]|[ck])(?:_?\w)?")
@@ -252,7 +256,10 @@ def _write_points(gold: str, answer: str) -> str | None:
         items = [item for item in _COMMA_OR_AND.split(group) if item.strip()]
         pairs = [pair for item in items if (pair := _ASSIGNED.fullmatch(item))]
         points.append({pair[1]: pair[2].strip() for pair in pairs})
-        if not len(points[-1]) == len(items) == width[1].count(",") + 1 or points[-1].keys() != points[0].keys():
+        if (
+            not len(points[-1]) == len(items) == width[1].count(",") + 1
+            or points[-1].keys() != points[0].keys()
+        ):
             return None
     return ", ".join(f"({', '.join(point[name] for name in sorted(point))})" for point in points)
 

@@ -61,6 +61,8 @@ _TOKEN = re.compile(
 _OPERATORS = {"<=": "\\le", ">=": "\\ge", "!=": "\\ne", "==": "=", "**": "^", ":=": "="}
 _ESCAPED = {"{": "\\{", "}": "\\}"} | {sign: sign for sign in "%|<>*/[]:"} | dict.fromkeys(" ,;!", "")
 """The signs that stand behind a backslash, as tokens; a space is none."""
+
+
 @lru_cache(maxsize=2048)
 def read(text: str) -> Node:
     """Return the tree of a normalised text.
@@ -80,13 +82,16 @@ def read(text: str) -> Node:
 
 
 def _join_signs(above: Node, below: Node) -> Node:
-    """Return the list of what an answer with two signs means: both readings, or a list with both of a member."""
+    """Return both readings of an answer with two signs; of a list, the list with both of each member."""
     if above[0] == below[0] == "in":
         return ("in", above[1], _join_signs(above[2], below[2]))
     if above[0] != "seq" or above[1] not in ("", "{") or below[:3] != above[:3]:
         return ("seq", "", "", (above, below))
     pairs = zip(above[3], below[3], strict=True)
-    return (*above[:3], tuple(member for one, other in pairs for member in ((one,) if one == other else (one, other))))
+    return (
+        *above[:3],
+        tuple(member for one, other in pairs for member in ((one,) if one == other else (one, other))),
+    )
 
 
 def _tokens(text: str) -> list[str]:

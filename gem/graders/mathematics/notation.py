@@ -1,7 +1,7 @@
 r"""The notation of answers: a text as models write it in, the same text in one plain notation out.
 
-Styles, markup, delimiters, currencies, phrases, domains and special numbers are each one rule of a table here.
-`prepare_text` gives what the other modules compare, `rewrite_numbers` what `gem.graders.mathematics.latex` reads.
+Styles, markup, delimiters, currencies, phrases, domains and special numbers are each one rule of a table.
+`prepare_text` gives what is compared, `rewrite_numbers` what `gem.graders.mathematics.latex` reads.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Unread(Exception):
         super().__init__(why)
         self.hopeless = hopeless
 
+
 def make_rules(*rows: tuple[str, str, str | Callable[[re.Match[str]], str]]) -> list[Rule]:
     """Return rules from rows of a mark, a pattern and what is written instead."""
     return [(mark, re.compile(pattern), plain) for mark, pattern, plain in rows]
@@ -41,12 +42,9 @@ def apply_rules(rules: list[Rule], text: str) -> str:
 
 # -- styles
 
-STYLES = frozenset(
-    "text mathrm textbf mathbf textit mathit mbox operatorname rm bf textrm mathsf boldsymbol".split()
-)
-_STYLED = re.compile(
-    rf"\\(?:{'|'.join(sorted(STYLES, key=len, reverse=True))})(?![a-zA-Z])\s*\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}"
-)
+_STYLES = "text|mathrm|textbf|mathbf|textit|mathit|mbox|operatorname|rm|bf|textrm|mathsf|boldsymbol"
+STYLES = frozenset(_STYLES.split("|"))
+_STYLED = re.compile(rf"\\(?:{_STYLES})(?![a-zA-Z])\s*\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
 
 
 def strip_styles(text: str, between: str = "") -> str:
@@ -118,7 +116,12 @@ def normalise_text(text: str) -> str:
     if "," in text:
         text = _THIN_COMMA.sub(",", _SPACES.sub(" ", text))
     foreign = not text.isascii()
-    priced = "\\$" in text or text.count("$") % 2 or foreign or any(name in text for name in ("USD", "Rs", "EUR", "GBP"))
+    priced = (
+        "\\$" in text
+        or text.count("$") % 2
+        or foreign
+        or any(name in text for name in ("USD", "Rs", "EUR", "GBP"))
+    )
     text = _NO_MEANING.sub(" ", text) if "\\" in text else text
     if priced:
         text = _PRICE.sub(lambda m: f"{m[2]} \\text{{ {_SIGNS[m[1]]}}} ", text)
@@ -207,7 +210,9 @@ _PHRASES = make_rules(
     # that of an integer, behind its inequality or before it
     (
         "\\in",
-        r"\A(([i-n]).*(?<=\d))\s*,\s*(?:\\text\s*\{\s*(?:where|with)?\s*\}\s*)?\2" + _SET + r"[ZN]\s*\}?\s*\Z",
+        r"\A(([i-n]).*(?<=\d))\s*,\s*(?:\\text\s*\{\s*(?:where|with)?\s*\}\s*)?\2"
+        + _SET
+        + r"[ZN]\s*\}?\s*\Z",
         r"\1",
     ),
     (
@@ -225,7 +230,8 @@ _PHRASES = make_rules(
     (
         "",
         r"(?i)\A(?:\\[a-z]+\s*\{)?\s*(?:(?P<reals>(?:all |any |every |the )*(?:reals|real numbers?))"
-        r"|(?P<empty>(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?|(?:the )?empty set|none)"
+        r"|(?P<empty>(?:there (?:is|are) )?no (?:real )?(?:solutions?|roots?)(?: exists?)?"
+        r"|(?:the )?empty set|none)"
         r"|(?P<undefined>dne|(?:the )?(?:limit )?does(?: not|n't) exist)"
         r"|(?P<endless>(?:there are )?(?:infinitely many|an infinite number of)(?: solutions?)?))\s*\}?\Z",
         lambda m: _SAYINGS[str(m.lastgroup)],
@@ -352,7 +358,11 @@ _NUMBERS = make_rules(
         r"(?<![\d.,])(\d{1,30})\.(\d{0,30}?)(?:(\d)\3{2,30}|(\d{2,12})\4{1,15})\s*(?:\.\.\.|\\[lc]?dots(?![a-zA-Z]))",
         lambda m: _periodic(m[1], m[2], m[3] or m[4]),
     ),
-    ("0", r"(?<![\w\\.])0(?:b[01]{1,64}|x[0-9A-Fa-f]{1,16}|o[0-7]{1,20})(?![\w.])", lambda m: str(int(m[0], 0))),
+    (
+        "0",
+        r"(?<![\w\\.])0(?:b[01]{1,64}|x[0-9A-Fa-f]{1,16}|o[0-7]{1,20})(?![\w.])",
+        lambda m: str(int(m[0], 0)),
+    ),
     ("_", r"\\(?:text|mathrm|textbf|mathbf)\s*\{\s*([0-9A-Fa-f]+)\s*\}\s*(?=_)", r"\1"),
     ("_", r"(?<![\w\\.])([0-9A-F]*[A-F][0-9A-F]*)_(?:\{\s*(1[1-6])\s*\}|(1[1-6])(?!\d))", _write_decimal),
     ("C(", r"(?<![\w\\])C\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)", r"\\binom{\1}{\2}"),

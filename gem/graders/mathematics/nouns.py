@@ -71,8 +71,8 @@ unique real drawing chewing pet duck pop popsicle ice cream sheet
 """
 _KINDS = frozenset(_KINDS_LIST.split())
 _TAIL = re.compile(
-    r" (?:in total|in all|altogether|each|left|old|long|tall|high|wide|deep|away|total|profit|remaining|left over"
-    r"|apart|today|a day|a week|an hour|a month|a year)$"
+    r" (?:in total|in all|altogether|each|left|old|long|tall|high|wide|deep|away|total|profit|remaining"
+    r"|left over|apart|today|a day|a week|an hour|a month|a year)$"
 )
 
 

@@ -36,12 +36,9 @@ def number(words: str) -> int | None:
     >>> number("two thousand and twelve")
     2012
     """
-    if re.search(r"(?<![a-z])-|-(?![a-z])", words.casefold()):  # a sign
-        return None
-    parts = [
-        word for word in re.split(r"[\s-]+", words.casefold().replace(",", " ")) if word not in ("", "and")
-    ]
-    if not parts or len(parts) > 30 or (len(parts) == 1 and parts[0] == "second"):
+    text = words.casefold()
+    parts = [part for part in re.split(r"[\s,-]+", text) if part not in ("", "and")]
+    if _SIGN.search(text) or not 0 < len(parts) <= 30 or parts == ["second"]:
         return None
     negative = parts[0] in ("minus", "negative")
     total, group, last = 0, 0, "start"
@@ -49,26 +46,22 @@ def number(words: str) -> int | None:
         word = _ORDINALS.get(part, part)
         if word not in _UNITS and word.endswith("th"):
             word = word[:-4] + "y" if word.endswith("ieth") else word[:-2]
-        if word in _UNITS:
-            size = "tens" if _UNITS[word] >= 20 else "ones"
-            if last == "ones" or (last == "tens" and (size == "tens" or not 0 < _UNITS[word] < 10)):
-                return None
-            group += _UNITS[word]
-            last = size
-        elif word == "hundred" and 0 < group < 100:
-            group *= 100
-            last = "scale"
-        elif word in ("hundred", "a") and not group and last == "start":
-            group = 100 if word == "hundred" else 0
-            last = "scale" if word == "hundred" else "start"
+        amount = _UNITS.get(word, 0)
+        small = last not in ("ones", "tens") or (last == "tens" and 0 < amount < 10)
+        if word in _UNITS and small:
+            group, last = group + amount, "tens" if amount >= 20 else "ones"
+        elif word == "hundred" and (0 < group < 100 or last == "start"):
+            group, last = (group or 1) * 100, "scale"
         elif word in SCALES and group:
-            total += group * SCALES[word]
-            group, last = 0, "scale"
-        else:
+            total, group, last = total + group * SCALES[word], 0, "scale"
+        elif word != "a" or last != "start":
             return None
     if last == "start":
         return None
     return -(total + group) if negative else total + group
+
+
+_SIGN = re.compile(r"(?<![^\W\d_])-|-(?![^\W\d_])")
 
 
 _CARDINAL = "|".join(sorted([*_UNITS, "hundred", *SCALES], key=len, reverse=True))
@@ -104,12 +97,10 @@ _NO_CARDINAL = re.compile(
 
 
 def _digits_of(words: str) -> str:
-    whole = number(words)
-    if whole is not None:
-        return str(whole)
-    first, joined, second = words.partition(" and ")
+    whole, (first, joined, second) = number(words), words.partition(" and ")
     left, right = number(first), number(second)
-    return f"{left} and {right}" if joined and left is not None and right is not None else words
+    both = f"{left} and {right}" if joined and left is not None and right is not None else words
+    return both if whole is None else str(whole)
 
 
 def ordinal(words: str) -> bool:
@@ -138,28 +129,27 @@ def quantity(words: str) -> Fraction | None:
     >>> quantity("two thirds"), quantity("three apples")
     (Fraction(2, 3), Fraction(3, 1))
     """
-    if re.search(r"(?<![^\W\d_])-|-(?![^\W\d_])", words):  # a sign
-        return None
     rest, _, last = words.strip().casefold().replace("-", " ").rpartition(" ")
     part = _PARTS.get("half" if last == "halves" else last.removesuffix("s"))
     one = rest in ("a", "one")
-    whole = None if one and part else number(words)  # "one hundredth" is no ordinal
-    if whole is not None:
-        return Fraction(whole)
+    whole = None if _SIGN.search(words) or (one and part) else number(words)  # "one hundredth" is no ordinal
     count = 1 if one else number(rest)
-    if count is None or part:
-        return Fraction(count, part) if count and part else None
-    return Fraction(count) if is_unit_or_noun(last) and rest != "a" else None
+    if _SIGN.search(words) or whole is not None or count is None:
+        return None if whole is None else Fraction(whole)
+    noun = part or (rest != "a" and is_unit_or_noun(last))
+    return Fraction(count, part or 1) if noun else None
 
 
-_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _DATES = [
-    (re.compile(rf"{_DAY}(?: of)? ([a-z]+)\.?,? (\d{{4}})"), "dmy"),
-    (re.compile(rf"([a-z]+)\.? (?:the )?{_DAY},? (\d{{4}})"), "mdy"),
-    (re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})"), "ymd"),
-    (re.compile(r"([a-z]+)\.?,? (\d{4})"), "my"),
-    (re.compile(rf"([a-z]+)\.? (?:the )?{_DAY}"), "md"),
-    (re.compile(rf"{_DAY}(?: of)? ([a-z]+)"), "dm"),
+    re.compile(pattern.replace("DAY", r"(?P<d>\d{1,2})(?:st|nd|rd|th)?").replace("NAME", "(?P<m>[a-z]+)"))
+    for pattern in (
+        r"DAY(?: of)? NAME\.?,? (?P<y>\d{4})",
+        r"NAME\.? (?:the )?DAY,? (?P<y>\d{4})",
+        r"(?P<y>\d{4})[-/](?P<m>\d{1,2})[-/](?P<d>\d{1,2})",
+        r"NAME\.?,? (?P<y>\d{4})",
+        r"NAME\.? (?:the )?DAY",
+        r"DAY(?: of)? NAME",
+    )
 ]
 
 
@@ -169,27 +159,20 @@ def date(words: str) -> str | None:
     >>> date("December 14th, 1972")
     '1972-12-14'
     """
-    text = " ".join(words.casefold().split())
-    if not 4 <= len(text) <= 40:
-        return None
-    text = re.sub(r"^(?:on|in) | (?:utc|gmt|ad|ce)$", "", text)
-    for pattern, order in _DATES:
-        match = pattern.fullmatch(text)
-        if not match:
-            continue
-        parts = dict(zip(order, match.groups(), strict=True))
-        month = _MONTHS.get(parts["m"], 0) if not parts["m"].isdigit() else int(parts["m"])
-        day = int(parts.get("d", 1))
-        if 1 <= month <= 12 and 1 <= day <= 31:
-            year = parts.get("y", "----")
-            return f"{year}-{month:02}" + (f"-{day:02}" if "d" in parts else "")
+    text = re.sub(r"^(?:on|in) | (?:utc|gmt|ad|ce)$", "", " ".join(words[:200].casefold().split()))
+    for match in (pattern.fullmatch(text) for pattern in _DATES) if len(text) <= 40 else ():
+        parts = match.groupdict() if match else {}
+        name = parts.get("m", "")
+        month = int(name) if name.isdigit() else _MONTHS.get(name, 0)
+        if 1 <= month <= 12 and 1 <= int(parts.get("d", 1)) <= 31:
+            return f"{parts.get('y', '----')}-{month:02}" + (f"-{int(parts['d']):02}" if "d" in parts else "")
     return None
 
 
 # -- what a sentence says
 
 _OPENINGS = re.compile(
-    r"(?:(?:so|thus|hence|therefore|then|finally|overall|altogether|consequently|adding up"
+    r"\A(?:(?:so|thus|hence|therefore|then|finally|overall|altogether|consequently|adding up"
     r"|in (?:total|all|conclusion|summary)"
     r"|(?:this|that|which) (?:means|gives|yields)"
     r"|we (?:get|have|find|obtain|conclude|see)|it follows|and so)\b[,:]?\s*"
@@ -197,12 +180,11 @@ _OPENINGS = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(
-    r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|result|solution|value)\s*(?::|=)\s*", re.IGNORECASE
+    r"\A(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|result|solution|value)\s*(?::|=)\s*", re.IGNORECASE
 )
-_VERBS_LIST = """
-is are was were equals equal be makes has takes costs leaves
-"""
-_VERBS = frozenset(_VERBS_LIST.split())
+_VERBS = frozenset(
+    ["is", "are", "was", "were", "equals", "equal", "be", "makes", "has", "takes", "costs", "leaves"]
+)
 _SUBJECTS_LIST = """
 it this that they there these he she we you the our its their his her my a an of for in final correct right
 numerical exact required desired possible total whole number amount answer result solution value sum product
@@ -218,17 +200,16 @@ _VARIABLE = re.compile(
     r"\$?\\?[A-Za-z](?:_\{?\w+\}?|\([a-z]\))?\$?|\\?(?:alpha|beta|theta|lambda|mu|sigma|phi)|[A-Z]{2,3}"
 )
 _HEDGES = re.compile(
-    r"(?:(?:equal to|given by|exactly|precisely|simply|just|only|approximately|:)\s*)+", re.IGNORECASE
+    r"\A(?:(?:equal to|given by|exactly|precisely|simply|just|only|approximately|:)\s*)+", re.IGNORECASE
 )
-_COMPARED = {
-    "at least": r"\ge", "no less than": r"\ge", "not less than": r"\ge", "greater than or equal to": r"\ge",
-    "at most": r"\le", "no more than": r"\le", "not more than": r"\le", "less than or equal to": r"\le",
-    "more than": ">", "greater than": ">", "less than": "<", "not equal to": r"\ne",
-}  # fmt: skip
 _SIGNS = (r"\ge", r"\le", r"\ne", "> ", "< ")
 _TURNED = {
-    "minus": "-({})", "negative": "-({})", "the opposite of": "-({})", "half of": "({})/2", "twice": "2({})",
-    "double": "2({})", "the square root of": r"\sqrt{{{}}}", "square root of": r"\sqrt{{{}}}",
+    "at least": r"\ge {}", "no less than": r"\ge {}", "not less than": r"\ge {}", "at most": r"\le {}",
+    "greater than or equal to": r"\ge {}", "less than or equal to": r"\le {}", "no more than": r"\le {}",
+    "not more than": r"\le {}", "more than": "> {}", "greater than": "> {}", "less than": "< {}",
+    "not equal to": r"\ne {}", "minus": "-({})", "negative": "-({})", "the opposite of": "-({})",
+    "half of": "({})/2", "twice": "2({})", "double": "2({})", "the square root of": r"\sqrt{{{}}}",
+    "square root of": r"\sqrt{{{}}}",
 }  # fmt: skip
 _RAISED = {"squared": "({})^{{2}}", "cubed": "({})^{{3}}"}
 
@@ -245,31 +226,23 @@ def extract_value(text: str) -> str | None:
     """
     if len(text) > 400:
         return None
-    name, rest = _after_subject(_without_opening(text.strip()))
-    hedge = _HEDGES.match(rest)
-    rest = _write_formula((rest[hedge.end() :] if hedge else rest).strip(), 0)
+    name, rest = _after_subject(_LABEL.sub("", _OPENINGS.sub("", text.strip(), count=1), count=1))
+    rest = _write_formula(_HEDGES.sub("", rest, count=1).strip(), 0)
     if name and rest:
         rest = f"{name} {rest}" if rest.startswith(_SIGNS) else f"{name} = {rest}"
     return None if rest == text.strip() or not rest else rest
-
-
-def _without_opening(text: str) -> str:
-    opening = _OPENINGS.match(text)
-    text = text[opening.end() :] if opening else text
-    label = _LABEL.match(text)
-    return text[label.end() :] if label else text
 
 
 def _after_subject(text: str) -> tuple[str, str]:
     """Return the variable and the text after "is", if every word before it is known."""
     words = text.split(" ", 12)
     for i, word in enumerate(words[:12]):
-        lower = word.casefold().rstrip(":,")
-        if i and lower in _VERBS and (i + 1 == len(words) or words[i + 1] != "="):
-            name = words[i - 1].strip("$,") if _VARIABLE.fullmatch(words[i - 1].rstrip(",")) else ""
-            return name, " ".join(words[i + 1 :])
-        if i and word == "=" and len(words[i - 1]) > 2 and words[i - 1].casefold() in _SUBJECTS:
-            return "", " ".join(words[i + 1 :])
+        lower, before = word.casefold().rstrip(":,"), words[i - 1].rstrip(",") if i else ""
+        behind = " ".join(words[i + 1 :])
+        if before and lower in _VERBS and words[i + 1 : i + 2] != ["="]:
+            return (before.strip("$,") if _VARIABLE.fullmatch(before) else ""), behind
+        if word == "=" and len(before) > 2 and words[i - 1].casefold() in _SUBJECTS:
+            return "", behind
         if lower not in _SUBJECTS and not _VARIABLE.fullmatch(word.rstrip(",")):
             break
     return "", text
@@ -277,13 +250,11 @@ def _after_subject(text: str) -> tuple[str, str]:
 
 def _write_formula(text: str, depth: int) -> str:
     """Write "half of 10" and the like as formulas."""
-    lower = text.casefold()
-    for table in (_COMPARED, _TURNED):
-        for phrase, formula in table.items():
-            if lower.startswith(phrase + " ") and depth < 3:
-                inside = _write_formula(text[len(phrase) + 1 :].strip(), depth + 1)
-                return formula.format(inside) if table is _TURNED else f"{formula} {inside}"
+    lower = text.casefold() if depth < 3 else ""
+    for phrase, formula in _TURNED.items():
+        if lower.startswith(phrase + " "):
+            return formula.format(_write_formula(text[len(phrase) + 1 :].strip(), depth + 1))
     for phrase, formula in _RAISED.items():
-        if lower.endswith(" " + phrase) and depth < 3:
+        if lower.endswith(" " + phrase):
             return formula.format(_write_formula(text[: -len(phrase) - 1].strip(), depth + 1))
     return text

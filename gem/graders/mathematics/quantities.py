@@ -96,10 +96,10 @@ def _read_sum(text: str) -> Quantity | None:
         return None
     if any(x.powers != y.powers or x.size <= y.size for x, y in pairwise(units)):
         return None
-    total = sum(Fraction(part[1]) * unit.size for part, unit in zip(parts, units, strict=True)) / units[-1].size
+    total = (
+        sum(Fraction(part[1]) * unit.size for part, unit in zip(parts, units, strict=True)) / units[-1].size
+    )
     return Quantity(str(total), ("num", total, None), units[-1])
-
-
 
 
 def _read_number(text: str) -> Node | None:
@@ -153,7 +153,7 @@ _CHAIN = re.compile(r"\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|(?<![<>!\\])=")
 def _last_side(text: str) -> str:
     """Return the last side of a chain of equations whose numbers agree, or the whole text."""
     sides = _CHAIN.split(text[: 4 * LENGTH + 1])
-    last = read_quantity(sides[-1].strip()) if 1 < len(sides) and len(text) <= 4 * LENGTH else None
+    last = read_quantity(sides[-1].strip()) if len(sides) > 1 and len(text) <= 4 * LENGTH else None
     if last is None:
         return text
     read = [quantity for side in sides if (quantity := read_quantity(side.strip())) is not None]
@@ -205,7 +205,13 @@ def _agrees(gold: Quantity, value: Fraction, digits: int) -> bool:
     bases = [name for name, _ in gold.unit.powers] if gold.unit else []
     counted = bases in ([], ["s"])  # 18 hours are counted
     written = not counted or re.search(r"[.eE]|10", gold.number) is not None
-    if wanted is None or not written or _COUNTED.intersection(bases) or not 2 <= precision <= digits or not wanted:
+    if (
+        wanted is None
+        or not written
+        or _COUNTED.intersection(bases)
+        or not 2 <= precision <= digits
+        or not wanted
+    ):
         return False
     if gold.unit is None and precision < 3 and "10" not in gold.number:
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import Any
 
@@ -29,21 +28,15 @@ def copied(reply: str, reference: Any, question: str) -> bool:
     wanted = r"\s*".join(map(re.escape, short))
     question = question[:ANSWER]
     there = re.search(rf"(?<![\w.]){wanted}(?!\w|\.\d)", _canonical(normalise_text(question))) is not None
-    try:
-        tree = read.__wrapped__(given)
-    except Unread:
+    tree = _read(given)
+    if tree is None:
         return there and "\\" in short and given not in map(prepare_text, references(reference))
     if tree[0] not in _LEFT_TO_DO or worked_out(tree, given):
         return there and _CONVERT.search(question) is not None and _rewritten(tree, given, reference)
     if not there and tree not in _formulas(question):
         return False
-    for gold in references(reference):
-        try:
-            if leaves(read(prepare_text(gold))) == leaves(tree):
-                return False
-        except Unread:
-            return False
-    return True
+    golds = [_read(prepare_text(gold)) for gold in references(reference)]
+    return not any(gold is None or leaves(gold) == leaves(tree) for gold in golds)
 
 
 _CONVERT = re.compile(
@@ -53,25 +46,19 @@ _CONVERT = re.compile(
 )
 
 
-def _formulas(question: str) -> list[Node]:
+def _formulas(question: str) -> list[Node | None]:
     """Return the formulas of a question as trees, which are equal for different notations."""
-    formulas = []
-    for text in re.findall(r"\$\$?([^$]+)\$|\\[(\[](.+?)\\[)\]]", question)[:20]:
-        with contextlib.suppress(Unread):
-            formulas.append(read.__wrapped__(prepare_text.__wrapped__((text[0] or text[1]).rstrip(" .,;?"))))
-    return formulas
+    texts = re.findall(r"\$\$?([^$]+)\$|\\[(\[](.+?)\\[)\]]", question)[:20]
+    return [_read(prepare_text.__wrapped__("".join(groups).rstrip(" .,;?"))) for groups in texts]
 
 
 def _rewritten(tree: Node, given: str, reference: Any) -> bool:
     """Return whether every reference is a number in a notation or unit that differs from the answer's."""
-    for gold in references(reference):
-        text = prepare_text(gold)
-        try:
-            wanted, wanted_unit = _notation(read(text), text)
-            got, unit = _notation(tree, given)
-            if wanted == got and (wanted_unit == unit or not (wanted_unit and unit)):
-                return False
-        except Unread:
+    got, unit = _notation(tree, given)
+    for gold in map(prepare_text, references(reference)):
+        wanted_tree = _read(gold)
+        wanted, wanted_unit = _notation(wanted_tree, gold) if wanted_tree else (got, "")
+        if wanted == got and (wanted_unit == unit or not (wanted_unit and unit)):
             return False
     return True
 
@@ -98,16 +85,22 @@ def formed(reply: str, reference: Any, question: str) -> bool:
 
 
 def _has_asked_form(gold: str, given: str, question: str) -> bool:
-    try:
-        tree = read(gold)
-    except Unread:
+    tree, answer = _read(gold), _read(given)
+    if tree is None or gold == given:
         return True
+    if answer is not None:
+        return in_form(tree, answer, question)
+    if constant(bare(tree)):
+        return not _UNDONE.search(given)
+    return "=" in given or not (_ASKED_FOR.search(given) and not _ASKED_FOR.search(gold))
+
+
+def _read(text: str) -> Node | None:
+    """Return the tree of a prepared text; None for one that is not read."""
     try:
-        return gold == given or in_form(tree, read.__wrapped__(given), question)
+        return read.__wrapped__(text)
     except Unread:
-        if constant(bare(tree)):
-            return not _UNDONE.search(given)
-        return "=" in given or not (_ASKED_FOR.search(given) and not _ASKED_FOR.search(gold))
+        return None
 
 
 _ASKED_FOR = re.compile(r"\\(?:int|sum|prod|lim)(?![a-zA-Z])|\\d?frac\s*\{?d\}?\s*\{?d[a-z]")

@@ -171,7 +171,9 @@ def _plain_answer(text: str, inside: str) -> str | None:
         return None
     if text[max(0, start - 24) : start].rstrip(" $(:*\\\n").endswith(_MAY_DENY):
         return None
-    return inside if inside.isdigit() else _in_english(languages.join_groups(_strip_style(inside), text), text)
+    return (
+        inside if inside.isdigit() else _in_english(languages.join_groups(_strip_style(inside), text), text)
+    )
 
 
 _MAY_DENY = (

@@ -315,7 +315,9 @@ def same_scalar(gold: Node, answer: Node) -> bool | None:
     if "%" in (gold[0], answer[0]) and (gold_unit or answer_unit):
         return same_number(gold, answer) if gold_unit == answer_unit else False
     if {gold_unit, answer_unit} & {"degree", "degrees", "deg"} and not (gold_unit and answer_unit):
-        turned = [("unit", x, "degree") if unit else x for x, unit in ((gold, gold_unit), (answer, answer_unit))]
+        turned = [
+            ("unit", x, "degree") if unit else x for x, unit in ((gold, gold_unit), (answer, answer_unit))
+        ]
         return same_number(*turned) or same_number(gold, answer)
     if not _units_agree(gold_unit, answer_unit):
         return False
@@ -373,8 +375,6 @@ def _numbers(gold: Node, answer: Node) -> bool | None:
         return False
     near = approximately(other)
     return near is not None and abs(near - float(decimal)) <= max(10.0**-digits, 4e-16 * abs(near)) * 1.01
-
-
 
 
 def _is_rounding(left: Fraction, right: Fraction, places: list[int | None]) -> bool:

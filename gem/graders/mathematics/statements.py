@@ -204,7 +204,9 @@ def _find_announcement(text: str) -> tuple[str, str] | None:
         heading = HEADING.fullmatch(line) and text[at:].strip() and line[:1] not in "|"
         best = at if heading and start >= best - len(line) else best
     rest = text[best:].strip() if best >= 0 else ""
-    rest = rest.lstrip("*_=:").lstrip() if rest.startswith(("-", "*", "=")) else rest.lstrip(" \t\n\r*_:：}=-")
+    rest = (
+        rest.lstrip("*_=:").lstrip() if rest.startswith(("-", "*", "=")) else rest.lstrip(" \t\n\r*_:：}=-")
+    )
     piece = _first_piece(rest)
     return (piece, rest[len(piece) :]) if rest else None
 
@@ -216,7 +218,9 @@ def _first_piece(rest: str) -> str:
         return shown[0]
     block = _BLOCK.split(rest, maxsplit=1)[0]
     lines = block.split("\n")
-    listed = lines[0].startswith("|") or all(_ITEM.match(line) for line in lines) or "$$" in "".join(lines[:2])
+    listed = (
+        lines[0].startswith("|") or all(_ITEM.match(line) for line in lines) or "$$" in "".join(lines[:2])
+    )
     return block if len(lines) > 1 and listed else _sentences(lines[0])[0]
 
 
@@ -239,7 +243,9 @@ def _last_statement(text: str) -> str:
         display = _last_display("\n".join([*blocks, *lines]).rstrip())
         if display is not None:
             return value_of(display, text)
-        lines = lines or [line for line in blocks.pop().split("\n") if line.strip() and not _RULE.fullmatch(line)]
+        lines = lines or [
+            line for line in blocks.pop().split("\n") if line.strip() and not _RULE.fullmatch(line)
+        ]
         shown = _list(lines) if lines and not lines[-1].lstrip().startswith("|") else _table(lines, text)
         if shown is not None:
             return shown
@@ -267,8 +273,10 @@ def _last_display(text: str) -> str | None:
     return None
 
 
-_DISPLAYS = (("$$", "$$"), ("\\[", "\\]")) + tuple(
-    (f"\\begin{{{name}}}", f"\\end{{{name}}}") for name in ("align", "align*")
+_DISPLAYS = (
+    ("$$", "$$"),
+    ("\\[", "\\]"),
+    *((f"\\begin{{{name}}}", f"\\end{{{name}}}") for name in ("align", "align*")),
 )
 
 
@@ -336,8 +344,6 @@ def _last_row(piece: str) -> str:
     if len(heads) == 1 and all("=" in row for row in rows):  # x = 1 \\ x = 2: all of them
         return ", ".join(row.strip(" ,.;") for row in rows) if len(rows) > 1 else rows[0]
     return rows[-1]
-
-
 
 
 _EMPHASISED = re.compile(r"(?:(?:\*\*|__|[*_])([^*`]+?)(?:\*\*|__|[*_])|`{1,3}([^`]+)`{1,3})[.\s]*")
@@ -410,7 +416,9 @@ def _value_in_clauses(piece: str, foreign: bool) -> str | None:
         if None in values:
             return None
         unique = distinct_texts(value for value in values if value)
-        return ", ".join(unique) if len(unique) > 1 else _with_unit_behind(unique[0], piece, strong[-1], foreign)
+        return (
+            ", ".join(unique) if len(unique) > 1 else _with_unit_behind(unique[0], piece, strong[-1], foreign)
+        )
     plain = plain.replace("__", "")
     starts = {0, *(match.end() for match in CONCLUDING.finditer(plain)), max(0, plain.rfind("; ") + 2)}
     for start in sorted(starts - {1}, reverse=True):
@@ -470,10 +478,25 @@ _MATHY = re.compile(r"[\w .,+\-−–×*·⋅÷/^=<>≤≥≠≈±()\[\]{}|⌊�
 _LETTER_RUN = re.compile(r"(?<![\\_a-zA-Z])[^\W\d_]{2,}")
 _NAMES_AND_POWERS = re.compile(r"\\[a-zA-Z]+|_\{[^}]*\}|_\w+|[²³⁴⁵⁶⁷⁸⁹¹⁰₀-₉]")
 _SIMPLE_NAME = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'?|[A-Za-z]\([a-z](?:,\s?[a-z])*\)|\|[A-Z]\|")
-_SHORT_WORDS = "km|cm|mm|kg|mg|ml|hrs?|ft|lbs?|yd|mph|vs|mrs?|ms|dr|st|th|nd|rd|by|my|why|try|dry|sky|fly|shy|cry|spy"
-_LITTLE_WORDS = frozenset("is of to in or at so if he we it as no".split())
+_SHORT_WORDS = (
+    "km|cm|mm|kg|mg|ml|hrs?|ft|lbs?|yd|mph|vs|mrs?|ms|dr|st|th|nd|rd|by|my|why|try|dry|sky|fly|shy|cry|spy"
+)
+_LITTLE_WORDS = frozenset(["is", "of", "to", "in", "or", "at", "so", "if", "he", "we", "it", "as", "no"])
 _MULTIPLIERS = frozenset(
-    "thousand million billion trillion hundred dozen percent pct half halves thirds quarters".split()
+    [
+        "thousand",
+        "million",
+        "billion",
+        "trillion",
+        "hundred",
+        "dozen",
+        "percent",
+        "pct",
+        "half",
+        "halves",
+        "thirds",
+        "quarters",
+    ]
 )
 _CARDINAL = (
     r"(?i:(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven"
@@ -503,7 +526,9 @@ def _atoms(clause: str) -> list[_Atom]:
     for match in _ATOM.finditer(clause):
         inner = None if _NUMBER.fullmatch(match[0]) else _content(match[0])
         if inner is not None:
-            atoms.append(_Atom("weak" if _SIMPLE_NAME.fullmatch(inner) else "value", inner, "", *match.span()))
+            atoms.append(
+                _Atom("weak" if _SIMPLE_NAME.fullmatch(inner) else "value", inner, "", *match.span())
+            )
             continue
         core = match[0].rstrip(".,;:!?\"'”")
         behind = match[0][len(core) :]
@@ -544,7 +569,8 @@ def _kind(core: str) -> str:
         return "word"
     letters = [run.casefold() for run in _LETTER_RUN.findall(_NAMES_AND_POWERS.sub(" ", core))]
     if any(
-        run not in FUNCTIONS and (len(run) != 2 or not run.isascii() or run in _LITTLE_WORDS) for run in letters
+        run not in FUNCTIONS and (len(run) != 2 or not run.isascii() or run in _LITTLE_WORDS)
+        for run in letters
     ):
         return "word"
     formula = "/" not in core and re.search(r"[⌊⌈√π∞²³⁴=<>]|[^\W_][-+−*/^·⋅(]", core)
@@ -564,7 +590,8 @@ def _only(clause: str, foreign: bool) -> str | None:
         return None
     one = values[0]
     alike = all(
-        (one.bound == other.bound and equal_texts(one.number, other.number)) or equal_texts(one.value, other.value)
+        (one.bound == other.bound and equal_texts(one.number, other.number))
+        or equal_texts(one.value, other.value)
         for other in values[1:]
     )
     return next((group.value for group in reversed(values) if group.unit), one.value) if alike else None
@@ -740,12 +767,15 @@ def _merge_compounds(groups: list[_Group], atoms: list[_Atom]) -> list[_Group]:
         between = [atom.text.casefold() for atom in atoms[before.last + 1 : group.first]]
         names = " ".join(word for word in between if word not in ("and", "und", "et", "y", "e"))
         large, small = measure(before.unit.strip()), measure(group.unit.strip())
-        follows = large is not None and small is not None and large.powers == small.powers and large.size > small.size
+        follows = (
+            large is not None
+            and small is not None
+            and large.powers == small.powers
+            and large.size > small.size
+        )
         if follows and not group.is_step and names == before.unit.strip().casefold():
             before.number = f"{before.number}{before.unit} {group.number}"
             before.unit, before.last = group.unit, group.last
         else:
             merged.append(group)
     return merged
-
-

@@ -53,10 +53,6 @@ def _left_to_do(tree: Node) -> bool:
     )
 
 
-
-
-
-
 def worked_out(answer: Node, text: str) -> bool:
     """Return whether an answer is a value in its final form, such as a quotient in lowest terms."""
     answer = bare(answer)
@@ -121,15 +117,9 @@ def _factors(tree: Node) -> int:
     return int(bool(symbols(tree)))
 
 
-
-
 def _size(tree: Node) -> int:
     """Return the number of numbers, constants and names in a tree."""
     return sum(part[0] in ("num", "sym", "const") for part in subtrees(tree))
-
-
-
-
 
 
 def _value(tree: Node) -> bool:
@@ -151,5 +141,3 @@ def _atom(tree: Node) -> bool:
 
 def _power_of_ten(tree: Node) -> bool:
     return bool(tree[0] == "^" and tree[1][0] == "num" == bare(tree[2])[0] and tree[1][1] == 10)
-
-
