@@ -31,7 +31,7 @@ from bench.common import (
     write_json,
 )
 from gem.graders import math as grading
-from gem.graders.mathematics import decision, evaluation, latex, scalars
+from gem.graders.mathematics import evaluation, latex, notation, scalars
 
 PEER = "gem-llm==0.1.0"
 ALSO = ("pylatexenc", "datasets", "pandas", "requests")  # that it imports and does not declare
@@ -146,7 +146,7 @@ def boxed(answer: str) -> str:
 
 
 def ours(rows: list[tuple[str, str, bool]]) -> dict[str, Any]:
-    for memory in (latex.read, scalars.facts, evaluation.sample, decision.prepare_text):
+    for memory in (latex.read, scalars.facts, evaluation.sample, notation.prepare_text):
         memory.cache_clear()
     before, started = worker_cpu_s(), time.process_time()
     verdicts = [grading.check_correct(answer, gold) for answer, gold, _ in rows]

@@ -1,8 +1,8 @@
 """The decision whether two answers are equal: their texts in; True, False or None (sympy may say) out.
 
 Texts that are no mathematics are compared by what they are, each in a function of its own here: options,
-times, named values, residues, phrases. All others are compared as trees (`gem.graders.mathematics.algebra`), and as
-quantities (`gem.graders.mathematics.quantities`).
+times, named values, residues, phrases. All others are compared as trees (`gem.graders.mathematics.algebra`)
+and as quantities (`gem.graders.mathematics.quantities`).
 """
 
 from __future__ import annotations

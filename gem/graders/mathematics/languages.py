@@ -9,6 +9,12 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+
+def word_set(words: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(words.split())
+
+
 ANNOUNCED = re.compile(
     r"####"
     r"|\b(?:answers?|ans)[*_\"]*(?:\s+(?:is|are)\b|\s*[:：=]|\s+[–—-](?=\s))[*_:：]*"
@@ -93,13 +99,12 @@ HEDGED = re.compile(
 )
 """Words of a sentence that states nothing for certain."""
 
-_AND_OR_LIST = """
+AND_OR = word_set("""
 and or & und oder et ou y e o и или 和 与 或 及 と または や 와 과 및 또는 و أو
-"""
-AND_OR = frozenset(_AND_OR_LIST.split())
+""")
 """Words that join two values."""
 
-ADJUNCT_LIST = """
+ADJUNCT = word_set("""
 the in of for from after before over within during per with at by than on among between since until into out
 each every all both these those his her their its our my your other same
 der die das den dem von für aus nach vor über mit bei an auf pro als jede jeder jedes je ihre seine alle diese
@@ -108,8 +113,7 @@ el la los las para por con desde hasta cada sus estos los las
 di per dopo con da ogni i le gli suoi
 em com após seus
 из за на по после до с у в каждый каждого
-"""
-ADJUNCT = frozenset(ADJUNCT_LIST.split())
+""")
 """Words before a number that is no stated value: "in 3 days", "of his 4 friends"."""
 
 _FOREIGN_UNITS_LIST = """
@@ -147,15 +151,14 @@ _STEMS = sorted(
     key=lambda pair: -len(pair[0]),
 )
 _ENDINGS = re.compile(r"[a-zà-ÿß]{0,2}|[а-яё]{0,3}|[ًاٌٍَُِّْ]{0,3}")
-_STOPWORDS_LIST = """
+_STOPWORDS = word_set("""
 und ist sind also der die das den dem ein eine insgesamt beträgt mit von
 hat denn dass wir sie im zu auch nur auf für kostet
 est donc les des du une soit dans pour sont elle le et en au sur par nous qui que il
 el los las del al por tanto es son una tiene para respuesta se su sus como hay cada
 la quindi sono della gli una ha di che con per nel risposta
 é são então portanto uma tem resposta os um da do em na com ela
-"""
-_STOPWORDS = frozenset(_STOPWORDS_LIST.split())
+""")
 _ENGLISH = frozenset(["the", "of", "is", "are", "so", "and", "we", "this", "that", "has", "with", "each"])
 _COMMAND = re.compile(r"\\[a-z]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -183,13 +186,8 @@ def write_ascii_digits(text: str) -> str:
 
 def set_spaces(text: str) -> str:
     """Return a statement with spaces between numbers and letters of scripts without them; clocks as 8:15."""
-    if text.isascii():
-        return text
-    return _SPACING.sub(" ", _CLOCK.sub(_clock, text))
-
-
-def _clock(match: re.Match[str]) -> str:
-    return f"{match[1]}:{int(match[2]):02d} "
+    clocks = text if text.isascii() else _CLOCK.sub(lambda clock: f"{clock[1]}:{int(clock[2]):02d} ", text)
+    return text if text.isascii() else _SPACING.sub(" ", clocks)
 
 
 _ONES_AND_TENS = """
@@ -264,16 +262,15 @@ def write_numbers(text: str) -> str:
     ('Respuesta: 26', '144000 美元', '答案是42')
     """
     if not text.isascii():
-        text = _CHINESE_NUMBER.sub(_write_chinese, _MYRIADS.sub(_write_myriads, text))
+        text = _CHINESE_NUMBER.sub(
+            lambda match: str(10 * _CHINESE.get(match[1], 1) + _CHINESE.get(match[2], 0)),
+            _MYRIADS.sub(_write_myriads, text),
+        )
     if not is_foreign(text):
         return text
-    text = _SPELLED.sub(_write_spelled, text)
-    return _DOZENS.sub(lambda match: str(12 * int(match[1])), text)
-
-
-def _write_spelled(match: re.Match[str]) -> str:
     # A pattern that ignores case matches letters that casefold() keeps apart, such as a dotless i.
-    return str(_CASELESS.get(match[0].casefold(), match[0]))
+    text = _SPELLED.sub(lambda match: str(_CASELESS.get(match[0].casefold(), match[0])), text)
+    return _DOZENS.sub(lambda match: str(12 * int(match[1])), text)
 
 
 def _write_myriads(match: re.Match[str]) -> str:
@@ -281,18 +278,15 @@ def _write_myriads(match: re.Match[str]) -> str:
     return f"{amount} " if amount.denominator == 1 else match[0]
 
 
-def _write_chinese(match: re.Match[str]) -> str:
-    return str(10 * _CHINESE.get(match[1], 1) + _CHINESE.get(match[2], 0))
-
-
 def is_foreign(text: str) -> bool:
     """Return whether a text is, by its commonest words or its letters, not in English."""
     words = _LETTERS.findall(_COMMAND.sub(" ", text[-4000:].casefold()))
-    if 2 * sum(word[0] > "\u0370" and word[0] not in _GREEK for word in words) > len(words) > 0:
-        return True
-    if _ANNOUNCES.search(text[-4000:]):
-        return True
-    return len(_STOPWORDS.intersection(words)) - 2 * len(_ENGLISH.intersection(words)) >= 2
+    foreign = sum(word[0] > "\u0370" and word[0] not in _GREEK for word in words)
+    return (
+        2 * foreign > len(words) > 0
+        or len(_STOPWORDS.intersection(words)) - 2 * len(_ENGLISH.intersection(words)) >= 2
+        or _ANNOUNCES.search(text[-4000:]) is not None
+    )
 
 
 def has_decimal_comma(text: str) -> bool:
@@ -327,10 +321,10 @@ def unit_name(word: str) -> str | None:
     """
     word = word.casefold().strip(".,;:!?*()")
     for stem, name in _STEMS:
-        if word.startswith(stem):
-            rest = word[len(stem) :]
-            if not stem[0].isascii() and "\u3040" <= stem[0] <= "\ud7af":
-                return name
-            if _ENDINGS.fullmatch(rest) if len(stem) > 3 else not rest:
-                return name
+        rest = word[len(stem) :]
+        inflected = (
+            "\u3040" <= stem[0] <= "\ud7af" or not rest or (len(stem) > 3 and _ENDINGS.fullmatch(rest))
+        )
+        if word.startswith(stem) and inflected:
+            return name
     return None

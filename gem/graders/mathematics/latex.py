@@ -21,6 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from gem.graders.mathematics.languages import word_set
 from gem.graders.mathematics.notation import FUNCTIONS, STYLES, Unread, rewrite_numbers
 from gem.graders.mathematics.trees import Node
 from gem.graders.mathematics.units import UNITS, fold_case
@@ -164,11 +165,10 @@ def english(word: str) -> bool:
     return "o" in word or word in _LITTLE
 
 
-_LITTLE_LIST = """
+_LITTLE = word_set("""
 is if but any all the its it are was has had his her per can may yes let set say she he did get few etc ten
 six red bad mad men big
-"""
-_LITTLE = frozenset(_LITTLE_LIST.split())
+""")
 
 _RELATIONS = {
     "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\in": "in", "\\approx": "~",
@@ -219,11 +219,9 @@ class _Reader:
             self.fail(why)
 
     def fail(self, why: str) -> NoReturn:
-        raise Unread(why, hopeless=not self.is_balanced())
-
-    def is_balanced(self) -> bool:
         count = self.tokens.count
-        return count("{") == count("}") and count("(") + count("[") == count(")") + count("]")
+        balanced = count("{") == count("}") and count("(") + count("[") == count(")") + count("]")
+        raise Unread(why, hopeless=not balanced)
 
     def node(self, *parts: Any) -> Node:
         self.nodes += 1
@@ -308,9 +306,8 @@ class _Reader:
             return term
         if term[0] == "seq" and term[1:3] == ("(", ")"):  # -(1, 2)
             return self.node("seq", "(", ")", tuple(self.node("-", member) for member in term[3]))
-        if term[0] == "unit":  # -3 cm
-            return self.node("unit", self.node("-", term[1]), term[2])
-        return self.node("-", term)
+        is_unit = term[0] == "unit"  # -3 cm
+        return self.node("unit", self.node("-", term[1]), term[2]) if is_unit else self.node("-", term)
 
     def sign(self) -> int:
         sign = 1
@@ -529,16 +526,13 @@ class _Reader:
         if len(token) > DIGITS:
             raise Unread("a number of too many digits", hopeless=True)
         whole, _, decimals = token.partition(".")
-        if self.after("_"):
-            base = self.script()
-            self.refuse(decimals or base[0] != "num", "a number with an index")
-            return self.node("num", self.convert_digits(whole, base[1]), None)
         places = len(decimals)
-        return self.node("num", Fraction(int(whole + decimals or "0"), 10**places), places or None)
-
-    def convert_digits(self, digits: str, base: Fraction) -> Fraction:
+        if not self.after("_"):
+            return self.node("num", Fraction(int(whole + decimals or "0"), 10**places), places or None)
+        base = self.script()
+        self.refuse(decimals or base[0] != "num" or base[1].denominator != 1, "a number with an index")
         try:
-            return Fraction(int(digits, base.numerator if base.denominator == 1 else 1))
+            return self.node("num", Fraction(int(whole, base[1].numerator)), None)
         except ValueError:
             return self.fail("digits that the base does not have")
 
@@ -607,10 +601,9 @@ class _Reader:
         self.refuse(not (self.after("R") or self.after("{", "R", "}")), f"\\{name}")
         inf: Node = ("const", "inf")
         zero: Node = ("num", Fraction(0), None)
-        for sign, ends in (("+", (zero, inf)), ("-", (("-", inf), zero))):
-            if self.after("^", sign) or self.after("^", "{", sign, "}") or self.after("_", sign):
-                return self.node("seq", "(", ")", ends)
-        return self.node("seq", "(", ")", (("-", inf), inf))
+        ends = {"": (("-", inf), inf), "+": (zero, inf), "-": (("-", inf), zero)}
+        signs = (s for s in "+-" if self.after("^", s) or self.after("^", "{", s, "}") or self.after("_", s))
+        return self.node("seq", "(", ")", ends[next(signs, "")])
 
     def argument(self) -> Node:
         r"""Read the argument of a command: a group, or one digit as in \frac12."""

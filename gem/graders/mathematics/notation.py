@@ -289,19 +289,14 @@ def _scientific(match: re.Match[str]) -> str:
 
 def _periodic(whole: str, decimals: str, period: str) -> str:
     r"""Return the fraction of a repeating decimal: 0, 1, 6 is \frac{1}{6}."""
-    nines = 10 ** len(period) - 1
-    value = Fraction(int(whole + decimals or "0"), 10 ** len(decimals))
-    value += Fraction(int(period), nines * 10 ** len(decimals))
-    if value.denominator == 1:
-        return str(value)
-    return f"({value.numerator}/{value.denominator})"
+    value = Fraction(int(whole + decimals or "0")) + Fraction(int(period), 10 ** len(period) - 1)
+    value /= 10 ** len(decimals)
+    return str(value) if value.denominator == 1 else f"({value})"
 
 
 def _expand_mixed_number(match: re.Match[str]) -> str:
     whole, top, below = match.groups()
-    if 0 <= int(top[:20]) < int(below[:20]):
-        return f"({whole}+{top}/{below})"
-    return match[0]
+    return f"({whole}+{top}/{below})" if int(top[:20]) < int(below[:20]) else match[0]
 
 
 def _join_thousands(match: re.Match[str]) -> str:
@@ -309,18 +304,16 @@ def _join_thousands(match: re.Match[str]) -> str:
     before = match.string[: match.start()].rstrip(" +-")
     after = match.string[match.end() :].lstrip()
     inside = before.endswith(("(", "[", "{", ",")) or after.startswith((")", "]", "}", ","))
-    parts = match[2].split(",")[1:]
-    if inside and before and after and all(part[0] != "0" for part in parts):
-        return match[0]
-    return match[1] + "".join(parts)
+    listed = inside and before and after and ",0" not in match[2]
+    return match[0] if listed else match[0].replace(",", "")
 
 
 def _wrap_words(match: re.Match[str]) -> str:
     """Write the words after a number as text, because short ones would be read as products of letters."""
     number, words, brackets = match.groups()
-    if brackets is not None:
-        return rf"{number} (\text{{{brackets}}})"
-    return rf"{number} \text{{{words}}}" if _are_words(words) else match[0]
+    if brackets is None:
+        return rf"{number} \text{{{words}}}" if _are_words(words) else match[0]
+    return rf"{number} (\text{{{brackets}}})"
 
 
 def _are_words(words: str) -> bool:
@@ -335,9 +328,8 @@ _FOREIGN = r"([\[\]])([^\[\](){},;]+[,;][^\[\](){},;]+)([\[\]])"
 
 def _turn_brackets(match: re.Match[str]) -> str:
     """Write ]1, 2[ as (1, 2)."""
-    if match.string[:1] != "]" and match.string[-1:] != "[":
-        return match[0]
-    return f"{'[('[match[1] == ']']}{match[2]}{'])'[match[3] == '[']}"
+    turned = match.string[:1] == "]" or match.string[-1:] == "["
+    return f"{'[('[match[1] == ']']}{match[2]}{'])'[match[3] == '[']}" if turned else match[0]
 
 
 def _refuse(match: re.Match[str]) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
+from gem.graders.mathematics.languages import word_set
 from gem.graders.mathematics.units import UNITS, fold_case
 
-_NOUNS_LIST = """
+_NOUNS = word_set("""
 acre action adult album animal answer ant apartment apple arm arrangement artist aunt award baby badge bag
 bagel ball balloon banana band bar barrel base basket bat batch bead bean bear beaver bed bee beetle bell
 bike bill bird birthday biscuit bit blanket block blouse boat body book bookcase boot bottle bouquet bow
@@ -49,27 +50,23 @@ term test text ticket tie tiger tile toad toe toffee token tomato tooth topping 
 tower town toy track train treat tree triangle trip truck tub tulip turkey turn turtle twig umbrella uncle
 utensil value van vase vegetable vertex video view visit visitor volunteer vote voter wagon holder cd dvd tv
 wall watch watermelon way whale wheel window wing wolf woman word worker world worm zebra zoo
-"""
-_NOUNS = frozenset(_NOUNS_LIST.split())
-_UNCHANGED_LIST = """
+""")
+_UNCHANGED = word_set("""
 children men women mice geese teeth oxen knives leaves loaves wolves halfpence shelves thieves vertices dice
 pence lives wives deer
-"""
-_UNCHANGED = frozenset(_UNCHANGED_LIST.split())
-_NO_NOUNS_LIST = """
+""")
+_NO_NOUNS = word_set("""
 dozens scores pairs couples tens hundreds thousands millions billions trillions halves thirds fourths fifths
 sixths sevenths eighths ninths tenths hundredths thousandths squares cubes plus minus less times this thus
 percents modulus unless perhaps always cross does previous various
-"""
-_NO_NOUNS = frozenset(_NO_NOUNS_LIST.split())
+""")
 """Words with the ending of a plural that may change the number before them, or are no nouns."""
-_KINDS_LIST = """
+_KINDS = word_set("""
 red green blue yellow white black brown pink purple orange gold silver big small large little long short
 tall new whole full different distinct total possible extra additional fresh square sq cubic fluid hot cold
 sweet math reading easter homeless dangerous miniature medieval art recycled bug baseball soccer basketball
 unique real drawing chewing pet duck pop popsicle ice cream sheet
-"""
-_KINDS = frozenset(_KINDS_LIST.split())
+""")
 _TAIL = re.compile(
     r" (?:in total|in all|altogether|each|left|old|long|tall|high|wide|deep|away|total|profit|remaining"
     r"|left over|apart|today|a day|a week|an hour|a month|a year)$"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from gem.graders.mathematics.languages import word_set
 from gem.graders.mathematics.nouns import is_unit_or_noun
 
 _ONES = (
@@ -64,14 +65,14 @@ def number(words: str) -> int | None:
 _SIGN = re.compile(r"(?<![^\W\d_])-|-(?![^\W\d_])")
 
 
-_CARDINAL = "|".join(sorted([*_UNITS, "hundred", *SCALES], key=len, reverse=True))
+CARDINAL = "|".join(sorted([*_UNITS, "hundred", *SCALES], key=len, reverse=True))
 _CARDINALS = re.compile(
-    rf"\b(?:(?:a|one)(?=[\s-]+(?:hundred|thousand|million))|{_CARDINAL})(?:(?:[\s-]+(?:and\s+)?)(?:{_CARDINAL}))*\b",
+    rf"\b(?:(?:a|one)(?=[\s-]+(?:hundred|thousand|million))|{CARDINAL})(?:(?:[\s-]+(?:and\s+)?)(?:{CARDINAL}))*\b",
     re.IGNORECASE,
 )
 
 
-_SPOKEN = re.compile(rf"(?<![a-z])(?:{_CARDINAL}|half|quarter)", re.IGNORECASE)
+_SPOKEN = re.compile(rf"(?<![a-z])(?:{CARDINAL}|half|quarter)", re.IGNORECASE)
 
 
 def has_number_word(text: str) -> bool:
@@ -185,7 +186,7 @@ _LABEL = re.compile(
 _VERBS = frozenset(
     ["is", "are", "was", "were", "equals", "equal", "be", "makes", "has", "takes", "costs", "leaves"]
 )
-_SUBJECTS_LIST = """
+_SUBJECTS = word_set("""
 it this that they there these he she we you the our its their his her my a an of for in final correct right
 numerical exact required desired possible total whole number amount answer result solution value sum product
 difference quotient remainder area perimeter circumference volume length width height distance time speed
@@ -194,8 +195,7 @@ median mode maximum minimum max min largest smallest greatest least lowest highe
 determinant coefficient degree age weight mass count equation function expression set interval domain range
 coordinates point vertex center centre term must will would distinct different integer numbers values
 solutions ways people apples dollars now only
-"""
-_SUBJECTS = frozenset(_SUBJECTS_LIST.split())
+""")
 _VARIABLE = re.compile(
     r"\$?\\?[A-Za-z](?:_\{?\w+\}?|\([a-z]\))?\$?|\\?(?:alpha|beta|theta|lambda|mu|sigma|phi)|[A-Z]{2,3}"
 )

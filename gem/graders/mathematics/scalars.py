@@ -353,8 +353,11 @@ def same_number(gold: Node, answer: Node) -> bool | None:
         plain = answer if percents[0] else gold
         number = exactly(plain)
         # 12.5 may stand for 12.5%, 25/2 does not
-        written = percents[0] or (bare(plain)[0] == "num" and abs(number or 0) > 1)
-        if face is True and number is not None and written:
+        if (
+            face is True
+            and number is not None
+            and (percents[0] or (bare(plain)[0] == "num" and abs(number) > 1))
+        ):
             return True
     return _numbers(gold, answer)
 

@@ -498,11 +498,6 @@ _MULTIPLIERS = frozenset(
         "quarters",
     ]
 )
-_CARDINAL = (
-    r"(?i:(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven"
-    r"|eigh|nine)teen|(?:twen|thir|for|fif|six|seven|eigh|nine)ty)"
-    r"(?:-(?:one|two|three|four|five|six|seven|eight|nine))?|hundred|thousand|million)"
-)
 
 
 def _has_candidate(clause: str) -> bool:
@@ -555,7 +550,7 @@ _SEGMENT = re.compile(r"\$\$?([^$]+)\$\$?[.\s]*|\\\((.+?)\\\)[.\s]*|\\\[(.+?)\\\
 _KINDS = re.compile(
     rf"(?P<value>{_NUMBER.pattern})"
     r"|(?P<operator>[-+−–×*·⋅÷/<>≤≥≠=≈≡∈∪±^|&]+|\\(?:times|cdot|approx|ge|le|in|cup|pm|div)|[xX×])"
-    rf"|(?P<words>{_CARDINAL})"
+    rf"|(?P<words>(?i:(?:{number_words.CARDINAL})(?:-(?:{number_words.CARDINAL}))?))"
     r"|(?P<word>[aAIeyo]?|[^\W\d_a-zA-Zαβγδεθλμνπρστφψω½¼¾⅓⅔⅛²³¹⁰⁴-⁹₀-₉])"
     rf"|(?P<weak>[^\W\d_]|abc?|(?!(?:{_SHORT_WORDS})$)[b-df-hj-np-tv-z]{{2,3}})"
 )

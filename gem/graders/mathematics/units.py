@@ -7,23 +7,25 @@ fractions of SI base units (those of 2019); only degrees and radians differ by a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-_UNITS_LIST = """
+from gem.graders.mathematics.languages import word_set
+
+UNITS = word_set("""
 mm cm m meter metre km inch inche ft feet foot mile centimeter centimetre kilometre millimetre kilometer
 millimeter yard yd megam mg g gram kg kilogram ton megag lb lbs pound ounce oz s sec secs second min mins
 minute h hr hrs hour day week month year yr cent penny pennie dollar buck usd euro eur sterling gbp yen rupee
 rs ml milliliter liter litre l megal cup pint quart gallon degree deg arcsecond arcminute radian rad unit am
 pm mph kph kmh cc
-"""
-UNITS = frozenset(_UNITS_LIST.split())
+""")
 """The units that need no sign beside a number: anything else there may be a product of letters."""
 
 _PREFIXES = {
-    "": 0, "Y": 24, "Z": 21, "E": 18, "P": 15, "T": 12, "G": 9, "M": 6, "k": 3, "h": 2, "da": 1, "d": -1, "c": -2,
-    "m": -3, "µ": -6, "u": -6, "n": -9, "p": -12, "f": -15, "a": -18, "z": -21, "y": -24,
+    "": 0, "Y": 24, "Z": 21, "E": 18, "P": 15, "T": 12, "G": 9, "M": 6, "k": 3, "h": 2, "da": 1, "d": -1,
+    "c": -2, "m": -3, "µ": -6, "u": -6, "n": -9, "p": -12, "f": -15, "a": -18, "z": -21, "y": -24,
 }  # fmt: skip
 _PREFIX_WORDS = {
     "": 0, "tera": 12, "giga": 9, "mega": 6, "kilo": 3, "hecto": 2, "deci": -1, "centi": -2, "milli": -3,
@@ -158,33 +160,22 @@ def read_unit(text: str) -> Unit | None:
     >>> read_unit("kJ/mol").size, read_unit("N*m") == read_unit("J"), read_unit("apples")
     (Fraction(1000, 1), True, None)
     """
-    at, sign, in_brackets = 0, 1, False
-    size, powers, zero = Fraction(1), dict[str, int](), Fraction(0)
-    text = text.strip()
-    count = 0
-    while at < len(text):
-        factor = _FACTOR.match(text, at)
-        if factor is None or factor.end() == at or count > 8:
-            return None
-        unit = _find_unit(factor["name"])
-        if unit is None:
-            return None
-        if factor["op"] in ("/", "per"):
-            sign = -1
-        elif not in_brackets:
-            sign = 1
+    factors = list(_FACTOR.finditer(text.strip()))
+    units = [unit for factor in factors[:10] if (unit := _find_unit(factor["name"]))]
+    if not 0 < len(units) == len(factors) or "".join(factor[0] for factor in factors) != text.strip():
+        return None
+    sign, in_brackets, size = 1, False, Fraction(1)
+    powers: Counter[str] = Counter()
+    for factor, unit in zip(factors, units, strict=True):
+        sign = -1 if factor["op"] in ("/", "per") else sign if in_brackets else 1
         in_brackets = (in_brackets or bool(factor["open"])) and not factor["close"]
         power = sign * int(factor["power"] or 1)
         size *= unit.size**power
-        zero = unit.zero
         for base, exponent in unit.powers:
-            powers[base] = powers.get(base, 0) + power * exponent
-        at = factor.end()
-        count += 1
-    if not count or in_brackets:
-        return None
+            powers[base] += power * exponent
     kept = tuple(sorted((base, power) for base, power in powers.items() if power))
-    return Unit(size, kept, zero if count == 1 and kept == (("K", 1),) else Fraction(0))
+    zero = units[0].zero if len(units) == 1 and kept == (("K", 1),) else Fraction(0)
+    return None if in_brackets else Unit(size, kept, zero)
 
 
 @lru_cache(maxsize=512)

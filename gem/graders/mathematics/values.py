@@ -1,4 +1,4 @@
-r"""The form of an answer: the trees of both sides in, whether the answer is worked out as far as is asked out.
+r"""The form of an answer: the trees of both sides in; whether the answer is worked out as is asked, out.
 
 An answer is fully evaluated if it is not a sum, product or quotient where a number is asked for.
 
