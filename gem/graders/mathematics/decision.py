@@ -170,7 +170,8 @@ def _drop_name(gold: str, answer: str) -> str:
 
 def _compare_texts(left: str, right: str) -> Verdict:
     """Compare two normalised texts."""
-    if left == right or ("\\" in left + right and _flatten_words(left) == _flatten_words(right)):
+    styled = "\\text" in left or "\\text" in right or "\\math" in left or "\\math" in right
+    if left == right or (styled and _flatten_words(left) == _flatten_words(right)):
         return bool(left), "same text"
     if "=" in right and left.lstrip("\\{ ").startswith("("):
         right = _write_points(left, right) or right

@@ -103,6 +103,9 @@ _PRICE = re.compile(
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
 
 
+_NAMED_MONEY = re.compile("USD|Rs|EUR|GBP")
+
+
 def normalise_text(text: str) -> str:
     """Return `text` without decoration: delimiters, spacing and variants of style."""
     if not text.isascii():
@@ -116,16 +119,12 @@ def normalise_text(text: str) -> str:
     if "," in text:
         text = _THIN_COMMA.sub(",", _SPACES.sub(" ", text))
     foreign = not text.isascii()
-    priced = (
-        "\\$" in text
-        or text.count("$") % 2
-        or foreign
-        or any(name in text for name in ("USD", "Rs", "EUR", "GBP"))
-    )
+    dollars = text.count("$")
+    priced = foreign or (dollars and (dollars % 2 or "\\$" in text)) or _NAMED_MONEY.search(text)
     text = _NO_MEANING.sub(" ", text) if "\\" in text else text
     if priced:
         text = _PRICE.sub(lambda m: f"{m[2]} \\text{{ {_SIGNS[m[1]]}}} ", text)
-    if "\\" in text or "$" in text or foreign:
+    if "\\" in text or dollars or foreign:
         text = _DELIMITERS.sub(" ", text)
     if "~" in text and "~~" not in text and not text.lstrip().startswith("~"):  # but ~~struck out~~, ~p
         text = text.replace("~", " ")
@@ -163,7 +162,7 @@ _SAYINGS = {
     "reals": r"\mathbb{R}", "empty": r"\emptyset", "undefined": "does not exist", "endless": "infinitely many"
 }  # fmt: skip
 _LAYOUT = make_rules(
-    ("", r"\A\s*(\*\*|__|`{1,3})([^*`]+)\1[\s.]*\Z", r"\2"),
+    *((mark, r"\A\s*(\*\*|__|`{1,3})([^*`]+)\1[\s.]*\Z", r"\2") for mark in ("**", "__", "`")),
     (
         "\\begin",
         r"(?s)\\begin\s*\{(aligned|align\*?|gather(?:ed|\*)?|split|cases|eqnarray\*?)\}((?:(?!\\begin).)*?)\\end\s*\{\1\}",
@@ -187,8 +186,20 @@ _FOR_ALL = (
     r"\s*\$?[a-zA-Z](?:\s*,\s*[a-zA-Z])*(?![a-zA-Z])(?:\s*(?:\\in|>|\\ge)\s*[^,;]{1,30}(?=$|[,;]))?"
 )
 """The names of a function's arguments, which say nothing about its values."""
+_SCALED = (
+    r"(?i)(?P<number>\d+(?:\.\d+)?)(?:\s+|\s*(?P<between>\\text\s*\{)\s*)"
+    r"(?P<scale>thousand|million|billion|trillion)\b"
+)
+_DOMAIN = (
+    r"\A(\s*[a-zA-Z]\s*\(\s*([a-z])\s*\)\s*=.*(?<=[\w)}]))\s*(?:,\s*(?:\\text\s*\{\s*(?:where|with|for)?\s*\}\s*)?\2"
+    + _SET
+    + r"[RQZN]\s*\}?(?:\s*\^\s*\{?\s*[+*]\s*\}?|_\{?\s*>\s*0\s*\}?)?|\(\s*\2\s*(?:>|\\ge)\s*0\s*\))\s*\Z"
+)
 _PHRASES = make_rules(
-    ("{", r"\A\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{\s*([^{}]*\d[^{}]*?)\s*\}\Z", r"\1"),
+    *(
+        (mark, r"\A\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{\s*([^{}]*\d[^{}]*?)\s*\}\Z", r"\1")
+        for mark in ("\\text", "\\math", "\\underline")
+    ),
     # what says that constants are any numbers
     (
         "\\in",
@@ -200,13 +211,7 @@ _PHRASES = make_rules(
     ("for ", _FOR_ALL, " "),
     ("\\forall", _FOR_ALL, " "),
     # the domain of a function's argument, behind its formula
-    (
-        "=",
-        r"\A(\s*[a-zA-Z]\s*\(\s*([a-z])\s*\)\s*=.*(?<=[\w)}]))\s*(?:,\s*(?:\\text\s*\{\s*(?:where|with|for)?\s*\}\s*)?\2"
-        + _SET
-        + r"[RQZN]\s*\}?(?:\s*\^\s*\{?\s*[+*]\s*\}?|_\{?\s*>\s*0\s*\}?)?|\(\s*\2\s*(?:>|\\ge)\s*0\s*\))\s*\Z",
-        r"\1",
-    ),
+    *((mark, _DOMAIN, r"\1") for mark in ("\\in", ">", "\\ge")),
     # that of an integer, behind its inequality or before it
     (
         "\\in",
@@ -226,7 +231,10 @@ _PHRASES = make_rules(
         r"\A([i-n])\s*\\in\s*\\?\{\s*(\d+)\s*,\s*(\d+)\s*,\s*(?:(\d+)\s*,\s*)?(?:\\[lc]?dots|\.\.\.)\s*\\?\}\Z",
         _write_onwards,
     ),
-    ("{", r"\\(?:text|mathrm|textbf)\s*\{\s*([A-Z](?:\s*,\s*[A-Z])+)\s*\}", r"\1"),
+    *(
+        (mark, r"\\(?:text|mathrm|textbf)\s*\{\s*([A-Z](?:\s*,\s*[A-Z])+)\s*\}", r"\1")
+        for mark in ("\\text", "\\mathrm")
+    ),
     (
         "",
         r"(?i)\A(?:\\[a-z]+\s*\{)?\s*(?:(?P<reals>(?:all |any |every |the )*(?:reals|real numbers?))"
@@ -237,13 +245,10 @@ _PHRASES = make_rules(
         lambda m: _SAYINGS[str(m.lastgroup)],
     ),
     (" to ", r"\A(\d+) to (\d+)\Z", r"\1:\2"),
-    (
-        "",
-        r"(?i)(?P<number>\d+(?:\.\d+)?)(?:\s+|\s*(?P<between>\\text\s*\{)\s*)(?P<scale>thousand|million|billion|trillion)\b",
-        number_words.write_out_scale,
-    ),
+    ("illion", _SCALED, number_words.write_out_scale),
+    ("housand", _SCALED, number_words.write_out_scale),
     (":", r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?", r"\1 \2m"),
-    ("", r"\b(\d+)(?:st|nd|rd|th)\b", r"\1"),
+    *((ending, rf"\b(\d+){ending}\b", r"\1") for ending in ("st", "nd", "rd", "th")),
 )
 
 
@@ -337,7 +342,7 @@ def _refuse(match: re.Match[str]) -> str:
 
 
 _NUMBERS = make_rules(
-    ("", r"(?<![\w.\\])(\d+(?:\.\d+)?)([eE])([+-]?\d+)(?![\w.{])", _scientific),
+    *((e, rf"(?<![\w.\\])(\d+(?:\.\d+)?)({e})([+-]?\d+)(?![\w.{{])", _scientific) for e in "eE"),
     ("10", r"(?<=\d)\s*[xX]\s*(?=10\s*(?:\^|\*\*))", "*"),
     ("'", r"(?<![\w.'])(\d{1,3}(?:'\d{3})+)(?![\d'])", lambda m: m[1].replace("'", "")),
     (
