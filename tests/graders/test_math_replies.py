@@ -73,6 +73,9 @@ UNREAD = {
     ("42", r"$\boxed{\text{B) } 42}$"),
     ("B", "Option B"),
     ("42", "So the answer is (B) 42."),
+    ("12", "30% of the judges, or 12 judges, are more than 50 years old."),
+    ("360", "Abel arrives 6 hours earlier, which is 360 minutes."),
+    ("800", "The ratio parts sum to 15, so each is $200, and 4 parts are $800."),
 }
 """Right replies that are refused."""
 

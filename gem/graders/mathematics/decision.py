@@ -17,7 +17,7 @@ from gem.graders.mathematics import number_words
 from gem.graders.mathematics.algebra import same
 from gem.graders.mathematics.evaluation import TooBig
 from gem.graders.mathematics.latex import LENGTH, english, read
-from gem.graders.mathematics.notation import Unread, prepare_text, strip_styles, strip_to_words
+from gem.graders.mathematics.notation import STYLED, Unread, prepare_text, strip_styles, strip_to_words
 from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.quantities import read_quantity, same_quantity
 from gem.graders.mathematics.replies import ANSWER
@@ -170,8 +170,7 @@ def _drop_name(gold: str, answer: str) -> str:
 
 def _compare_texts(left: str, right: str) -> Verdict:
     """Compare two normalised texts."""
-    styled = "\\text" in left or "\\text" in right or "\\math" in left or "\\math" in right
-    if left == right or (styled and _flatten_words(left) == _flatten_words(right)):
+    if left == right or (STYLED.search(left + right) and _flatten_words(left) == _flatten_words(right)):
         return bool(left), "same text"
     if "=" in right and left.lstrip("\\{ ").startswith("("):
         right = _write_points(left, right) or right

@@ -250,8 +250,8 @@ def _exact_log(number: Fraction, base: Fraction) -> Fraction:
     """Compute log_2 8 and the like; other logarithms are not fractions."""
     if number <= 0 or base <= 0 or base == 1:
         raise Undefined if number == 0 else Inexact
-    size = math.log(number.numerator) - math.log(number.denominator)
-    guess = round(size / (math.log(base.numerator) - math.log(base.denominator)))
+    sizes = [math.log(x.numerator) - math.log(x.denominator) for x in (number, base)]
+    guess = round(sizes[0] / sizes[1])
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())
     if abs(guess) * bits > BITS or base**guess != number:
         raise Inexact
@@ -533,9 +533,9 @@ def _log2(number: int) -> float:
 
 
 def _small(node: Node) -> int:
-    if node[0] != "num" or node[1].denominator != 1 or not 1 < node[1] <= 64:
-        raise Opaque
-    return int(node[1])
+    if node[0] == "num" and node[1].denominator == 1 and 1 < node[1] <= 64:
+        return int(node[1])
+    raise Opaque
 
 
 def _fraction(node: Node) -> Fraction:

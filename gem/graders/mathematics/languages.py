@@ -57,6 +57,8 @@ CONCLUDING = re.compile(
     r"(?:so(?! (?:that|far|many|much|on|as)\b)|thus|hence|therefore|consequently|then|i\.?e\.?"
     r"|which (?:means|gives|makes|leaves)"
     r"|(?:that|this) (?:means|gives|makes|leaves)|meaning|giving|making|leaving"
+    r"|namely(?![^.;]*(?:,\s|\band\b|\bor\b))"
+    r"|(?:(?:for|with) )?an? (?:\w+ )?(?:total|sum|difference|gap|change|profit|loss)(?= of\b)"
     r"|also|somit|daher|folglich|das (?:hei[sß]+t|sind|ist)|donc|soit|por (?:lo )?tanto|entonces|así que"
     r"|es decir"
     r"|quindi|dunque|cioè|portanto|logo|ou seja|итак|значит|поэтому|то есть"
@@ -289,11 +291,6 @@ def is_foreign(text: str) -> bool:
     )
 
 
-def has_decimal_comma(text: str) -> bool:
-    """Return whether a text is in a language that writes 1.000,5, and writes no decimal with a point."""
-    return is_foreign(text) and not _CJK_LETTER.search(text) and not _POINT.search(text)
-
-
 def join_groups(value: str, text: str) -> str:
     """Return a value whose thousands are written with points, in a text, with its digits joined.
 
@@ -302,15 +299,16 @@ def join_groups(value: str, text: str) -> str:
     >>> join_groups("9.360", "so it is 9.360")
     '9.360'
     """
-    if "." not in value:
-        return value
 
     def join(match: re.Match[str]) -> str:
-        if match[2] is None and match[1].count(".") < 2 and not has_decimal_comma(text):
-            return match[0]
-        return match[1].replace(".", "") + (f".{match[2]}" if match[2] else "")
+        plain = match[1].replace(".", "") + (f".{match[2]}" if match[2] else "")
+        if match[2] is not None or match[1].count(".") > 1:
+            return plain
+        # a language that writes 1.000,5, in a text that writes no decimal with a point
+        comma = is_foreign(text) and not _CJK_LETTER.search(text) and not _POINT.search(text)
+        return plain if comma else match[0]
 
-    return _GROUPS.sub(join, value)
+    return _GROUPS.sub(join, value) if "." in value else value
 
 
 def unit_name(word: str) -> str | None:

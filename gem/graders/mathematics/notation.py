@@ -44,7 +44,7 @@ def apply_rules(rules: list[Rule], text: str) -> str:
 
 _STYLES = "text|mathrm|textbf|mathbf|textit|mathit|mbox|operatorname|rm|bf|textrm|mathsf|boldsymbol"
 STYLES = frozenset(_STYLES.split("|"))
-_STYLED = re.compile(rf"\\(?:{_STYLES})(?![a-zA-Z])\s*\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
+STYLED = re.compile(rf"\\(?:{_STYLES})(?![a-zA-Z])\s*\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
 
 
 def strip_styles(text: str, between: str = "") -> str:
@@ -54,8 +54,8 @@ def strip_styles(text: str, between: str = "") -> str:
         text: mathematics or words.
         between: what is written on both sides of a content.
     """
-    inside = _STYLED.sub(rf"{between}\1{between}", text) if "\\" in text else text
-    return _STYLED.sub(rf"{between}\1{between}", inside) if "\\" in inside else inside  # a style in a style
+    inside = STYLED.sub(rf"{between}\1{between}", text) if "\\" in text else text
+    return STYLED.sub(rf"{between}\1{between}", inside) if "\\" in inside else inside  # a style in a style
 
 
 def strip_to_words(text: str) -> str:
@@ -193,7 +193,7 @@ _SCALED = (
 _DOMAIN = (
     r"\A(\s*[a-zA-Z]\s*\(\s*([a-z])\s*\)\s*=.*(?<=[\w)}]))\s*(?:,\s*(?:\\text\s*\{\s*(?:where|with|for)?\s*\}\s*)?\2"
     + _SET
-    + r"[RQZN]\s*\}?(?:\s*\^\s*\{?\s*[+*]\s*\}?|_\{?\s*>\s*0\s*\}?)?|\(\s*\2\s*(?:>|\\ge)\s*0\s*\))\s*\Z"
+    + r"[RQZN]\s*\}?(?:\s*\^\s*\{?\s*[+*]\s*\}?|_\{?\s*>\s*0\s*\}?)?|\(\s*\2\s*(?:>|\\ge)\s*\d+\s*\))\s*\Z"
 )
 _PHRASES = make_rules(
     *(
@@ -210,6 +210,8 @@ _PHRASES = make_rules(
     ),
     ("for ", _FOR_ALL, " "),
     ("\\forall", _FOR_ALL, " "),
+    # a constant function
+    ("\\equiv", r"\A([fghFG]) ?\\equiv ?(?!.*mod)(?=.)", r"\1(x) = "),
     # the domain of a function's argument, behind its formula
     *((mark, _DOMAIN, r"\1") for mark in ("\\in", ">", "\\ge")),
     # that of an integer, behind its inequality or before it

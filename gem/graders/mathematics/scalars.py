@@ -24,7 +24,6 @@ from gem.graders.mathematics.evaluation import (
     Float,
     FloatAt,
     Inexact,
-    Number,
     Opaque,
     Precise,
     TooBig,
@@ -226,24 +225,19 @@ MOST_BITS = 12_000
 def _agree(a: Node, b: Node, point: int, kind: str, quick: bool) -> bool | None:
     """Compare with mpmath, first to some 60 digits, then to as many as the expression can hide."""
     field = Precise(point, kind)
-    gap = _gap(a, b, field)
+    gap = abs(value(a, field) - value(b, field))
     if gap > field.context.ldexp(1, field.top - 100):
         return False
     if quick:
         return True if gap < field.context.ldexp(1, field.top - 140) else None
-    if facts(a)[0] or facts(b)[0]:  # a point that nobody chose: no digits were made to agree there
-        bits = 160 + 2 * field.widest
-    else:
-        bits = separation(("+", (a, ("-", b)))) or 160 + 2 * field.total
+    # with variables, a point that nobody chose: no digits were made to agree there
+    bits = 160 + 2 * (field.widest if facts(a)[0] or facts(b)[0] else field.total)
+    if not (facts(a)[0] or facts(b)[0]):
+        bits = separation(("+", (a, ("-", b)))) or bits
     if bits > MOST_BITS:
         raise TooBigHere
     exact = Precise(point, kind, 2 * bits + field.top + 64)
-    gap = _gap(a, b, exact)
-    return bool(gap < exact.context.ldexp(1, -bits))
-
-
-def _gap(a: Node, b: Node, field: Precise) -> Number:
-    return abs(value(a, field) - value(b, field))
+    return bool(abs(value(a, exact) - value(b, exact)) < exact.context.ldexp(1, -bits))
 
 
 def _is_undefined(node: Node) -> bool:

@@ -47,7 +47,7 @@ _CHECK = re.compile(
     re.IGNORECASE,
 )
 """How the part of a reply begins that checks its answer."""
-_LEAD = re.compile(r"(?:∴|=>|[→⇒⟹]|\\(?:therefore|implies|Rightarrow)(?![a-zA-Z]))\s*")
+_LEAD = re.compile(r"\A(?:∴|=>|[→⇒⟹]|\\(?:therefore|implies|Rightarrow)(?![a-zA-Z]))\s*")
 _ICONS = re.compile("[\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\u200b\U0001f000-\U0001faff]+")
 _QED = re.compile(
     r"(?:\bq\.?\s?e\.?\s?d\b\.?|[∎■□▪◻]|\$?\\(?:blacksquare|square|qed|qedsymbol|Box)\$?"
@@ -98,18 +98,21 @@ _ITEM = re.compile(r"\s*(?:[-*+•‣▪]\s+|\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[
 _OPENING_MARKS = re.compile(r"\s*(?:>\s*|#{1,6}\s+|[-*+•‣]\s+|\d{1,2}[.)]\s+(?=\D))*")
 _BOLD = re.compile(r"\*\*([^*]+)\*\*|__([^_]+)__|\\textbf\{([^{}]+)\}")
 _LABEL = re.compile(
-    r"[^:：]{1,60}[:：][*_]*\s+|[^:：]{0,40}\b(?:answer|result|solution|conclusion)[*_]*[.][*_]*\s+",
+    r"[^:：]{1,200}[:：][*_]*\s+|[^:：]{0,40}\b(?:answer|result|solution|conclusion)[*_]*[.][*_]*\s+",
     re.IGNORECASE,
 )
 _REASON = re.compile(
     r",?\s+(?:since|because|as (?:we|it|the|is|can|there|required|desired)|attained|achieved|reached"
-    r"|with equality|where|for (?:all|every|each|any|some|example|instance)|e\.g\.|namely|which (?:is|was"
+    r"|with equality|where|for (?:all|every|each|any|some|example|instance)|e\.g"
+    r"|namely(?=[^.;]*(?:,\s|\band\b|\bor\b))|which (?:is|was"
     r"|we|can)"
     r"|when|if|weil|denn|da|car|parce que|puisque|porque|ya que|pois|perché|poiché|так как|потому что"
     r"|(?:after|before|by) \w+ing)\b(?:(?!;\s|,\s+(?:and )?(?:so|thus|hence|therefore)\b).)*"
     r"|\s*,\s*(?:and )?not\s(?:(?!;\s).)*|\s+(?:rather than|instead of)\s(?:(?!;\s).)*",
     re.DOTALL | re.IGNORECASE,
 )
+_ODDS = re.compile(r"(?<=\s)(\d+) (?:in|out of) (\d+)(?=[.*\s]*$)")
+"""A fraction as a chance is said: 2 in 5."""
 _RATHER = re.compile(r"\s*,\s*(?:and )?not\s[^,;]*$|\s*,\s+(?:who|whose)\s[^,;]*$")
 _ASIDE = re.compile(
     r",\s+(?:which|who|whose|with|having)\s[^,()]{1,80},(?=\s)"
@@ -213,9 +216,9 @@ def _find_announcement(text: str) -> tuple[str, str] | None:
 
 def _first_piece(rest: str) -> str:
     """Return the first statement of a text: a display, a list, or a sentence."""
-    shown = _DISPLAY.match(rest) or _FENCED.match(rest)
-    if shown:
-        return shown[0]
+    display = _DISPLAY.match(rest) or _FENCED.match(rest)
+    if display:
+        return display[0]
     block = _BLOCK.split(rest, maxsplit=1)[0]
     lines = block.split("\n")
     listed = (
@@ -246,9 +249,9 @@ def _last_statement(text: str) -> str:
         lines = lines or [
             line for line in blocks.pop().split("\n") if line.strip() and not _RULE.fullmatch(line)
         ]
-        shown = _list(lines) if lines and not lines[-1].lstrip().startswith("|") else _table(lines, text)
-        if shown is not None:
-            return shown
+        whole = _list(lines) if lines and not lines[-1].lstrip().startswith("|") else _table(lines, text)
+        if whole is not None:
+            return whole
         sentences = _sentences(lines.pop().strip()) if lines else []
         while sentences:
             sentence = _ICONS.sub("", _QED.sub("", sentences.pop())).strip()
@@ -397,7 +400,7 @@ def _value_in(piece: str, text: str) -> str | None:
 
 
 def _value_in_clauses(piece: str, foreign: bool) -> str | None:
-    piece = _ASIDE.sub("", piece)
+    piece = _ODDS.sub(r"\1/\2", _ASIDE.sub("", piece))
     reason = _REASON.search(piece)
     if reason and reason.start() > 0 and _has_candidate(piece[: reason.start()]):
         piece = piece[: reason.start()]
@@ -473,7 +476,7 @@ _AGREED = re.compile(r"(?:so|thus|therefore|hence)?,?\s*(yes|no)\b[,.!]", re.IGN
 
 _MATH = r"\$\$?(?=\S)(?:[^$\\]|\\.)+?(?<=\S)\$\$?(?![\d])|\\\(.+?\\\)|\\\[.+?\\\]"
 _ATOM = re.compile(rf"{_MATH}|\\?\$[^\s$]*|(?:[^\s$()]|\((?:[^()$]|\([^()$]*\))*\))+|[^\s$]+")
-_NUMBER = re.compile(r"[-+−–±~≈]*(?:\\?[$€£¥₹])?\d[\d.,:/^²³%°'′]*(?:[€£¥₹¢%°]|°[CF])?")
+_NUMBER = re.compile(r"\\?[$€£]\d[\d.,]*k|[-+−–±~≈]*(?:\\?[$€£¥₹])?\d[\d.,:/^²³%°'′]*(?:[€£¥₹¢%°]|°[CF])?")
 _MATHY = re.compile(r"[\w .,+\-−–×*·⋅÷/^=<>≤≥≠≈±()\[\]{}|⌊⌋⌈⌉√π∞°%€£'′²³⁴⁵⁶⁷⁸⁹¹⁰ⁿ⁻₀₁₂₃₄₅₆₇₈₉\\!∈∪]+")
 _LETTER_RUN = re.compile(r"(?<![\\_a-zA-Z])[^\W\d_]{2,}")
 _NAMES_AND_POWERS = re.compile(r"\\[a-zA-Z]+|_\{[^}]*\}|_\w+|[²³⁴⁵⁶⁷⁸⁹¹⁰₀-₉]")
@@ -527,6 +530,9 @@ def _atoms(clause: str) -> list[_Atom]:
             continue
         core = match[0].rstrip(".,;:!?\"'”")
         behind = match[0][len(core) :]
+        if not core and atoms:  # the comma behind a formula
+            atoms[-1] = atoms[-1]._replace(behind=atoms[-1].behind + behind)
+            continue
         core = core.lstrip("\"'“")
         if core.endswith(")") and core.count(")") > core.count("("):
             core, behind = core.rstrip(")"), ")" + behind

@@ -130,14 +130,13 @@ def _value(tree: Node) -> bool:
         mixed = [part[0] for part in parts] == ["num", "/"] and parts[1][1][0] == parts[1][2][0] == "num"
         return mixed and 0 < parts[1][1][1] < parts[1][2][1]
     if tag == "*":
-        return len(parts) == 2 and parts[0][0] == "num" and _power_of_ten(parts[1])
+        return len(parts) == 2 and parts[0][0] == "num" and _is_power(parts[1]) and parts[1][1][1] == 10
     return tag == "num" or (tag == "/" and _atom(parts[0]) and _atom(parts[1]))
 
 
 def _atom(tree: Node) -> bool:
-    tree = bare(tree)
-    return bool(tree[0] == "num" or (tree[0] == "^" and tree[1][0] == "num" == bare(tree[2])[0]))
+    return bool(bare(tree)[0] == "num" or _is_power(bare(tree)))
 
 
-def _power_of_ten(tree: Node) -> bool:
-    return bool(tree[0] == "^" and tree[1][0] == "num" == bare(tree[2])[0] and tree[1][1] == 10)
+def _is_power(tree: Node) -> bool:
+    return bool(tree[0] == "^" and tree[1][0] == "num" == bare(tree[2])[0])
