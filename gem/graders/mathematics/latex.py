@@ -576,7 +576,7 @@ class _Reader:
             return self.node("*", (("fn", "sqrt", (inside[1],)), ("const", "i")))
         return self.node("fn", "sqrt", (inside,))
 
-    def rounding(self, name: str) -> Node:
+    def floor_or_ceiling(self, name: str) -> Node:
         inside = self.listing()
         self.expect("\\r" + name[1:])
         return self.node("fn", name[1:], (inside,))
@@ -666,8 +666,8 @@ _COMMANDS: dict[str, Callable[[_Reader, str], Node]] = {
     "neg": lambda reader, _: reader.node("fn", "not", (reader.power(),)),
     "boxed": lambda reader, _: reader.group() if reader.peek() == "{" else reader.primary(),
     "sqrt": _Reader.root,
-    "lfloor": _Reader.rounding,
-    "lceil": _Reader.rounding,
+    "lfloor": _Reader.floor_or_ceiling,
+    "lceil": _Reader.floor_or_ceiling,
     "angle": _Reader.corners,
     "triangle": _Reader.corners,
     "mathbb": _Reader.reals,
