@@ -71,7 +71,10 @@ class Judging:
                 wire = Wire(child.wire)
                 with pool.running:
                     copies = 2 * sum(map(len, (self.submission.get("files") or {}).values()))
-                    message = pool.settings.child_message("judge", budget, timed=False, more=copies)
+                    processes = 8 if self.submission["testers"] else 5  # with its template and cases ahead
+                    message = pool.settings.child_message(
+                        "judge", budget, timed=False, processes=processes, more=copies
+                    )
                     child.begin(self.submission, message, None)
                     child.order("arm", cpu_s=max(COMPILE_CPU_S, budget.cpu_s))
                     reply, _, ended = self._hear(child, wire, BEGIN_S)

@@ -43,7 +43,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 """The packages that each kind of fork server imports before it forks; the first fitting kind is used."""
 
 READY_S = 60.0
-OWN_MEMORY, PAGE_TABLES = 24 << 20, 256  # what our half of a call may take, and the part that tables may
+OWN_MEMORY, PAGE_TABLES = 10 << 20, 256  # what each process of ours may take, and the part that tables may
 TURNS = 4096  # as zygote.py has it, which is the sandbox's half
 SLOTS = 64
 """The most fork servers of a kind that serve one child at a time; a session occupies one until it closes."""
@@ -116,13 +116,14 @@ class Settings:
         *,
         timed: bool = True,
         loopback: bool = False,
+        processes: int = 1,
         more: int = 0,
         port: int = 0,
     ) -> Message:
         """Return the message that describes a child to the fork server; `timed`: with time limits.
 
-        The limit of the watch is above the kernel's own by what gem's half takes, and by `more` bytes: what
-        one process takes until MemoryError never ends it.
+        The limit of the watch is above the kernel's own by what gem's half takes in this many `processes`,
+        and by `more` bytes: what one process takes until MemoryError never ends it.
         """
         memory, cpu_s = budget.memory_mb << 20, budget.cpu_s if timed else 0.0
         return {
@@ -130,7 +131,7 @@ class Settings:
             "wall_s": budget.wall_s if timed else 0.0,
             "cpu_s": cpu_s,
             "memory": memory,
-            "own_memory": memory // PAGE_TABLES + OWN_MEMORY + more,
+            "own_memory": memory // PAGE_TABLES + OWN_MEMORY * processes + more,
             "fork": self.fork,
             "loopback": loopback or bool(port),
             "port": port,

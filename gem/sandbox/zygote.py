@@ -271,14 +271,15 @@ class Zygote:
                     os.close(fd)
         if pid < 0:
             return
-        wall = message["wall_s"]
+        # Parts of what children share with this process count in each, so all together may count nearly all.
+        wall, own = message["wall_s"], message["own_memory"] + self.shared
         self.children[pid] = child = Child(
             number=message["id"],
             status=fds[_STATUS],
             begun=begun,
             deadline=begun + wall if wall else 0.0,
             cpu_s=message["cpu_s"],
-            memory=memory.Account(message["memory"] + message["own_memory"], message["own_memory"]),
+            memory=memory.Account(message["memory"] + own, own),
             scratch=scratch,
             armed=bool(wall),
             looked=begun,

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from waiting import until
 
+from gem.graders.code import CodeGrader
+from gem.graders.code_tests import CodeTests
 from gem.sandbox import cgroups, memory, seccomp
 from gem.sandbox.base import Budget, Case, Status
 from gem.sandbox.choice import open_sandbox
@@ -576,9 +578,12 @@ print("goes on")
 def test_a_program_that_goes_on_at_its_limit_is_within_it(watched, memory_mb):
     budget, files = Budget(memory_mb=memory_mb, cpu_s=20, wall_s=60), {"data": bytes(8 << 20)}
     called = "def f():\n" + textwrap.indent(AT_ITS_LIMIT, "    ") + "    return 1\n"
-    for code, case in ((AT_ITS_LIMIT, Case(stdin="")), (called, Case(call="f", args=()))):
+    for code, case in ((AT_ITS_LIMIT, Case(stdin=b"")), (called, Case(call="f", args=()))):
         results = watched.judge(code, [case] * 3, budget=budget, files=files)
         assert [result.status for result in results] == [Status.OK] * 3, results
+    tests = CodeTests("asserts", inputs=["assert f() == 1"] * 3, name="f")
+    graded = CodeGrader(watched, budget=budget)(f"```python\n{called}```", tests)
+    assert graded.correct, graded.info
     assert watched.run(AT_ITS_LIMIT, budget=budget, files=files).stdout == "goes on\n"
 
 
