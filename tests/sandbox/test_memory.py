@@ -339,7 +339,7 @@ def test_no_way_takes_half_as_much_again(watched, way, use):
         with Outside() as outside:
             ran = USES[use](watched, begin_paced(seconds) + PACED[way])
         assert max(outside.peak_mb, 4 * ran.stdout.count("|")) <= 1.5 * BUDGET.memory_mb, ran
-        within = outside.peak_mb <= BUDGET.memory_mb
+        within = outside.peak_mb <= 1.25 * BUDGET.memory_mb  # which the watch may allow
         if held := ran.status is Status.MLE or "refused" in ran.stdout or within:
             break
     assert held, (ran, outside.peak_mb)
