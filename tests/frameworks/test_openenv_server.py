@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -11,6 +13,7 @@ pytestmark = [pytest.mark.framework, pytest.mark.filterwarnings("ignore::Depreca
 
 from types import SimpleNamespace
 
+import httpx
 import uvicorn
 from openenv.cli._validation import validate_running_environment
 from openenv.core import GenericEnvClient
@@ -28,7 +31,7 @@ from openenv.validation.types import CheckStatus
 
 import gem
 from gem.agents.scripted import ScriptedAgent
-from gem.errors import NoVerdict
+from gem.errors import BadArgument, NoVerdict, WorkerDied
 from gem.record import Verdict
 from gem.rollout import Job, Runner
 from gem.serve.environments.server import EnvironmentServer
@@ -187,3 +190,31 @@ def test_its_graders_of_the_wire_pass_an_episode(server):
     for grader in (RewardWellFormedGrader(), ObservationSchemaGrader(), StateContractGrader()):
         result = grader.run(subject)
         assert result.status is CheckStatus.PASS, result
+
+
+def test_a_folder_that_openenv_init_made_is_served_and_played(tmp_path, monkeypatch):
+    words = [sys.executable, "-c", "from openenv.cli.__main__ import main; main()", "init", "say_again"]
+    subprocess.run([*words, "--output-dir", str(tmp_path)], check=True, capture_output=True, timeout=120)
+    (folder,) = (path.parent for path in tmp_path.rglob("openenv.yaml"))
+    with gem.make(f"openenv:{folder}") as env:
+        env.reset(seed=1)
+        step = env.step("hello there")
+        assert "hello there" in str(step.obs)
+        url = env.unwrapped.url
+        again = gem.make(f"openenv:{folder}")
+        again.reset(seed=1)
+        assert again.unwrapped.url != url  # each has a server of its own
+        again.close()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url + "/health", trust_env=False)
+
+
+def test_a_folder_without_an_environment_is_named(tmp_path):
+    with pytest.raises(BadArgument, match=r"no folder with an openenv\.yaml"):
+        gem.make(f"openenv:{tmp_path}")
+    (tmp_path / "openenv.yaml").write_text("name: x\n")
+    with pytest.raises(BadArgument, match="names no app"):
+        gem.make(f"openenv:{tmp_path}")
+    (tmp_path / "openenv.yaml").write_text("app: server.app:app\n")
+    with gem.make(f"openenv:{tmp_path}") as env, pytest.raises(WorkerDied, match="gone"):
+        env.reset(seed=1)

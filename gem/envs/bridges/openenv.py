@@ -1,11 +1,21 @@
-"""Client for environment servers that speak OpenEnv's protocol, as the family ``openenv:``."""
+"""Client for environment servers that speak OpenEnv's protocol, as the family ``openenv:``.
+
+``openenv:http://host:port`` is a running server. ``openenv:PATH`` is the folder of an environment, with its
+``openenv.yaml``: each object starts the server of its own on the loopback interface, and ends it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from math import isfinite
+from pathlib import Path
 from typing import Any, ClassVar
 
 from gem import codec
@@ -30,6 +40,8 @@ with needs_extra("the openenv: family", "websockets", "serve"):
 
 ANSWER_AT_MOST = 100 << 20
 """The largest message in bytes, as in OpenEnv's own client."""
+
+_END_S = 5.0
 
 USUAL_FIELDS = ("text", "message", "action", "answer", "code", "command")
 """The action fields that the text fills, first match first, if a server's schema has several fields."""
@@ -74,7 +86,7 @@ class OpenEnvEnv(Env):
     """
 
     forkable: ClassVar[bool] = False
-    shared: ClassVar[tuple[str, ...]] = ("_resources", "_socket", "_fields")
+    shared: ClassVar[tuple[str, ...]] = ("_resources", "_socket", "_fields", "_app", "url")
 
     def __init__(
         self,
@@ -87,15 +99,15 @@ class OpenEnvEnv(Env):
         """Keep the server's address; the first reset connects to it.
 
         Args:
-            name: the address, as ``http://127.0.0.1:8000``.
+            name: the address, as ``http://127.0.0.1:8000``, or the folder of an environment, whose server is
+                started. Its packages must be installed beside gem's.
             field: the action field that the text fills; None: chosen from the server's schema.
             shown: the observation field that is shown; None: see Observation.
             headers: HTTP headers to send, for example with a key.
             call_s: seconds that one answer may take.
         """
-        if not is_server(name):
-            raise BadArgument(f"{name!r:.120} is no address of a server; accepted: http://host:port.")
         check_argument("call_s", call_s, call_s > 0, "more than 0")
+        self._app = None if is_server(name) else _read_app(name)
         self.url, self.field, self.shown = name.rstrip("/"), field, shown
         self.headers, self.call_s = dict(headers or {}), call_s
         self._resources = ExitStack()
@@ -175,6 +187,8 @@ class OpenEnvEnv(Env):
         if self._socket is None:
             if not begins:
                 raise OSError("the connection was lost, and the session with it")
+            if self._app is not None:
+                self.url = self._resources.enter_context(_run_server(*self._app))
             self._socket = self._resources.enter_context(
                 open_web_socket(
                     self.url + "/ws",
@@ -257,6 +271,53 @@ class OpenEnvEnv(Env):
         return json.dumps(
             {key: value for key, value in observation.items() if key != "metadata"}, ensure_ascii=False
         )
+
+
+def _read_app(name: str) -> tuple[Path, str]:
+    """Return the folder of an environment and its application. Raises BadArgument."""
+    folder = Path(os.path.expanduser(name))
+    try:
+        listed = (folder / "openenv.yaml").read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadArgument(
+            f"{name!r:.120} is no address of a server, and no folder with an openenv.yaml; accepted: "
+            "http://host:port, or the path of an environment of OpenEnv."
+        ) from error
+    app = re.search(r"^app:\s*[\"']?([\w.]+:\w+)[\"']?\s*$", listed, re.MULTILINE)
+    if app is None:
+        raise BadArgument(f"{folder / 'openenv.yaml'} names no app; accepted: a line as app: server.app:app.")
+    return folder.resolve(), app[1]
+
+
+@contextmanager
+def _run_server(folder: Path, app: str) -> Iterator[str]:
+    """Run an application until the block ends; yield its address on the loopback interface."""
+    paths = [str(folder), str(folder.parent), os.environ.get("PYTHONPATH", "")]
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # whoever connects waits until it has started
+        port = listening.getsockname()[1]
+        words = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            app,
+            "--fd",
+            str(listening.fileno()),
+            "--log-level",
+            "error",
+        ]
+        server = subprocess.Popen(
+            words, cwd=folder, env=own, stdin=subprocess.DEVNULL, stdout=2, pass_fds=[listening.fileno()]
+        )
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        try:
+            server.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def _part(part: dict[str, Any]) -> Text | Image:
