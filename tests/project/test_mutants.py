@@ -50,6 +50,20 @@ def test_a_place_is_changed_as_the_table_says(mutants, source, expected):
     assert changes(mutants, source) == expected
 
 
+def test_a_change_names_the_function_that_it_is_in_and_the_kind_of_what_changed(mutants):
+    lines = ["class A:", " x = 1", " def f(self):", "  def g():", "   return not self", "  try: g()"]
+    source = "\n".join([*lines, "  except E:", "   x"]).encode()
+    rows = {(each.line, each.function, each.operator) for each in mutants.find_mutants("x.py", source)}
+    inner, outer = (5, "A.f.g"), (6, "A.f")
+    assert rows == {
+        (2, "A", "Constant"),
+        (*inner, "Return"),
+        (*inner, "UnaryOp"),
+        (*outer, "Expr"),
+        (8, "A.f", "ExceptHandler"),
+    }
+
+
 @pytest.mark.system
 def test_every_change_of_a_real_file_is_a_program_that_differs(mutants):
     source = (ROOT / "gem/rollout/schedule.py").read_bytes()

@@ -142,13 +142,14 @@ def judge(name, patch):
     return check_repair(Folder({**files, **patch}), files, run_tests, list_passed(name))
 
 
-def empty_function(source, function):
-    """Return a source in which the body of a function only raises."""
-    tree = ast.parse(source)
-    for part in function.split("."):
-        tree = next(each for each in ast.walk(tree) if isinstance(each, SCOPES) and each.name == part)
+def empty_function(source, line):
+    """Return a source in which the body of the innermost function at a line only raises."""
+    scopes = [each for each in ast.walk(ast.parse(source)) if isinstance(each, SCOPES)]
+    around = max(
+        (each for each in scopes if each.lineno <= line <= each.end_lineno), key=lambda each: each.lineno
+    )
     lines = source.decode().splitlines(keepends=True)
-    first, last = tree.body[0], tree.body[-1]
+    first, last = around.body[0], around.body[-1]
     lines[first.lineno - 1 : last.end_lineno] = [" " * first.col_offset + "raise NotImplementedError\n"]
     return "".join(lines).encode()
 
@@ -158,10 +159,11 @@ def list_wrong(name, task):
     files, repairs = read_package(name), read_repairs(name)
     repair, others = repairs[task], [each for each in repairs.values() if each.task != task]
     other = others[sorted(repairs).index(task) % len(others)]
+    mutant = repair.find_mutant(files)
     return {
-        "defect": {repair.path: repair.find_mutant(files).apply(files[repair.path])},
+        "defect": {repair.path: mutant.apply(files[repair.path])},
         "other": {other.path: other.find_mutant(files).apply(files[other.path])},
-        "empty": {repair.path: empty_function(files[repair.path], repair.function)},
+        "empty": {repair.path: empty_function(files[repair.path], mutant.line)},
     }
 
 
