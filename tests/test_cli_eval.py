@@ -14,6 +14,8 @@ import pytest
 from gem import cli
 from gem.cli.eval_progress import Progress
 from gem.core import Env, Start, Step
+from gem.errors import BadArgument
+from gem.evals import load_suite
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.registry import ENV_REGISTRY, register
 from gem.rollout import EpisodeStore
@@ -69,6 +71,36 @@ def test_the_tables_have_the_passes_and_the_overall_row(capsys):
     assert [line.split()[0] for line in lines] == ["env", EASY, HARD, "overall", "env", EASY, HARD, "overall"]
     assert lines[4].split() == ["env", "pass@1", "pass@2", "pass^2"]
     assert lines[3].split()[1] == lines[7].split()[1] == "100.0%"
+
+
+def test_the_listed_seeds_are_played_and_no_others(tmp_path, capsys):
+    out = str(tmp_path / "out")
+    assert run(EASY, "--agent", "random", "--seeds", "3,17,40-42", "--out", out) == 0
+    with EpisodeStore(f"{out}/episodes.jsonl", read_only=True) as store:
+        assert sorted(episode.seed for episode in store) == [3, 17, 40, 41, 42]
+    file = tmp_path / "suite.toml"
+    file.write_text(f'[sampling]\nn = 7\n[[environments]]\nid = "{EASY}"\nseeds = [5, 6]\n')
+    assert [entry.seeds(0) for entry in load_suite(str(file)).entries] == [(5, 6)]
+    assert [entry.seeds(0) for entry in load_suite(str(file), seeds=(9,)).entries] == [(9,)]
+    for flags, told in (
+        (["3-"], "accepted: whole numbers and spans"),
+        (["-3"], "seeds"),
+        (["9-3"], "'9-3'"),
+        (["1-99999999"], "'1-99999999'"),
+        (["3,3"], "listed twice"),
+        (["3", "-n", "4"], "leave --episodes"),
+        (["x"], "'x'"),
+    ):
+        capsys.readouterr()
+        try:
+            code = run(EASY, "--seeds", *flags)
+        except SystemExit as end:
+            code = end.code
+        assert code == 2
+        assert told in "".join(capsys.readouterr()), flags
+    file.write_text(f'[[environments]]\nid = "{EASY}"\nn = 3\nseeds = [5, 6]\n')
+    with pytest.raises(BadArgument, match="give one of them"):
+        load_suite(str(file))
 
 
 def test_tools_and_wrappers_are_put_around_environments(tmp_path):

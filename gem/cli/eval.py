@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -157,6 +158,9 @@ class Arguments:
     episodes: Annotated[str, arg(aliases=["-n"], metavar="INT|all", help_behavior_hint="")] = ""
     """Tasks of each environment, each with its own seed. Of a data set, so many rows, each once, drawn by
     --seed; all in their order if left out. 200 if left out where a program makes the tasks."""
+    seeds: Annotated[Words, arg(metavar="INT[,INT...]", help_behavior_hint="")] = ()
+    """The tasks to play, by the seeds that `show`, `view` and `compare` name, in place of --episodes; 3-9 is
+    each from 3 to 9."""
     samples: Annotated[MaybeInt, arg(aliases=["-k"])] = None
     """Episodes of each task. With more than 1, pass@1 to pass@k and pass^k are shown too, and intervals are
     clustered by task. 1 if left out."""
@@ -332,7 +336,9 @@ def _suite(given: Arguments) -> Suite:
     named = [*given.targets, *_split(given.env)]
     settings = {**_settings(given.model), "program_price": _price_of(given.limits)}
     seed = None if given.seed is None else seeding.check(given.seed)
-    count = _count_of(given.episodes)
+    count, only = _count_of(given.episodes), _seeds_of(given.seeds)
+    if only and (count is not None or seed is not None):
+        raise BadArgument("--seeds names the tasks; leave --episodes and --seed out.")
     check_least("samples", given.samples)
     own = given.own.task(without=("split",))
     if own is not None:
@@ -343,7 +349,7 @@ def _suite(given: Arguments) -> Suite:
     if suites:
         if given.own.split:
             raise BadArgument("a suite says the splits of its environments; leave --split out.")
-        return _changed_suite(suites[0], given, count, seed, settings)
+        return _changed_suite(suites[0], given, count, only, seed, settings)
     if not named and own is None:
         raise BadArgument(
             "no environment was named; `gem-gym list` shows all, `gem-gym eval --suites` the suites, and "
@@ -356,7 +362,7 @@ def _suite(given: Arguments) -> Suite:
         played.append({"env": own.env, "kwargs": own.kwargs, "title": own.title, "about": own.about})
     usual: dict[str, Any] = {
         **{"tools": _split(given.tools), "wrappers": _split(given.wrappers)},
-        **{"episodes": count, "samples": given.samples or 1},
+        **{"episodes": count, "only": only, "samples": given.samples or 1},
         **{"turns": given.limits.turns, "tokens": given.limits.tokens_per_episode},
     }
     return Suite(
@@ -370,13 +376,19 @@ def _suite(given: Arguments) -> Suite:
 
 
 def _changed_suite(
-    name: str, given: Arguments, count: Count, seed: int | None, settings: dict[str, Any]
+    name: str,
+    given: Arguments,
+    count: Count,
+    only: tuple[int, ...],
+    seed: int | None,
+    settings: dict[str, Any],
 ) -> Suite:
     """Return a suite by its name, with the flags in place of what it says."""
     suite = load_suite(
         name,
         trust=given.trust,
         n=count,
+        seeds=only or None,
         k=given.samples,
         turns=given.limits.turns,
         tokens_per_episode=given.limits.tokens_per_episode,
@@ -427,6 +439,25 @@ def _count_of(word: str) -> Count:
         "episodes", word, word.isascii() and word.isdecimal() and int(word) >= 1, "1 or more, or all"
     )
     return int(word)
+
+
+MOST_SEEDS = 100_000
+
+
+def _seeds_of(words: Sequence[str]) -> tuple[int, ...]:
+    """Return the seeds that --seeds lists.
+
+    Raises:
+        BadArgument: for what is neither a whole number nor a span, as 3-9, and for too many.
+    """
+    seeds: list[int] = []
+    for word in _split(words):
+        first, dash, last = word.partition("-")
+        ends = [int(each) for each in (first, last or first) if re.fullmatch(r"[0-9]{1,20}", each)]
+        if len(ends) < 2 or (dash and not last) or not 0 <= ends[1] - ends[0] < MOST_SEEDS:
+            raise BadArgument(f"seeds are {word[:60]!r}; accepted: whole numbers and spans, as 3,17,40-49.")
+        seeds += range(ends[0], ends[1] + 1)
+    return tuple(map(seeding.check, seeds))
 
 
 def _temperature(word: str) -> float | str | None:

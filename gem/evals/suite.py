@@ -31,7 +31,7 @@
     kwargs = {largest = 99}
     tools = ["python"]
     wrappers = []
-    n = 50
+    seeds = [3, 17, 42]           # these tasks, in place of n
     weight = 2
 
     [[environments]]              # your own data, as `gem-gym eval --data`
@@ -64,7 +64,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gem import registry
+from gem import registry, seeding
 from gem.agents.named import AgentSettings
 from gem.envs.data.named import data_task
 from gem.errors import BadArgument, MissingExtra, check_argument, check_least, did_you_mean, reason
@@ -86,7 +86,7 @@ class Entry:
     `episodes` tasks are played with `samples` each; for "all" and None see `gem.evals.instances.Count`.
     `turns` and `tokens` are limits on an episode. `weight` is its weight in the mean over the suite,
     `category` the category that it belongs to, `title` its name in figures if that is not made of the id,
-    `about` what was understood of its data.
+    `about` what was understood of its data. `only` has the seeds to play, in place of `episodes`.
     """
 
     env: str
@@ -100,6 +100,7 @@ class Entry:
     tokens: int | None = None
     weight: float = 1.0
     title: str = ""
+    only: tuple[int, ...] = ()
     about: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +116,13 @@ class Entry:
             check_least("tokens per episode" if name == "tokens" else name, getattr(self, name))
         count = self.samples * (self.episodes if isinstance(self.episodes, int) else 1)
         check_argument("episodes times samples", count, count <= MOST, f"at most {MOST:,}")
+        if self.only:
+            if self.episodes is not None:
+                raise BadArgument("the seeds are listed, and so is how many (n, episodes); give one of them.")
+            for seed in self.only:
+                seeding.check(seed)
+            if len({*self.only}) < len(self.only):
+                raise BadArgument("a seed is listed twice; several samples of a task are asked for by k.")
         check_argument("weight", self.weight, 0 < self.weight < math.inf, "above 0")
         spec = registry.spec_named(self.env)
         object.__setattr__(self, "env", spec.id)
@@ -139,7 +147,9 @@ class Entry:
         return TaskRef(self.env, dict(self.kwargs), tuple(map(WrapperRef, self._around)))
 
     def seeds(self, seed: int) -> Sequence[int]:
-        """Return the seeds of its tasks; see `gem.evals.instances.find_seeds`."""
+        """Return the seeds of its tasks: `only`, or see `gem.evals.instances.find_seeds`."""
+        if self.only:
+            return self.only
         made = self.task
         return find_seeds(
             made if isinstance(made, registry.Maker) else registry.Maker(made), self.episodes, seed
@@ -202,8 +212,8 @@ def load_suite(name: str, *, trust: bool = False, **changes: Any) -> Suite:
     Args:
         name: a name from `known_suites`, or a path.
         trust: let the file name more than `gem.trust` lists.
-        **changes: replace values of the file: `n`, `k`, `turns`, `tokens_per_episode` (of every environment),
-            `tools` and `wrappers` (in addition to those of the file), `seed`, `min_coverage`,
+        **changes: replace values of the file: `n`, `seeds`, `k`, `turns`, `tokens_per_episode` (of every
+            environment), `tools` and `wrappers` (in addition to those of the file), `seed`, `min_coverage`,
             `stop_at_width`, and the fields of AgentSettings; None keeps the file's value.
 
     Raises:
@@ -308,6 +318,7 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
         )
         env, title, about = brought.env, brought.title, brought.about
         kwargs = {**brought.kwargs, **kwargs}
+    only = changes.get("seeds", row.integers("seeds"))
     own = {name: row.get(name, int) for name in usual if name != "n"} | {"n": row.count("n")}
     values = {name: changes.get(name, usual[name] if own[name] is None else own[name]) for name in usual}
     wrappers = [fix_name(each, "wrapper", folder) for each in row.strings("wrappers")]
@@ -321,7 +332,8 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
             "tools": (*row.strings("tools"), *changes.get("tools", ())),
             "wrappers": (*wrappers, *changes.get("wrappers", ())),
             "weight": row.get("weight", float, 1.0),
-            "episodes": values["n"],
+            "episodes": None if only and own["n"] is None else values["n"],
+            "only": only,
             "samples": values["k"],
             "turns": values["turns"],
             "tokens": values["tokens_per_episode"],
@@ -373,6 +385,12 @@ class _Table:
         values = self.get(name, list, [])
         if not all(isinstance(value, str) for value in values):
             raise BadArgument(f"{self.where}: {name} is {values!r:.60}; accepted: a list of text.")
+        return tuple(values)
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        values = self.get(name, list, [])
+        if not all(type(value) is int for value in values):
+            raise BadArgument(f"{self.where}: {name} is {values!r:.60}; accepted: a list of whole numbers.")
         return tuple(values)
 
     def table(self, name: str) -> _Table:
