@@ -160,6 +160,8 @@ class Env(Rebuildable, Closing):
     def run_program(self, run: Any) -> Step:
         """Let an agent program play the whole episode (a `gem.sandbox.programs.Run`); return the last step.
 
+        Where there is no workspace, a host lets the program play by MCP instead.
+
         Raises:
             BadArgument: where the environment has no workspace with a shell.
         """

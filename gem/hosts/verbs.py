@@ -23,10 +23,8 @@ METHODS = (
     "expert_action",
     "get_state",
     "set_state",
-    "run_program",
 )
-"""Verbs that are methods of the environment; `random_action` and `expert_action` are for several seats, and
-`run_program` is for hosts in this process."""
+"""Verbs that are methods of the environment; `random_action` and `expert_action` are for several seats."""
 
 
 class Description(NamedTuple):
@@ -68,6 +66,17 @@ def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
     return obs, reward, terminated, truncated, {**info, **final}
 
 
+def run_program(env: Env, run: Any) -> Any:
+    """Let a program (a `gem.sandbox.programs.Run`) play an episode in this process; return the last step.
+
+    It works in the environment's workspace; where there is none, `run` plays the environment.
+    """
+    inside = type(getattr(env, "unwrapped", env))
+    if getattr(inside, "run_program", Env.run_program) is Env.run_program:
+        return run.play(env)
+    return env.run_program(run)
+
+
 def failure_of(error: Exception) -> Failure:
     """Return the record of `error`: boundary ``host`` if a worker died or hung, else ``env``."""
     boundary = "host" if isinstance(error, WorkerDied) else "env"
@@ -87,6 +96,7 @@ VERBS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "advance": advance,
         "describe": describe,
         "introduce": introduce,
+        "run_program": run_program,
     }
 )
 """The function of each verb, called with the environment and the command's arguments."""

@@ -50,8 +50,8 @@ Served: TypeAlias = Callable[[socket], AbstractContextManager[object]]
 class Program:
     """A command, split into words, and the files and folders of this machine that it sees, read-only.
 
-    ``{task}`` in a word stands for the task, ``{base_url}`` for the address of the model. `path` is put in
-    front of the variable PATH.
+    ``{task}`` in a word stands for the task, ``{base_url}`` for the address of the model, ``{mcp_url}`` for
+    that of an episode without a workspace. `path` is put in front of the variable PATH.
     """
 
     words: tuple[str, ...]
@@ -67,17 +67,28 @@ class Program:
         """Return the line of bash that succeeds if the program is to be found in a session."""
         return f"PATH={shlex.quote(self.path)}:$PATH; command -v -- {shlex.quote(self.name)}"
 
-    def command(self, task: str, key: str) -> str:
+    def command(self, task: str, key: str, mcp: bool = False) -> str:
         """Return the line of bash that runs the program in a session, with nothing to read from stdin.
 
+        Args:
+            task: what is to be done.
+            key: the key of the model, and with `mcp` of the episode.
+            mcp: the episode is played by MCP.
+
         Raises:
-            BadArgument: for a task that is too long for an argument.
+            BadArgument: for a task that is too long for an argument, and for ``{mcp_url}`` without `mcp`.
         """
         if len(task.encode("utf-8", "surrogatepass")) > LONGEST_TASK:
             raise BadArgument(f"the task has more than the {LONGEST_TASK:,} bytes that fit into an argument.")
-        url = f"http://127.0.0.1:{PORT}/v1"
-        values = {"{task}": task, "{base_url}": url}
+        root = f"http://127.0.0.1:{PORT}"
+        url, mcp_url = f"{root}/v1", f"{root}/s/{key}/mcp"
         words = [*self.words]
+        if not mcp and any("{mcp_url}" in word for word in words):
+            raise BadArgument(
+                "the command has {mcp_url}, but the environment is played in its workspace, not by MCP; "
+                "leave that word out."
+            )
+        values = {"{base_url}": url, "{mcp_url}": mcp_url, "{task}": task}  # the task last: it stays as it is
         for name, value in values.items():
             words = [word.replace(name, value) for word in words]
         variables = {
@@ -86,6 +97,7 @@ class Program:
             "OPENAI_API_BASE": url,
             "OPENAI_API_KEY": key,
             "GEM_TASK": task,
+            **({"GEM_MCP_URL": mcp_url} if mcp else {}),
         }
         given = shlex.join(f"{name}={value}" for name, value in variables.items())
         return f"PATH={shlex.quote(self.path)}:$PATH exec env {given} {shlex.join(words)} </dev/null"
@@ -201,15 +213,15 @@ class Run:
         """
         return cast("ProgramSession", self.sandbox.session(**parts, port=PORT, budget=BUDGET))
 
-    def work(self, session: ProgramSession, task: str) -> Result:
+    def work(self, session: ProgramSession, task: str, mcp: bool = False) -> Result:
         """Run the program until it ends or is ended, and return how; the session stays.
 
-        The working folder, ``~`` in a task, is written out: a program has a home of its own.
+        The working folder of a workspace, ``~`` in its task, is written out: a program has a home of its own.
 
         Raises:
             SandboxFailed: when the sandbox is broken. NoVerdict: when it was to be ended before it began.
         """
-        command = self.program.command(_WORKSPACE.sub(HOME, task), self.key)
+        command = self.program.command(task if mcp else _WORKSPACE.sub(HOME, task), self.key, mcp)
         limits = Budget(wall_s=self.time_s + LATE_S, cpu_s=BUDGET.cpu_s, output_kb=BUDGET.output_kb)
         with session.listener() as listener, self.serve(listener):
             with self._lock:

@@ -1,8 +1,8 @@
 """ProgramAgent: a command that plays whole episodes in their sandbox, on a model behind the recording proxy.
 
 The environment makes the workspace, runs the program in it and judges the state that it leaves; what the
-program says of itself decides nothing. The record has the program's calls of its model, as the proxy takes
-them. How it ends:
+program says of itself decides nothing. Where the environment has no workspace, the program plays by MCP, from
+an empty one. The record has the program's calls of its model, as the proxy takes them. How it ends:
 
 ==================================================  ===========================================  =========
 what happened                                       stop                                         verdict
@@ -19,26 +19,38 @@ it could not be started: exit code 126 or 127       the evaluation stops        
 and no call
 the model can answer no request any more            the evaluation stops                         none
 ==================================================  ===========================================  =========
+
+By MCP, "the state" is how the environment's episode ended. One that the program has left unfinished is
+truncated, with the limit that ended the program, else ``time_limit``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 from gem.agents.base import BaseAgent
 from gem.agents.named import AgentSettings, make_agent
+from gem.content import text_of
+from gem.core import Env, Start, Step
 from gem.errors import AgentUnavailable, BadArgument, check_argument, text_of_error
+from gem.hosts.verbs import VERBS
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Failure, Reply, SeatEnd, StopReason
 from gem.rollout.episode import Playing, find_task_stop
 from gem.sandbox.choice import open_program_sandbox
 from gem.sandbox.programs import Run, read_program
+from gem.serve.mcp.episode import EpisodeServer
+from gem.serve.mcp.messages import Endpoint
 from gem.serve.proxy.answering import Upstream
+from gem.serve.proxy.app import Session
 from gem.serve.proxy.server import Server
 
 GRACE_S = 5.0
@@ -53,6 +65,53 @@ TAIL = 2000
 MODELS = "accepted: --model openai:NAME[@URL], a name of `gem-gym models`, or the folder of a run."
 
 _ENDPOINT = re.compile(r"openai:(.+?)@(https?://.+)", re.DOTALL)
+
+
+@dataclass(kw_only=True)
+class _ProxiedRun(Run):
+    """A run behind the proxy; it also plays an environment that has no workspace.
+
+    `start` is what the environment's reset returned; `played` the record of what was played by MCP; `left`:
+    the program left that unfinished.
+    """
+
+    server: Server
+    session: Session
+    seed: int
+    start: Start = field(default_factory=lambda: Start("", {}))
+    played: Episode | None = None
+    left: bool = False
+
+    def play(self, env: Env) -> Step:
+        """Let the program play `env` by MCP from an empty workspace; return how the episode ended.
+
+        Raises:
+            SandboxFailed: when the sandbox is broken. NoVerdict: when it was to be ended before it began.
+        """
+
+        async def carry_out(call: Call) -> Any:
+            if call.verb == "reset":
+                return self.start
+            return await asyncio.to_thread(VERBS[call.verb], env, *call.args, **call.kwargs)
+
+        async def end() -> None:
+            self.session.endpoint = None
+            async with episode.lock:  # behind the actions that were sent before
+                self.left = not episode.over
+                episode.leave()
+
+        episode = EpisodeServer(lambda: env, self.seed, call=carry_out)
+        self.server.run(episode.start())
+        self.session.endpoint = Endpoint(episode)
+        try:
+            with closing(self.open_session()) as session:
+                self.work(session, text_of(self.start.obs), mcp=True)
+        finally:
+            self.server.run(end())
+        played = self.played = episode.episode
+        last, actions = played.ends[SEAT], sum(turn.action is not None for turn in played.turns)
+        info = {**last.info, "stop": played.stop.value, "actions": actions}
+        return Step(last.observation, played.earned(), last.terminated, last.truncated, info)
 
 
 class ProgramAgent(BaseAgent):
@@ -122,18 +181,28 @@ class ProgramAgent(BaseAgent):
         """Play one episode as a generator, like `gem.rollout.episode.play`; see the module for its end.
 
         Raises:
-            BadArgument: for an environment without a workspace. AgentUnavailable: when the model can answer
-                no request any more.
+            BadArgument: for a game of several seats, or a command that cannot be started. AgentUnavailable:
+                when the model can answer no request any more.
         """
         began, server = perf_counter(), self._server
         session = server.open_session(episode=record)
         session.recording.price = self.price
-        run = Run(self.program, self._sandbox, session.key, server.serve_too, self.time_s)
+        run = _ProxiedRun(
+            program=self.program,
+            sandbox=self._sandbox,
+            key=session.key,
+            serve=partial(server.serve_too, key=session.key),
+            time_s=self.time_s,
+            server=server,
+            session=session,
+            seed=seed,
+        )
         session.stop = lambda why: run.stop(why, 0.0 if why == "model" else GRACE_S)
         try:
             obs, info = yield Call(env, "reset", (seed,))
             if isinstance(obs, dict):
                 raise BadArgument("a program plays alone, and this is a game of several seats.")
+            run.start = Start(obs, info)
             record.timing = {"reset_s": perf_counter() - began}
             step = yield Call(env, "run_program", (run,))
             if session.failure is not None:
@@ -146,8 +215,11 @@ class ProgramAgent(BaseAgent):
             ):
                 words = run.result.stderr[-TAIL:].strip()
                 raise BadArgument(f"the program {self.program.name!r} cannot be started: {words}")
-            end = _end_of(run, step, session.recording.spent)
-            server.run(server.proxy.end_program(session.name, float(step.reward), end))
+            if run.played is not None and run.played.error is not None:
+                record.error = run.played.error
+            else:
+                end = _end_of(run, step, session.recording.spent)
+                server.run(server.proxy.end_program(session.name, float(step.reward), end))
         except (AgentUnavailable, BadArgument):
             raise
         except CancelledError:
@@ -176,13 +248,14 @@ class ProgramAgent(BaseAgent):
         super().close()
 
 
-def _end_of(run: Run, step: Any, spent: StopReason | None) -> SeatEnd:
+def _end_of(run: _ProxiedRun, step: Any, spent: StopReason | None) -> SeatEnd:
     """Return the end of an episode whose program has ended and whose state was judged."""
-    stop, result = find_task_stop(step.info), run.result
+    stop = find_task_stop(step.info) if run.played is None else run.played.stop
     limit = spent or (StopReason.TIME_LIMIT if run.why == "time" else None)
-    truncated = limit is not None and stop is not StopReason.SOLVED
-    if truncated and limit is not None:
-        stop = limit
+    truncated, result = step.truncated, run.result
+    by_limit = run.left if run.played is not None else stop is not StopReason.SOLVED
+    if by_limit and limit is not None:
+        stop, truncated = limit, True
     assert result is not None
     about = {
         "exit_code": result.exit_code,

@@ -8,6 +8,7 @@ import socket
 import threading
 from contextlib import closing, suppress
 from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,6 +18,7 @@ import gem
 from gem.agents.named import AgentSettings, make_agent
 from gem.agents.scripted import ScriptedAgent
 from gem.cli import main
+from gem.core import Env, Start, Step
 from gem.envs.terminal.base import TerminalTask, expect
 from gem.envs.terminal.env import TerminalEnv
 from gem.errors import AgentUnavailable, BadArgument
@@ -31,10 +33,13 @@ from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.choice import open_program_sandbox
 from gem.sandbox.programs import read_program
 from gem.serve import programs
+from gem.serve.mcp import EpisodeServer
+from gem.serve.mcp.messages import Endpoint
 from gem.serve.programs import ProgramAgent
 from gem.serve.proxy.answering import Upstream
 from gem.specs import TaskRef
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "program_mcp.py"
 TALK = ("one", "two", "three")
 ACT = """
 import json, os, socket, sys, time, urllib.error, urllib.request
@@ -382,6 +387,136 @@ def test_the_key_of_a_box_ends_with_its_program(act, play):
     assert key.startswith("gem-")
     with httpx.Client(base_url=agents[0]._server.url, headers={"authorization": f"Bearer {key}"}) as client:
         assert client.post("/v1/chat/completions", json={"messages": []}).status_code == 401
+
+
+# -- by MCP, where the environment has no workspace
+
+TOOLS = """
+def send_mcp(method, url=os.environ.get("GEM_MCP_URL"), **params):
+    return send("", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, url=url)
+def call_tool(name, **arguments):
+    result = send_mcp("tools/call", name=name, arguments=arguments)["result"]
+    return "\\n".join(part["text"] for part in result["content"])
+def play(actions):
+    for action in actions: call_tool("act", action=action)
+"""
+
+
+class Counting(Env):
+    """Is won by the third action "right", worth a quarter each; "wrong" loses; "break" breaks it."""
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.count = 0
+        return Start("Say right; ~ is no home, {base_url} no address.", {})
+
+    def step(self, action):
+        if action == "break":
+            raise RuntimeError("broken")
+        self.count += action == "right"
+        done = action == "wrong" or self.count == 3
+        return Step(f"{self.count}", 0.25, done, False, {"success": self.count == 3} if done else {})
+
+
+MCP_ROWS = [
+    ("ask('x'); play(['right'] * 3)", StopReason.SOLVED, 0.75, 3),
+    ("play(['right'] * 3)", StopReason.SOLVED, 0.75, 3),  # without a call of its model
+    ("ask('x'); play(['right', 'wrong'])", StopReason.FAILED, 0.5, 2),
+    ("ask('x'); play(['right'])", StopReason.TIME_LIMIT, 0.25, 1),
+    ("ask('x')", StopReason.TIME_LIMIT, 0.0, 0),
+    ("play(['right']); os.kill(os.getpid(), 11)", StopReason.TIME_LIMIT, 0.25, 1),
+    ("ask('x'); play(['right']); time.sleep(60)", StopReason.TIME_LIMIT, 0.25, 1),
+    ("play(['right'] * 3); time.sleep(60)", StopReason.SOLVED, 0.75, 3),
+    ("play(['right'] * 3); raise OSError", StopReason.SOLVED, 0.75, 3),
+    ("play(['right']); [ask(str(i)) for i in range(9)]", StopReason.TURN_LIMIT, 0.25, 1),
+    ("play(['right', 'wrong']); [ask(str(i)) for i in range(9)]", StopReason.FAILED, 0.5, 2),
+]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("code", "stop", "reward", "actions"), MCP_ROWS, ids=[row[0] for row in MCP_ROWS])
+def test_an_episode_by_mcp_is_scored_however_its_program_ends(code, stop, reward, actions, act, play):
+    time_s = 1.5 if "sleep" in code else 60.0
+    episode = play(act(TOOLS + code), limits=Limits(turns=2), env=Counting, time_s=time_s)
+    assert episode.scored, episode.error
+    end = episode.ends["agent"]
+    assert (episode.stop, episode.reward(), end.info["actions"]) == (stop, reward, actions)
+    assert end.truncated is (stop in (StopReason.TIME_LIMIT, StopReason.TURN_LIMIT))
+    assert len(episode.turns) == (2 if "range(9)" in code else code.count("ask("))
+
+
+@pytest.mark.system
+def test_an_episode_by_mcp_begins_once_and_is_not_played_twice(act, play):
+    code = """
+before = call_tool("observe")
+assert before == sys.argv[2] == os.environ["GEM_TASK"], before
+assert "~ is no home, {" "base_url} no address" in before
+assert sys.argv[3] == os.environ["GEM_MCP_URL"]
+assert send_mcp("tools/list", url=URL.replace("/v1", "/mcp"))["result"]["tools"]  # with the bearer token
+play(["wrong"])
+assert "cannot be played again" in call_tool("act", action="right")
+for method in ("reset", "initialize"): send_mcp(method, protocolVersion="2025-06-18")
+assert "cannot be played again" in call_tool("act", action="right")
+assert os.listdir(".") == []
+print("checked")
+"""
+    episode = play(act(TOOLS + code, "{task}", "{mcp_url}"), env=Counting)
+    about = episode.ends["agent"].info
+    assert about["program"]["stdout"] == "checked\n", about["program"]["stderr"]
+    assert (episode.stop, about["actions"]) == (StopReason.FAILED, 1)
+
+
+@pytest.mark.system
+def test_the_key_of_another_box_opens_nothing(act):
+    code = """
+other = ask("which key has another?")
+def refused(url, body, key):
+    try: send("", body, key, url)
+    except urllib.error.HTTPError as error: assert error.code == 401, error.code
+    else: raise AssertionError((url, key))
+listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+chat = {"model": "any", "messages": [{"role": "user", "content": "x"}]}
+root = URL.removesuffix("/v1")
+for key in (other, "k", ""):
+    refused(root + "/mcp", listing, key)
+    refused(f"{root}/s/{key or 'k'}/mcp", listing, KEY)
+    refused(URL + "/chat/completions", chat, key)
+play(["right"] * 3)
+"""
+    try:
+        agent = ProgramAgent(act(TOOLS + code), ScriptedAgent(lambda ask: other.key))
+    except SandboxFailed as error:
+        pytest.skip(str(error))
+    with closing(agent):
+        other = agent._server.open_session()
+        other.endpoint = Endpoint(EpisodeServer("game:GuessTheNumber-v0-easy", 0))
+        (episode,) = asyncio.run(rollout_async([Job(Counting, 0)], agent, host="thread"))
+        assert agent._server.proxy.sessions == {other.name: other}
+    assert episode.success, episode.ends["agent"].info["program"]["stderr"]
+
+
+@pytest.mark.system
+def test_an_environment_that_breaks_by_mcp_gives_no_verdict(act, play):
+    episode = play(act(TOOLS + "play(['right', 'break'])"), env=Counting)
+    assert not episode.scored
+    assert (episode.error.boundary, episode.error.type) == ("env", "RuntimeError")
+
+
+@pytest.mark.system
+def test_the_example_wins_a_registered_game_by_mcp(play):
+    guesses = ScriptedAgent(lambda ask: f"\\boxed{{{ask.turn + 1}}}")
+    command = f"python3 {EXAMPLE} {{mcp_url}}"
+    episode = play(command, guesses, env="game:GuessTheNumber-v0-easy")
+    assert episode.scored
+    assert not episode.ends["agent"].truncated
+    assert len(episode.turns) == episode.ends["agent"].info["actions"] > 1
+    assert "guess" in episode.turns[0].observation.lower()
+
+
+@pytest.mark.system
+def test_a_workspace_has_no_address_of_mcp(act, play):
+    with pytest.raises(BadArgument, match=r"the command has \{mcp_url\}"):
+        play(act("solve()", "{mcp_url}"))
 
 
 # -- what it sees, and who may name it

@@ -30,6 +30,8 @@ from gem.graders.base import Grader, check_score
 from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo, SeatEnd, StopReason
 from gem.rollout.episode import versions
 from gem.rollout.store import EpisodeStore
+from gem.serve.mcp.http import answer_request
+from gem.serve.mcp.messages import Endpoint
 from gem.serve.proxy import chat, responses
 from gem.serve.proxy.answering import Answering
 from gem.serve.proxy.played import Played
@@ -56,6 +58,9 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 KEY = "gem-"
 """The prefix of the keys of opened episodes; an unknown key with this prefix never opens an episode."""
+
+ONLY_KEY = "gem_only_key"
+"""The entry in the state of a request that names the only key which its listener accepts."""
 
 WORD = re.compile(r"(?:[A-Z]+|[A-Z]?[a-z]+|[a-z]*(?:[A-Z][a-z]{2,})+)?(?:[0-9]{1,8}[A-Za-z]?)?")
 """A word of a name that a person chose, such as ``try``, ``gsm8k``, ``v0`` or ``TicTacToe``."""
@@ -106,6 +111,8 @@ class Session:
     answers: dict[str, Call] = field(default_factory=dict)
     busy: int = 0
     running: set[asyncio.Task[Answer]] = field(default_factory=set)
+    endpoint: Endpoint | None = None
+    """Plays the environment of the episode by MCP."""
     stop: Callable[[str], None] | None = None
     """Called with a reason when no further call of the episode will be answered."""
     failure: AgentUnavailable | None = None
@@ -197,6 +204,10 @@ class Proxy:
         self.app = Starlette(
             routes=[
                 *calls,
+                *(
+                    Route(path, self._play_by_mcp, methods=["GET", "POST", "DELETE"])
+                    for path in ("/mcp", "/s/{key}/mcp")
+                ),
                 Route("/v1/models", self._models),
                 Route("/s/{key}/v1/models", self._models),
                 Route("/episodes", self._list, methods=["GET"]),
@@ -339,10 +350,13 @@ class Proxy:
         except KeyError:
             raise NotThere(f"no episode {name!r:.80} is open.") from None
 
-    def _require_key(self, key: str | None) -> str:
-        """Return a key that has a session, or may open one (with `any_key`)."""
+    def _require_key(self, http: HttpRequest) -> str:
+        """Return the key of a request that has a session, or may open one (with `any_key`)."""
+        key = http.path_params.get("key") or _bearer(http)
         if not key:
             raise NoKey("No API key was sent; it says which episode the call belongs to.")
+        if http.scope.get("state", {}).get(ONLY_KEY, key) != key:
+            raise NoKey("The API key opens no episode here.")
         if key not in self._by_key and (not self.any_key or key.startswith(KEY) or self._is_token(key)):
             raise NoKey("The API key opens no episode; `POST /episodes` gives one that does.")
         return key
@@ -362,13 +376,13 @@ class Proxy:
     async def _call(self, http: HttpRequest) -> Response:
         self._check_sender(http)
         protocol = PROTOCOLS[http.url.path.rpartition("/v1/")[2]]
-        api_key = self._require_key(http.path_params.get("key") or _bearer(http))
+        self._require_key(http)
         body = await self._body(http)
         request = protocol.read(_json(body))
         if request.schema and not self.answering.passes:
             raise Refused("This model cannot be held to the form of an answer; leave that out.")
         key = blake2b(http.url.path.encode() + b"\0" + body, digest_size=16).digest()
-        session = self._of_key(self._require_key(api_key))
+        session = self._of_key(self._require_key(http))
         session.busy += 1
         try:
             begun, task = session.again(key) or self._begin(session, key, request)
@@ -452,6 +466,18 @@ class Proxy:
         )
         session.answers[answer.id] = call
         return answer
+
+    async def _play_by_mcp(self, http: HttpRequest) -> Response:
+        self._check_sender(http)
+        session = self._by_key.get(self._require_key(http))
+        if session is None or session.endpoint is None:
+            raise NotThere("the API key opens no episode that is played by MCP.")
+        session.busy += 1
+        try:
+            return await answer_request(session.endpoint, http)
+        finally:
+            session.busy -= 1
+            session.last_call = time.monotonic()
 
     async def _models(self, http: HttpRequest) -> Response:
         self._check_sender(http)

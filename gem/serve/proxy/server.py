@@ -19,7 +19,7 @@ from gem.serve.listening import bounded_http, is_local, listen
 with needs_extra("The proxy", "starlette", "serve"):
     import uvicorn
 
-    from gem.serve.proxy.app import Proxy, Session
+    from gem.serve.proxy.app import ONLY_KEY, Proxy, Session
 
 T = TypeVar("T")
 
@@ -149,8 +149,11 @@ class Server:
         return self.run(open_episode())
 
     @contextmanager
-    def serve_too(self, listener: socket) -> Iterator[None]:
-        """Serve one more listening socket, such as that of a program's own network, within the block."""
+    def serve_too(self, listener: socket, key: str) -> Iterator[None]:
+        """Serve one more listening socket, that of a program's own network, within the block.
+
+        There no other key than `key` is accepted.
+        """
 
         async def begin() -> asyncio.Server:
             server = self._server
@@ -159,7 +162,7 @@ class Server:
                 http,
                 config=server.config,
                 server_state=server.server_state,
-                app_state=server.lifespan.state,
+                app_state={**server.lifespan.state, ONLY_KEY: key},
             )
             return await asyncio.get_running_loop().create_server(protocol, sock=listener.dup())
 
