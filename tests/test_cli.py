@@ -381,7 +381,7 @@ def test_text_that_the_terminal_cannot_show_is_escaped():
         (["play", "--turns", "0"], "turns is 0; accepted: 1 or more."),
         (
             ["play", "--agent", "nobody"],
-            "accepted: human, random, solver, openai:MODEL[@BASE_URL], hf:NAME_OR_FOLDER, smollm2, or",
+            "accepted: human, random, solver, openai:MODEL[@BASE_URL], program:COMMAND, hf:NAME_OR_FOLDER, ",
         ),
         (["eval", "--turns", "-1"], "turns is -1; accepted: 1 or more."),
         (["eval", "--seed", "-1"], "seed is -1; a seed is a non-negative integer"),

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from gem.rollout.store import EpisodeStore
+from gem.serve.environments import app
 
 TOKEN = "0123456789abcdef"
 OPERATOR = {"Authorization": f"Bearer {TOKEN}"}
@@ -127,10 +128,13 @@ def test_the_end_of_a_session_is_the_end_of_its_episode(serving, store, until):
     assert len(server.application.sessions) == 1
 
 
-def test_an_unused_episode_is_scored_when_its_lease_ends(serving, store, until):
-    server = serving(store=store, limits={"lease_s": 0.2})
+def test_an_unused_episode_is_scored_when_its_lease_ends(serving, store, until, monkeypatch):
+    monkeypatch.setattr(app, "REAP_S", 0.01)
+    server = serving(store=store)
     client = Client(opened(server)["url"])
     client.act("one")
+    for session in server.application.sessions._sessions.values():
+        session.touched -= 2 * server.application.limits.lease_s
     until(lambda: len(store) == 1, "the lease did not end")
     assert (store[0].stop, store[0].scored, len(store[0].turns)) == ("time_limit", True, 1)
     assert client.ask("tools/list").status_code == 404
