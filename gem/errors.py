@@ -233,6 +233,9 @@ class NoVerdict(GemError, RuntimeError):
     server, and resume the run.
     """
 
+    refused: bool = False
+    """Whether a server refused this one request, for what is in it or for how the server is set up."""
+
 
 class WorkerDied(NoVerdict):
     """The worker that ran an environment died or hung.

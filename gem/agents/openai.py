@@ -281,12 +281,12 @@ class OpenAIAgent(BaseAgent):
         A model's text may make a firewall, or a server that quotes the text, answer as if the key were
         invalid. If no request was answered before, it is the key.
         """
-        if not self._taken or response.status not in (400, 403, 404, 422):
+        if not (self._taken or asking.ask.sampling) or response.status not in (400, 403, 404, 422):
             return False
         return await self._plain_question_is_answered(clients, asking)
 
     async def _plain_question_is_answered(self, clients: Clients, asking: Asking) -> bool:
-        other = Asking(self._asks_instead(asking.ask, PLAIN_QUESTION), 16, asking.clock, asking.death)
+        other = Asking(self.ask_instead(asking.ask, PLAIN_QUESTION), 16, asking.clock, asking.death)
         assert self._places is not None
         async with self._places:
             asking.death.check()
@@ -296,9 +296,10 @@ class OpenAIAgent(BaseAgent):
             self._pace.note_answer()
         return answered
 
-    def _asks_instead(self, ask: Ask, question: Message) -> Ask:
-        """Return an ask with this question alone, and the same sampling settings."""
-        return replace(ask, messages=(question,), tools=(), turn=0)
+    def ask_instead(self, ask: Ask, question: Message) -> Ask:
+        """Return an ask with this question alone, and no sampling setting of the asker but the model."""
+        kept = {name: value for name, value in (ask.sampling or {}).items() if name == "model"}
+        return replace(ask, messages=(question,), tools=(), turn=0, held=(), fresh=1, sampling=kept or None)
 
     async def _is_gone(self, clients: Clients, asking: Asking) -> bool:
         """Return whether the server answers no request any more: one ask sends a plain question, others wait.
@@ -332,7 +333,9 @@ class OpenAIAgent(BaseAgent):
             asking.tries += 1
         if verdict is Verdict.REFUSED or asking.tries > self.endpoint.retries:
             times = f"(tried {asking.tries} time{'s' * (asking.tries > 1)})"
-            raise NoVerdict(self._describe(f"{response.why} {times}"))
+            error = NoVerdict(self._describe(f"{response.why} {times}"))
+            error.refused = verdict is Verdict.REFUSED
+            raise error
         tries = asking.tries + asking.spared
         return min(response.retry_after_s or self._backoff(tries) * jitter, LONGEST_WAIT_S)
 
@@ -410,7 +413,8 @@ class OpenAIAgent(BaseAgent):
         if response.status not in (400, 404, 422, 500, 501):
             return False
         fields = asking.sent - set(self.extra)
-        new = fields - self._taken  # fields accepted before are not the cause, whatever the error says
+        # fields accepted before are not the cause, whatever the error says; the asker's are not the caller's
+        new = fields - self._taken - set(asking.ask.sampling or ())
         if "tools" in new and refuses_tools(heard):
             raise self._unavailable(asking, f'{response.why}. It takes no tools; pass tools="text".')
         if response.status not in (400, 422):

@@ -164,7 +164,8 @@ class TokenServerAgent(OpenAIAgent):
             text, calls = take_calls(text, ask.turn)
         return replace(answer, text=text, tool_calls=calls)
 
-    def _asks_instead(self, ask: Ask, question: Message) -> Ask:
+    def ask_instead(self, ask: Ask, question: Message) -> Ask:
+        """See OpenAIAgent.ask_instead."""
         return replace(ask, held=self.renderer.prompt((question,)))
 
     def temper(self, temperature: float) -> None:

@@ -99,3 +99,23 @@ def bounded_http(request_s: float) -> type[asyncio.Protocol]:
                 self.transport.close()
 
     return BoundedHTTP
+
+
+def limit_connections(http: type[Any], most: int) -> type[Any]:
+    """Return a protocol of which `most` connections are open at a time; further ones are closed at once."""
+    connected: set[object] = set()
+
+    class Limited(http):  # type: ignore[misc]
+        def connection_made(self, transport: Any) -> None:
+            if len(connected) < most:
+                connected.add(self)
+                super().connection_made(transport)
+            else:
+                transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self in connected:
+                connected.remove(self)
+                super().connection_lost(exc)
+
+    return Limited

@@ -245,6 +245,46 @@ def test_the_price_of_an_episode_needs_prices(capsys):
 
 
 @pytest.mark.system
+def test_calls_beyond_the_limit_cost_no_thread_each(act, play):
+    before, most = threading.active_count(), []
+    real = programs.Run.stop
+
+    def note(self, *args, **more):
+        real(self, *args, **more)
+        most.append(threading.active_count() - before)
+
+    code = "for i in range(60):\n    try: ask(str(i))\n    except OSError: pass"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs.Run, "stop", note)
+        assert play(act(code), limits=Limits(turns=1)).stop is StopReason.TURN_LIMIT
+    assert max(most) < 20
+
+
+@pytest.mark.system
+def test_connections_of_a_program_are_limited(act, play):
+    seen = []
+
+    def count(ask):
+        seen.append(len(os.listdir("/proc/self/fd")))
+        return "one"
+
+    code = """
+held = [socket.create_connection(("127.0.0.1", 47100), 20) for i in range(40)]
+ask("few")
+held += [socket.create_connection(("127.0.0.1", 47100), 20) for i in range(300)]
+for one in held[-200:]: assert one.recv(1) == b""  # refused
+[one.close() for one in held]
+for i in range(100):
+    try: ask("many"); break
+    except OSError: time.sleep(0.1)
+solve()
+"""
+    episode = play(act(code), ScriptedAgent(count))
+    assert episode.success, episode.ends["agent"].info["program"]
+    assert len(seen) == 2
+
+
+@pytest.mark.system
 def test_a_model_that_fails_gives_no_verdict(act, play):
     def answer(ask):
         if ask.turn:

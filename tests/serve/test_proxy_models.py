@@ -140,6 +140,24 @@ def test_a_server_without_token_ids_leaves_text():
     assert "return_token_ids" in str(warned[0].message)
 
 
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_request_that_the_server_refuses_is_the_programs_fault_where_others_are_answered(alive):
+    def answer(body):
+        if not alive or body.get("temperature") == 99 or body["messages"][0]["content"] == "bad":
+            return RawAnswer.error(400, "temperature is not supported: got 99. The model `x` does not exist.")
+        return "plain"
+
+    with StubServer(answer) as stub:
+        agent = Upstream("m", base_url=stub.base_url, temperature=None)
+        with agent, Server(agent) as server:
+            opened = server.open()
+            asked = {"messages": [{"role": "user", "content": "hi"}], "temperature": 99}
+            header = {"authorization": f"Bearer {opened.api_key}"}
+            said = httpx.post(f"{opened.base_url}/chat/completions", json=asked, headers=header)
+            episode = server.reward(opened.id, 0.0)
+    assert (said.status_code, episode.scored) == ((400, True) if alive else (503, False))
+
+
 def test_the_proxys_own_temperature_holds():
     with StubServer("plain") as stub:
         agent = OpenAIAgent("m", base_url=stub.base_url, temperature=0.25)

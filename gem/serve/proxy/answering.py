@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Lock
 from typing import Any, ClassVar
 
 from gem.agents.base import Answer, BaseAgent, batch_answers
-from gem.agents.openai import OpenAIAgent
+from gem.agents.openai import PLAIN_QUESTION, OpenAIAgent
 from gem.agents.token_server import TokenServerAgent
 from gem.record import Agent, Ask, Reply
 from gem.serve.proxy.request import Request
@@ -65,6 +66,15 @@ class Answering:
         if self._work is None:
             self._work = asyncio.create_task(self._answer_waiting())
         return await future
+
+    async def ask_plainly(self, ask: Ask) -> None:
+        """Ask a plain question in place of a request that was refused.
+
+        Raises:
+            Exception: where the agent does not answer that either.
+        """
+        if isinstance(self.agent, OpenAIAgent):
+            await self.ask(replace(self.agent.ask_instead(ask, PLAIN_QUESTION), max_tokens=16))
 
     async def _answer_waiting(self) -> None:
         try:

@@ -115,13 +115,15 @@ class Session:
     """Plays the environment of the episode by MCP."""
     stop: Callable[[str], None] | None = None
     """Called with a reason when no further call of the episode will be answered."""
+    given_up: set[str] = field(default_factory=set)
     failure: AgentUnavailable | None = None
     unheard: dict[bytes, list[tuple[Begun, asyncio.Task[Answer]]]] = field(default_factory=dict)
     """Calls whose client disconnected, by request: it gets the answer when it repeats the request."""
 
     def give_up(self, why: str) -> None:
-        """Report that no further call will be answered."""
-        if self.stop is not None:
+        """Report that no further call will be answered; each reason once, however often calls come."""
+        if self.stop is not None and why not in self.given_up:
+            self.given_up.add(why)
             self.stop(why)
 
     def again(self, key: bytes) -> tuple[Begun, asyncio.Task[Answer]] | None:
@@ -439,6 +441,11 @@ class Proxy:
         try:
             try:
                 reply = await self.answering.ask(begun.ask)
+            except NoVerdict as error:
+                if not error.refused:
+                    raise
+                await self.answering.ask_plainly(begun.ask)  # or the server refuses everything
+                raise Refused(text_of_error(error)[:500]) from error
             except BadArgument as error:  # messages that the chat template refuses
                 raise Refused(text_of_error(error)) from error
             call = recording.take(begun, reply, time.perf_counter() - began)

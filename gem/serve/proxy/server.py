@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from gem.errors import BadArgument, needs_extra
 from gem.record import Agent, Episode
 from gem.rollout.store import EpisodeStore
-from gem.serve.listening import bounded_http, is_local, listen
+from gem.serve.listening import bounded_http, is_local, limit_connections, listen
 
 with needs_extra("The proxy", "starlette", "serve"):
     import uvicorn
@@ -22,6 +22,10 @@ with needs_extra("The proxy", "starlette", "serve"):
     from gem.serve.proxy.app import ONLY_KEY, Proxy, Session
 
 T = TypeVar("T")
+
+MOST_CONNECTIONS = 64
+"""The connections of one program at a time: each is a descriptor of this process, of which all programs
+have 1024 on many machines, and may hold a request."""
 
 
 class Opened(NamedTuple):
@@ -152,14 +156,14 @@ class Server:
     def serve_too(self, listener: socket, key: str) -> Iterator[None]:
         """Serve one more listening socket, that of a program's own network, within the block.
 
-        There no other key than `key` is accepted.
+        There no other key than `key` is accepted. It has `MOST_CONNECTIONS` at a time; more are closed.
         """
 
         async def begin() -> asyncio.Server:
             server = self._server
             http: Any = server.config.http_protocol_class
             protocol = partial(
-                http,
+                limit_connections(http, MOST_CONNECTIONS),
                 config=server.config,
                 server_state=server.server_state,
                 app_state={**server.lifespan.state, ONLY_KEY: key},
