@@ -101,7 +101,7 @@ def bounded_http(request_s: float) -> type[asyncio.Protocol]:
     return BoundedHTTP
 
 
-def limit_connections(http: type[Any], most: int) -> type[Any]:
+def limit_connections(http: Any, most: int) -> Any:
     """Return a protocol of which `most` connections are open at a time; further ones are closed at once."""
     connected: set[object] = set()
 
