@@ -53,7 +53,10 @@ _FIXED = re.compile(r"([^/\\@:]+)\.py@([0-9a-f]{12}):(.+)", re.DOTALL)
 
 def is_path(name: object) -> bool:
     """Return whether a name is of the form ``path/file.py:Attribute``, or a file without an attribute."""
-    return isinstance(name, str) and (name.endswith(".py") or name.rpartition(":")[0].endswith(".py"))
+    if not isinstance(name, str):
+        return False
+    place, colon, _ = name.rpartition(":")  # of `program:python agent.py` no place ends with .py
+    return (place if colon else name).endswith(".py")
 
 
 def is_fixed(name: object) -> bool:

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from gem.errors import BadArgument
-from gem.naming import load_named
+from gem.naming import is_path, load_named
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +98,9 @@ def test_ctrl_c_while_a_file_is_imported_is_no_bad_file(tmp_path):
     (tmp_path / "file.py").write_text("raise KeyboardInterrupt")
     with pytest.raises(KeyboardInterrupt):
         load_named(f"{tmp_path}/file.py:X", "environment")
+
+
+def test_a_command_that_ends_with_a_file_is_no_path():
+    assert not is_path("program:python3 agent.py")
+    assert is_path("agent.py")
+    assert is_path("agent.py:NAME")
