@@ -32,6 +32,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gem.agent_names import AGENTS
 from gem.errors import BadArgument, GemError, did_you_mean, text_of_error
 from gem.source_files import (
     Source,
@@ -91,8 +92,8 @@ def fix_name(name: str, kind: str, folder: str | os.PathLike[str] = "") -> str:
     Raises:
         BadArgument: when there is no such file, or it is not valid Python.
     """
-    if _SOMEBODY_ELSE.get():
-        return name
+    if _SOMEBODY_ELSE.get() or (kind == "agent" and name.partition(":")[0] in AGENTS):
+        return name  # the command of a program may end in a file's name
     if not is_path(name):
         if (module := _module_file(name)) is not None:
             remember_name(*module)

@@ -618,12 +618,20 @@ def test_a_program_needs_a_model_and_a_workspace():
         env.run_program(None)
 
 
-def test_a_suite_names_a_program_only_with_trust(tmp_path):
+@pytest.mark.parametrize("name", ["program:true", "program:python3 agent.py"])
+def test_a_suite_names_a_program_only_with_trust(name, tmp_path):
     suite = tmp_path / "suite.toml"
-    suite.write_text('[agent]\nname = "program:true"\n\n[[environments]]\nid = "terminal:FindText-v0-easy"\n')
-    with pytest.raises(BadArgument, match=r"program:true.*--trust"):
+    suite.write_text(f'[agent]\nname = "{name}"\n\n[[environments]]\nid = "terminal:FindText-v0-easy"\n')
+    with pytest.raises(BadArgument, match=rf"{name}.*--trust"):
         load_suite(str(suite))
-    assert load_suite(str(suite), trust=True).agents == ("program:true",)
+    assert load_suite(str(suite), trust=True).agents == (name,)
+
+
+def test_a_command_on_the_command_line_may_end_in_the_name_of_a_file(capsys):
+    agent = "program:/nowhere/python agent.py"
+    assert main(["eval", "game:GuessTheNumber-v0-easy", "--agent", agent, "--model", "m.py:model"]) == 2
+    assert "no file program" not in (said := capsys.readouterr().err)
+    assert "m.py" in said or "/nowhere/python" in said
 
 
 @pytest.mark.system
