@@ -71,13 +71,19 @@ def worlds(fetch: MaybeText = None, json: bool = False) -> int:
         json,
         {
             "name": lambda world: world.name,
-            "package": lambda world: world.version,
-            "licence": lambda world: world.licence,
+            "package": lambda world: _shorten_list(world.version),
+            "licence": lambda world: _shorten_list(world.licence),
             "size": lambda world: f"{world.size / 1e6:.1f} MB",
             "ids": lambda world: " ".join(f"{prefix}:" for prefix in world.families),
             "extra": lambda world: world.extra,
         },
     )
+
+
+def _shorten_list(text: str) -> str:
+    """Return the first part of a text with commas, and how many more there are: a row is one line."""
+    first, *more = text.split(", ")
+    return f"{first} +{len(more)}" if more else text
 
 
 def _list(listing: Sequence[Any], json: bool, columns: Mapping[str, Callable[[Any], object]]) -> int:
