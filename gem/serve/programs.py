@@ -16,7 +16,7 @@ it never called its model                           as the row of how it ended  
 the model failed, and the program went on without   error of the agent                           none
 the sandbox or its fork server failed               error of the environment; played again       none
 it could not be started: exit code 126 or 127       the evaluation stops                         none
-and no call
+and no call, in this episode and in all before
 the model can answer no request any more            the evaluation stops                         none
 ==================================================  ===========================================  =========
 
@@ -143,6 +143,9 @@ class ProgramAgent(BaseAgent):
         if getattr(model, "verb", None):
             raise BadArgument(f"the model of a program answers messages; {type(model).__name__} cannot.")
         self.program = read_program(command, visible)
+        self._started = (
+            False  # in an episode: then an exit code is its own, also the one of a missing command
+        )
         self.name, self.model, self.time_s = f"program:{command}", model, time_s
         self.price = price
         self.concurrency = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -208,11 +211,10 @@ class ProgramAgent(BaseAgent):
             if session.failure is not None:
                 raise session.failure
             record.starts[SEAT] = {**record.starts.get(SEAT, {}), "env": dict(info)}
-            if (
-                not session.recording.answers
-                and run.result is not None
-                and run.result.exit_code in NOT_STARTED
-            ):
+            code = None if run.result is None else run.result.exit_code
+            if session.recording.answers or code not in NOT_STARTED:
+                self._started = True
+            if run.result is not None and not self._started:
                 words = run.result.stderr[-TAIL:].strip()
                 raise BadArgument(f"the program {self.program.name!r} cannot be started: {words}")
             if run.played is not None and run.played.error is not None:

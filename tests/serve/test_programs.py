@@ -92,7 +92,15 @@ def play():
     agents = []
 
     def play_program(
-        command, script=("one", "two", "three"), *, jobs=1, limits=None, env=None, retries=0, **settings
+        command,
+        script=("one", "two", "three"),
+        *,
+        jobs=1,
+        limits=None,
+        env=None,
+        retries=0,
+        host="thread",
+        **settings,
     ):
         model = script if not isinstance(script, tuple) else ScriptedAgent(script)
         try:
@@ -100,7 +108,7 @@ def play():
         except SandboxFailed as error:
             pytest.skip(str(error))
         games = [Job(env or make_env, seed) for seed in range(jobs)]
-        options = {"host": "thread", "limits": limits, "retries": retries}
+        options = {"host": host, "limits": limits, "retries": retries}
         episodes = asyncio.run(rollout_async(games, agents[-1], **options))
         return episodes if jobs > 1 else episodes[0]
 
@@ -362,6 +370,15 @@ def test_an_episode_that_the_sandbox_broke_is_played_again(act, play, sandboxes)
 def test_a_command_that_cannot_be_started_stops_everything(command, play):
     with pytest.raises(BadArgument, match=r"cannot be started: .*(/nowhere/agent|/etc/hosts)"):
         play(command)
+
+
+@pytest.mark.system
+def test_a_command_that_was_started_before_ends_its_own_episode_alone(act, play):
+    environments = iter((make_env(), make_env(files={"later": b""})))
+    code = "sys.exit(127 if os.path.exists('later') else 0)"
+    first, second = play(act(code), jobs=2, env=lambda: next(environments), host="serial")
+    assert [each.ends["agent"].info["program"]["exit_code"] for each in (first, second)] == [0, 127]
+    assert (second.stop, second.scored) == (StopReason.FAILED, True)
 
 
 # -- what it can reach

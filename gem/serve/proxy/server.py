@@ -94,7 +94,7 @@ class Server:
                 self._app,
                 http=bounded_http(self.proxy.allowed.request_s),
                 interface="asgi3",
-                log_level="warning",
+                log_level="error",
                 access_log=False,
                 server_header=False,
                 lifespan="on",
