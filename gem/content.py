@@ -96,6 +96,17 @@ class Message:
         return text_of(self.content)
 
 
+def size_of(message: Message) -> int:
+    """Return about how many bytes a message holds: its text, pictures, reasoning and calls."""
+    parts = (message.content,) if isinstance(message.content, str) else message.content
+    texts = [
+        part if isinstance(part, str) else part.data if isinstance(part, Image) else part.text
+        for part in parts
+    ]
+    calls = (text for call in message.tool_calls for text in (call.name, call.arguments))
+    return sum(map(len, (*texts, *calls, message.reasoning or "")))
+
+
 def text_of(obs: Obs) -> str:
     """Return an observation as plain text; pictures appear as their `alt`."""
     if isinstance(obs, str):

@@ -346,6 +346,19 @@ def test_a_client_that_vanishes_loses_its_call_unless_it_asks_again(serve):
     assert len(whole.turns) == 1
 
 
+def test_an_episode_keeps_so_many_bytes_and_counts_each_message_once(serve):
+    program = Program(server := serve(allowed=Allowed(episode_bytes=1000)), "t")
+    history = []
+    for _ in range(6):
+        history.append(user("x" * 120))
+        history.append(program.chat(*history)["choices"][0]["message"])
+    program.chat(*history, user("x" * 300), code=403)
+    program.chat(user("x" * 1001), code=403)
+    program.reward(0.5)
+    (episode,) = server.take()
+    assert (episode.stop, len(episode.turns), episode.reward()) == (StopReason.TOKEN_LIMIT, 6, 0.5)
+
+
 def test_budgets_are_refused_in_a_form_that_clients_do_not_repeat(serve):
     server = serve(limits=Limits(turns=2), allowed=Allowed(sessions=2, body_bytes=2000))
     program = Program(server)

@@ -80,22 +80,22 @@ HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 class Allowed:
     """The limits of a proxy.
 
-    `sessions`: open sessions. `body_bytes`: bytes of a request. `idle_s`: seconds without a call per session.
+    `sessions`: open sessions. `body_bytes`: bytes of a request. `episode_bytes`: bytes of all messages of an
+    episode, each counted once: its record keeps them. `idle_s`: seconds without a call per session.
     `request_s`: seconds within which a request must have arrived whole.
     """
 
     sessions: int = 1000
     body_bytes: int = 16 << 20
+    episode_bytes: int = 128 << 20
     idle_s: float = 900.0
     request_s: float = 60.0
 
     def __post_init__(self) -> None:
         """Refuse limits that allow no session."""
-        if self.sessions < 1 or self.body_bytes < 1 or not (self.idle_s > 0 and self.request_s > 0):
-            raise BadArgument(
-                f"got sessions={self.sessions}, body_bytes={self.body_bytes}, idle_s={self.idle_s}, "
-                f"request_s={self.request_s}; accepted: 1 or more, seconds above 0."
-            )
+        counts = min(self.sessions, self.body_bytes, self.episode_bytes)
+        if counts < 1 or not (self.idle_s > 0 and self.request_s > 0):
+            raise BadArgument(f"got {self}; accepted: 1 or more, seconds above 0.")
 
 
 @dataclass(slots=True)
@@ -262,7 +262,9 @@ class Proxy:
         if episode is None:
             episode = Episode(self.task, self.run, name, sample, salt=self.seed, group=group or name)
         key = key or KEY + secrets.token_urlsafe(18)
-        session = Session(name, key, Recording(episode), time.monotonic(), reference)
+        session = Session(
+            name, key, Recording(episode, room=self.allowed.episode_bytes), time.monotonic(), reference
+        )
         self.sessions[name] = self._by_key[key] = session
         return session
 

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Any
 
 from gem import seeding
-from gem.content import Image, Message, Text, ToolSpec, join, written_tools
+from gem.content import Image, Message, Text, ToolSpec, join, size_of, written_tools
 from gem.record import (
     SEAT,
     Ask,
@@ -91,6 +91,8 @@ class Recording:
     """The limit that was reached."""
     price: Callable[[Episode], str] | None = None
     """Says that the episode has cost what it may cost; returns '' before that."""
+    room: int = 128 << 20
+    """The bytes of messages that the record still takes."""
     _latest: dict[bytes, Call] = field(default_factory=dict)
     _by_tokens: dict[bytes, Call] = field(default_factory=dict)
     _lengths: Counter[int] = field(default_factory=Counter)
@@ -113,7 +115,7 @@ class Recording:
             salt: changes the seed of sampling.
 
         Raises:
-            OverBudget: when the episode's turns or tokens are used up.
+            OverBudget: when the episode's turns, tokens or bytes are used up.
         """
         episode, limits = self.episode, self.episode.run.limits
         if limits.turns is not None and self.answers >= limits.turns:
@@ -128,6 +130,11 @@ class Recording:
             raise OverBudget(why)
         bounds = [each for each in (left, limits.turn_tokens, request.max_tokens) if each is not None]
         before, covered, prefix = self._match(request)
+        fresh = sum(map(size_of, request.messages[covered:]))
+        if fresh > self.room:
+            self.spent = self.spent or StopReason.TOKEN_LIMIT
+            raise OverBudget("The messages of this episode are larger than its record may be.")
+        self.room -= fresh
         known: tuple[int, ...] = ()
         if before is not None and before.length:
             known = (*before.turn.prompt_ids, *before.turn.token_ids)
