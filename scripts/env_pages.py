@@ -84,6 +84,12 @@ AUDITED = {
 """How families are audited whose episodes take long, or that are many."""
 
 
+WORLD_PAGES = {
+    **dict.fromkeys(("babyai", "minigrid", "agentdojo", "repo"), "worlds"),
+    **{"bfcl": "bfcl", "tau2": "tau2"},
+}
+"""The guides of the families of fetched worlds."""
+
 FAMILY_NAMES = {
     "game": "Games",
     "math": "Mathematics",
@@ -249,7 +255,8 @@ def family_page(family: Family) -> Page:
     else:
         names += [f"- `{spec.id}`" for spec in specs]
     first = transcript(specs[0])
-    about = ["[What this bridge mends, and what it does not give](../guides/bridges.md).", ""]
+    guide = WORLD_PAGES.get(family.prefix, "bridges")
+    about = [f"[What this bridge mends, and what it does not give](../guides/{guide}.md).", ""]
     if family.prefix in EXAMPLES:
         about = ["[Files, columns and graders](../guides/data.md).", ""]
     told = card_section(specs, foreign=True)
