@@ -36,7 +36,7 @@ from gem.viewer.formats import static, templates
 from gem.viewer.guard import BODY_AT_MOST, Guard
 from gem.viewer.search import search
 from gem.viewer.sources import Source
-from gem.viewer.stretches import same_start, short_actions, split_run
+from gem.viewer.stretches import Summary, same_start, short_actions, split_run, summary_of
 from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.watched import compare_checkpoints
 from gem.viewer.whatif import AGENTS, check_what_if, what_if
@@ -108,6 +108,7 @@ class Viewer:
             sources=self.sources,
             rows=rows,
             calls=any(figures.calls for _, specs in rows for figures in specs.values()),
+            tokens=any(figures.tokens for _, specs in rows for figures in specs.values()),
             costs=costs if any(costs.values()) else {},
             chosen=[source.number for source in self.sources if not chosen or str(source.number) in chosen],
             training=[source for source in self.sources if source.training],
@@ -164,7 +165,7 @@ class Viewer:
             search=search_page,
             words=words,
             notes=source.notes.all(),
-            actions={} if search_page else {entry.number: actions_of(source, entry) for entry in entries},
+            summaries={} if search_page else {each.number: summary_in_list(source, each) for each in entries},
             total=total,
             order=order,
             descending=descending,
@@ -175,7 +176,7 @@ class Viewer:
             link=link,
             kept=kept,
             chart=charts.read_settings(asked, [source]),
-            title=source.name,
+            title=source.title(),
         )
 
     def count(self, request: Request) -> Response:
@@ -482,10 +483,10 @@ def _number(asked: Mapping[str, Any], name: str, default: int) -> int:
     return int(value)
 
 
-def actions_of(source: Source, entry: Entry) -> list[str]:
-    """Return the actions of an episode in short, for a list; empty if its stored line is long."""
+def summary_in_list(source: Source, entry: Entry) -> Summary | list[str]:
+    """Return why an episode ended so, or else its actions in short; nothing if its stored line is long."""
     episode = source.read_episode(entry, SHORT_LINE)
-    return [] if episode is None else short_actions(episode)
+    return [] if episode is None else summary_of(episode) or short_actions(episode)
 
 
 def episode_page(

@@ -14,7 +14,7 @@ from gem.errors import check_least, refuse_first
 from gem.files import replace_file
 from gem.rollout.index import Entry
 from gem.viewer import charts
-from gem.viewer.app import actions_of, episode_page
+from gem.viewer.app import episode_page, summary_in_list
 from gem.viewer.formats import content_policy, static, templates
 from gem.viewer.sources import Source
 
@@ -68,7 +68,7 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
             episode_count=count,
             figures=source.figures(),
             notes=source.notes.all(),
-            actions_of=functools.partial(actions_of, source),
+            summary_of=functools.partial(summary_in_list, source),
             episodes=_episodes(source, entries, templated=episode is None),
             curves=Markup(curves),
             styles=list(map(Markup, styles)),

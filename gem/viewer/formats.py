@@ -18,6 +18,16 @@ from gem.record import StopReason, Verdict
 from gem.viewer.conversation import MOST_TURNS
 from gem.viewer.text import render_text, visible
 
+KEYS = {
+    "j, k": "next, previous row or turn",
+    "Enter": "open the row",
+    "n, p": "next, previous episode or page",
+    "u": "one page up",
+    "/": "search",
+    "?": "these keys",
+}
+"""What the keys of every page do (`static/app.js`)."""
+
 
 @cache
 def static(name: str) -> str:
@@ -61,6 +71,7 @@ def templates() -> Environment:
         "urlencode": lambda value: quote(str(value).encode("utf-8", "replace"), safe=""),
     }
     env.globals |= {
+        "KEYS": KEYS,
         "MOST_TURNS": MOST_TURNS,
         "iteration_of": iteration_of,
         "Verdict": Verdict,

@@ -9,12 +9,14 @@ import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from threading import RLock
 from typing import Any
 
+from gem.envs.data.named import title_of
 from gem.errors import BadArgument, GemError, SchemaMismatch, StoreError
 from gem.evals.reports import file_name
 from gem.files import read_json as read_file
@@ -258,6 +260,37 @@ class Source:
     def close(self) -> None:
         """Close the store."""
         self._store.close()
+
+    @property
+    def date(self) -> str:
+        """The day (UTC) on which the store was last written, as 2026-11-28; "" if there is none yet."""
+        with suppress(OSError):
+            return f"{datetime.fromtimestamp(self.path.stat().st_mtime, UTC):%Y-%m-%d}"
+        return ""
+
+    def title(self, spec: str | None = None) -> str:
+        """Return the run's title, or that of its episodes of one environment: environment, agents, date."""
+        specs = [spec] if spec is not None else sorted({tally.spec for tally in self.tally()})
+        envs = (
+            self.env_title(specs[0])
+            if len(specs) == 1
+            else f"{len(specs)} environments"
+            if specs
+            else self.name
+        )
+        return ", ".join(filter(None, (envs, self.agents, self.date)))
+
+    def env_title(self, spec: str) -> str:
+        """Return the name of an environment for readers; of `data:`, with the name of the data."""
+        if not spec.startswith("data:"):
+            return spec
+        with suppress(GemError):
+            ends = [
+                self.store.page(spec=spec, descending=down, count=1)[0][0].number for down in (False, True)
+            ]
+            names = {title_of(task.spec, task.kwargs) for task in map(self.store.task, ends)}
+            return names.pop() if len(names) == 1 else spec  # several sets of data
+        return spec
 
     @property
     def agents(self) -> str:

@@ -10,7 +10,7 @@ episodes of all runs. Seeds played at every checkpoint are in `gem.viewer.watche
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ LONG_LINE = 1 << 18
 """Episodes whose stored line has more bytes are not read here."""
 SHOWN = 12
 """The most actions of an episode that a list shows."""
+REASON_AT_MOST = 160
+"""The most characters of a reason that a list shows."""
 WAYS = 10
 """The most different actions that are shown."""
 
@@ -142,9 +144,31 @@ def short_actions(episode: Episode, count: int = SHOWN) -> list[str]:
     return [short_action(turn.action or "") for turn in episode.turns[:count]]
 
 
-def short_action(action: str) -> str:
-    """Return an action on one short line."""
-    return " ".join(action[:200].split())[:60]
+def short_action(action: str, longest: int = 60) -> str:
+    """Return an action on one line of `longest` characters at most."""
+    return " ".join(action[:200].split())[:longest]
+
+
+class Summary(NamedTuple):
+    """Why an episode ended so, each on one short line: the right answer, the given one, the reason."""
+
+    target: str
+    answer: str
+    reason: str
+
+
+def summary_of(episode: Episode) -> Summary | None:
+    """Return the target, the answer and the reason that the last info of an episode has; None without any."""
+    info: Mapping[str, Any] = episode.ends[episode.seats[0]].info if episode.seats else {}
+    test = info.get("public")
+    test = test if isinstance(test, Mapping) else {}
+    target = info.get("target", info.get("reference", test.get("wanted")))
+    answer = test.get("got", info.get("parsed_action"))
+    reason = info.get("why") or test.get("why") or (episode.error.message if episode.error else None)
+    if target is None and not reason:
+        return None
+    target, answer, reason = ("" if each is None else str(each) for each in (target, answer, reason))
+    return Summary(short_action(target), short_action(answer), short_action(reason, REASON_AT_MOST))
 
 
 class Start(NamedTuple):

@@ -65,6 +65,11 @@ NAMELESS = """() => [...document.querySelectorAll("a[href], button, input:not([t
     || [...(e.labels || [])].some((label) => label.textContent.trim())))
   .map((e) => e.outerHTML.slice(0, 80))"""  # noqa: E501
 
+WIDE = """() => [...document.querySelectorAll(".scroll")].filter((e) => e.querySelector(".cards") && e.scrollWidth > e.clientWidth)
+  .map((e) => e.scrollWidth)"""  # noqa: E501
+EMPTY = """() => [...document.querySelectorAll("th:empty, [role=img] a, [role=img] button, button button, a a, summary a, label a")]
+  .map((e) => e.outerHTML.slice(0, 80))"""  # noqa: E501
+
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -137,6 +142,8 @@ def test_every_view_fits_is_legible_and_has_names(served, browse, width, scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
         assert page.evaluate(FAINT) == [], view
         assert page.evaluate(NAMELESS) == [], view
+        assert page.evaluate(WIDE) == [], view
+        assert page.evaluate(EMPTY) == [], view
         assert page.locator("h1").count() == 1, view
         assert page.evaluate("document.title").endswith("gem")
 
@@ -162,6 +169,26 @@ def test_keys_go_through_lists_turns_and_episodes(served, browse):
     page.keyboard.press("/")
     page.keyboard.type("jk")
     assert page.input_value("#q") == "jk"
+
+
+def test_a_question_mark_lists_the_keys(served, browse, tmp_path):
+    page = browse()
+    page.goto(served + "run/0")
+    keys = page.locator("dialog")
+    for opening, closing in (("?", "?"), ("?", "Escape")):
+        page.keyboard.press(opening)
+        api.expect(keys).to_contain_text("next, previous row or turn")
+        api.expect(keys).to_be_visible()
+        page.keyboard.press("j")
+        assert page.locator("tr[data-on]").count() == 0
+        page.keyboard.press(closing)
+        api.expect(keys).to_be_hidden()
+    page.click("[data-keys-open]")
+    page.click("[data-keys-close]")
+    api.expect(keys).to_be_hidden()
+    page.fill("#q", "?")
+    page.keyboard.press("?")
+    api.expect(keys).to_be_hidden()
 
 
 def test_curves_are_drawn_and_the_address_says_which(served, browse):

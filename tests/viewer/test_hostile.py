@@ -43,7 +43,7 @@ EVIL = [
 ALLOWED = re.compile(
     r"html|head|meta|title|link|body|a|header|nav|ol|ul|li|span|button|svg|path|circle|rect|line|text|main|div|"
     r"section|aside|article|h1|h2|p|b|i|dl|dt|dd|details|summary|pre|code|br|form|fieldset|legend|label|input|"
-    r"textarea|select|option|table|caption|thead|tbody|tr|th|td|mark|img|figure|noscript|script|style|template"
+    r"textarea|select|option|table|caption|thead|tbody|tr|th|td|mark|img|figure|noscript|script|style|template|dialog|kbd"
 )
 LINK = re.compile(rf"/{TOKEN}/|\?|#|data:image/(png|jpeg|gif|webp);|data:,|$")
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")

@@ -40,6 +40,49 @@ def test_the_runs_page_has_the_figures_of_every_run(pages, played, tmp_path):
     assert "Coverage" in seen
 
 
+def test_titles_say_environment_agent_and_date(pages, played, tmp_path):
+    os.utime(played, (1_800_000_000, 1_800_000_000))
+    title = f"{GUESS}, RandomAgent, 2027-01-15"
+    opened = pages(played)
+    assert title in text_of(opened.get(""))
+    page = opened.get("run/0")
+    assert f"<title>{title} · gem</title>" in page.text
+    assert f"<h1>{title}</h1>" in page.text
+    assert title in text_of(opened.get("run/0/episode/3"))
+    data = tmp_path / "q.csv"
+    data.write_text("question,answer\nCapital of Norway?,Oslo\n")
+    assert cli.main(["eval", "--data", str(data), "--agent", "random", "--out", str(tmp_path / "eval")]) == 0
+    assert "q.csv:text, RandomAgent, " in text_of(pages(tmp_path / "eval").get(""))
+
+
+@pytest.mark.parametrize(
+    ("info", "error", "words"),
+    [
+        (
+            {"target": "Oslo", "parsed_action": "Bergen", "why": "Bergen is\nno capital."},
+            None,
+            "target Oslo answer Bergen reason Bergen is no capital.",
+        ),
+        (
+            {"public": {"wanted": [3], "got": "4", "why": ""}, "why": "wrong"},
+            None,
+            "target [3] answer 4 reason wrong",
+        ),
+        ({"why": "w" * 500}, None, "reason " + "w" * 160 + " "),
+        ({}, Failure("env", "OSError", "the disk is full"), "reason the disk is full"),
+        ({"public": "no mapping", "target": None}, None, "first \u2192 second"),
+    ],
+)
+def test_a_row_says_target_answer_and_reason_in_one_line(pages, tmp_path, info, error, words):
+    made = episode(turn(action="first"), turn(action="second"), stop=StopReason.FAILED, run=RUN, job="a")
+    made.ends[made.seats[0]].info = info
+    made.error = error
+    opened = pages(write(tmp_path / "e.jsonl", made))
+    assert words in text_of(opened.get("run/0"))
+    export(opened.viewer.sources[0], tmp_path / "out.html")
+    assert words in re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", (tmp_path / "out.html").read_text()))
+
+
 def test_what_an_evaluation_cost_is_shown(pages, played):
     specs = {GUESS: 1.25, f"{GUESS}+python": 2.0, "x": None}
     rows = [{"name": "random", "env": spec, "cost": cost} for spec, cost in specs.items()]

@@ -3,17 +3,19 @@ r"""DataEnv: the rows of a file, a folder or a data frame as tasks, with a grade
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, ClassVar, cast
 
 from gem.content import Obs, text_of
+from gem.core import Step
 from gem.envs.code.env import FENCE, SOLUTIONS, fence_code, reference_solution, what_to_write
 from gem.envs.data.prompts import Prompt, read_examples, show_answer, show_question
 from gem.envs.data.reading import digest_of, first_row, read_tasks
 from gem.envs.kit.dataset import DatasetEnv
-from gem.errors import BadArgument, MissingData, NoSolver
+from gem.errors import BadArgument, GemError, MissingData, NoSolver
 from gem.graders import GIVEN, MADE
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.choice import options, read_choices, shuffle
@@ -23,6 +25,9 @@ from gem.seeding import stream
 from gem.tasks.base import Task
 from gem.tasks.columns import parse_columns
 from gem.tasks.sources import Source
+
+TARGET_AT_MOST = 300
+"""The most characters of the right answer that an info has."""
 
 
 class DataEnv(DatasetEnv):
@@ -151,6 +156,19 @@ class DataEnv(DatasetEnv):
         """Score the agent's reply; see DatasetEnv.grade."""
         of_row = DataGrader if isinstance(self.grader, Rubric) else self._class  # its parts read their rows
         return of_row.grade_row(self.grader, action, self.answer, text_of(self.task.question))
+
+    def step(self, action: str) -> Step:
+        """Grade an answer; the last info has the right answer in short as ``target``."""
+        step = super().step(action)
+        if step.done and self.kind != "code" and self.answer is not None:
+            with suppress(
+                GemError, LookupError, TypeError, ValueError
+            ):  # a function's reference may be anything
+                written = self.write_answer(self.answer)
+                if written.startswith("\\boxed{"):
+                    written = written[len("\\boxed{") : -1]
+                step.info["target"] = written[:TARGET_AT_MOST]
+        return step
 
     def refusal(self) -> str:
         """Return what the agent reads after an answer that could not be read."""

@@ -27,13 +27,18 @@
     row.scrollIntoView({ block: row.matches(".turn") ? "start" : "nearest" });
     if (row.matches(".turn")) row.focus({ preventScroll: true });
   };
+  const keys = document.querySelector("[data-keys]");
+  document.querySelector("[data-keys-open]")?.addEventListener("click", () => keys.showModal());
+  document.querySelector("[data-keys-close]")?.addEventListener("click", () => keys.close());
   const follow = (selector) => { const link = document.querySelector(selector); if (link) link.click(); };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
-    if (event.key === "j") choose(1);
+    if (keys?.open) { if (event.key === "?") keys.close(); return; }
+    if (event.key === "?") keys?.showModal();
+    else if (event.key === "j") choose(1);
     else if (event.key === "k") choose(-1);
     else if (event.key === "Enter" && on >= 0 && !event.target.closest("a, button, summary")) rows()[on]?.querySelector("a[href]:not(.no)")?.click();
     else if (event.key === "n") follow("a[rel=next]");

@@ -305,3 +305,19 @@ def test_a_shuffled_episode_is_graded_again_as_it_was_shown():
 def test_only_choices_are_shuffled():
     with pytest.raises(BadArgument, match="data:text cannot shuffle choices"):
         gem.make("data:text", data=PLAIN, shuffle_choices=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "target"),
+    [
+        ("text", "Oslo", "Oslo"),
+        ("math", "3 + 4 is 7.\n#### 7", "7"),
+        ("number", "7", "7"),
+        ("text", "x" * 999, "x" * 300),
+    ],
+)
+def test_the_last_info_names_the_right_answer(kind, answer, target):
+    env = DataEnv(kind, data=[{"question": "q", "answer": answer}], max_attempts=2)
+    env.reset(seed=0)
+    assert "target" not in env.step("\\boxed{no}").info
+    assert env.step("\\boxed{no}").info["target"] == target
