@@ -1,7 +1,7 @@
 """What this process waits for, and since when nothing has happened; a command that is silent can say it.
 
 Code that may take long names what it waits for (`name_wait`), in any thread. Where something ends, it reports
-news. `gem.cli.silence` prints a line when there has been no news for a while.
+news. `gem.cli.silence` prints a line when there has been no news for a while, and each trouble at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from time import perf_counter
 _NUMBERS = count()
 _named: dict[int, str] = {}
 _sources: list[Callable[[], str]] = []
+_listeners: list[Callable[[str], None]] = []
 _news_at = perf_counter()
 
 
@@ -44,6 +45,22 @@ def news_at() -> float:
 def add_source(describe: Callable[[], str]) -> None:
     """Let `describe` say what else is waited for; it is called in any thread and returns "" for nothing."""
     _sources.append(describe)
+
+
+def report_trouble(what: str) -> None:
+    """Report what keeps this process waiting, such as a server that is not there; in any thread."""
+    for listen in _listeners.copy():
+        listen(what)
+
+
+@contextmanager
+def hear_trouble(listen: Callable[[str], None]) -> Iterator[None]:
+    """Call `listen` with each trouble that is reported in the block, in the thread that reports it."""
+    _listeners.append(listen)
+    try:
+        yield
+    finally:
+        _listeners.remove(listen)
 
 
 def describe_waits() -> str:

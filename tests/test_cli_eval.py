@@ -613,6 +613,18 @@ def test_progress_is_a_line_now_and_then_where_nobody_looks(monkeypatch):
     assert told[0].endswith("10/10 verdicts, 367 tok/s, 1:30 left")
 
 
+def test_progress_shows_what_the_requests_meet(monkeypatch):
+    monkeypatch.setattr("gem.cli.eval_progress.describe_requests", lambda: "retries 3")
+    lines = Lines(terminal=True)
+    with Progress(stream=lines) as progress:
+        progress.begin("env", "", 1)
+        assert progress._lines[0].cells(0.0, None)[-1] == "retries 3"
+        progress._live.refresh()
+        progress.hear(episode(True))
+        assert progress._lines[0].cells(0.0, None)[-1] == ""
+    assert "retries 3" in "".join(lines)
+
+
 def test_progress_is_silent_where_json_is_wanted():
     lines = Lines(terminal=True)
     with Progress(quiet=True, stream=lines) as progress:

@@ -14,7 +14,7 @@ from gem.record import AgentInfo, Reply
 from gem.registry import ENV_REGISTRY, register
 from gem.rollout import Job, Runner
 from gem.specs import EnvSpec
-from gem.waiting import describe_waits, name_wait, report_news
+from gem.waiting import describe_waits, name_wait, report_news, report_trouble
 
 PATIENCE_S = 20
 
@@ -100,6 +100,14 @@ def test_news_break_the_silence(gated, shown):
     with silence.Silence("all", after_s=PATIENCE_S):
         report_news()
     assert lines == []
+
+
+def test_a_trouble_is_shown_at_once_while_the_command_runs(shown):
+    lines, _ = shown
+    with silence.Silence("all", after_s=PATIENCE_S):
+        report_trouble("no server; trying again")
+    report_trouble("later")
+    assert lines == ["no server; trying again"]
 
 
 def test_the_widest_wait_is_said_first_and_each_ends_with_its_block():

@@ -47,6 +47,7 @@ from gem.record import AgentInfo, Ask, Reply
 from gem.seeding import stream as seeded
 from gem.tokens.renderer import Renderer
 from gem.tools import calls
+from gem.waiting import report_trouble
 
 with needs_extra("OpenAIAgent", "httpx", "openai"):
     import httpx
@@ -56,6 +57,8 @@ LONGEST_WAIT_S = 60.0
 PLAIN_QUESTION = Message("user", "Say yes.")
 MOST_SPARED = 20  # tries of an ask that do not count, because the server was busy with other asks
 LONGEST_KNOCK_S = 2.0  # longest wait between two tries of a server that is not there
+SLOW_S = 4.0  # seconds without any answer after which it is said
+QUIET_S = 10.0  # seconds between two lines that say that the server fails
 LINGER_S = 5.0  # wait for data after the end of a streamed answer
 TAIL_S = 0.05  # wait for a stream to close after it sent its end
 LONGEST_ERROR = 64 * 2**10  # bytes of an error's body that are read
@@ -170,6 +173,7 @@ class OpenAIAgent(BaseAgent):
         self._places: AbstractAsyncContextManager[None] | None = None
         self._death = _Death()
         self._away_since: float | None = None
+        self._told_at = float("-inf")
         self._pace = Pace(self.endpoint.concurrency)
         self._half_open = asyncio.Lock()
 
@@ -216,6 +220,7 @@ class OpenAIAgent(BaseAgent):
             )  # of the loop that runs now
             self._places = self._places_for(self._pace)
             self._death, self._away_since = _Death(), None
+            asyncio.get_running_loop().call_later(SLOW_S, self._report_slowness, self._pace)
         return self._clients, self._places
 
     async def _answer(self, ask: Ask) -> Reply:
@@ -227,6 +232,17 @@ class OpenAIAgent(BaseAgent):
             self._death,
             form=self._settings.form,
         )
+        pace = self._pace
+        pace.asks += 1
+        try:
+            return await self._try_until_answered(clients, places, asking)
+        finally:
+            pace.asks -= 1
+
+    async def _try_until_answered(
+        self, clients: Clients, places: AbstractAsyncContextManager[None], asking: Asking
+    ) -> Reply:
+        ask = asking.ask
         jitter = seeded(ask.seed, "backoff")
         while True:
             async with places:
@@ -246,6 +262,8 @@ class OpenAIAgent(BaseAgent):
                 why = f"{response.why} (no request was answered for {self.endpoint.silence_s:g} s)"
                 raise self._unavailable(asking, why)
             wait_s = self._wait(asking, response, verdict, 0.5 + jitter.random())
+            self._pace.retries += 1
+            self._report_trouble(response)
             async with asking.clock.running():
                 await asking.death.sleep(wait_s)
 
@@ -365,9 +383,21 @@ class OpenAIAgent(BaseAgent):
             self._pace.busy(asking.began, min(response.retry_after_s, LONGEST_WAIT_S))
         verdict = judge(response).verdict
         if verdict is Verdict.SCORED:
-            self._pace.note_answer()
+            self._pace.note_answer(asking.began)
         elif verdict is Verdict.RETRIED:
             self._pace.note_failure()
+
+    def _report_trouble(self, response: Said) -> None:
+        """Report that the server fails and is tried again, unless it answers others, or this was just told."""
+        now, away = perf_counter(), response.fault is Fault.UNREACHED
+        if now - max(self._told_at, float("-inf") if away else self._pace.answered_at) >= QUIET_S:
+            self._told_at = now
+            report_trouble(self._describe(f"{response.why}; trying again ({self._pace.describe()})"))
+
+    def _report_slowness(self, pace: Pace) -> None:
+        """Report that no request has been answered yet, and that none has failed."""
+        if pace.asks and not pace.retries and pace.took_s is None:
+            report_trouble(self._describe(f"has not answered for {SLOW_S:g} s ({pace.asks} asks wait)"))
 
     def _reply(self, asking: Asking, response: Said) -> Reply:
         ask = asking.ask
@@ -385,6 +415,8 @@ class OpenAIAgent(BaseAgent):
             answer = replace(answer, extra={**answer.extra, "history": asking.form.name.lower()})
         if answer.tool_calls and not self._settings.tools:
             answer = replace(answer, text=calls.write(answer.text, answer.tool_calls), tool_calls=())
+        if again := asking.tries + asking.knocks + asking.spared:
+            answer = replace(answer, extra={**answer.extra, "retries": again})
         return replace(_within(answer, ask.context), policy_s=asking.clock.spent_s)
 
     def _keep_form(self, asking: Asking) -> None:
@@ -488,7 +520,7 @@ class OpenAIAgent(BaseAgent):
         except TimeoutError:
             return Said(f"did not answer within {self.endpoint.timeout_s:g} s", Fault.SLOW)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            return Said(f"did not answer: {type(error).__name__}: {error}", Fault.UNREACHED)
+            return Said(f"did not answer: {type(error).__name__}: {_name_cause(error)}", Fault.UNREACHED)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
             return Said(f"did not answer: {type(error).__name__}: {error}", Fault.BROKEN)
 
@@ -620,6 +652,16 @@ class _Death:
         except TimeoutError:
             return
         self.check()
+
+
+def _name_cause(error: BaseException) -> str:
+    """Return why there is no connection; httpx says of a refused one only that all attempts failed."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        cause = cause.__cause__ or cause.__context__
+    return str(error)
 
 
 async def _read_error(response: httpx.Response) -> Said:

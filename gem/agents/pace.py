@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
+from weakref import WeakSet
 
 FIRST = 8.0
 """Initial limit of requests in flight."""
@@ -46,6 +47,13 @@ class Pace:
         self._silent_since: float | None = None
         self.answered_at = float("-inf")
         """The time of the last answer."""
+        self.asks = 0
+        """The number of asks that wait for an answer, in flight or between two tries."""
+        self.retries = 0
+        """The number of requests that were sent again."""
+        self.took_s: float | None = None
+        """The seconds that the last answered request took."""
+        _PACES.add(self)
 
     async def __aenter__(self) -> None:
         """Wait until a request is allowed."""
@@ -91,9 +99,11 @@ class Pace:
             return False
         return all(now - began < SERVED_S for began in self._sent.values())
 
-    def note_answer(self) -> None:
-        """Record that a request was answered."""
+    def note_answer(self, began: float | None = None) -> None:
+        """Record that a request was answered; `began`: when it was sent."""
         self.answered_at, self._silent_since = self._now(), None
+        if began is not None:
+            self.took_s = self.answered_at - began
         self.limit = min(float(self.most), self.limit + (1.0 if self._slow_start else 1.0 / self.limit))
         self._let_in()
 
@@ -136,3 +146,19 @@ class Pace:
             if not place.done():
                 self.inside += 1
                 place.set_result(None)
+
+    def describe(self) -> str:
+        """Return the retries so far, and the seconds of the last answer; empty if no ask waits."""
+        parts = [f"retries {self.retries}"] * bool(self.retries)
+        parts += [f"last answer took {self.took_s:.1f} s"] if self.took_s is not None else []
+        return ", ".join(parts) if self.asks else ""
+
+
+_PACES: WeakSet[Pace] = WeakSet()
+
+
+def describe_requests() -> str:
+    """Return the retries and the latency of the endpoints that are asked now; it may be called in any thread."""
+    with suppress(RuntimeError):  # an agent began or ended meanwhile
+        return "; ".join(filter(None, (pace.describe() for pace in list(_PACES))))
+    return ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Self
 
+from gem.agents.pace import describe_requests
 from gem.content import printable
 from gem.evals.reports import dollars, format_interval
 from gem.evals.usage import Prices, Usage, spent_on, together, tokens_of
@@ -67,6 +68,7 @@ class Line:
             speed,
             cost,
             self.remaining(now),
+            describe_requests() if self.ended is None and self.done < self.total else "",
         )
 
 
@@ -130,7 +132,7 @@ class Progress:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
-        for place in range(7):
+        for place in range(8):
             grid.add_column(no_wrap=place > 0)  # where it is too narrow, names lose their ends
         now = perf_counter()
         for line in self._lines[-30:]:  # what is above has scrolled away on most terminals

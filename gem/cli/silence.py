@@ -1,21 +1,22 @@
-"""Silence: a line that says what a command waits for, when nothing has happened for a while."""
+"""Silence: a line that says what a command waits for, when nothing has happened for a while, or at once."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from threading import Event, Thread
 from time import perf_counter
 from typing import Self
 
 from gem.content import printable
-from gem.waiting import describe_waits, news_at, report_news
+from gem.waiting import describe_waits, hear_trouble, news_at, report_news
 
 AFTER_S = 10.0
 """Seconds without news after which the line comes; the next one comes after twice as many, and so on."""
 
 
 class Silence:
-    """A watch over a command, from a thread."""
+    """A watch over a command, from a thread; it also prints the troubles that are reported."""
 
     def __init__(self, otherwise: str = "", after_s: float | None = None) -> None:
         """Print the first line after these seconds without news; AFTER_S by default.
@@ -23,17 +24,19 @@ class Silence:
         `otherwise` is said to be waited for where nothing is named; empty: then there is no line.
         """
         self._otherwise, self._after_s = otherwise, after_s or AFTER_S
-        self._over = Event()
+        self._over, self._last = Event(), ExitStack()
         self._thread = Thread(target=self._watch, name="gem-silence", daemon=True)
 
     def __enter__(self) -> Self:
         """Begin to watch."""
         report_news()
+        self._last.enter_context(hear_trouble(lambda what: show_line(what)))  # as it is then
         self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         """End the watch."""
+        self._last.close()
         self._over.set()
 
     def _watch(self) -> None:

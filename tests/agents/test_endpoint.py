@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 import socket
 import warnings
 from threading import Event, Thread
@@ -13,6 +14,7 @@ from waiting import until_async
 
 import gem
 from gem.agents.base import BatchBroken
+from gem.agents.pace import describe_requests
 from gem.content import Image, Message, Text, ToolCall, ToolSpec
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime
 from gem.record import Ask, Limits, Reply, StopReason
@@ -29,6 +31,7 @@ from gem.testing.stub_server import (
     response_events,
 )
 from gem.tools import calls
+from gem.waiting import hear_trouble
 
 OpenAIAgent = pytest.importorskip("gem.agents.openai", exc_type=ImportError).OpenAIAgent
 
@@ -694,6 +697,42 @@ def test_a_server_that_stays_away_is_given_up_after_the_grace_time_and_then_at_o
         with pytest.raises(BatchBroken) as caught:
             agent([ask()])
         assert isinstance(caught.value.answers[0], AgentUnavailable)
+
+
+def test_a_server_that_is_not_there_is_named_at_once_and_once():
+    with StubServer() as server:
+        pass
+    troubles = []
+    with agent_of(server, grace_s=0.2, backoff_s=0.01) as agent, hear_trouble(troubles.append):
+        with pytest.raises(BatchBroken):
+            agent([ask()] * 4)
+    (trouble,) = troubles
+    assert (
+        trouble == f"{agent.url} did not answer: ConnectError: connection refused; trying again (retries 1)"
+    )
+
+
+def test_a_server_that_answers_nothing_is_named_before_the_first_answer(monkeypatch):
+    monkeypatch.setattr("gem.agents.openai.SLOW_S", 0.05)
+    gate, troubles = Event(), []
+
+    def hear(trouble):
+        troubles.append(trouble)
+        gate.set()
+
+    server = StubServer(lambda body: gate.wait(20) and "late")
+    with server, agent_of(server) as agent, hear_trouble(hear):
+        assert [reply.text for reply in agent([ask()] * 2)] == ["late"] * 2
+    assert troubles == [f"{agent.url} has not answered for 0.05 s (2 asks wait)"]
+
+
+def test_an_answer_says_how_often_it_was_asked_for_again():
+    with StubServer("x", [RawAnswer(503), RawAnswer(429)]) as server, agent_of(server) as agent:
+        assert [agent([ask()])[0].extra.get("retries") for _ in range(2)] == [2, None]
+        assert agent._pace.retries == 2
+        assert agent._pace.took_s > 0
+        agent._pace.asks = 1  # as while it is asked
+        assert re.fullmatch(r"retries 2, last answer took [0-9.]+ s", describe_requests())
 
 
 def test_an_unknown_host_is_a_server_that_is_not_there():
