@@ -173,7 +173,7 @@ class OpenAIAgent(BaseAgent):
         self._places: AbstractAsyncContextManager[None] | None = None
         self._death = _Death()
         self._away_since: float | None = None
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
         self._pace = Pace(self.endpoint.concurrency)
         self._half_open = asyncio.Lock()
 
@@ -388,10 +388,10 @@ class OpenAIAgent(BaseAgent):
             self._pace.note_failure()
 
     def _report_trouble(self, response: Said) -> None:
-        """Report that the server fails and is tried again, unless it answers others, or this was just told."""
+        """Report that the server fails and is tried again, unless it answers others or this was just said."""
         now, away = perf_counter(), response.fault is Fault.UNREACHED
-        if now - max(self._told_at, float("-inf") if away else self._pace.answered_at) >= QUIET_S:
-            self._told_at = now
+        if now - max(self._reported_at, float("-inf") if away else self._pace.answered_at) >= QUIET_S:
+            self._reported_at = now
             report_trouble(self._describe(f"{response.why}; trying again ({self._pace.describe()})"))
 
     def _report_slowness(self, pace: Pace) -> None:

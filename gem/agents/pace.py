@@ -158,7 +158,7 @@ _PACES: WeakSet[Pace] = WeakSet()
 
 
 def describe_requests() -> str:
-    """Return the retries and the latency of the endpoints that are asked now; it may be called in any thread."""
+    """Return the retries and the latency of the endpoints that are asked now; for any thread."""
     with suppress(RuntimeError):  # an agent began or ended meanwhile
         return "; ".join(filter(None, (pace.describe() for pace in list(_PACES))))
     return ""
