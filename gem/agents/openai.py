@@ -198,6 +198,7 @@ class OpenAIAgent(BaseAgent):
     def close(self) -> None:
         """Close the connections. Calling it twice is harmless."""
         clients, self._clients, self._places = self._clients, None, None
+        self._pace.asks = 0  # what is cut off here may never come to its end
         if clients is not None and clients.own:
             self.loop.run(clients.aclose())
         super().close()

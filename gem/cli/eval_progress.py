@@ -60,6 +60,7 @@ class Line:
         coverage = f"{self.scored}/{self.done} verdicts"
         name = f"{self.label}, {self.agent}" if self.agent else self.label
         success = format_interval(rate_interval(self.won, self.groups)) if self.won else "-"
+        requests = describe_requests() if self.ended is None and self.done < self.total else ""
         return (
             name,
             f"{self.done}/{self.total}",
@@ -67,8 +68,7 @@ class Line:
             coverage,
             speed,
             cost,
-            self.remaining(now),
-            describe_requests() if self.ended is None and self.done < self.total else "",
+            ", ".join(filter(None, (self.remaining(now), requests))),
         )
 
 
@@ -132,7 +132,7 @@ class Progress:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
-        for place in range(8):
+        for place in range(7):
             grid.add_column(no_wrap=place > 0)  # where it is too narrow, names lose their ends
         now = perf_counter()
         for line in self._lines[-30:]:  # what is above has scrolled away on most terminals
