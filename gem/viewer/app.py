@@ -27,6 +27,7 @@ from gem.viewer.conversation import (
     advantages_of,
     conversation,
     entropies,
+    findings_of,
     parts_of,
     plain_json,
     prompt_messages,
@@ -511,7 +512,7 @@ def episode_page(
         "episode": episode,
         "turns": turns,
         "ends": [
-            (seat, end, parts_of(end.observation), plain_json(end.info))
+            (seat, end, parts_of(end.observation), findings_of(end.info), plain_json(end.info))
             for seat, end in (episode.ends.items() if over else ())
         ],
         "first": first,

@@ -17,11 +17,13 @@ from gem.history import CHAT, LAST, messages
 from gem.record import Episode, Turn
 from gem.rollout.index import Entry
 from gem.viewer.sources import Source
-from gem.viewer.text import LONGEST, Board, blocks, picture_type, pretty
+from gem.viewer.text import LONGEST, Board, blocks, picture_type, pretty, split_code
 from gem.viewer.vocabulary import Vocabulary
 
 COLOURS = ("logprob", "entropy", "advantage", "mask", "none")
 """What sampled tokens can be coloured by."""
+CODE_ARGUMENTS = ("code", "command", "cmd", "script", "program", "source", "sql", "python", "bash")
+"""The names of a tool's arguments that are code."""
 MOST_TURNS = 300
 """Turns that a page shows at once."""
 MOST_TOKENS = 20_000
@@ -57,10 +59,11 @@ class Token(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A native tool call."""
+    """A native tool call; `code` has the arguments that are code, by name, and `arguments` the rest."""
 
     name: str
     arguments: str
+    code: list[tuple[str, str]]
 
 
 @dataclass(slots=True)
@@ -83,6 +86,7 @@ class TurnView:
     finish: str
     version: int | None
     info: str
+    findings: list[tuple[str, str]]
     timing: list[tuple[str, float]]
     prompt: int
     kept: int
@@ -114,10 +118,13 @@ def parts_of(obs: Obs, room: Room | None = None) -> list[Part]:
             parts.append(_picture(piece, room))
             continue
         more = max(0, len(piece.text) - LONGEST)
-        parts += [
-            Part("board", board=each) if isinstance(each, Board) else Part("text", each)
-            for each in blocks(piece.text)
-        ]
+        for code, text in split_code(piece.text[:LONGEST]):
+            parts += [
+                Part("board", board=each)
+                if isinstance(each, Board)
+                else Part("code" if code else "text", each)
+                for each in ([text] if code else blocks(text))
+            ]
         if more:
             parts.append(Part("more", more=more))
     return parts
@@ -152,6 +159,7 @@ def conversation(
         count: the most turns to return.
     """
     earned = {seat: end.unearned for seat, end in episode.ends.items()}
+    ended = [end.info for end in episode.ends.values()]  # which the end shows
     before: dict[str, Turn] = {}
     rows: list[TurnView] = []
     room = Room()
@@ -175,7 +183,7 @@ def conversation(
                 answer=parts_of(turn.said.content, room),
                 tokens=_tokens(turn, vocabulary, advantage),
                 reasoning=(turn.reply.reasoning or "") if turn.reply else "",
-                calls=[Call(call.name, pretty(call.arguments)) for call in calls],
+                calls=[_split_call(call.name, call.arguments) for call in calls],
                 action=turn.action,
                 reward=turn.reward,
                 rewards=turn.rewards or {},
@@ -184,6 +192,7 @@ def conversation(
                 finish=turn.finish,
                 version=turn.policy_version,
                 info=plain_json(turn.info),
+                findings=[] if turn.info in ended else findings_of(turn.info),
                 timing=[(name, value) for name, value in turn.timing.items()],
                 prompt=turn.prompt_length,
                 kept=turn.kept,
@@ -193,6 +202,39 @@ def conversation(
             )
         )
     return rows
+
+
+def _split_call(name: str, arguments: str) -> Call:
+    """Return a call with the arguments that are code, or have several lines, apart from the others."""
+    try:
+        given = json.loads(arguments) if len(arguments) < LONGEST else None
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        return Call(name, pretty(arguments), [])
+    code = {
+        key: value
+        for key, value in given.items()
+        if isinstance(value, str) and (key in CODE_ARGUMENTS or "\n" in value)
+    }
+    rest = {key: value for key, value in given.items() if key not in code}
+    return Call(name, pretty(json.dumps(rest)) if rest or not code else "", [*code.items()])
+
+
+def findings_of(info: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what an info says of a verdict, by name: the grader's or judge's words, and the failing test."""
+    test = info.get("public")
+    test = test if isinstance(test, Mapping) else {}
+    named = {
+        "reason": info.get("why"),
+        "target": info.get("target"),
+        "test: given": test.get("given"),
+        "test: wanted": test.get("wanted"),
+        "test: got": test.get("got"),
+        "test: reason": test.get("why"),
+    }
+    texts = {key: value if isinstance(value, str) else plain_json(value) for key, value in named.items()}
+    return [(key, text) for key, text in texts.items() if text or (test and key == "test: got")]
 
 
 def _results(turn: Turn, last: Turn | None, room: Room) -> list[tuple[str, list[Part]]]:

@@ -21,6 +21,8 @@ BOARD_LINES = 3
 BOARD_CELLS = 1600
 """The most cells of a board; a larger one is shown as text."""
 
+TRACEBACK = "Traceback (most recent call last):"
+
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -118,6 +120,27 @@ def blocks(text: str) -> list[str | Board]:
     if prose:
         pieces.append("\n".join(prose))
     return pieces
+
+
+def split_code(text: str) -> list[tuple[bool, str]]:
+    """Split a text into prose and code, in order; True: code, which is fenced, or a traceback of Python."""
+    pieces: list[tuple[bool, list[str]]] = []
+    fence = ""
+    trace = False
+    for line in text.split("\n"):
+        bare = line.strip()
+        ticks = bare[: len(bare) - len(bare.lstrip("`"))]
+        opens = not fence and len(ticks) >= 3 and "`" not in bare[len(ticks) :]
+        trace = not fence and (bool(bare) if trace else bare == TRACEBACK)
+        code = bool(fence) or opens or trace
+        if not pieces or pieces[-1][0] != code or opens:
+            pieces.append((code, []))
+        pieces[-1][1].append(line)
+        if opens:
+            fence = ticks
+        elif fence and bare == ticks and len(ticks) >= len(fence):
+            fence = ""
+    return [(code, "\n".join(lines)) for code, lines in pieces]
 
 
 def _words(line: str) -> list[str]:

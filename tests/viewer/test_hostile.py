@@ -83,12 +83,18 @@ def check(text, scripts=True):
 
 def hostile(evil):
     """An episode that says it everywhere."""
-    call = ToolCall(evil, evil, json.dumps({"a": evil}))
+    call = ToolCall(evil, evil, json.dumps({"a": evil, "code": f"{evil}\n```\n{evil}"}))
     said = Message("assistant", evil, tool_calls=(call,), reasoning=evil)
     first = turn(
         observation=evil, action=evil, reply=said, seat=evil, finish=evil, reward=0.5, rewards={evil: 0.5}
     )
-    first.info = {evil: evil, "tool_results": [{"shown": 3, "name": evil}], "tool": evil}
+    said_of = {
+        "why": evil,
+        "target": evil,
+        "parsed_action": evil,
+        "public": {"given": evil, "wanted": evil, "why": evil},
+    }
+    first.info = {**said_of, evil: evil, "tool_results": [{"shown": 3, "name": evil}], "tool": evil}
     first.timing = {evil: 1.0, "env_s": 0.1}
     first.extra = {"entropy": [evil]}
     second = turn(
@@ -100,7 +106,7 @@ def hostile(evil):
     run = RunInfo(evil, evil, evil, {evil: evil}, RENDERER.vocab_hash, versions={evil: evil})
     made = episode(first, second, board, tokens, stop=StopReason.FAILED, run=run, job=evil, group=evil)
     made.task = TaskRef(evil, {evil: evil}, (WrapperRef(evil, {evil: evil}),), 7, evil, (evil,))
-    made.ends = {evil: SeatEnd(StopReason.FAILED, True, False, evil, {evil: evil}), "b": SeatEnd()}
+    made.ends = {evil: SeatEnd(StopReason.FAILED, True, False, evil, {**said_of, evil: evil}), "b": SeatEnd()}
     made.timing = {evil: 1.0}
     made.error = Failure(evil, evil, evil)
     made.verdict = Verdict.NONE

@@ -21,7 +21,7 @@ from gem.rollout import EpisodeStore
 from gem.seeding import stream
 from gem.viewer.export import export
 from gem.viewer.sources import open_sources
-from gem.viewer.text import Board, blocks
+from gem.viewer.text import Board, blocks, split_code
 
 
 def text_of(page):
@@ -81,6 +81,55 @@ def test_a_row_says_target_answer_and_reason_in_one_line(pages, tmp_path, info, 
     assert words in text_of(opened.get("run/0"))
     export(opened.viewer.sources[0], tmp_path / "out.html")
     assert words in re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", (tmp_path / "out.html").read_text()))
+
+
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1\nKeyError: 3'
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("plain", [(False, "plain")]),
+        (
+            "see\n```python\nx = 1\n\ny\n```\ndone",
+            [(False, "see"), (True, "```python\nx = 1\n\ny\n```"), (False, "done")],
+        ),
+        ("````\n```\n````\nb", [(True, "````\n```\n````"), (False, "b")]),
+        ("```never closed\na", [(True, "```never closed\na")]),
+        ("```a```\nb", [(False, "```a```\nb")]),
+        ("it broke:\n" + TRACE + "\n\nmore", [(False, "it broke:"), (True, TRACE), (False, "\nmore")]),
+        ("```\n" + TRACE + "\n\n```", [(True, "```\n" + TRACE + "\n\n```")]),
+        ("```\na\n```\n```\nb\n```", [(True, "```\na\n```"), (True, "```\nb\n```")]),
+    ],
+)
+def test_code_and_tracebacks_are_split_from_prose(text, pieces):
+    assert split_code(text) == pieces
+    assert "\n".join(piece for _, piece in split_code(text)) == text
+
+
+def test_code_stands_as_code_and_the_words_of_a_verdict_stand_open(pages, tmp_path):
+    call = ToolCall("c1", "python", json.dumps({"code": "for i in x:\n    print('<b>')", "limit": 3}))
+    said = Message("assistant", "Try:\n```\na < b\n```", tool_calls=(call,))
+    first = turn(observation=TRACE, action="a", reply=said)
+    first.info = {"why": "not yet, says <i>the judge</i>"}
+    last = turn(action="b")
+    last.info = {"why": "WA on test 1", "public": {"given": "1 2", "wanted": [3], "got": "", "why": "<u>"}}
+    made = episode(first, last, stop=StopReason.FAILED, run=RUN, job="a")
+    made.ends[made.seats[0]].info = last.info
+    text = pages(write(tmp_path / "e.jsonl", made)).get("run/0/episode/0").text
+    pres = [re.sub(r"<[^>]*>", "", each) for each in re.findall(r"<pre[^>]*>(.*?)</pre>", text, re.DOTALL)]
+    for code in (
+        "```\na &lt; b\n```",
+        "for i in x:\n    print(&#39;&lt;b&gt;&#39;)",
+        "{\n  &#34;limit&#34;: 3\n}",
+    ):
+        assert code in pres
+    assert any(each.startswith("Traceback") for each in pres)
+    opened = re.sub(r"<details.*?</details>", "", text, flags=re.DOTALL)
+    assert "not yet, says &lt;i&gt;the judge" in opened
+    assert opened.count("WA on test 1") == 1
+    for each in ("1 2", "[\n  3\n]", "(nothing)", "&lt;u&gt;"):
+        assert each in pres
 
 
 def test_what_an_evaluation_cost_is_shown(pages, played):
