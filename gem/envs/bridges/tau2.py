@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from gem.content import ToolSpec
 from gem.core import Env, Start, Step
 from gem.envs.bridges.tau2_service import CustomerServiceEnv
-from gem.envs.bridges.tau2_worlds import MOST_ERRORS, Play, draw_arguments, read_domain
+from gem.envs.bridges.tau2_worlds import MOST_ERRORS, DomainTasks, Play, draw_arguments, read_domain
 from gem.envs.kit.splits import Exclude, Split
 from gem.envs.kit.workspace import (
     TurnReport,
@@ -26,7 +26,6 @@ from gem.envs.seats.seat_env import SeatEnv
 from gem.errors import check_argument, check_least
 from gem.graders.base import Grader
 from gem.record import StopReason
-from gem.tasks.order import index_at
 from gem.tools.base_tool import BaseTool
 
 
@@ -78,7 +77,7 @@ it gave; several calls of a turn run in order. When the ticket is solved, or can
 only then does your work count. You have {turns} turns; after {errors} failed calls the task is over."""
 
 
-class TelecomSoloEnv(WorkspaceEnv):
+class TelecomSoloEnv(DomainTasks, WorkspaceEnv):
     r"""A ticket of a telecom customer, solved without talking to the customer.
 
     Task:
@@ -139,24 +138,11 @@ class TelecomSoloEnv(WorkspaceEnv):
         """The tools that a model may call natively."""
         return (*(tool.spec() for tool in self._data.tools), submit_spec("End the task."))
 
-    @property
-    def task(self) -> Any:
-        """The running task, as the package has it."""
-        return self.tasks[self._index]
-
-    def seed_of(self, index: int) -> int:
-        """Return the seed from 0 to n - 1 that plays task `index`."""
-        return self.tasks.order(0).index(index)
-
-    def instance(self) -> str:
-        """Return the id of the task."""
-        return str(self.task.id)
-
     def reset(self, seed: int | None = None) -> Start:
         """Begin a task with a fresh world; see Env.reset."""
         super().reset(seed)
         self.turn, self._rewards, self._submitted = 0, {}, False
-        self._index = index_at(self.tasks, 0, self._need_seed())
+        self._index = self.find_index(self._need_seed())
         self._play = Play(self._data, self.task, self._need_seed(), solo=True)
         text = _HOW.format(
             policy=self._data.policy,

@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from gem.content import printable
-from gem.envs.bridges.tau2_worlds import MOST_ERRORS, PackageTool, Play, draw_arguments, read_domain
+from gem.envs.bridges.tau2_worlds import (
+    MOST_ERRORS,
+    DomainTasks,
+    PackageTool,
+    Play,
+    draw_arguments,
+    read_domain,
+)
 from gem.envs.kit.splits import Exclude, Split
 from gem.envs.kit.workspace import WorkTurn, read, write_call
 from gem.envs.seats.seated_game import SeatedGame
 from gem.graders.base import Grader
 from gem.record import StopReason
-from gem.tasks.order import index_at
 
 ENDINGS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 """What the package's customer writes to end the talk; only then is a play judged."""
@@ -60,7 +66,7 @@ _CLOSINGS = ("goodbye", "good bye", "transferred", "transferring", "anything els
 _YES, _FINE, _BYE = "Yes, please.", "All right.", f"Thank you, goodbye. {ENDINGS[0]}"
 
 
-class CustomerServiceEnv(SeatedGame):
+class CustomerServiceEnv(DomainTasks, SeatedGame):
     r"""Serve a customer by a company's policy, with its tools and its database.
 
     Task:
@@ -114,23 +120,10 @@ class CustomerServiceEnv(SeatedGame):
         self.messages: list[tuple[str, str]] = []
         self._results: list[str] = []
 
-    @property
-    def task(self) -> Any:
-        """The running task, as the package has it."""
-        return self.tasks[self._index]
-
-    def seed_of(self, index: int) -> int:
-        """Return the seed from 0 to n - 1 that plays task `index`."""
-        return self.tasks.order(0).index(index)
-
-    def instance(self) -> str:
-        """Return the id of the task."""
-        return str(self.task.id)
-
     def deal(self) -> None:
         """Begin a task with a fresh world."""
         seed = self._need_seed()
-        self._index = index_at(self.tasks, 0, seed)
+        self._index = self.find_index(seed)
         self._play = Play(self._data, self.task, seed)
         self.messages, self._results = [], []
         tools = {seat: "\n".join(tool.describe() for tool in tools) for seat, tools in self._tools.items()}

@@ -34,7 +34,7 @@ from gem.envs.bridges.specs import TAU2_DISPUTED
 from gem.envs.kit.splits import Exclude, Split, check_split
 from gem.errors import BadArgument, MissingData, NoVerdict
 from gem.graders.base import Grader, grade_with
-from gem.tasks.order import Ordered
+from gem.tasks.order import Ordered, index_at
 from gem.tools.base_tool import BaseTool
 from gem.worlds import KNOWN, import_world
 
@@ -203,6 +203,30 @@ class TaskList(tuple[Task, ...], Ordered):
     """Tasks in the order of their file."""
 
     name = "tau2"
+
+
+class DomainTasks:
+    """The tasks of an environment, of which it plays one at a time."""
+
+    tasks: TaskList
+    _index: int
+
+    @property
+    def task(self) -> Task:
+        """The running task, as the package has it."""
+        return self.tasks[self._index]
+
+    def find_index(self, seed: int) -> int:
+        """Return which task a seed plays."""
+        return index_at(self.tasks, 0, seed)
+
+    def seed_of(self, index: int) -> int:
+        """Return the seed from 0 to n - 1 that plays task `index`."""
+        return self.tasks.order(0).index(index)
+
+    def instance(self) -> str:
+        """Return the id of the task."""
+        return str(self.task.id)
 
 
 class LentTable(dict[str, Any]):
