@@ -66,6 +66,7 @@ __all__ = [
 
 PLUGIN_GROUP = "gem.envs"
 
+TOOL_WRAPPER = "gem.tools.tool_env_wrapper:ToolEnvWrapper"
 WRAPPER_FACTORY = "gem.wrappers.wrapper_factory:wrapper_fn"
 """The function that makes a wrapper by name, as a path: this module does not import the wrappers."""
 
@@ -693,8 +694,18 @@ def find_wrapper(wrapper: Wrapper) -> Callable[[Env], Env]:
     place = entry_point_of(wrapper.name) or wrapper.name
     if is_fixed(place):
         raise UnknownEnv(unknown_file(place, "wrapper"))
-    fn = _load_maker(place) if ":" in wrapper.name else load(WRAPPER_FACTORY)(wrapper.name)
+    if ":" in wrapper.name and hasattr(found := load(place), "tool_settings"):
+        fn = partial(_give_tool, found, wrapper.name)
+    else:
+        fn = _load_maker(place) if ":" in wrapper.name else load(WRAPPER_FACTORY)(wrapper.name)
     return partial(fn, **restore_value(wrapper.kwargs))
+
+
+def _give_tool(function: Callable[..., Any], name: str, env: Env, **kwargs: Any) -> Env:
+    """Return `env` with a function marked as a tool; it is stored by the function's name."""
+    wrapper = cast(EnvWrapper, load(TOOL_WRAPPER)(env, [function], **kwargs))
+    wrapper._made_by = name, kwargs
+    return wrapper
 
 
 def _load_maker(name: str) -> Callable[..., Env]:
@@ -708,9 +719,9 @@ def _load_maker(name: str) -> Callable[..., Env]:
     entry = load(name)
     if not _makes_env(entry):
         raise BadArgument(
-            f"a task names {name!r}, which is no environment or wrapper; accepted: their classes, and "
-            "functions that are annotated as returning one (`-> Env`). A registered entry point may be any "
-            "callable."
+            f"a task names {name!r}, which is no environment, wrapper or tool; accepted: their classes, "
+            "functions that are annotated as returning one (`-> Env`), and for a tool a function with "
+            "@gem.tools.tool. A registered entry point may be any callable."
         )
     return cast(Callable[..., Env], entry)
 

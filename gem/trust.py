@@ -164,7 +164,7 @@ def _defined_names(text: str) -> frozenset[str]:
     """Return the names that the top level of a file defines, without those that it imports."""
     names: set[str] = set()
     for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
         elif isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}

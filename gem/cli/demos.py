@@ -8,7 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from gem import seeding
-from gem.wrappers.wrapper_factory import Tool, tool_wrappers
+from gem.wrappers.wrapper_factory import tool_wrappers
 
 
 def demos(
@@ -17,7 +17,7 @@ def demos(
     episodes: Annotated[int, arg(aliases=["-n"])] = 1000,
     seed: int = 0,
     lost: bool = False,
-    tools: tuple[Tool, ...] = (),
+    tools: tuple[str, ...] = (),
 ) -> int:
     """Write episodes played by the environment's own solver to a store, for a supervised warm-up.
 
@@ -29,7 +29,8 @@ def demos(
         episodes: how many episodes of this seed the store holds at the end.
         seed: the same seed gives the same episodes.
         lost: also keep the episodes that the solver lost.
-        tools: tools that are added to the environment, which the solver calls where they help.
+        tools: tools that are added to the environment, which the solver calls where they help: python, search,
+            world_search, or your own as file.py:function.
     """
     from gem.rollout.demos import write_demos
 

@@ -170,7 +170,8 @@ class Arguments:
     seed: MaybeInt = None
     """The same seed gives the same episodes; 0 if left out."""
     tools: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
-    """Tools added to the environments: python, search (uses SEARCH_URL), world_search (built in, offline)."""
+    """Tools added to the environments: python, search (uses SEARCH_URL), world_search (built in, offline), or a
+    function of yours with @gem.tools.tool, as file.py:function."""
     wrappers: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
     """Wrappers around the environments, inner first: names, module:function, or file.py:function."""
     seat: MaybeText = None
@@ -214,7 +215,7 @@ def command(args: list[str], prog: str) -> int:
         given = _parse(args, prog)
         gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
         given = replace(given, output=replace(given.output, gate=gates))
-        named = (*given.targets, *given.env, *given.wrappers, *given.agent, given.reward)
+        named = (*given.targets, *given.env, *given.tools, *given.wrappers, *given.agent, given.reward)
         for change in changed_files(_split(named)):
             print(printable(change), file=sys.stderr)
     return evaluate(given)
@@ -233,8 +234,8 @@ def _check_stored(stored: Arguments, where: str) -> None:
     if stored.trust:
         refuse(f"{where}: the stored command trusts", "itself")
     ids = [name for name in (*stored.targets, *_split(stored.env)) if not name.endswith(".toml")]
-    wrappers = _split(stored.wrappers)
-    settings = {**asdict(stored), "targets": (), "env": ids, "wrappers": wrappers}
+    around = {"tools": _split(stored.tools), "wrappers": _split(stored.wrappers)}
+    settings = {**asdict(stored), "targets": (), "env": ids, **around}
     accept_settings(settings, where)
 
 
@@ -286,6 +287,7 @@ def _fix_names(given: Arguments) -> Arguments:
         given,
         targets=fix(given.targets, "environment"),
         env=fix(given.env, "environment"),
+        tools=fix(given.tools, "tool"),
         wrappers=fix(given.wrappers, "wrapper"),
         agent=fix(given.agent, "agent"),
         others=given.others and fix_name(given.others, "agent"),

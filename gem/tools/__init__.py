@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
+    from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult, tool
     from gem.tools.mcp_tool import MCPTool
     from gem.tools.python_code_tool import PythonCodeTool
     from gem.tools.search_tool import SearchTool
@@ -25,6 +25,7 @@ _HOMES = {
     "ShellTool": "shell_tool",
     "ToolEnvWrapper": "tool_env_wrapper",
     "ToolResult": "base_tool",
+    "tool": "base_tool",
 }
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "ShellTool",
     "ToolEnvWrapper",
     "ToolResult",
+    "tool",
 ]
 
 

@@ -1,14 +1,18 @@
-"""BaseTool: a tool that an agent can call during an episode; FunctionTool makes one from a function."""
+"""BaseTool: a tool that an agent can call during an episode; `tool` makes one of a function."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import inspect
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 from gem.content import Image, ToolSpec
-from gem.errors import BadArgument, CannotFork, GemError, NoVerdict, ToolError
+from gem.errors import BadArgument, CannotFork, NoVerdict, ToolError, check_argument, text_of_error
 from gem.specs import Rebuildable
 from gem.tools import calls, schema
 from gem.tools.calls import ToolCall
@@ -149,11 +153,13 @@ class BaseTool(Rebuildable):
         lines = [f"{self.name}: {self.spec().description}"]
         for name, rule in self.arguments.get("properties", {}).items():
             needed = "" if name in self.arguments.get("required", ()) else ", optional"
-            kind = rule.get("type", "any") if "enum" not in rule else " | ".join(map(repr, rule["enum"]))
-            lines.append(f"  {name} ({kind}{needed}) {rule.get('description', '')}".rstrip())
+            lines.append(f"  {name} ({self._describe_type(rule)}{needed}) {rule.get('description', '')}".rstrip())
         example = "".join(f'"{name}": ..., ' for name in self.arguments.get("required", ()))[:-2]
         call = f'<tool_call>{{"name": "{self.name}", "arguments": {{{example}}}}}</tool_call>'
         return "\n".join([*lines, f"Call it with {call}"])
+
+    def _describe_type(self, rule: Mapping[str, Any]) -> str:
+        return rule.get("type", "any") if "enum" not in rule else " | ".join(map(repr, rule["enum"]))
 
     def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Check the arguments and make the call; the agent's errors become a result too.
@@ -208,43 +214,147 @@ def _check_result(name: str, result: Any) -> ToolResult:
     return result
 
 
+TIMEOUT_S = 30.0
+"""Seconds that one call of a function may take, if it does not say."""
+
+SETTINGS = "tool_settings"
+"""The attribute in which `tool` keeps its settings, on the function itself."""
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
 class FunctionTool(BaseTool):
     """A Python function as a tool; the agent sees its name, signature and docstring.
 
-    The return value is shown as text; a ToolResult is used unchanged. An exception is shown to the agent as
-    its error, unless it is one of gem's own.
+    Arguments reach the function as its annotations say: an Enum's value as its member, an object as the
+    dataclass. The return value is shown as text, lists, dicts and dataclasses as JSON; a ToolResult is used
+    unchanged. An exception is shown to the agent as its error, except NoVerdict. An async function is run to
+    its end, in a loop of its own.
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, name: str = "", tag: str = "", parallel_safe: bool = False
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        tag: str = "",
+        parallel_safe: bool = False,
+        timeout: float | None = TIMEOUT_S,
     ) -> None:
         """Wrap `function`; `tag` lets ``<tag>...</tag>`` call it with the content as its first argument.
 
+        Args:
+            function: what the tool does.
+            name: the tool's name, by default the function's.
+            tag: an XML tag that calls it too.
+            parallel_safe: whether several calls of one turn may run at once.
+            timeout: seconds that a call may take; then the agent reads that it gave no answer. What runs on
+                is left to itself, in its thread. None: no limit, and the call runs in the caller's thread.
+
         Raises:
-            BadArgument: for a function without a name or a docstring, which the agent needs.
+            BadArgument: for a function without a name, a docstring or the types of its parameters, which the
+                agent needs, and for a parameter that JSON cannot give.
         """
         super().__init__()
+        check_argument(
+            "timeout", timeout, timeout is None or timeout > 0, "a positive number of seconds, or None"
+        )
         self.name = name or getattr(function, "__name__", "")
-        self.tag = tag
+        self.tag, self.parallel_safe, self.timeout = tag, parallel_safe, timeout
         self.function = function
-        self.parallel_safe = parallel_safe
-        self.parameters = schema.parameters_of(function)
         self.description = schema.description_of(function)
         if not self.name.isidentifier() or not self.description:
             raise BadArgument(
                 f"a tool needs a name and a docstring; {function!r:.80} has the name {self.name!r} and "
                 f"{'a' if schema.docstring(function) else 'no'} docstring."
             )
+        self._types = schema.types_of(function, self.name)
+        self.parameters = schema.parameters_of(function)
 
     def call(self, **arguments: Any) -> ToolResult:
         """Call the function."""
+        given = schema.convert(arguments, self._types, self.name)
         try:
-            given = self.function(**arguments)
-        except GemError:
+            result = self._within_deadline(given)
+        except (NoVerdict, ToolError):
             raise
-        except Exception as error:
-            raise ToolError(f"{type(error).__name__}: {error}") from error
-        return given if isinstance(given, ToolResult) else ToolResult(str(given))
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # a fault of the function does not end the episode
+            raise ToolError(f"{type(error).__name__}: {text_of_error(error)}") from error
+        return result if isinstance(result, ToolResult) else ToolResult(schema.written(result))
+
+    def _describe_type(self, rule: Mapping[str, Any]) -> str:
+        return schema.describe_type(rule)  # its parts too: a text agent is shown no schema
+
+    def _within_deadline(self, given: Mapping[str, Any]) -> Any:
+        """Call the function; in a thread, which alone can be left, where there is a deadline or a loop."""
+        is_async = inspect.iscoroutinefunction(self.function)
+        if self.timeout is None and not is_async:
+            return self.function(**given)
+        results: list[Any] = []
+        errors: list[BaseException] = []
+
+        def carry_out() -> None:
+            try:
+                answer = self.function(**given)
+                results.append(asyncio.run(answer) if is_async else answer)
+            except BaseException as error:
+                errors.append(error)
+
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=context.run, args=(carry_out,), name=self.name, daemon=True)
+        thread.start()
+        thread.join(self.timeout)
+        if errors:
+            raise errors[0]
+        if not results:
+            raise ToolError(
+                f"{self.name} gave no answer within {self.timeout:g} s; whether it did anything is unknown."
+            )
+        return results[0]
 
 
-__all__ = ["BaseTool", "FunctionTool", "ToolCall", "ToolError", "ToolResult"]
+@overload
+def tool(function: _F, /) -> _F: ...
+
+
+@overload
+def tool(
+    *, name: str = "", tag: str = "", parallel_safe: bool = False, timeout: float | None = TIMEOUT_S
+) -> Callable[[_F], _F]: ...
+
+
+def tool(function: Any = None, /, **settings: Any) -> Any:
+    """Make a function a tool that agents can call; it stays a function, which Python calls as before.
+
+    The tool's description and arguments are those of its docstring and annotations: str, int, float, bool,
+    list, dict, Literal, Enum, a dataclass, Optional of these, and defaults. Give it to ToolEnvWrapper, name
+    it (``--tools file.py:lookup``), or make it a method of a WorkspaceEnv. `settings`: see FunctionTool.
+
+    Raises:
+        BadArgument: for a function that can be no tool; see FunctionTool.
+    """
+
+    def mark(function: _F) -> _F:
+        FunctionTool(function, **settings)
+        setattr(function, SETTINGS, settings)
+        return function
+
+    return mark if function is None else mark(function)
+
+
+def is_marked(value: object) -> bool:
+    """Return whether a value is a function with ``@tool``."""
+    return inspect.isroutine(value) and isinstance(getattr(value, SETTINGS, None), dict)
+
+
+def tools_in_class(owner: object) -> list[FunctionTool]:
+    """Return the methods of an object that are marked with ``@tool``, in the order of their definition.
+
+    They change the object, so they run in its thread and without a deadline of their own, unless it is set.
+    """
+    names = dict.fromkeys(name for cls in reversed(type(owner).__mro__) for name in vars(cls))
+    methods = [getattr(owner, name) for name in names if is_marked(getattr(type(owner), name, None))]
+    return [FunctionTool(each, **{"timeout": None, **getattr(each, SETTINGS)}) for each in methods]
+
+
+__all__ = ["BaseTool", "FunctionTool", "ToolCall", "ToolError", "ToolResult", "tool"]

@@ -13,7 +13,7 @@ from gem.content import Obs, Text, ToolSpec, join, text_of, written_tools
 from gem.core import Env, EnvWrapper, Start, Step, shared_names
 from gem.errors import BadArgument, EpisodeOver, NoVerdict, check_least, did_you_mean
 from gem.record import StopReason
-from gem.tools.base_tool import BaseTool, ToolResult
+from gem.tools.base_tool import SETTINGS, BaseTool, FunctionTool, ToolResult, is_marked
 from gem.tools.calls import Found, find
 
 MAX_REFUSED_TURNS = 5
@@ -56,13 +56,13 @@ class ToolEnvWrapper(EnvWrapper):
     def __init__(
         self,
         env: Env,
-        tools: Sequence[BaseTool],
+        tools: Sequence[Any],
         tool_reward: float = 0.0,
         tool_success_reward: float = 0.0,
         tool_execute_error_reward: float = 0.0,
         max_tool_uses: int = 10,
     ) -> None:
-        """Wrap `env`.
+        """Wrap `env`; a tool is a BaseTool, a function with ``@tool``, or one in upstream's style.
 
         Raises:
             BadArgument: without tools, for two of the same name or tag, or a negative `max_tool_uses`.
@@ -70,10 +70,10 @@ class ToolEnvWrapper(EnvWrapper):
         super().__init__(env)
         if isinstance(tools, BaseTool | str) or not all(map(_is_tool, tools)):
             raise BadArgument(
-                f"tools is {tools!r:.80}; accepted: a list of tools, each a gem.tools.BaseTool, or with "
-                "execute_action and instruction_string."
+                f"tools is {tools!r:.80}; accepted: a list of tools, each a gem.tools.BaseTool, a function with "
+                "@gem.tools.tool, or with execute_action and instruction_string."
             )
-        tools = [tool if isinstance(tool, BaseTool) else AdoptedTool(tool) for tool in tools]
+        tools = [_as_tool(tool) for tool in tools]
         marks = [mark for tool in tools for mark in {tool.name, tool.tag} - {""}]
         if not tools or len(set(marks)) < len(marks):
             names = [f"{tool.name or type(tool).__name__} <{tool.tag}>" for tool in tools]
@@ -423,9 +423,15 @@ class AdoptedTool(BaseTool):
         return bool(valid), bool(error), str(text), str(parsed)
 
 
+def _as_tool(tool: Any) -> BaseTool:
+    if isinstance(tool, BaseTool):
+        return tool
+    return FunctionTool(tool, **getattr(tool, SETTINGS)) if is_marked(tool) else AdoptedTool(tool)
+
+
 def _is_tool(tool: Any) -> bool:
     methods = ("execute_action", "instruction_string")
-    return isinstance(tool, BaseTool) or all(callable(getattr(tool, name, None)) for name in methods)
+    return isinstance(tool, BaseTool) or is_marked(tool) or all(callable(getattr(tool, name, None)) for name in methods)
 
 
 def _speaks_upstream(tool: BaseTool) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from gem.core import Env
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
+from gem.naming import fix_name
 from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper, Tokenizer
 from gem.wrappers.transform import SignedReward
@@ -88,23 +89,27 @@ WRAPPER_FACTORY: Mapping[str, WrapperFn] = MappingProxyType(
 )
 """The function of each name: called with an environment, it returns a new wrapper around it."""
 
-Tool = Literal["python", "search", "world_search"]
-"""A tool with its own wrapper; for other tools name a wrapper."""
+TOOLS = ("python", "search", "world_search")
+"""The names of tools that come with gem."""
 
 
 def tool_wrappers(tools: Iterable[str]) -> tuple[str, ...]:
     """Return the names of the wrappers that give an environment these tools, the innermost first.
 
+    A function with ``@tool``, named as ``file.py:function``, stands for itself: see `gem.registry`.
+
     Raises:
-        BadArgument: for a tool without a wrapper.
+        BadArgument: for a tool that is not known, and for what is no tool.
     """
+    names = []
     for tool in tools:
-        if tool not in get_args(Tool):
+        if tool not in TOOLS and not (isinstance(tool, str) and ":" in tool):
             raise BadArgument(
-                f"tools has {tool!r}; accepted: {', '.join(get_args(Tool))}. Name others in wrappers, as "
-                "module:function."
+                f"tools has {tool!r}; accepted: {', '.join(TOOLS)}, or a function with @gem.tools.tool as "
+                "path/file.py:function or module:function."
             )
-    return tuple(f"{tool}_tool" for tool in tools)
+        names.append(f"{tool}_tool" if tool in TOOLS else fix_name(tool, "tool"))
+    return tuple(names)
 
 
 TOKENIZER_REQUIRED = ("concat_chat", "concat_chat_on_reset")

@@ -18,7 +18,7 @@ from gem.errors import ToolError, did_you_mean
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tools import calls, schema
-from gem.tools.base_tool import BaseTool
+from gem.tools.base_tool import BaseTool, tools_in_class
 from gem.tools.calls import Found
 
 MAX_CALLS = 20
@@ -201,7 +201,8 @@ class Burst(Exception):
 class WorkspaceEnv(Env):
     """A task on which an agent works with tool calls until it submits or its turns are used up.
 
-    Subclasses have `max_turns`, set `turn` to 0 in reset(), and define `tools`, `carry_out` and `judge`. A
+    Subclasses have `max_turns`, set `turn` to 0 in reset(), and define `judge` and methods with
+    ``@gem.tools.tool``; or `tools` and `carry_out`, for calls that they carry out in another way. A
     turn with no call (answered with `nothing`) or with too many calls also gets `form`, which says how to
     write a turn. The final state is judged once: after the submission, or when a budget is used up.
     """
@@ -214,12 +215,22 @@ class WorkspaceEnv(Env):
     no_turns_left: ClassVar[str] = "No turns are left."
 
     def tools(self) -> Sequence[BaseTool]:
-        """Return the tools that a turn may call, without `submit`."""
-        raise NotImplementedError(f"{type(self).__name__} must define tools().")
+        """Return the tools that a turn may call, without `submit`: the methods with ``@gem.tools.tool``."""
+        if tools := tools_in_class(self):
+            return tools
+        raise NotImplementedError(f"{type(self).__name__} must define tools(), or methods with @tool.")
+
+    @property
+    def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
+        """The tools that a model may call natively: `tools`, and `submit`."""
+        own = (tool.spec() for tool in self.tools())
+        return (*own, submit_spec("End the task: what is there then counts."))
 
     def carry_out(self, call: WorkCall, report: TurnReport) -> None:
         """Run one call and add its result. Raises Burst if the call destroyed the workspace."""
-        raise NotImplementedError(f"{type(self).__name__} must define carry_out().")
+        tool = next(tool for tool in self.tools() if tool.name == call.name)
+        result = tool.run(call.arguments)
+        report.result(call, result.text, result.error)
 
     def judge(self) -> str:
         """Return what is wrong with the final state, '' if nothing is; a ToolError counts as wrong."""

@@ -63,9 +63,9 @@ class EnvPart:
                 raise BadArgument(f"{what} is {given!r:.80}; accepted: {bound.accepted}.")
             object.__setattr__(self, name, value)
         object.__setattr__(self, "id", fix_name(self.id, "environment"))
-        if self.wrappers is not None:
-            fixed = tuple(fix_name(each, "wrapper") for each in self.wrappers)
-            object.__setattr__(self, "wrappers", fixed)
+        for name, kind in (("wrappers", "wrapper"), ("tools", "tool")):
+            if (names := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(fix_name(each, kind) for each in names))
         tool_wrappers(self.tools or ())
 
     @classmethod

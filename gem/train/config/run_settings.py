@@ -29,7 +29,6 @@ from gem.train.config.value_types import (
     share_left,
     tables,
 )
-from gem.wrappers.wrapper_factory import Tool
 
 NAMES = "NAME|MODULE:NAME|FILE.py:NAME"
 ALGORITHM_HELP = (
@@ -57,8 +56,8 @@ class RunSettings:
     wrappers: tuple[str, ...] = ()
     """Wrappers around the environment, innermost first: names, module:function, or file.py:function."""
 
-    tools: tuple[Tool, ...] = ()
-    """Tools that are added to the environment; for others use --wrappers."""
+    tools: tuple[str, ...] = ()
+    """Tools that are added to the environment: python, search, world_search, or yours as file.py:function."""
 
     max_turns: MaybeCount = None
     """Turns after which an episode is truncated; none: the environment decides."""

@@ -17,7 +17,7 @@ from gem.train.config.run_settings import RunSettings
 
 ELSEWHERE = ("out", "ray", "log", "callback")
 """Settings that may change when a run is resumed: its folder, where it samples, loggers and callbacks."""
-NAMING = {"env": "environment", "wrappers": "wrapper", "opponent": "agent", "log": "logger"}
+NAMING = {"env": "environment", "wrappers": "wrapper", "tools": "tool", "opponent": "agent", "log": "logger"}
 """Settings that may name something in a Python file, and what that is; a run keeps the file's content."""
 
 LANGUAGE_MODEL: dict[str, Any] = {
