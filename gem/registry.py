@@ -666,7 +666,7 @@ def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
         return EnvSpec(what.spec, what.entry_point or what.spec)
 
 
-def fix_wrapper(wrapper: Wrapper) -> Wrapper:
+def fix_wrapper(wrapper: Wrapper, kind: str = "wrapper") -> Wrapper:
     """Return a wrapper that this user names, without the path of its file; see `gem.naming.fix_name`.
 
     Raises:
@@ -676,8 +676,8 @@ def fix_wrapper(wrapper: Wrapper) -> Wrapper:
         return replace(wrapper, name=cast(str, fix_wrapper(wrapper.name)))
     if not isinstance(wrapper, str) or ":" not in wrapper:
         return wrapper
-    fixed = fix_name(wrapper, "wrapper")
-    load_named(fixed, "wrapper")
+    fixed = fix_name(wrapper, kind)
+    load_named(fixed, kind)
     return fixed
 
 
@@ -694,10 +694,13 @@ def find_wrapper(wrapper: Wrapper) -> Callable[[Env], Env]:
     place = entry_point_of(wrapper.name) or wrapper.name
     if is_fixed(place):
         raise UnknownEnv(unknown_file(place, "wrapper"))
-    if ":" in wrapper.name and hasattr(found := load(place), "tool_settings"):
-        fn = partial(_give_tool, found, wrapper.name)
+    fn: Callable[..., Env]
+    if ":" not in wrapper.name:
+        fn = load(WRAPPER_FACTORY)(wrapper.name)
+    elif hasattr(entry := load(place), "tool_settings"):  # marked by gem.tools.tool
+        fn = partial(_give_tool, entry, wrapper.name)
     else:
-        fn = _load_maker(place) if ":" in wrapper.name else load(WRAPPER_FACTORY)(wrapper.name)
+        fn = _load_maker(place)
     return partial(fn, **restore_value(wrapper.kwargs))
 
 

@@ -114,6 +114,24 @@ def test_tools_and_wrappers_are_put_around_environments(tmp_path):
         assert len(store) == 4
 
 
+def test_a_function_of_a_file_is_a_tool_and_the_evaluation_goes_on_with_its_content(tmp_path, capsys):
+    (tmp_path / "own.py").write_text(
+        "from gem.tools import tool\n@tool\ndef double(n: int) -> int:\n    'Double a number.'\n    return n\n"
+    )
+    flags = ["--agent", "random", "-n", 2, "--out", tmp_path / "run"]
+    assert run(EASY, "--tools", f"{tmp_path}/own.py:double", *flags) == 0
+    with EpisodeStore(tmp_path / "run" / "episodes.jsonl", read_only=True) as store:
+        (wrapper,) = store[0].task.wrappers
+        assert re.fullmatch(r"own\.py@[0-9a-f]{12}:double", wrapper.name)
+        assert "double: Double a number." in store[0].turns[0].observation
+    (tmp_path / "own.py").unlink()
+    assert run("--resume", "--out", tmp_path / "run") == 0
+    (tmp_path / "own.py").write_text("def double(n): return 2 * n")
+    capsys.readouterr()
+    assert run(EASY, "--tools", f"{tmp_path}/own.py:double", *flags[:4]) == cli.MISUSED
+    assert "for a tool a function with @gem.tools.tool" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("api", ["chat", "responses", "completions"])
 def test_an_endpoint_is_asked_as_the_flags_say(api, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-1")
@@ -206,6 +224,7 @@ def test_without_a_folder_a_budget_holds_too(capsys):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
+        (["--tools", "{tmp}/none.py:lookup"], "tool "),
         (["--budget-usd", "1"], "budget_usd needs prices"),
         (["--budget-tokens", "-1"], "budget_tokens is -1"),
         (["--prices", "{tmp}/none.toml"], "cannot be read as a price file"),

@@ -29,8 +29,8 @@ def demos(
         episodes: how many episodes of this seed the store holds at the end.
         seed: the same seed gives the same episodes.
         lost: also keep the episodes that the solver lost.
-        tools: tools that are added to the environment, which the solver calls where they help: python, search,
-            world_search, or your own as file.py:function.
+        tools: tools that are added to the environment, which the solver calls where they help: python,
+            search, world_search, or your own as file.py:function.
     """
     from gem.rollout.demos import write_demos
 

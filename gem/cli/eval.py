@@ -170,8 +170,8 @@ class Arguments:
     seed: MaybeInt = None
     """The same seed gives the same episodes; 0 if left out."""
     tools: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
-    """Tools added to the environments: python, search (uses SEARCH_URL), world_search (built in, offline), or a
-    function of yours with @gem.tools.tool, as file.py:function."""
+    """Tools added to the environments: python, search (uses SEARCH_URL), world_search (built in, offline), or
+    a function of yours with @gem.tools.tool, as file.py:function."""
     wrappers: Annotated[Words, arg(metavar="NAME[,NAME...]", help_behavior_hint="")] = ()
     """Wrappers around the environments, inner first: names, module:function, or file.py:function."""
     seat: MaybeText = None

@@ -127,7 +127,7 @@ class Entry:
         spec = registry.spec_named(self.env)
         object.__setattr__(self, "env", spec.id)
         object.__setattr__(self, "wrappers", tuple(map(registry.fix_wrapper, self.wrappers)))
-        object.__setattr__(self, "tools", tuple(fix_name(each, "tool") for each in self.tools))
+        object.__setattr__(self, "tools", tuple(registry.fix_wrapper(each, "tool") for each in self.tools))
         registry.Maker(self.env, {}, self._around)  # refuses unknown wrappers
         if self.kwargs:
             with suppress(MissingExtra):  # this is reported when the environment is played
@@ -330,7 +330,10 @@ def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], 
             "kwargs": kwargs,
             "title": title,
             "about": about,
-            "tools": (*(fix_name(each, "tool", folder) for each in row.strings("tools")), *changes.get("tools", ())),
+            "tools": (
+                *(fix_name(each, "tool", folder) for each in row.strings("tools")),
+                *changes.get("tools", ()),
+            ),
             "wrappers": (*wrappers, *changes.get("wrappers", ())),
             "weight": row.get("weight", float, 1.0),
             "episodes": None if only and own["n"] is None else values["n"],

@@ -153,7 +153,9 @@ class BaseTool(Rebuildable):
         lines = [f"{self.name}: {self.spec().description}"]
         for name, rule in self.arguments.get("properties", {}).items():
             needed = "" if name in self.arguments.get("required", ()) else ", optional"
-            lines.append(f"  {name} ({self._describe_type(rule)}{needed}) {rule.get('description', '')}".rstrip())
+            lines.append(
+                f"  {name} ({self._describe_type(rule)}{needed}) {rule.get('description', '')}".rstrip()
+            )
         example = "".join(f'"{name}": ..., ' for name in self.arguments.get("required", ()))[:-2]
         call = f'<tool_call>{{"name": "{self.name}", "arguments": {{{example}}}}}</tool_call>'
         return "\n".join([*lines, f"Call it with {call}"])
@@ -278,9 +280,13 @@ class FunctionTool(BaseTool):
             result = self._within_deadline(given)
         except (NoVerdict, ToolError):
             raise
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # a fault of the function does not end the episode
+        except (
+            Exception,
+            SystemExit,
+            asyncio.CancelledError,
+        ) as error:  # a fault of the function does not end the episode
             raise ToolError(f"{type(error).__name__}: {text_of_error(error)}") from error
-        return result if isinstance(result, ToolResult) else ToolResult(schema.written(result))
+        return result if isinstance(result, ToolResult) else ToolResult(schema.write_result(result))
 
     def _describe_type(self, rule: Mapping[str, Any]) -> str:
         return schema.describe_type(rule)  # its parts too: a text agent is shown no schema

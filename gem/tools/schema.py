@@ -104,8 +104,8 @@ def types_of(function: Callable[..., Any], tool: str) -> dict[str, Any]:
 
 
 ACCEPTED = (
-    "parameters with a keyword and one of the types str, int, float, bool, list[...], dict[str, ...], Literal, "
-    "an Enum of texts or whole numbers, a dataclass, Any, and unions and Optional of these"
+    "parameters with a keyword and one of the types str, int, float, bool, list[...], dict[str, ...], "
+    "Literal, an Enum of texts or whole numbers, a dataclass, Any, and unions and Optional of these"
 )
 """The parameters of a tool's function, as errors list them."""
 
@@ -134,7 +134,7 @@ def convert(arguments: Mapping[str, Any], types_: Mapping[str, Any], tool: str) 
     return given
 
 
-def written(result: Any) -> str:
+def write_result(result: Any) -> str:
     """Return what a function returned as text: lists, dicts and dataclasses as JSON, all else by ``str()``.
 
     Raises:
@@ -156,7 +156,8 @@ def _plain(value: Any) -> Any:
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
+    own = {name for cls in type(value).__mro__[:-1] for name in ("__repr__", "__str__") if name in vars(cls)}
+    if not own:
         raise TypeError(f"a {type(value).__name__}")
     return value if isinstance(value, str | int | float | None) else str(value)
 
@@ -204,9 +205,9 @@ def violation(arguments: Mapping[str, Any], schema: Schema) -> str:
             return f"{name!r} is {value!r:.60}; accepted: {' or '.join(accepted)}."
         if "enum" in rule and value not in rule["enum"]:
             return f"{name!r} is {value!r:.60}; accepted: {', '.join(map(repr, rule['enum']))}."
-        if isinstance(value, Mapping) and rule.get("additionalProperties") is False:
-            if wrong := violation(value, rule):
-                return f"in {name!r} {wrong}"
+        is_closed = isinstance(value, Mapping) and rule.get("additionalProperties") is False
+        if is_closed and (wrong := violation(value, rule)):
+            return f"in {name!r} {wrong}"
     return ""
 
 

@@ -70,8 +70,8 @@ class ToolEnvWrapper(EnvWrapper):
         super().__init__(env)
         if isinstance(tools, BaseTool | str) or not all(map(_is_tool, tools)):
             raise BadArgument(
-                f"tools is {tools!r:.80}; accepted: a list of tools, each a gem.tools.BaseTool, a function with "
-                "@gem.tools.tool, or with execute_action and instruction_string."
+                f"tools is {tools!r:.80}; accepted: a list of tools, each a gem.tools.BaseTool, a function "
+                "with @gem.tools.tool, or with execute_action and instruction_string."
             )
         tools = [_as_tool(tool) for tool in tools]
         marks = [mark for tool in tools for mark in {tool.name, tool.tag} - {""}]
@@ -431,7 +431,11 @@ def _as_tool(tool: Any) -> BaseTool:
 
 def _is_tool(tool: Any) -> bool:
     methods = ("execute_action", "instruction_string")
-    return isinstance(tool, BaseTool) or is_marked(tool) or all(callable(getattr(tool, name, None)) for name in methods)
+    return (
+        isinstance(tool, BaseTool)
+        or is_marked(tool)
+        or all(callable(getattr(tool, name, None)) for name in methods)
+    )
 
 
 def _speaks_upstream(tool: BaseTool) -> bool:

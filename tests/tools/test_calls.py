@@ -220,9 +220,7 @@ def test_a_function_that_raises_is_the_agents_fault():
 
     tool = FunctionTool(divide)
     assert tool.run({"a": 1, "b": 2.0}).text == "0.5"
-    assert tool.run({"a": 1, "b": 0}) == ToolResult(
-        "ZeroDivisionError: float division by zero", error=True
-    )
+    assert tool.run({"a": 1, "b": 0}) == ToolResult("ZeroDivisionError: float division by zero", error=True)
 
 
 def test_a_tool_without_name_or_docstring_is_refused():

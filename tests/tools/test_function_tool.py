@@ -15,6 +15,7 @@ import gem
 from gem.content import ToolCall
 from gem.envs.kit.workspace import WorkspaceEnv
 from gem.errors import BadArgument, NoVerdict
+from gem.evals.suite import load_suite
 from gem.record import Reply
 from gem.registry import Maker, find_wrapper, task_of
 from gem.rollout import Conversation
@@ -264,10 +265,22 @@ def test_a_tool_of_a_file_is_named_like_a_wrapper(tmp_path):
     again = gem.make(task)
     again.reset(seed=0)
     assert again.step(write("", [ToolCall("1", "shout", '{"word": "a"}')])).obs == "<output>\nA\n</output>"
-    with pytest.raises(BadArgument, match=r"plain', which is no environment, wrapper or tool; .*@gem\.tools\.tool"):
+    with pytest.raises(
+        BadArgument, match=r"plain', which is no environment, wrapper or tool; .*@gem\.tools\.tool"
+    ):
         Maker("game:Sudoku-v0-easy", {}, tool_wrappers([f"{path}:plain"]))
-    with pytest.raises(BadArgument, match="tool .*there is no file|tool .*cannot be read"):
+    with pytest.raises(BadArgument, match=r"tool .*gone\.py"):
         tool_wrappers([f"{tmp_path}/gone.py:shout"])
+
+
+def test_a_file_of_somebody_else_may_not_name_a_tool(tmp_path):
+    (tmp_path / "theirs.py").write_text(FILE + "# of somebody else")
+    suite = tmp_path / "theirs.toml"
+    suite.write_text('[[environments]]\nid = "game:Sudoku-v0-easy"\ntools = ["theirs.py:shout"]\n')
+    with pytest.raises(BadArgument, match="the file gives tools as"):
+        load_suite(str(suite))
+    (entry,) = load_suite(str(suite), trust=True).entries
+    assert entry.tools[0].startswith("theirs.py@")
 
 
 class Counter(WorkspaceEnv):
