@@ -116,14 +116,14 @@ def test_tools_and_wrappers_are_put_around_environments(tmp_path):
 
 def test_a_function_of_a_file_is_a_tool_and_the_evaluation_goes_on_with_its_content(tmp_path, capsys):
     (tmp_path / "own.py").write_text(
-        "from gem.tools import tool\n@tool\ndef double(n: int) -> int:\n    'Double a number.'\n    return n\n"
+        "from gem.tools import tool\n@tool\ndef double(n: int) -> int:\n    'Double it.'\n    return n\n"
     )
     flags = ["--agent", "random", "-n", 2, "--out", tmp_path / "run"]
     assert run(EASY, "--tools", f"{tmp_path}/own.py:double", *flags) == 0
     with EpisodeStore(tmp_path / "run" / "episodes.jsonl", read_only=True) as store:
         (wrapper,) = store[0].task.wrappers
         assert re.fullmatch(r"own\.py@[0-9a-f]{12}:double", wrapper.name)
-        assert "double: Double a number." in store[0].turns[0].observation
+        assert "double: Double it." in store[0].turns[0].observation
     (tmp_path / "own.py").unlink()
     assert run("--resume", "--out", tmp_path / "run") == 0
     (tmp_path / "own.py").write_text("def double(n): return 2 * n")

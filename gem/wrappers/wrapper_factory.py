@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from gem.core import Env
 from gem.errors import BadArgument, UnknownEnv, did_you_mean
-from gem.naming import fix_name
 from gem.wrappers.episode_tracking_wrapper import EpisodeTrackingWrapper
 from gem.wrappers.observation_wrapper import ObservationWrapper, Tokenizer
 from gem.wrappers.transform import SignedReward
@@ -99,17 +98,16 @@ def tool_wrappers(tools: Iterable[str]) -> tuple[str, ...]:
     A function with ``@tool``, named as ``file.py:function``, stands for itself: see `gem.registry`.
 
     Raises:
-        BadArgument: for a tool that is not known, and for what is no tool.
+        BadArgument: for a tool that is not known.
     """
-    names = []
+    tools = tuple(tools)
     for tool in tools:
         if tool not in TOOLS and not (isinstance(tool, str) and ":" in tool):
             raise BadArgument(
                 f"tools has {tool!r}; accepted: {', '.join(TOOLS)}, or a function with @gem.tools.tool as "
                 "path/file.py:function or module:function."
             )
-        names.append(f"{tool}_tool" if tool in TOOLS else fix_name(tool, "tool"))
-    return tuple(names)
+    return tuple(f"{tool}_tool" if tool in TOOLS else tool for tool in tools)
 
 
 TOKENIZER_REQUIRED = ("concat_chat", "concat_chat_on_reset")

@@ -17,7 +17,7 @@ from gem.envs.kit.workspace import WorkspaceEnv
 from gem.errors import BadArgument, NoVerdict
 from gem.evals.suite import load_suite
 from gem.record import Reply
-from gem.registry import Maker, find_wrapper, task_of
+from gem.registry import Maker, find_wrapper, fix_wrapper, task_of
 from gem.rollout import Conversation
 from gem.testing import EchoEnv
 from gem.tools import FunctionTool, ToolEnvWrapper, ToolResult, tool
@@ -258,7 +258,8 @@ def plain(word: str) -> str:
 def test_a_tool_of_a_file_is_named_like_a_wrapper(tmp_path):
     path = tmp_path / "loud.py"
     path.write_text(FILE)
-    (name,) = tool_wrappers([f"{path}:shout"])
+    name = fix_wrapper(f"{path}:shout", "tool")
+    assert tool_wrappers(["python", name]) == ("python_tool", name)
     env = find_wrapper(name)(EchoEnv())
     task = task_of(env)
     assert [each.name for each in task.wrappers] == [name]
@@ -270,7 +271,7 @@ def test_a_tool_of_a_file_is_named_like_a_wrapper(tmp_path):
     ):
         Maker("game:Sudoku-v0-easy", {}, tool_wrappers([f"{path}:plain"]))
     with pytest.raises(BadArgument, match=r"tool .*gone\.py"):
-        tool_wrappers([f"{tmp_path}/gone.py:shout"])
+        fix_wrapper(f"{tmp_path}/gone.py:shout", "tool")
 
 
 def test_a_file_of_somebody_else_may_not_name_a_tool(tmp_path):
