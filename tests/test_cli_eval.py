@@ -13,6 +13,7 @@ import pytest
 
 from gem import cli
 from gem.cli.eval_progress import Progress
+from gem.cli.terms import table
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument
 from gem.evals import load_suite
@@ -716,7 +717,7 @@ def test_the_figures_of_seats_are_withheld_with_the_others(tmp_path, capsys):
         assert run(*words, "-n", 4) == 0
         assert "withheld" not in capsys.readouterr().out
         assert run(*words, "-n", 8, "--budget-tokens", 1) == cli.FAILED  # four are not played
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:4]]
     assert [(row[0], row.count("withheld")) for row in rows] == [
         ("multi:KuhnPoker-v0", 2),
         ("player_0", 2),
@@ -749,3 +750,39 @@ def test_a_split_is_that_of_the_environment_or_refused(capsys):
     assert cli.main(["eval", "minigrid:FourRooms-v0", "--split", "dev"]) == 2
     assert "has no split 'dev'; accepted: train, test." in capsys.readouterr().err
     assert cli.main(["eval", "baseline24", "--split", "test"]) == 2
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_latency_and_retries_of_an_endpoint_stand_below_the_figures(
+    terminal, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("COLUMNS", "80")
+    with StubServer("x", [RawAnswer(429, headers={"Retry-After": "0.001"})]) as server:
+        agents = ["--agent", f"openai:m@{server.base_url}", "--agent", "random"]
+        monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+        assert run(EASY, "game:Wordle-v0-easy", "-n", 3, *agents, "--out", tmp_path) == 0
+    lines = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert not terminal or max(map(len, lines)) <= 80
+    heads = [line.split() for line in lines].index(["agent", "answers", "p50", "p95", "retries"])
+    name, answers, *_, retries = lines[heads + 1 + terminal].split()  # a terminal has a rule between them
+    assert (name, answers, retries) == (f"openai:m@{server.base_url}", "6", "1")
+    latency = [each["latency"] for each in json.loads((tmp_path / "result.json").read_text())["agents"]]
+    assert (latency[0]["answers"], latency[0]["retries"]) == (6, 1)
+    assert 0 < latency[0]["p50_s"] <= latency[0]["p95_s"]
+    assert latency[1]["retries"] == 0
+    assert "; 1 retries." in (tmp_path / "report.md").read_text()
+
+
+def test_a_table_that_is_too_wide_for_a_terminal_stands_below_its_keys(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    table("env", "agent", "one", "two", "three", rows=[("e" * 30, "a", "1" * 9, "2" * 9, "3")], keys=2)
+    assert capsys.readouterr().out.splitlines() == [
+        "  one        two",
+        f"{'e' * 30}, a",
+        "  111111111  222222222",
+        "  three",
+        f"{'e' * 30}, a",
+        "  3",
+    ]

@@ -13,6 +13,7 @@ from gem.content import printable
 from gem.errors import AgentUnavailable
 from gem.evals import EnvResult
 from gem.evals.evaluator import SuiteEvents
+from gem.evals.latency import LATENCY
 from gem.evals.reports import PER_SUCCESS, format_figures, format_interval, passes_of
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite_result import SuiteResult
@@ -114,7 +115,8 @@ def _show_tables(result: SuiteResult) -> None:
     rows: list[tuple[str, ...]] = []
     passes: list[tuple[str, ...]] = []
     cards = result.cards.values()
-    heads = ["success", "bounds", "return", "turns"]
+    lost = any(each.scored < each.episodes for each in result.results)
+    heads = ["success", *["bounds"] * (lost or not sys.stdout.isatty()), "return", "turns"]
     heads += ["normalised"] * any(row.normalised for card in cards for row in card.rows)
     if any(tokens_of(each.usage) for each in result.results):
         heads += ["tokens", *PER_SUCCESS, *["cost"] * (result.prices is not None)]
@@ -128,20 +130,24 @@ def _show_tables(result: SuiteResult) -> None:
         if not isinstance(of, EnvResult):
             continue
         withheld = bool(owner.withheld(of))
-        rest = ("",) * (len(heads) - 4)
         for seat, own in of.seats.items():
             success, reward = format_interval(own.success), format_interval(own.reward, "{:.3f}")
             if withheld:
                 success = reward = "withheld"
-            rows.append((f"  {seat}", "", success, "-", reward, f"{own.turns:.2f}", *rest))
+            cells = {"success": success, "bounds": "-", "return": reward, "turns": f"{own.turns:.2f}"}
+            rows.append((f"  {seat}", "", *(cells.get(head, "") for head in heads)))
         for part, mean in of.parts.items():
             reward = "withheld" if withheld else format_interval(mean, "{:.3f}")
-            rows.append((f"  {printable(part)}", "", "-", "-", reward, "-", *rest))
+            cells = {"success": "-", "bounds": "-", "return": reward, "turns": "-"}
+            rows.append((f"  {printable(part)}", "", *(cells.get(head, "") for head in heads)))
     for names, body in ((heads, rows), (columns, passes)):
         if body and result.several:
-            table("env", "agent", *names, rows=body)
+            table("env", "agent", *names, rows=body, keys=2)
         elif body:
-            table("env", *names, rows=[(row[0], *row[2:]) for row in body])
+            table("env", *names, rows=[(row[0], *row[2:]) for row in body], keys=1)
+    if timed := [card for card in cards if card.has_model]:
+        rows = [(printable(card.agent), *card.latency.format_figures()) for card in timed]
+        table("agent", *LATENCY, rows=rows, keys=1)
 
 
 def _row(of: EnvResult | Mean, card: Scorecard, heads: Sequence[str]) -> tuple[str, ...]:

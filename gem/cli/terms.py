@@ -55,11 +55,17 @@ def open_store(folder: Path) -> EpisodeStore:
     return EpisodeStore(folder / "episodes.jsonl")
 
 
-def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str] = ()) -> None:
+def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str] = (), keys: int = 0) -> None:
     """Print a table; into a pipe as aligned plain text, one row per line, never wrapped.
 
-    If the terminal is too narrow, the `cropped` columns are cut off instead of wrapped.
+    If the terminal is too narrow, the `cropped` columns are cut off instead of wrapped. With `keys`, so many
+    columns then stand on a line above the others of a row, and these in as many tables as they need.
     """
+    lines = [columns, *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if keys and sys.stdout.isatty() and sum(widths) + 2 * len(widths) > (width := _terminal_width()):
+        _print_stacked(lines, widths, keys, width)
+        return
     if sys.stdout.isatty():
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
@@ -79,7 +85,29 @@ def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str]
             grid.add_row(*cells)
         Console().print(grid)
         return
-    lines = [columns, *([str(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print(_align(line, widths))
+
+
+def _print_stacked(lines: Sequence[Sequence[str]], widths: Sequence[int], keys: int, width: int) -> None:
+    """Print rows below their keys; columns that do not fit beside the others follow in a further table."""
+    first = keys
+    while first < len(widths):
+        end = first + 1
+        while end < len(widths) and sum(widths[first : end + 1]) + 2 * (end + 1 - first) <= width:
+            end += 1
+        for number, line in enumerate(lines):
+            if number:
+                print(", ".join(filter(None, line[:keys])))
+            print(f"  {_align(line[first:end], widths[first:end])}")
+        first = end
+
+
+def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _terminal_width() -> int:
+    from rich.console import Console
+
+    return Console().width

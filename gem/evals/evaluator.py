@@ -549,7 +549,7 @@ class _SuiteRun:
     def _count_episode(
         self, label: str, agent: str, places: Mapping[int | None, int], episode: Episode
     ) -> None:
-        self.result.count(label, agent, places.get(episode.seed, 0), episode)
+        self.result.count(label, agent, places.get(episode.seed, 0), episode, self.options.seat)
         self.events.on_episode(episode)
 
     def _play_reference(self, tasks: _Tasks, name: str) -> EnvResult | None:

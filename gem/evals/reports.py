@@ -78,6 +78,9 @@ def markdown(
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         lines += [_row(escape_cell(row.entry.label), row.result, card, columns) for row in card.rows]
         lines += [_row(f"**{mean.name}**", mean, card, columns) for mean in means]
+        if card.has_model:
+            answers, median, slow, retries = card.latency.format_figures()
+            lines += [f"\n{answers} answers, half within {median}, 95% within {slow}; {retries} retries."]
         lines += [
             f"\n{escape_cell(r.env)}: {escape_cell(lost)}"
             for r in card.results

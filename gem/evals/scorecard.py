@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gem.evals.latency import Latency
 from gem.evals.results import EnvResult, bounds
 from gem.evals.suite import Entry
 from gem.evals.usage import Prices, Usage, count_uncounted, together, tokens_of
@@ -79,12 +80,19 @@ class Mean:
 
 @dataclass
 class Scorecard:
-    """The results of an agent: its environments in the order of the suite."""
+    """The results of an agent: its environments in the order of the suite, and the latency of its answers."""
 
     agent: str
     min_coverage: float = 0.0
     prices: Prices | None = None
     rows: list[Scored] = field(default_factory=list)
+    latency: Latency = field(default_factory=Latency)
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model answered, so that its latency is of interest."""
+        usage = self.overall.usage
+        return bool(tokens_of(usage) or count_uncounted(usage))
 
     @property
     def results(self) -> list[EnvResult]:
@@ -190,6 +198,7 @@ class Scorecard:
         overall = self.overall
         return {
             "agent": self.agent,
+            "latency": self.latency.to_json(),
             "overall": {**overall.to_json(), "cost": self.cost(overall.usage)},
             "categories": [{**each.to_json(), "cost": self.cost(each.usage)} for each in self.categories],
             "results": rows,

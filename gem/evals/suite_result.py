@@ -151,7 +151,9 @@ class SuiteResult:
             "settings": settings,
             "environments": [_entry_to_json(each) for each in self.suite.entries],
             "results": [row for part in parts for row in part["results"]],
-            "agents": [{key: part[key] for key in ("agent", "overall", "categories")} for part in parts],
+            "agents": [
+                {key: part[key] for key in ("agent", "latency", "overall", "categories")} for part in parts
+            ],
             "gates": [
                 {"gate": e.gate.text, "agent": e.agent, "passed": e.passed, "said": e.said}
                 for e in self.checked
@@ -196,11 +198,13 @@ class SuiteResult:
             table.writerow(map(_without_formula, row))
         return text.getvalue()
 
-    def count(self, label: str, agent: str, place: int, episode: Episode) -> None:
+    def count(self, label: str, agent: str, place: int, episode: Episode, seat: str | None = None) -> None:
         """Count an episode that has ended; with the first one, the files say what is being played.
 
-        `place`: the number of its task among those of its environment, from 0.
+        `place`: the number of its task among those of its environment, from 0. `seat`: the seat of the agent;
+        None: every one.
         """
+        self.cards[agent].latency.count(episode, seat)
         if (task := episode.initial_info.get("task")) is not None:
             earned = episode.reward() if episode.scored and not episode.several else None
             what = (task, episode.sample, str(episode.stop), episode.success, earned, episode.id)
