@@ -11,9 +11,10 @@ from gem import cli
 from gem.envs.kit.mutants import SCOPES
 from gem.envs.kit.splits import split_of
 from gem.envs.terminal.repair import PACKAGES, list_passed, read_package, read_repairs, run_tests
-from gem.envs.terminal.repair_check import check_repair, check_source, is_test
+from gem.envs.terminal.repair_check import check_repair, check_source, is_test, read_passed
 from gem.errors import BadArgument, NoVerdict
 from gem.registry import FAMILIES
+from gem.sandbox.base import Result, Status
 from gem.sandbox.choice import has_sandbox
 
 world = pytest.mark.skipif(
@@ -84,14 +85,40 @@ def test_a_repair_in_other_words_may_be_tested(old, new):
         ("return (x for x in things).gi_frame", "gi_frame"),
         ("match deque:\n        case object(modules=m): return m", "modules"),
         ("return '__class__'", "__class__"),
+        ("import functools as f; return f.update_wrapper(first, deque)", "update_wrapper"),
+        ("from functools import wraps; return wraps(deque)(first)", "wraps"),
+        ("import functools as f; return f.singledispatch", "singledispatch"),
+        ("import math; math.floor = abs", "sets the attribute 'floor'"),
+        ("kind = sys; return kind.version_info", "sys (Assign value)"),
         ("from . import other", "other"),
         ("return (", "no Python"),
         ("return " + "(" * 5000, "no Python"),
-        ("x = '" + "a" * (1 << 21) + "'", "too long"),
+        ("return " + "sys(" * 190 + ")" * 190, "sys(sys("),
+        ("x = '" + "a" * (1 << 17) + "'", "too long"),
     ],
 )
 def test_what_could_reach_the_tests_is_refused(new, said):
     assert said in check_source(ORIGINAL, ORIGINAL.decode().replace("return None", new).encode())
+
+
+def test_a_use_does_not_become_another_use():
+    original = b"def first(x):\n    return type(x), print(x)\n"
+    assert check_source(original, original + b"\nfirst = first\n") == ""
+    assert (
+        check_source(b"max = field(a=1)\nfrom own import field", b"from own import field\nmax = field(a=2)")
+        == ""
+    )
+    made = original.replace(b"type(x)", b"type('X', (), {'_' + '_eq_' + '_': all})")
+    assert "type('X'" in check_source(original, made)
+    assert "print('PASSED" in check_source(original, original.replace(b"print(x)", b"print('PASSED a')"))
+
+
+def test_lines_beside_pytests_own_pass_no_test():
+    end = "PASSED a\n1 failed, 1 passed in 0.10s\n"
+    assert read_passed(Result(Status.OK, stdout=end)) == {"a"}
+    for before, after in (("", "PASSED b\n"), ("PASSED b\n", ""), ("", "PASSED b\n2 passed in 0.10s\n")):
+        assert not read_passed(Result(Status.OK, stdout=before + end + after))
+    assert not read_passed(Result(Status.OK, stdout="PASSED a\n"))
 
 
 def test_bytes_that_are_no_text_are_refused():
