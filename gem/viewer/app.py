@@ -17,6 +17,8 @@ from starlette.routing import Route
 from gem import registry
 from gem.content import text_of
 from gem.errors import BadArgument, GemError
+from gem.evals.comparison import compare
+from gem.evals.outcomes import Metric, read_run
 from gem.record import Episode, StopReason, Turn
 from gem.rollout.index import Entry, matches
 from gem.rollout.replay import first_difference
@@ -55,6 +57,11 @@ OUTCOMES: dict[str, dict[str, Any]] = {
     "no verdict": {"verdict": "none"},
 }
 """Outcomes to filter episodes by."""
+CHANGES: dict[Metric, dict[str, str]] = {
+    "success": {"worse": "A won, B lost", "better": "B won, A lost"},
+    "return": {"worse": "B is lower", "better": "B is higher"},
+}
+"""Ways in which two runs may differ on a task, by metric."""
 LIMITS = ("turns", "tokens", "turn_tokens", "context", "policy_s")
 """Limits of an episode that its page shows."""
 STATIC = {
@@ -90,6 +97,7 @@ class Viewer:
                     Route("/run/{run:int}/through", self.first_to_last),
                     Route("/start", self.starts),
                     Route("/pair", self.pair),
+                    Route("/against", self.against),
                     Route("/static/{name:path}", self.static),
                 ],
                 exception_handlers={HTTPException: self.refuse, GemError: self.refuse},
@@ -214,6 +222,54 @@ class Viewer:
         (run, number), _ = places
         return self._compare_page(
             self.sources[run], number, episodes, sides, heading="Side by side", title="side by side"
+        )
+
+    def against(self, request: Request) -> Response:
+        """Show two runs on the tasks that both played: the paired difference, and the pairs that differ."""
+        asked = request.query_params
+        a, b = (self._source_of(_number(asked, name, default)) for name, default in (("a", 0), ("b", 1)))
+        metric, which, env = asked.get("metric") or "success", asked.get("which", ""), asked.get("env", "")
+        if metric not in CHANGES:
+            raise HTTPException(400, f"metric is {metric!r:.40}; accepted: {', '.join(CHANGES)}.")
+        runs = [read_run(source.path) for source in (a, b)]
+        comparison = compare(runs[0].outcomes, runs[1].outcomes, metric=metric)
+        own = [change for change in comparison.changes if not env or change.env == env]
+        kinds = {name: [c for c in own if (c.b < c.a) == (name == "worse")] for name in CHANGES["success"]}
+        if which not in ("", *kinds):
+            raise HTTPException(400, f"which is {which!r:.40}; accepted: {', '.join(kinds)}.")
+        chosen = kinds.get(which, own)
+        at = min(_number(asked, "page", 0), LAST_PAGE)
+        kept = {name: value for name, value in asked.items() if name != "page" and value}
+        rows = []
+        for change in chosen[at * PAGE : (at + 1) * PAGE]:
+            entries = [
+                source.store.select(id=id)[-1]
+                for source, id in ((a, change.a_episode), (b, change.b_episode))
+            ]
+            summaries = [
+                summary_in_list(source, entry) for source, entry in zip((a, b), entries, strict=True)
+            ]
+            rows.append((change, *entries, *summaries))
+        return self._page(
+            "against.html",
+            sources=self.sources,
+            a=a,
+            b=b,
+            metric=metric,
+            which=which,
+            env=env,
+            CHANGES=CHANGES,
+            overall=comparison.overall,
+            envs=comparison.rows,
+            warnings=comparison.warnings,
+            counts={name: len(changes) for name, changes in kinds.items()},
+            changes=rows,
+            total=len(chosen),
+            at=at,
+            pages=max(1, -(-len(chosen) // PAGE)),
+            size=PAGE,
+            link=lambda **changed: "?" + urlencode({**kept, **changed}),
+            title="run against run",
         )
 
     def starts(self, request: Request) -> Response:

@@ -41,6 +41,8 @@ VIEWS = (
     "run/2/episode/0/whatif?turn=0",
     "pair?one=0.8&other=0.9",
     "start?spec=game:X&seed=200",
+    "against?a=0&b=1",
+    "against?a=0&b=1&metric=return",
     "run/99",
 )
 FAINT = """() => {
