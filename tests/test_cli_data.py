@@ -237,3 +237,65 @@ def test_a_model_is_trained_on_data_of_ones_own(capsys, tmp_path):
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["env"] == "data:number"
     assert config["env_kwargs"]["data"] == "q.csv"
+
+
+PROMPTS = """
+[[environments]]
+data = "q.csv"
+grader = "text"
+n = 3
+
+[[environments.prompts]]
+name = "plain"
+prompt = "{question}"
+
+[[environments.prompts]]
+name = "brief"
+prompt = "Briefly: {question}"
+"""
+
+
+def test_prompts_and_models_make_a_matrix(capsys, tmp_path, monkeypatch):
+    """One model answers each prompt, the other only the brief one."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def answer(body):
+        told = body["messages"][-1]["content"]
+        knows = body["model"] == "good" or told.startswith("Briefly")
+        return re.search(r"Number (\d)", told)[1] if knows else "none"
+
+    with StubServer(answer) as server:
+        agents = [f"openai:{name}@{server.base_url}" for name in ("good", "fair")]
+        (tmp_path / "prompts.toml").write_text(f"about = 'x'\n[agent]\nnames = {agents}\n{PROMPTS}")
+        assert run("eval", "prompts.toml", "--out", "runs") == 0
+        asked = [body["messages"][-1]["content"] for body in server.requests]
+    assert len(asked) == 12
+    assert sum(each.startswith("Briefly: Number") for each in asked) == 6
+    lines = [re.split(r"\s{2,}", line) for line in capsys.readouterr().out.splitlines()]
+    at = lines.index(["success", *agents])
+    shown = {row[0]: [cell.partition("%")[0] for cell in row[1:]] for row in lines[at + 1 : at + 4]}
+    assert shown == {
+        "q.csv:text, plain": ["100.0", "0.0"],
+        "q.csv:text, brief": ["100.0", "100.0"],
+        "overall": ["100.0", "50.0"],
+    }
+    assert all("(" in cell for row in lines[at + 1 : at + 4] for cell in row[1:])
+    report = (tmp_path / "runs" / "report.md").read_text()
+    assert report.count("| q.csv:text, brief |") == 3
+    assert "| q.csv:text, plain | 100.0% (" in report
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('data = "q.csv"', 'id = "game:Wordle-v0"', "prompts go with data, and without prompt"),
+        ("n = 3", 'prompt = "{question}"', "prompts go with data, and without prompt"),
+        ('name = "plain"\n', "", "needs a name and a prompt"),
+        ('name = "plain"', 'name = "brief"', "q.csv:text, brief is named twice"),
+        ('name = "plain"', 'title = "plain"\nname = "plain"', "has 'title'"),
+    ],
+)
+def test_prompts_that_do_not_fit_are_refused(old, new, why, capsys, tmp_path):
+    (tmp_path / "prompts.toml").write_text(PROMPTS.replace(old, new))
+    assert run("eval", "prompts.toml") == cli.MISUSED
+    assert why in capsys.readouterr().err

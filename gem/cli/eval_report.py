@@ -145,6 +145,8 @@ def _show_tables(result: SuiteResult) -> None:
             table("env", "agent", *names, rows=body, keys=2)
         elif body:
             table("env", *names, rows=[(row[0], *row[2:]) for row in body], keys=1)
+    if matrix := result.matrix:
+        table("success", *map(printable, result.cards), rows=matrix, keys=1)
     if timed := [card for card in cards if card.has_model]:
         rows = [(printable(card.agent), *card.latency.format_figures()) for card in timed]
         table("agent", *LATENCY, rows=rows, keys=1)

@@ -46,6 +46,7 @@ def markdown(
     *,
     title: str = "Evaluation",
     about: str = "",
+    matrix: Sequence[str] = (),
     notes: Iterable[str] = (),
     command: str = "",
 ) -> str:
@@ -56,6 +57,7 @@ def markdown(
         checked: the results of the gates.
         title: the heading.
         about: a paragraph after the heading.
+        matrix: the lines of a table of environments and agents.
         notes: one line each, such as warnings.
         command: the command that repeats the evaluation.
     """
@@ -67,6 +69,8 @@ def markdown(
         lines.append(
             f"- {state}: `{_code(each.gate.text)}` ({escape_cell(each.agent)}): {escape_cell(each.said)}"
         )
+    if matrix:
+        lines += ["", *matrix]
     for card in cards:
         lines += ["", f"## {escape_cell(card.agent)}", ""]
         columns = ["environment", "success", "coverage", "return", "turns"]

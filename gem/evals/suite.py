@@ -41,6 +41,12 @@
     prompt = "Answer briefly: {question}"
     few_shot = "examples.csv"
 
+    [[environments]]              # with several prompts, each an environment of its own
+    data = "q.csv"
+    [[environments.prompts]]
+    name = "brief"
+    prompt = "Answer briefly: {question}"
+
     [[environments]]              # the same with several graders; see `gem.graders.rubric.Rubric`
     data = "q.csv"
     [environments.grader]
@@ -59,7 +65,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -301,6 +307,27 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
 
 
 def _entries(row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], folder: Path) -> list[Entry]:
+    """Return the environments of a table: one for each of its ids, or for each of its prompts."""
+    if prompts := row.tables("prompts"):
+        if "data" not in row.values or "prompt" in row.values:
+            raise BadArgument(f"{row.where}: prompts go with data, and without prompt.")
+        entries: list[Entry] = []
+        for each in prompts:
+            name, prompt = each.get("name", str, ""), each.get("prompt", str, "")
+            each.finish()
+            if not name or not prompt:
+                raise BadArgument(f"{each.where} needs a name and a prompt.")
+            values = {key: value for key, value in row.values.items() if key != "prompts"}
+            one = _Table({**values, "prompt": prompt}, row.where)
+            made = _one_prompt(one, usual, changes, folder)
+            entries += [replace(entry, title=f"{entry.title}, {name}") for entry in made]
+        return entries
+    return _one_prompt(row, usual, changes, folder)
+
+
+def _one_prompt(
+    row: _Table, usual: Mapping[str, Any], changes: Mapping[str, Any], folder: Path
+) -> list[Entry]:
     env, envs, kwargs = row.get("id", str), row.strings("ids"), row.get("kwargs", dict, {})
     data = row.get("data", str)
     if sum((env is not None, bool(envs), data is not None)) != 1:

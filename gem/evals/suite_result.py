@@ -19,7 +19,7 @@ from gem.errors import StoreError
 from gem.evals.doubts import describe_doubts
 from gem.evals.fairness import unfair
 from gem.evals.gates import Checked, Gate, check
-from gem.evals.reports import junit, markdown
+from gem.evals.reports import escape_cell, format_figures, junit, markdown
 from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite import Entry, Suite
@@ -106,6 +106,16 @@ class SuiteResult:
         return rows
 
     @property
+    def matrix(self) -> list[tuple[str, ...]]:
+        """The success of each environment (first cell) with each agent; empty unless there are several."""
+        cells: dict[str, dict[str, str]] = {}
+        for name, label, of, card in self.rows:
+            cells.setdefault(label, {})[name] = format_figures(of, card)["success"]
+        if not self.several or len(self.suite.entries) < 2:
+            return []
+        return [(label, *(own.get(name, "-") for name in self.cards)) for label, own in cells.items()]
+
+    @property
     def notes(self) -> list[str]:
         """The warnings and remarks on the figures."""
         notes = [f"warning: {warning}" for warning in self.warnings]
@@ -168,11 +178,15 @@ class SuiteResult:
 
     def to_markdown(self) -> str:
         """Return the figures as a page."""
+        matrix = [("success", *self.cards), *self.matrix]
+        lines = [f"| {' | '.join(map(escape_cell, row))} |" for row in matrix] if len(matrix) > 1 else []
+        lines[1:1] = [f"|{'---|' * len(matrix[0])}"] * bool(lines)
         return markdown(
             list(self.cards.values()),
             self.checked,
             title=self.suite.name or "Evaluation",
             about=self.suite.about,
+            matrix=lines,
             notes=[
                 *self.notes,
                 *["the outcome of each row of the data, by its id: samples.csv"] * bool(self._samples),
