@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gem.evals.reports import dollars
 from gem.record import StopReason, Verdict
 from gem.viewer.conversation import MOST_TURNS
-from gem.viewer.text import render_text, visible
+from gem.viewer.text import diff_lines, render_text, visible
 
 KEYS = {
     "j, k": "next, previous row or turn",
@@ -72,6 +72,7 @@ def templates() -> Environment:
     }
     env.globals |= {
         "KEYS": KEYS,
+        "diff_lines": diff_lines,
         "MOST_TURNS": MOST_TURNS,
         "iteration_of": iteration_of,
         "Verdict": Verdict,

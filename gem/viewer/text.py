@@ -143,6 +143,15 @@ def split_code(text: str) -> list[tuple[bool, str]]:
     return [(code, "\n".join(lines)) for code, lines in pieces]
 
 
+def diff_lines(code: str) -> list[tuple[str, str]] | None:
+    """Return the lines of a fenced diff, each with its kind: add, del, or same; None for other code."""
+    first, *lines = code.split("\n")
+    if first.strip().strip("`").strip() not in ("diff", "patch"):
+        return None
+    kinds = {"+": "add", "-": "del"}
+    return [("same", first), *((kinds.get(line[:1], "same"), line) for line in lines)]
+
+
 def _words(line: str) -> list[str]:
     """Return the cells of a line of a board, without the separators between them."""
     words = line.split()

@@ -107,6 +107,17 @@ def test_code_and_tracebacks_are_split_from_prose(text, pieces):
     assert "\n".join(piece for _, piece in split_code(text)) == text
 
 
+def test_a_fenced_diff_is_shown_as_a_diff(pages, tmp_path):
+    made = episode(
+        turn(observation="Mend it:\n```diff\n@@ -1 +1 @@\n-a < b\n+a > b\n```", action="+ no"),
+        run=RUN,
+        job="a",
+    )
+    text = pages(write(tmp_path / "e.jsonl", made)).get("run/0/episode/0").text
+    assert '<span class="del">-a &lt; b\n</span><span class="add">+a &gt; b\n</span>' in text
+    assert text.count('class="add"') == 1
+
+
 def test_code_stands_as_code_and_the_words_of_a_verdict_stand_open(pages, tmp_path):
     call = ToolCall("c1", "python", json.dumps({"code": "for i in x:\n    print('<b>')", "limit": 3}))
     said = Message("assistant", "Try:\n```\na < b\n```", tool_calls=(call,))
