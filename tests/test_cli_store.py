@@ -39,6 +39,13 @@ def run(capsys, *args):
     return code, streams.out, streams.err
 
 
+def test_the_folder_of_a_run_stands_for_its_store(path, capsys):
+    for words in (("ls",), ("cat", "0")):
+        of_file, of_folder = (run(capsys, words[0], each, *words[1:]) for each in (path, path.parent))
+        assert of_folder == of_file
+        assert of_file[0] == 0
+
+
 def test_ls_lists_one_episode_a_line(path, capsys):
     code, out, err = run(capsys, "ls", path)
     head, *rows = [line.split() for line in out.splitlines()]
@@ -132,7 +139,10 @@ def test_the_schema_is_one_that_stored_lines_fit(path, capsys):
     ("args", "message"),
     [
         (["ls", "absent.jsonl"], "absent.jsonl: cannot open the episode store: No such file"),
-        (["ls", "."], "is a folder"),
+        (
+            ["ls", "empty"],
+            "empty holds no episodes; accepted: a store (episodes.jsonl), or the folder of a run",
+        ),
         (["ls", "{path}", "--limit", "0"], "limit is 0"),
         (["ls", "{path}", "--success", "--failed"], "exclude one another"),
         (["ls", "{path}", "--spec", "game:x"], "holds no episode of 'game:x'. Did you mean 'game:X'?"),
@@ -146,6 +156,7 @@ def test_the_schema_is_one_that_stored_lines_fit(path, capsys):
 def test_what_is_wrong_is_said(path, tmp_path, capsys, monkeypatch, args, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "diary.txt").write_text("Dear diary,\n")
+    (tmp_path / "empty").mkdir()
     code, _, err = run(capsys, *(arg.format(path=path) for arg in args))
     assert code == 2
     assert message.format(path=path) in err

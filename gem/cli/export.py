@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 import gem
 from gem import seeding
 from gem.cli.players import find_run
-from gem.cli.replay import store_of
+from gem.cli.store import store_of
 from gem.cli.terms import FAILED, MaybeInt, MaybePath, MaybeText
 from gem.content import printable
 from gem.errors import (

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.store import cat, find_number
+from gem.cli.store import cat, find_number, store_of
 from gem.cli.terms import FAILED
 from gem.content import printable
 from gem.errors import BadArgument, GemError, check_least
@@ -151,22 +151,3 @@ def numbers(store: EpisodeStore, episodes: tuple[str, ...]) -> list[int]:
             continue
         places.append(find_number(store, name))
     return list(dict.fromkeys(places))
-
-
-def store_of(run: Path) -> Path:
-    """Return the store of a run: the file itself, or the one of its folder.
-
-    Raises:
-        BadArgument: for a folder without one, or with several below it.
-    """
-    if not run.is_dir():
-        return run
-    if (run / "episodes.jsonl").is_file():
-        return run / "episodes.jsonl"
-    below = sorted(run.glob("*/episodes.jsonl"))
-    if len(below) == 1:
-        return below[0]
-    if below:
-        names = ", ".join(str(each.parent) for each in below[:5])
-        raise BadArgument(f"{run} holds {len(below)} stores; name one of them: {names}.")
-    raise BadArgument(f"{run} holds no episodes; accepted: a store (episodes.jsonl), or the folder of a run.")

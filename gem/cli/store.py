@@ -34,7 +34,7 @@ def ls(
     """List the episodes of a store, by its index; what is listed is compared with the lines.
 
     Args:
-        path: a file of episodes, as episodes.jsonl in the folder of a run.
+        path: a file of episodes, or the folder of a run.
         spec: only episodes of this environment.
         success: only episodes that solved their task.
         failed: only episodes that have a verdict and did not solve their task.
@@ -50,7 +50,7 @@ def ls(
         wanted["success"] = success
     if no_verdict:
         wanted["verdict"] = Verdict.NONE
-    with EpisodeStore(path, read_only=True) as store:
+    with EpisodeStore(store_of(path), read_only=True) as store:
         entries = store.select(**wanted)
         if not store.confirm(entries[:limit]):
             entries = store.select(**wanted)
@@ -92,11 +92,11 @@ def cat(
     """Show an episode of a store: observations, actions, rewards, and how it ended.
 
     Args:
-        path: a file of episodes, as episodes.jsonl in the folder of a run.
+        path: a file of episodes, or the folder of a run.
         episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
         json: print the line as it is stored.
     """
-    with EpisodeStore(path, read_only=True) as store:
+    with EpisodeStore(store_of(path), read_only=True) as store:
         number = find_number(store, episode)
         record = store[number]
         if json:
@@ -120,6 +120,25 @@ def cat(
             print(printable(f"{name}: {value}"))
     print()
     show(record, rewards=True)
+
+
+def store_of(run: Path) -> Path:
+    """Return the store of a run: the file itself, or the one of its folder.
+
+    Raises:
+        BadArgument: for a folder without one, or with several below it.
+    """
+    if not run.is_dir():
+        return run
+    if (run / "episodes.jsonl").is_file():
+        return run / "episodes.jsonl"
+    below = sorted(run.glob("*/episodes.jsonl"))
+    if len(below) == 1:
+        return below[0]
+    if below:
+        names = ", ".join(str(each.parent) for each in below[:5])
+        raise BadArgument(f"{run} holds {len(below)} stores; name one of them: {names}.")
+    raise BadArgument(f"{run} holds no episodes; accepted: a store (episodes.jsonl), or the folder of a run.")
 
 
 def find_number(store: EpisodeStore, name: str) -> int:

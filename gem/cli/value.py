@@ -10,7 +10,8 @@ from tyro.conf import Positional, arg
 import gem
 from gem import seeding
 from gem.cli.players import PLAYERS, limits_of, local_agent
-from gem.cli.replay import Run, numbers, store_of, tell_changed_files
+from gem.cli.replay import Run, numbers, tell_changed_files
+from gem.cli.store import store_of
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
 from gem.errors import UnknownEnv, check_argument

@@ -80,7 +80,7 @@ class IndexedFile:
         try:  # without waiting for a writer of a named pipe
             self._fd = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         except OSError as error:
-            hint = "" if self.path.parent.is_dir() else " Make its folder first."
+            hint = "" if self.read_only or self.path.parent.is_dir() else " Make its folder first."
             raise StoreError(f"{self.path}: cannot open the episode store: {reason(error)}.{hint}") from error
         self.lock = RLock()
         self._locked, self._lost, self._pid = False, 0, os.getpid()

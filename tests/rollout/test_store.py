@@ -946,8 +946,9 @@ def test_what_is_no_store_is_refused_and_left_alone(path):
 
 
 def test_what_cannot_be_opened_says_why(path, tmp_path):
-    with pytest.raises(StoreError, match="No such file"):
-        EpisodeStore(path, read_only=True)
+    for absent in (path, tmp_path / "nowhere" / "episodes.jsonl"):  # a reader need not make a folder
+        with pytest.raises(StoreError, match=r"No such file or directory\.$"):
+            EpisodeStore(absent, read_only=True)
     with pytest.raises(StoreError, match=r"nowhere.*No such file.*Make its folder first"):
         EpisodeStore(tmp_path / "nowhere" / "episodes.jsonl")
 
