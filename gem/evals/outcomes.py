@@ -19,6 +19,7 @@ from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
 from gem.specs import TaskRef
+from gem.wrappers.wrapper_factory import TOOLS
 
 Metric = Literal["success", "return"]
 METRICS: tuple[Metric, ...] = ("success", "return")
@@ -142,7 +143,14 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
             )
         success, reward = episode.succeeded(seat), episode.reward(seat)
     env = title_of(made.spec, made.kwargs) if made.spec.startswith("data:") else entry.spec
+    env = "+".join((env, *(_name_tool(wrapper.name) for wrapper in made.wrappers)))
     return Outcome(env, begun, entry.sample, 0, success, reward, instance, made.seed, entry.id)
+
+
+def _name_tool(wrapper: str) -> str:
+    """Return a wrapper's name as an evaluation shows it: a tool's without its ending."""
+    tool = wrapper.removesuffix("_tool")
+    return tool if tool in TOOLS else wrapper
 
 
 def _with_costs(outcome: Outcome, episode: Episode) -> Outcome:

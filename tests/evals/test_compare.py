@@ -266,6 +266,18 @@ def test_a_task_is_environment_keywords_wrappers_and_seed_and_not_who_played_it(
     assert len({task_key(each) for each in (one, *others)}) == 7
 
 
+def test_an_environment_is_named_with_its_tools_and_wrappers(tmp_path):
+    around = tuple(map(WrapperRef, ("python_tool", "my_tool", "flat")))
+    tasks = TaskRef("test:X", {}, around, 1), TaskRef("test:X", {}, (), 1)
+    a, b = (stored(tmp_path / str(n), episode(1, task=task)) for n, task in enumerate(tasks))
+    assert [run.outcomes[0].env for run in (a, b)] == ["test:X+python+my_tool+flat", "test:X"]
+    assert [row.env for row in compare(a.outcomes, a.outcomes, min_coverage=0).rows] == [
+        "test:X+python+my_tool+flat"
+    ]
+    with pytest.raises(BadArgument, match=r"share no environment.*test:X\+python.*test:X,"):
+        compare(a.outcomes, b.outcomes)
+
+
 def test_runs_pair_whoever_played_and_under_whatever_job_and_run(tmp_path):
     other = RunInfo("other", "RandomAgent")
     a = stored(tmp_path / "a.jsonl", *(episode(seed) for seed in range(4)))
