@@ -205,9 +205,11 @@ class Threads(Host):
             try:
                 outcome = self._carry_out(slot, command)
             except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not the others
-                done.append(Outcome(index, None, NoVerdict(f"interrupted by {type(interrupt).__name__}.")))
-                _ring(self._enough)
-                raise
+                outcome = Outcome(index, None, NoVerdict(f"interrupted by {type(interrupt).__name__}."))
+                if threading.current_thread() is threading.main_thread():
+                    done.append(outcome)
+                    raise
+                # no signal comes to other threads: the environment raised it, and its thread goes on
             if not timed:
                 done.append(outcome)
             elif not self._deliver(slot, outcome):

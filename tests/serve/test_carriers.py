@@ -14,7 +14,7 @@ from gem.errors import NoVerdict
 from gem.hosts import threads
 from gem.hosts.threads import Threads
 from gem.serve.environments import app
-from gem.serve.environments.carriers import OnHost
+from gem.serve.environments.carriers import Inline, OnHost
 
 DEADLINE_S = 20.0
 
@@ -55,6 +55,30 @@ def test_a_call_in_flight_when_the_server_ends_has_no_verdict(monkeypatch):
         gate.set()
     assert type(error) is NoVerdict
     assert "the server ended during the call" in str(error)
+
+
+class Interrupts(Held):
+    """Its step raises what Ctrl-C raises."""
+
+    def step(self, action):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("make", [Inline, lambda: OnHost(Threads(call_s=0.05))], ids=["inline", "thread"])
+def test_an_interrupt_of_an_environment_ends_its_episode_alone(make):
+    async def run():
+        carrier, recipe = make(), partial(Interrupts, None, None)
+        places = [carrier.add(recipe), carrier.add(recipe)]
+        for place in places * 2:
+            outcome = await asyncio.wait_for(carrier.call(place, "reset", (1,)), DEADLINE_S)
+            assert outcome.error is None, outcome.error
+            outcome = await asyncio.wait_for(carrier.call(place, "step", ("x",)), DEADLINE_S)
+            assert type(outcome.error) is NoVerdict
+            await asyncio.sleep(0.1)  # past call_s: the call is not reported again
+        if not carrier.inline:
+            await asyncio.to_thread(carrier.close)
+
+    asyncio.run(run())
 
 
 def test_an_error_of_the_server_itself_has_an_answer_without_details():

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from gem.errors import NoVerdict
-from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out
+from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out, wrap_exception
 
 LISTEN_S = 0.002
 """Seconds to wait for the host before checking for new calls."""
@@ -35,7 +35,10 @@ class Inline:
         self, place: Slot, verb: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] = NO_KWARGS
     ) -> Outcome:
         """Run one call immediately."""
-        return carry_out(place, (0, verb, args, kwargs))
+        try:
+            return carry_out(place, (0, verb, args, kwargs))
+        except KeyboardInterrupt as error:  # raised by the environment: the server handles signals itself
+            return Outcome(0, None, wrap_exception(error))
 
     def renew(self, place: Slot, recipe: Recipe) -> None:
         """Replace an environment."""
