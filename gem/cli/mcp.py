@@ -115,10 +115,17 @@ def mcp(
                 file=sys.stderr,
             )
 
-    with open_store(out) as store, Journal(out / "unfinished" / f"{key}.journal") as journal:
-        asyncio.run(serve())
-        if store.select(job=job, sample=sample):
-            journal.remove()
+    path = out / "unfinished" / f"{key}.journal"
+    with open_store(out) as store:
+        if finish and not path.exists() and not store.select(job=job, sample=sample):
+            raise BadArgument(
+                f"{out} has no episode of {spec.id} that began with seed {seed} and sample {sample}; accepted "
+                "with --finish: the id, seed and sample of an unfinished one."
+            )
+        with Journal(path) as journal:
+            asyncio.run(serve())
+            if store.select(job=job, sample=sample):
+                journal.remove()
     return 0
 
 

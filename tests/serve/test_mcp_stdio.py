@@ -233,6 +233,14 @@ class Printing(Env):
 
 
 @pytest.mark.system
+def test_an_episode_that_nobody_began_is_not_finished(tmp_path):
+    code, _, err = Command(GUESS, "--out", tmp_path, "--seed", 3, "--finish").end()
+    assert (code, "no episode" in err) == (2, True), err
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        assert len(store) == 0
+
+
+@pytest.mark.system
 def test_the_command_plays_one_episode_once(tmp_path):
     out = tmp_path / "runs"
     first = Command(GUESS, "--out", out, "--seed", 3)
