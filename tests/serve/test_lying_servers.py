@@ -151,6 +151,29 @@ def test_an_openenv_server_that_lies_is_no_verdict(answer):
                 env.step("act")
 
 
+def test_a_second_answer_of_an_openenv_server_is_not_taken_for_the_next_one():
+    sent = threading.Event()
+
+    def answer(socket):
+        for message in socket:
+            began = json.loads(message)["type"] == "reset"
+            said = {**END, "reward": None if began else 0.5, "done": False}
+            for _ in range(1 if began else 2):
+                socket.send(json.dumps({"type": "observation", "data": said}))
+            if not began:
+                socket.ping().wait(5)  # by its answer the client has read both
+                sent.set()
+
+    with serve(answer, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with gem.make(f"openenv:http://127.0.0.1:{server.socket.getsockname()[1]}", field="text") as env:
+            env.reset(seed=1)
+            assert env.step("act").reward == 0.5
+            assert sent.wait(5)
+            with pytest.raises(NoVerdict, match="answers nothing"):
+                env.step("act")
+
+
 def carried_out(host, commands):
     host.submit_all(commands)
     outcomes = []

@@ -359,6 +359,16 @@ def test_an_episode_keeps_so_many_bytes_and_counts_each_message_once(serve):
     assert (episode.stop, len(episode.turns), episode.reward()) == (StopReason.TOKEN_LIMIT, 6, 0.5)
 
 
+def test_tools_count_once_among_the_bytes_of_an_episode(serve):
+    def tool(text):
+        return [{"type": "function", "function": {"name": "t", "description": text, "parameters": {}}}]
+
+    program = Program(serve(allowed=Allowed(episode_bytes=2000)), "t")
+    for _ in range(4):
+        program.chat(user("x"), tools=tool("a" * 1000))
+    program.chat(user("x"), tools=tool("b" * 1000), code=403)
+
+
 def test_budgets_are_refused_in_a_form_that_clients_do_not_repeat(serve):
     server = serve(limits=Limits(turns=2), allowed=Allowed(sessions=2, body_bytes=2000))
     program = Program(server)

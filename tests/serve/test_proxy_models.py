@@ -18,6 +18,7 @@ from gem.agents.hugging_face import HuggingFaceAgent
 from gem.agents.openai import OpenAIAgent
 from gem.agents.token_server import TokenServerAgent
 from gem.serve.proxy.answering import Upstream
+from gem.serve.proxy.app import Allowed
 from gem.serve.proxy.server import Server
 from gem.testing.stub_server import RawAnswer, StubServer
 from gem.tokens.rows import rows
@@ -156,6 +157,13 @@ def test_a_request_that_the_server_refuses_is_the_programs_fault_where_others_ar
             said = httpx.post(f"{opened.base_url}/chat/completions", json=asked, headers=header)
             episode = server.reward(opened.id, 0.0)
     assert (said.status_code, episode.scored) == ((400, True) if alive else (503, False))
+
+
+def test_settings_count_among_the_bytes_of_an_episode():
+    with StubServer("plain") as stub, OpenAIAgent("m", base_url=stub.base_url) as agent:
+        with Server(agent, any_key=True, allowed=Allowed(episode_bytes=1000)) as server:
+            for code in (200, 403):
+                ask(server.url, "p", {"role": "user", "content": "x"}, code=code, user="y" * 600)
 
 
 def test_the_proxys_own_temperature_holds():

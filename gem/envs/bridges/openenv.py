@@ -166,6 +166,7 @@ class OpenEnvEnv(Env):
         """
         try:
             socket = self._connect(begins=message["type"] == "reset")
+            _check_unasked(socket)
             socket.send(json.dumps(message))
             answer = json.loads(socket.recv(self.call_s))
         except ConnectionRefused as refused:
@@ -318,6 +319,13 @@ def _run_server(folder: Path, app: str) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+def _check_unasked(socket: ClientConnection) -> None:
+    """Refuse a message that came before a request: it would be taken for the answer. Raises OSError."""
+    with suppress(TimeoutError):
+        socket.recv(0)
+        raise ConnectionError("it sent a message that answers nothing")
 
 
 def _part(part: dict[str, Any]) -> Text | Image:

@@ -131,9 +131,10 @@ class Recording:
         bounds = [each for each in (left, limits.turn_tokens, request.max_tokens) if each is not None]
         before, covered, prefix = self._match(request)
         fresh = sum(map(size_of, request.messages[covered:]))
+        fresh += len(json.dumps([sampling, self._new_tools(request.tools)], default=repr))
         if fresh > self.room:
             self.spent = self.spent or StopReason.TOKEN_LIMIT
-            raise OverBudget("The messages of this episode are larger than its record may be.")
+            raise OverBudget("The messages, tools and settings of this episode are more than its record keeps.")
         self.room -= fresh
         known: tuple[int, ...] = ()
         if before is not None and before.length:
@@ -287,13 +288,17 @@ class Recording:
 
     def _note_tools(self, turn: Turn, tools: tuple[ToolSpec, ...]) -> None:
         """Store the offered tools once, and in a turn only if they differ from the first call's."""
-        start = self.episode.starts.setdefault(SEAT, {})
-        offered = written_tools(tools)
+        offered = self._new_tools(tools)
         if not self.calls:
-            start["tools"] = offered
-        elif offered != start.get("tools"):
+            self.episode.starts.setdefault(SEAT, {})["tools"] = offered
+        elif offered is not None:
             assert turn.extra is not None
             turn.extra["tools"] = offered
+
+    def _new_tools(self, tools: tuple[ToolSpec, ...]) -> list[Any] | None:
+        """Return tools as the record has them; None if they are those of the first call."""
+        offered = written_tools(tools)
+        return None if self.calls and offered == self.episode.starts[SEAT].get("tools") else offered
 
     # -- rewards, and the end
 

@@ -151,11 +151,11 @@ def a_flag(value: Any, what: str) -> bool:
 
 
 def a_count(value: Any, what: str) -> int | None:
-    """Return a whole number of 1 or more, or None, or refuse."""
+    """Return a whole number from 1, or None, or refuse."""
     if value is None:
         return None
     if type(value) is not int or not 1 <= value < 2**31:
-        raise Refused(f"{what} is {_short(value)}; accepted: 1 or more.")
+        raise Refused(f"{what} is {_short(value)}; accepted: a whole number from 1 to {2**31 - 1}.")
     return value
 
 
