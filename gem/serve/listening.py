@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from ipaddress import ip_address
 from typing import Any
 
 from gem.errors import BadArgument, reason
+
+NAME = re.compile(r"\[?([0-9a-zA-Z.:-]*?)\]?(?::[0-9]{1,5})?")
 
 
 def is_local(host: str) -> bool:
@@ -16,6 +19,12 @@ def is_local(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_local_name(host: str) -> bool:
+    """Return whether a Host header, a name or an address and the port, names this machine."""
+    asked = NAME.fullmatch(host)
+    return asked is not None and is_local(asked[1])
 
 
 def listen(host: str, port: int, backlog: int, hint: str = "--port 0 takes a free one") -> socket.socket:

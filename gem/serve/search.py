@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gem.errors import BadArgument, reason
+from gem.serve.listening import is_local, is_local_name
 from gem.tools.search import Hit, SearchEngine, SearchFailed
 from gem.tools.search.base import check_topk, plain
 from gem.tools.search.corpus import contents_of
@@ -39,7 +40,8 @@ class SearchServer(ThreadingHTTPServer):
     - ``{"query": "...", "topk": 3}`` gives ``{"result": [{"document": ...}, ...]}``, with scores if wanted.
 
     A document is ``{"id", "contents", "title", "text"}``. An error is answered with ``{"error": ...}``: 400
-    for a wrong body, 404 for the path, 405 for the method, 411 and 413 for the length, 503 for the engine.
+    for a wrong body, 403 and 421 for a page of another site, 404 for the path, 405 for the method, 411 and 413
+    for the length, 503 for the engine.
 
     Args:
         engine: the search engine.
@@ -125,6 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         packed = "msgpack" in self.headers.get("Content-Type", "")
         try:
             body = self._body()
+            self._check_sender()
             if self.path.partition("?")[0].rstrip("/") != "/retrieve":
                 raise _Refused(HTTPStatus.NOT_FOUND, "there are POST /retrieve and GET /health.")
             # A JSON object never begins as a msgpack map does, so that a missing header does no harm.
@@ -145,6 +148,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "/retrieve is asked by POST."})
         else:
             self._answer(HTTPStatus.NOT_FOUND, {"error": "there are POST /retrieve and GET /health."})
+
+    def _check_sender(self) -> None:
+        """Refuse pages of other sites, where only this machine may ask: they also come by a name of theirs."""
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+        if not is_local(str(self.server.server_address[0])):
+            return
+        if not is_local_name(host):
+            raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "this server answers to local names alone.")
+        if origin is not None and origin.partition("://")[2] != host:
+            raise _Refused(HTTPStatus.FORBIDDEN, "a page of another site asked.")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing; for a log, put a proxy in front."""

@@ -289,6 +289,8 @@ def test_the_protocol(world):
         (404, "/retrieve", {"path": "/x", "body": b"{}"}),
         (404, "/retrieve", {"method": "GET", "path": "/../etc/passwd"}),
         (405, "POST", {"method": "GET"}),
+        (403, "another site", {"body": b'{"query": "x"}', "headers": {"Origin": "http://site.example"}}),
+        (421, "local names", {"body": b'{"query": "x"}', "headers": {"Host": "site.example"}}),
         (411, "Content-Length", {"headers": {"Content-Length": "x"}}),
         (413, "1048576", {"headers": {"Content-Length": "1048577"}}),
         (413, "1048576", {"headers": {"Content-Length": "9" * 5000}}),

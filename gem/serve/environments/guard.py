@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from secrets import compare_digest
 
@@ -10,10 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gem.serve.environments.metrics import Metrics
-from gem.serve.listening import is_local
-
-NAME = re.compile(r"\[?([0-9a-zA-Z.:-]*?)\]?(?::[0-9]{1,5})?")
-"""A host header: a name or an address, and the port."""
+from gem.serve.listening import is_local_name
 
 OPEN_PATHS = ("/health",)
 """The paths that load balancers may request without a token."""
@@ -65,9 +61,7 @@ class Guard:
             if page not in self.origins and page.partition("://")[2] != host:
                 return 403, "A page of another site asked.\n"
         if self._wanted is None:
-            asked = NAME.fullmatch(host)
-            known = asked is not None and is_local(asked[1])
-            return None if known else (421, "This server answers to local names alone.\n")
+            return None if is_local_name(host) else (421, "This server answers to local names alone.\n")
         if scope["path"] in OPEN_PATHS or self.has_key(scope["path"]):
             return None
         if compare_digest(headers.get(b"authorization", b""), self._wanted):
