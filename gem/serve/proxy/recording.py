@@ -134,7 +134,9 @@ class Recording:
         fresh += len(json.dumps([sampling, self._new_tools(request.tools)], default=repr))
         if fresh > self.room:
             self.spent = self.spent or StopReason.TOKEN_LIMIT
-            raise OverBudget("The messages, tools and settings of this episode are more than its record keeps.")
+            raise OverBudget(
+                "The messages, tools and settings of this episode are more than its record keeps."
+            )
         self.room -= fresh
         known: tuple[int, ...] = ()
         if before is not None and before.length:
