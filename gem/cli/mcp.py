@@ -119,8 +119,8 @@ def mcp(
     with open_store(out) as store:
         if finish and not path.exists() and not store.select(job=job, sample=sample):
             raise BadArgument(
-                f"{out} has no episode of {spec.id} that began with seed {seed} and sample {sample}; accepted "
-                "with --finish: the id, seed and sample of an unfinished one."
+                f"{out} has no episode of {spec.id} that began with seed {seed} and sample {sample}; "
+                "accepted with --finish: the id, seed and sample of an unfinished one."
             )
         with Journal(path) as journal:
             asyncio.run(serve())

@@ -40,8 +40,8 @@ class SearchServer(ThreadingHTTPServer):
     - ``{"query": "...", "topk": 3}`` gives ``{"result": [{"document": ...}, ...]}``, with scores if wanted.
 
     A document is ``{"id", "contents", "title", "text"}``. An error is answered with ``{"error": ...}``: 400
-    for a wrong body, 403 and 421 for a page of another site, 404 for the path, 405 for the method, 411 and 413
-    for the length, 503 for the engine.
+    for a wrong body, 403 and 421 for a page of another site, 404 for the path, 405 for the method, 411 and
+    413 for the length, 503 for the engine.
 
     Args:
         engine: the search engine.
@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, {"error": "there are POST /retrieve and GET /health."})
 
     def _check_sender(self) -> None:
-        """Refuse pages of other sites, where only this machine may ask: they also come by a name of theirs."""
+        """Refuse pages of other sites, where only this machine may ask: also by a name of theirs."""
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if not is_local(str(self.server.server_address[0])):
             return

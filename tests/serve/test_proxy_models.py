@@ -160,10 +160,14 @@ def test_a_request_that_the_server_refuses_is_the_programs_fault_where_others_ar
 
 
 def test_settings_count_among_the_bytes_of_an_episode():
-    with StubServer("plain") as stub, OpenAIAgent("m", base_url=stub.base_url) as agent:
-        with Server(agent, any_key=True, allowed=Allowed(episode_bytes=1000)) as server:
-            for code in (200, 403):
-                ask(server.url, "p", {"role": "user", "content": "x"}, code=code, user="y" * 600)
+    allowed = Allowed(episode_bytes=1000)
+    with (
+        StubServer("plain") as stub,
+        OpenAIAgent("m", base_url=stub.base_url) as agent,
+        Server(agent, any_key=True, allowed=allowed) as server,
+    ):
+        for code in (200, 403):
+            ask(server.url, "p", {"role": "user", "content": "x"}, code=code, user="y" * 600)
 
 
 def test_the_proxys_own_temperature_holds():

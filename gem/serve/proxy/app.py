@@ -81,8 +81,8 @@ class Allowed:
     """The limits of a proxy.
 
     `sessions`: open sessions. `body_bytes`: bytes of a request. `episode_bytes`: bytes of all messages of an
-    episode, each counted once, and of the tools and settings that its record keeps. `idle_s`: seconds without a call per session.
-    `request_s`: seconds within which a request must have arrived whole.
+    episode, each counted once, and of the tools and settings that its record keeps. `idle_s`: seconds
+    without a call per session. `request_s`: seconds within which a request must have arrived whole.
     """
 
     sessions: int = 1000
