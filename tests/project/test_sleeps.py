@@ -23,6 +23,7 @@ SLEEPS = {
     "sandbox/carry/leave.py": (1, "a program that leaves a process behind"),
     "sandbox/test_failures.py": (2, "a server killed at every moment of its start; one that starts late"),
     "sandbox/test_template.py": (1, "a template that answers late"),
+    "serve/test_carriers.py": (1, "a call that is late after it has ended"),
     "serve/test_serve_chaos.py": (1, "an agent that takes its time"),
     "shared/ray_worlds.py": (1, "an environment that takes its time"),
     "shared/waiting.py": (2, "the polls"),
