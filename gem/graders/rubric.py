@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
@@ -66,9 +65,9 @@ class Rubric(Rebuildable):
         check_accepted([*self.graders], weights or {}, "the rubric")
         self.weights = dict.fromkeys(self.graders, 1.0) | dict(weights or {})
         for name, weight in self.weights.items():
-            is_number = isinstance(weight, int | float) and abs(weight) <= sys.float_info.max
-            check_argument(f"the weight of {name}", weight, is_number, "a finite number")
-        total = math.fsum(weight for weight in self.weights.values() if weight > 0)
+            is_number = isinstance(weight, int | float) and abs(weight) <= 1e300  # whose sum is finite
+            check_argument(f"the weight of {name}", weight, is_number, "a number of at most 1e300")
+        total = sum(weight for weight in self.weights.values() if weight > 0)
         check_argument("the sum of the positive weights", total, 0 < total < math.inf, "above 0, and finite")
         known = correct is None or correct in self.graders
         check_argument("correct", correct, known, f"a part of the rubric ({', '.join(self.graders)})")
@@ -206,7 +205,10 @@ def read_rubric(table: Mapping[str, Any]) -> tuple[str, Rubric]:
                 f'{name} = {{grader = "math", weight = 0.5}}, and the settings {" and ".join(SETTINGS)}.'
             )
         check_accepted(PART_KEYS, part, f"the part {name}")
-        kind, grader = named_grader(part["grader"])
+        try:
+            kind, grader = named_grader(part["grader"])
+        except RecursionError:
+            raise BadArgument(f"the part {name} names a rubric that names itself.") from None
         is_judge, is_function = isinstance(grader, JudgeByName), isinstance(grader, FunctionGrader)
         given = {key: part[key] for key in PART_KEYS[2:] if key in part}
         accepted = JUDGE_KEYS if is_judge else LIMITS if is_function else ()

@@ -131,8 +131,8 @@ class IndexedFile:
     # -- reading
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the bytes from `start` to `end`."""
-        return os.pread(self._fd, end - start, start)
+        """Return the bytes from `start` to `end`, as far as the file has them: an index may say anything."""
+        return os.pread(self._fd, max(0, min(end, os.fstat(self._fd).st_size) - start), start)
 
     def read_line(self, start: int, end: int) -> bytes:
         """Return the line from `start` to `end` without its line break, which a last one may lack."""

@@ -114,6 +114,8 @@ class FileRows(Sequence[Mapping[str, Any]]):
         self._names = [file.name for file in files]
         if isinstance(self._parts[0], Mapping):
             self._parts = [one_split(self._parts[0], split, str(path))]
+            if isinstance(self._parts[0], Mapping | str) or not hasattr(self._parts[0], "__len__"):
+                raise BadArgument(f"{path}: the split holds no rows; accepted: a list of them.")
         elif path.is_file() and split not in (None, "train"):
             raise BadArgument(
                 f"{path} is one file without splits, and split is {split!r}. Drop split=, or make a folder "

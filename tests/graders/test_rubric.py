@@ -16,7 +16,14 @@ from gem.evals.evaluator import play_suite
 from gem.evals.results import EnvResult
 from gem.graders.base import Score
 from gem.graders.cascade import CascadeGrader
-from gem.graders.functions import FunctionGrader, JudgeByName, make_grader, named_grader, ping_judges
+from gem.graders.functions import (
+    FunctionGrader,
+    JudgeByName,
+    make_grader,
+    named_grader,
+    ping_judges,
+    read_grader,
+)
 from gem.graders.judge import JudgeGrader
 from gem.graders.math import MathGrader
 from gem.graders.rubric import Rubric, read_rubric
@@ -118,6 +125,10 @@ def test_each_part_reads_the_answer_reference_and_question_as_alone():
         (({"a": "math"}, {"a": 0}), "sum of the positive weights"),
         (({"a": "math"}, {"a": float("nan")}), "the weight of a is nan"),
         (({"a": "math"}, {"a": 10**400}), "the weight of a is 1000"),
+        (
+            ({"a": "math", "b": "text"}, {"a": 1e308, "b": 1e308}),
+            "the weight of a is 1e.308; accepted",
+        ),
         (({"a": "math"}, {"a": "1"}), "the weight of a is '1'"),
         (({"a": "math"}, {"b": 1}), "does not take 'b'.*It takes: a"),
         (({"a": "mth"},), "the part a is 'mth'; accepted: text, math"),
@@ -128,6 +139,13 @@ def test_each_part_reads_the_answer_reference_and_question_as_alone():
 def test_what_is_no_rubric_is_refused(arguments, said):
     with pytest.raises(GemError, match=said):
         Rubric(*arguments)
+
+
+def test_a_rubric_that_names_itself_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text('[a]\ngrader = "own.toml"\n')
+    with pytest.raises(BadArgument, match="a rubric that names itself"):
+        named_grader(read_grader("own.toml"))
 
 
 def test_unknown_settings_are_refused():

@@ -475,6 +475,7 @@ def test_an_index_is_not_believed_after_the_file_was_edited(path, keep_time):
 
 RENUMBER, COUNT = "UPDATE episodes SET number = number - 1", "UPDATE mark SET episodes = {}"
 FORGED = {
+    "an offset beyond the file": f"UPDATE episodes SET start = {2**62}",
     "a reward": "UPDATE episodes SET reward = 99 WHERE number = 7",
     "a text as reward": "UPDATE episodes SET reward = '0.25' WHERE number = 7",
     "successes": "UPDATE episodes SET success = 0",

@@ -15,6 +15,7 @@ from gem.content import Image, Text
 from gem.errors import BadArgument, MissingData, MissingExtra, install_command
 from gem.tasks import files, sources
 from gem.tasks.base import TaskSet
+from gem.tasks.files import FileRows
 from gem.tasks.sources import load
 
 ROWS = [
@@ -441,3 +442,10 @@ def test_a_path_is_read_in_the_folder_of_the_data_and_nowhere_else(tmp_path):
 def test_what_is_no_picture_is_refused(value):
     with pytest.raises(BadArgument, match="a picture is"):
         pictured(value)
+
+
+def test_a_split_that_holds_no_rows_is_told(tmp_path):
+    file = tmp_path / "rows.json"
+    file.write_text('{"a": {"b": 1}}')
+    with pytest.raises(BadArgument, match="the split holds no rows"):
+        FileRows(file, None)
