@@ -127,7 +127,8 @@ def agent(monkeypatch):
 
 
 def figures(folder):
-    return json.loads((folder / "result.json").read_text())["results"]
+    results = json.loads((folder / "result.json").read_text())["results"]
+    return [{**each, "seconds_per_success": None} for each in results]
 
 
 @pytest.mark.system

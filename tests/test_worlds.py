@@ -108,7 +108,7 @@ def test_a_world_of_two_wheels_is_both_or_nothing(tmp_path, monkeypatch, capsys)
         assert (worlds.find("little") is None) == bool(fetched)
     assert {path.name for path in worlds.find("little").glob("*_world")} == {"little_world", "other_world"}
     assert cli.main(["worlds"]) == 0
-    assert "little-world 1.0, other-world 2.0" in " ".join(capsys.readouterr().out.split())
+    assert "little-world 1.0 +1" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_missing_world_names_the_command(capsys):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -320,7 +321,8 @@ def test_a_wrong_command_is_told_in_a_sentence(tmp_path, args, why):
 
 @pytest.mark.system
 def test_closed_streams_are_told(tmp_path):
-    command = f"exec {sys.executable} -m gem mcp {GUESS} --out {tmp_path} <&-"
+    words = [sys.executable, "-m", "gem", "mcp", GUESS, "--out", str(tmp_path)]
+    command = f"exec {shlex.join(words)} <&-"
     ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=DEADLINE_S)
     assert (ended.returncode, "standard input or output is closed" in ended.stderr) == (2, True)
 

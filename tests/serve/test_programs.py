@@ -563,7 +563,7 @@ def test_an_environment_that_breaks_by_mcp_gives_no_verdict(act, play):
 @pytest.mark.system
 def test_the_example_wins_a_registered_game_by_mcp(play):
     guesses = ScriptedAgent(lambda ask: f"\\boxed{{{ask.turn + 1}}}")
-    command = f"python3 {EXAMPLE} {{mcp_url}}"
+    command = shlex.join(["python3", str(EXAMPLE), "{mcp_url}"])
     episode = play(command, guesses, env="game:GuessTheNumber-v0-easy")
     assert episode.scored
     assert not episode.ends["agent"].truncated
