@@ -749,7 +749,13 @@ def test_a_split_is_that_of_the_environment_or_refused(capsys):
     assert "game:Sudoku-v0-easy has no split 'test'; it has none." in capsys.readouterr().err
     assert cli.main(["eval", "minigrid:FourRooms-v0", "--split", "dev"]) == 2
     assert "has no split 'dev'; accepted: train, test." in capsys.readouterr().err
-    assert cli.main(["eval", "baseline24", "--split", "test"]) == 2
+    for flag in (["--split", "test"], ["--exclude", "disputed"]):
+        assert cli.main(["eval", "baseline24", *flag]) == 2
+        assert "leave --split and --exclude out" in capsys.readouterr().err
+    assert cli.main(["eval", EASY, "--exclude", "disputed"]) == 2
+    assert "exclude" in capsys.readouterr().err
+    assert cli.main(["eval", "--data", "q.csv", "--exclude", "disputed"]) == 2
+    assert "with --data leave it out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -342,15 +342,17 @@ def _suite(given: Arguments) -> Suite:
     if only and (count is not None or seed is not None):
         raise BadArgument("--seeds names the tasks; leave --episodes and --seed out.")
     check_least("samples", given.samples)
-    own = given.own.task(without=("split",))
+    own = given.own.task(without=("split", "exclude"))
     if own is not None:
         print(printable(own.about), file=sys.stderr)
     suites = [name for name in named if name in known_suites() or name.endswith(".toml")]
     if suites and (len(named) > 1 or own is not None):
         raise BadArgument(f"{suites[0]} is a suite, and a suite is played alone; leave the others out.")
     if suites:
-        if given.own.split:
-            raise BadArgument("a suite says the splits of its environments; leave --split out.")
+        if given.own.split or given.own.exclude:
+            raise BadArgument(
+                "a suite says what is played of its environments; leave --split and --exclude out."
+            )
         return _changed_suite(suites[0], given, count, only, seed, settings)
     if not named and own is None:
         raise BadArgument(

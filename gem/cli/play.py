@@ -79,7 +79,7 @@ def play(
     seed = seeding.fresh() if seed is None else seeding.check(seed)
     limits = limits_of(turns)
     actor = None if agent == "human" else local_agent(agent, accepted="human")
-    brought = own.task(without=("split",))
+    brought = own.task(without=("split", "exclude"))
     if (brought is None) != bool(env_id):
         raise BadArgument("name an environment, as game:Sudoku-v0-easy, or your own data: --data FILE.")
     kwargs = own.kwargs([env_id]) if brought is None else brought.kwargs

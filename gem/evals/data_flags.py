@@ -42,20 +42,23 @@ class DataFlags:
     """Show the choices of each row in an order that the episode's seed draws."""
     split: Annotated[str, arg(metavar="NAME", help_behavior_hint="")] = ""
     """The split of the data, if it has several; in eval and play also that of the named environments."""
+    exclude: Annotated[str, arg(metavar="disputed", help_behavior_hint="")] = ""
+    """Leave out tasks of the named environments: disputed ones, as those that pay for doing nothing."""
 
     def kwargs(self, env_ids: Iterable[str]) -> dict[str, Any]:
-        """Return the keywords of environments without data: their split, if one was given.
+        """Return the keywords of environments without data: their split, and what is left out.
 
         Raises:
             BadArgument: for an environment that has no such split.
         """
-        if self.data or not self.split:
+        if self.data:
             return {}
-        for env_id in env_ids:
+        given = {"split": self.split, "exclude": self.exclude}
+        for env_id in env_ids if self.split else ():
             if self.split not in (has := splits_of(env_id)):
                 known = f"accepted: {', '.join(has)}" if has else "it has none"
                 raise BadArgument(f"{env_id} has no split {self.split!r}; {known}.")
-        return {"split": self.split}
+        return {name: value for name, value in given.items() if value}
 
     def task(self, without: Collection[str] = ()) -> OwnData | None:
         """Return the environment over the data, or None without data.
@@ -66,11 +69,15 @@ class DataFlags:
         Raises:
             BadArgument: for the other flags without --data. Otherwise see `data_task`.
         """
+        if self.data and self.exclude:
+            raise BadArgument("--exclude is for named environments; with --data leave it out.")
         if self.data:
             given = (self.data, self.grader, self.columns, self.split, self.prompt, self.few_shot)
             return data_task(*given, shuffle_choices=self.shuffle_choices)
         for each in fields(self):
             if getattr(self, each.name) and each.name not in without:
                 flag = each.name.replace("_", "-")
+                if flag == "exclude":
+                    raise BadArgument("--exclude is for eval and play; give it in --env-kwargs.")
                 raise BadArgument(f"--{flag} is for data of your own; name it: --data FILE.")
         return None
