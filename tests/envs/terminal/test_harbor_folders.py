@@ -181,11 +181,13 @@ def test_a_solution_with_files_beside_it_is_none(no_engine, tmp_path):
 
 
 def test_a_health_check_is_run_until_it_succeeds(shell, tmp_path):
-    check = "echo $GREETING >> /app/tries; [ $(wc -l < /app/tries) = 3 ] && { sleep 60 > /app/left 2>&1 & }"
+    begin = "{ tail -f /dev/null > /app/left 2>&1 & }"
+    check = f"echo $GREETING >> /app/tries; [ $(wc -l < /app/tries) = 3 ] && {begin}"
     toml = f"{TOML}[environment]\nenv = {{GREETING = 'hello'}}\n[environment.healthcheck]\n"
     toml += "interval_sec = 0.01\nstart_interval_sec = 0.01\ncommand = "
     write_folder(tmp_path, toml + json.dumps(check))
-    look = "cat tries; grep -qs sleep /proc/[0-9]*/comm && echo runs"
+    # A process in the background has its name a moment later than its shell goes on.
+    look = "cat tries; until grep -qs tail /proc/[0-9]*/comm; do sleep 0.01; done; echo runs"
     assert play(tmp_path, look)[0].split() == ["hello", "hello", "hello", "runs"]
     with pytest.raises(NoVerdict, match=r"(?s)health check of .* failed: .*3"):
         play(write_folder(tmp_path, f"{toml}'exit 3'"), RIGHT)
