@@ -16,6 +16,7 @@ from gem.errors import BadArgument, StoreError
 from gem.record import Limits, Reply
 from gem.rollout.conversation import Conversation
 from gem.rollout.store import EpisodeStore
+from gem.sandbox.choice import has_sandbox
 from gem.serve.mcp import EpisodeServer
 from gem.serve.mcp.messages import HANDSHAKES, Endpoint
 
@@ -125,6 +126,7 @@ def test_the_reward_is_told_where_it_is_asked_for():
     played(GUESS, talk, show_reward=True)
 
 
+@pytest.mark.skipif(not has_sandbox(), reason="needs a sandbox")
 def test_native_tools_are_offered_and_written_as_native_calls():
     async def talk(server, endpoint):
         tools = (await ask(endpoint, "tools/list"))["result"]["tools"]
