@@ -110,8 +110,9 @@ def local(model=OLD, **options):
 
 
 def bare(reply):
-    """A reply without what a server says beside it."""
-    return replace(reply, usage={}, logprobs=None)
+    """A reply without what a server says beside it, and how often it was asked."""
+    extra = {name: value for name, value in reply.extra.items() if name != "retries"}
+    return replace(reply, usage={}, logprobs=None, extra=extra)
 
 
 def error_of(agent, request=None):
@@ -534,6 +535,7 @@ def test_broken_answers_are_tried_again_and_then_no_verdict(protocol, what):
     assert not isinstance(error, AgentUnavailable)
     with serve(protocol, mangle=first) as server, agent_of(server, retries=2, temperature=0.0) as agent:
         (reply,) = agent([ask()])
+    assert reply.extra["retries"] == 1
     assert bare(reply) == bare(local(temperature=0.0)([ask()])[0])
 
 
