@@ -242,14 +242,9 @@ class Viewer:
         kept = {name: value for name, value in asked.items() if name != "page" and value}
         rows = []
         for change in chosen[at * PAGE : (at + 1) * PAGE]:
-            entries = [
-                source.store.select(id=id)[-1]
-                for source, id in ((a, change.a_episode), (b, change.b_episode))
-            ]
-            summaries = [
-                summary_in_list(source, entry) for source, entry in zip((a, b), entries, strict=True)
-            ]
-            rows.append((change, *entries, *summaries))
+            of_a = a.store.select(id=change.a_episode)[-1]
+            of_b = b.store.select(id=change.b_episode)[-1]
+            rows.append((change, of_a, of_b, summary_in_list(a, of_a), summary_in_list(b, of_b)))
         return self._page(
             "against.html",
             sources=self.sources,
