@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 import waiting
 
+from gem.errors import StoreError
+
 sys.path.insert(0, str(Path(__file__).parent))  # served_envs is imported by worker processes as well
 
 DEADLINE_S = 20.0
@@ -51,7 +53,15 @@ def serving():
         server = EnvironmentServer(
             ids or ["served:Obeying"], port=0, limits=ServeLimits(**(limits or {})), **options
         )
-        thread = threading.Thread(target=server.serve)
+        server.failure = None
+
+        def serve():
+            try:
+                server.serve()
+            except StoreError as error:
+                server.failure = error
+
+        thread = threading.Thread(target=serve)
         thread.start()
         server.thread = thread
         started.append((server, thread))

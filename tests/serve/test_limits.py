@@ -58,6 +58,15 @@ ORIGINS = [
 ]
 
 
+@pytest.mark.parametrize(
+    "origin",
+    ["foo", "https://mine.example/", "https://Mine.example", "https://mine.example:443", "null", "*", ""],
+)
+def test_an_origin_that_no_page_has_is_refused(serving, origin):
+    with pytest.raises(BadArgument, match="which no page has"):
+        serving(origins=["https://mine.example:8443", "http://[::1]:8000", origin])
+
+
 @pytest.mark.parametrize("token", [None, TOKEN])
 def test_web_sockets_of_pages_of_other_sites_are_refused_as_requests_are(serving, connected, token):
     server = serving(token=token)

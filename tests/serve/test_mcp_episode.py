@@ -430,6 +430,7 @@ def test_a_record_that_cannot_be_written_is_no_matter_of_the_agent(tmp_path, cap
         last = await play_out(endpoint)
         assert not last["isError"]
         assert "is over" in texts(last)[-1]
+        assert "could not be written" in texts(last)[-1]
         assert isinstance(server.unwritten, StoreError)
 
     played(GUESS, talk, store=store)

@@ -128,6 +128,18 @@ def test_the_end_of_a_session_is_the_end_of_its_episode(serving, store, until):
     assert len(server.application.sessions) == 1
 
 
+def test_a_server_that_lost_a_record_tells_the_client_and_says_so_at_its_end(serving, store):
+    server = serving(store=store)
+    client = Client(opened(server)["url"])
+    store.close()
+    assert [client.act(text)[:3] for text in ("one", "two")] == ["one", "two"]
+    assert "could not be written" in client.act("end")
+    assert "records_lost_total 1" in httpx.get(server.url + "/metrics").text
+    server.stop()
+    server.thread.join(20)
+    assert str(server.failure) == "1 records of episodes could not be written; the log says why."
+
+
 def test_an_unused_episode_is_scored_when_its_lease_ends(serving, store, until, monkeypatch):
     monkeypatch.setattr(app, "REAP_S", 0.01)
     server = serving(store=store)

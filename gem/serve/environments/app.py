@@ -37,7 +37,7 @@ with needs_extra("serving environments", "starlette", "serve"):
     from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
     from starlette.types import Receive, Scope, Send
 
-from gem.serve.environments.guard import Guard
+from gem.serve.environments.guard import Guard, check_origins
 from gem.serve.mcp.http import SESSION_HEADER, answer_post, answer_request, refuse
 
 STATUS = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 409, "TOO_LONG": 413}
@@ -69,6 +69,7 @@ class Application:
 
     Raises:
         UnknownEnv, MissingExtra, MissingData, BadArgument: for an id that cannot be made here.
+        BadArgument: for an origin that no page has.
         UnknownArgument: for a keyword that none of the environments takes. BadArgument: for a wrapper that
             goes around none of them.
     """
@@ -88,6 +89,7 @@ class Application:
     ) -> None:
         if not ids:
             raise BadArgument("no environment was named; give an id, as game:GuessTheNumber-v0-easy.")
+        check_origins(origins)
         self.limits = limits or ServeLimits()
         self.metrics = Metrics()
         self.sessions = Sessions(self.limits, self.metrics)

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from secrets import compare_digest
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gem.errors import BadArgument
 from gem.serve.environments.metrics import Metrics
 from gem.serve.listening import is_local_name
 
+ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(0|[1-9][0-9]{0,4}))?")
+PORTS = {"http": "80", "https": "443"}
+"""The ports that browsers leave out of an origin."""
+
 OPEN_PATHS = ("/health",)
 """The paths that load balancers may request without a token."""
+
+
+def check_origins(origins: Collection[str]) -> None:
+    """Check that a browser can send each of these origins (RFC 6454, 6.2).
+
+    Raises:
+        BadArgument: for one that no page has.
+    """
+    for origin in origins:
+        parts = ORIGIN.fullmatch(origin)
+        if parts is None or (parts[3] is not None and parts[3] == PORTS.get(parts[1])):
+            raise BadArgument(
+                f"origins has {origin!r:.80}, which no page has. Accepted: a scheme and a host in lower "
+                "case, as https://example.org, with the port where it is not the scheme's own, and no path."
+            )
 
 
 class Guard:

@@ -124,6 +124,8 @@ class Episodes:
             session.running = False
             if server.episode.error is not None:
                 self.sessions.metrics.count("no_verdict_total")
+            if server.unwritten is not None:
+                self.sessions.metrics.count("records_lost_total")
 
         server = EpisodeServer(
             offer.recipe(),

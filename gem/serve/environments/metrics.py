@@ -14,6 +14,7 @@ HELP = {
     "answers_repeated_total": "Requests that came again and were answered from memory.",
     "calls_slowed_total": "Calls that waited because their session asked faster than the rate.",
     "no_verdict_total": "Calls that ended an episode without verdict.",
+    "records_lost_total": "Records of MCP clients' episodes that could not be written.",
 }
 """The counters without labels; they are shown even at 0."""
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from gem.errors import BadArgument, needs_extra
+from gem.errors import BadArgument, StoreError, needs_extra
 from gem.rollout.store import EpisodeStore
 from gem.serve.environments.app import Application
 from gem.serve.environments.limits import ServeLimits
@@ -94,11 +94,17 @@ class EnvironmentServer:
         self._server = _Server(self.application, self.limits)
 
     def serve(self) -> None:
-        """Serve until a signal, or `stop`."""
+        """Serve until a signal, or `stop`.
+
+        Raises:
+            StoreError: at the end, when records of episodes could not be written.
+        """
         try:
             self._server.run(sockets=[self._socket])
         finally:
             self._socket.close()
+        if lost := self.application.metrics["records_lost_total"]:
+            raise StoreError(f"{lost:,} records of episodes could not be written; the log says why.")
 
     def drain(self) -> None:
         """Start nothing new, and make `serve` return after the last episode; callable from any thread."""

@@ -59,6 +59,7 @@ TEXT_AT_MOST = 16 << 20
 
 OVER = "The episode is over. It cannot be played again here."
 BROKEN = "The environment broke, and the episode is over without a verdict. It cannot be played again here."
+LOST = "The record of the episode could not be written. Tell whoever runs this server."
 INSTRUCTIONS = (
     "This server is one episode of a task. Call `observe` to read it, and `act` or the other tools to play. "
     "Actions cannot be taken back, and the episode cannot be started again."
@@ -313,6 +314,8 @@ class EpisodeServer:
             line = BROKEN if broken else OVER
             if self._show_reward and self.episode.scored:
                 line += f" Reward: {self.episode.reward():g}."
+            if self.unwritten is not None:
+                line += f" {LOST}"
             content = [*content, {"type": "text", "text": line}]
             error = error or broken
         if not content:
