@@ -241,6 +241,10 @@ class ProgramAgent(BaseAgent):
         }
         return record
 
+    def publish(self, version: int, weights: Any = None) -> None:
+        """Let the model answer with these weights, as policy `version`; see BaseAgent.publish."""
+        self._server.publish(version, weights)
+
     def close(self) -> None:
         """End the proxy and the sandbox, and close the model."""
         self._server.__exit__()

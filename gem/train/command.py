@@ -151,6 +151,8 @@ def _decisive(args: list[str]) -> dict[str, Any]:
     given: dict[str, Any] = {name: value for name in ("model", "algorithm") if (value := _flag(args, name))}
     if _flag(args, "staleness") == "1":
         given["staleness"] = 1
+    if agent := _flag(args, "agent"):
+        given["agent"] = agent
     if source := _flag(args, "from") or _flag(args, "start-from"):
         given["start_from"] = source
     return given

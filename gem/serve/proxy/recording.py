@@ -148,7 +148,7 @@ class Recording:
             request.messages,
             known,
             len(request.messages) - covered,
-            seeding.derive(salt, episode.job, episode.sample, self.answers),
+            seeding.derive(salt, episode.seed or 0, episode.salt, episode.job, episode.sample, self.answers),
             min(bounds, default=None),
             limits.context,
             tools=request.tools,

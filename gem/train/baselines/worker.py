@@ -136,13 +136,13 @@ def _elsewhere(trained: TrainConfig, other: TrainConfig) -> Transferred:
 
     run = RunFolder(trained.out)
     trainer = make_trainer(replace(other, out=trained.out, seed=trained.seed))
-    with closing(trainer.policy.agent):
+    with closing(trainer.player):
         take_figures(trainer, "random", RandomAgent(), other.eval_episodes)
         for name, file in (("before", run.reference), ("after", run.checkpoint)):
             if file.exists():
                 load_weights(trainer.policy, checkpoint.load(file), str(file))
                 trainer.learner.publish(0)  # an agent may keep what the weights before have computed
-                take_figures(trainer, name, trainer.policy.agent, other.eval_episodes)
+                take_figures(trainer, name, trainer.player, other.eval_episodes)
     return Transferred(task_of(other), {name: figures_of(each) for name, each in trainer.figures.items()})
 
 

@@ -25,6 +25,7 @@ ONLY_WITH: tuple[tuple[tuple[str, ...], str, Callable[[RunSettings], bool]], ...
     (("kl_reward",), "a divergence (kl)", lambda to: to.kl > 0),
     (("normalise_by",), "several environments", lambda to: len(to.environments or to.curriculum) > 0),
     (("lora_alpha", "lora_targets"), "LoRA adapters (lora_rank)", lambda to: to.lora_rank > 0),
+    (("program_s",), "a program (agent)", lambda to: bool(to.agent)),
     (("critic_lr",), "a learning rate above 0 (lr), whose schedule it follows", lambda to: to.lr > 0),
 )
 """Settings that have an effect only with another one: their names, what they need, and its test. Settings of
@@ -59,6 +60,7 @@ def check(config: RunSettings) -> None:
         check_algorithm(config)
     _check_model(config)
     _check_sampler(config)
+    _check_program(config)
     for names, needed, is_present in ONLY_WITH:
         for name in () if is_present(config) else names:
             if _is_set(config, name):
@@ -192,6 +194,10 @@ def check_algorithm(config: RunSettings) -> None:
             f"group is {config.group}; {name} compares at least 2 samples of a task.",
         ),
         (
+            config.agent and algorithm.group == "turn",
+            f"{name} goes on from turns of other episodes, and a program plays whole ones; choose another.",
+        ),
+        (
             config.kl_reward and algorithm.group == "turn",
             f"{name} cannot subtract the divergence from rewards; leave --kl-reward out.",
         ),
@@ -255,6 +261,25 @@ def _check_sampler(config: RunSettings) -> None:
             config.sampler and config.ray,
             "ray and sampler both say where answers are sampled; leave one of them out.",
         ),
+    )
+
+
+def _check_program(config: RunSettings) -> None:
+    """Check that a program can play what the other settings ask for."""
+    if not config.agent:
+        return
+    form = f"agent is {config.agent!r:.80}; accepted: program:COMMAND, or nothing for the model itself."
+    refuse_first((not re.fullmatch(r"program:\s*\S.*", config.agent, re.DOTALL), form))
+    alone = "leave it out, or the program (agent)"
+    refuse_first(
+        (
+            config.host == "process",
+            "host is 'process', and a program is served by this one; accepted: thread, serial.",
+        ),
+        (config.ray, f"ray samples on other machines, and a program runs on this one; {alone}."),
+        (config.staleness, f"staleness 1 needs a second model, and a program calls one; {alone}."),
+        (config.opponents, f"a program plays alone, and opponents have seats of their own; {alone}."),
+        (config.warmup_check, f"warmup_check plays without the program; {alone}."),
     )
 
 

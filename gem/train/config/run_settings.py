@@ -104,6 +104,13 @@ class RunSettings:
     """How often each opponent is played, by the rate x at which the policy beats it: uniform; hard, in
     proportion to (1 - x)^2; even, in proportion to x (1 - x)."""
 
+    agent: str = ""
+    """A program that plays the episodes, as program:COMMAND (docs/guides/programs.md). The model in training
+    answers its calls, and learns from them. Empty: the model plays by itself."""
+
+    program_s: Divisor = 600.0
+    """Seconds of the program for one episode, in which its model answers too."""
+
     # -- by which model, and how it samples
 
     model: str = "tiny"

@@ -87,6 +87,8 @@ class TrainConfig(RunSettings):
         defaults = {**({} if model == "tiny" else LANGUAGE_MODEL), **algorithm.defaults}
         if given.get("start_from"):
             defaults["warmup_steps"] = 0
+        if given.get("agent"):
+            defaults["host"] = "thread"  # programs wait for their model, many at a time
         if given.get("staleness") and algorithm.loss is None:
             defaults["importance_cap"] = 2.0
         return {**defaults, **given}

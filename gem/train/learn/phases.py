@@ -114,7 +114,7 @@ def begin_phase(trainer: Trainer, config: TrainConfig, before: RunFolder) -> Non
     tell_figures(trainer)
     trainer.watcher.stage(f"phase {folder.phase_name}, after iteration {trainer.iteration}")
     with trainer.count_time():
-        take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+        take_figures(trainer, "before", trainer.player, config.eval_episodes)
     trainer.hold_reference()
     if config.staleness:
         trainer.refresh_sampler()

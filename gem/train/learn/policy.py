@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from gem import seeding
 from gem.agents.base import BaseAgent
 from gem.agents.hugging_face import HuggingFaceAgent, evaluating
+from gem.agents.named import AgentSettings, make_agent
 from gem.agents.tiny import Prefix, TinyAgent, TinyConfig, TinyLM, causal_mask
 from gem.errors import BadArgument, needs_extra
 from gem.models import faster_dtype, load_causal
@@ -335,6 +336,20 @@ def observing_agent(
     if isinstance(policy, TinyPolicy):
         return TinyAgent(policy.model, policy.renderer, temperature, config.max_tokens, entropy=entropy)
     return _agent(policy.model, policy.renderer, config, temperature, entropy=entropy)
+
+
+def player_of(agent: BaseAgent, config: TrainConfig) -> BaseAgent:
+    """Return who plays a run's episodes: the config's program, which calls `agent`, or else `agent` itself.
+
+    Closing a program closes the agent too.
+
+    Raises:
+        BadArgument: for a command that cannot be run. SandboxFailed: where programs cannot run.
+    """
+    if not config.agent:
+        return agent
+    settings = AgentSettings(model=agent, program_s=config.program_s)
+    return make_agent(config.agent, settings)  # type: ignore[return-value]
 
 
 def _agent(

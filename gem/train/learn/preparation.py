@@ -40,7 +40,7 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
         take_figures(trainer, "optimum", SolverAgent(), 0)
         if not config.iterations:
             watcher.stage("measuring before cloning")
-            take_figures(trainer, "untrained", trainer.policy.agent, config.eval_episodes)
+            take_figures(trainer, "untrained", trainer.player, config.eval_episodes)
         played = played_in_warmup(config, trainer.envs)
         if lacking := [env.name for env in trainer.envs if env not in played] if config.warmup_steps else []:
             watcher.stage(f"no warm-up on random play of {', '.join(lacking)}: there is no random actor")
@@ -49,7 +49,7 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
             trainer.cpu_s += warm(trainer, warm_ups)
         if config.iterations:
             watcher.stage("measuring before any RL")
-            take_figures(trainer, "before", trainer.policy.agent, config.eval_episodes)
+            take_figures(trainer, "before", trainer.player, config.eval_episodes)
             if warmed:
                 warn_below_random(trainer)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gem import seeding
+from gem.agents.base import BaseAgent
 from gem.errors import BadArgument
 from gem.evals import Instances
 from gem.record import Agent, Episode, Limits
@@ -18,7 +19,7 @@ from gem.rollout.runner import BaseRunner
 from gem.train.config import TrainConfig
 from gem.train.learn import parallel
 from gem.train.learn.learner import Learner, load_weights, weights
-from gem.train.learn.policy import Policy, make_policy
+from gem.train.learn.policy import Policy, make_policy, player_of
 from gem.train.report.run_folder import RunFolder
 from gem.train.tasks.opponents import League, Opponents
 from gem.train.tasks.played_env import PlayedEnv, played_envs
@@ -43,6 +44,11 @@ class Sampling:
     def policy(self) -> Policy:
         """The policy that is trained."""
         return self.learner.policy
+
+    @functools.cached_property
+    def player(self) -> BaseAgent:
+        """Who plays the policy's episodes: its agent, or the program that calls it."""
+        return player_of(self.policy.agent, self.config)
 
     # -- the episodes of an iteration
 
@@ -169,7 +175,7 @@ class Sampling:
             "store": self.store,
         }
         if not self.config.ray:
-            return Runner(self.sampler.agent, **how)
+            return Runner(self.player if self.sampler is self.policy else self.sampler.agent, **how)
         if parallel.world() > 1:
             raise BadArgument("with ray only one process can train; start a single one, or leave ray out.")
         return RayRunner(self.sampler.agent, address=self.config.ray, **how)

@@ -84,7 +84,7 @@ def train(
     if not first:
         trainer.watcher = Watcher()
     watcher = trainer.watcher
-    with closing(trainer.policy.agent), folder.lock() if first else nullcontext(), closing(watcher):
+    with closing(trainer.player), folder.lock() if first else nullcontext(), closing(watcher):
         if resume:
             trainer.restore()
             watcher.begun(folder, config, trainer.history)

@@ -166,9 +166,9 @@ def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> No
 
 def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
     """Measure the policy's current weights, sampled and greedy, and store the figures by these names."""
-    take_figures(trainer, sampled, trainer.policy.agent, trainer.config.eval_episodes)
+    take_figures(trainer, sampled, trainer.player, trainer.config.eval_episodes)
     trainer.policy.temper(0.0)
-    take_figures(trainer, greedy, trainer.policy.agent, 0)
+    take_figures(trainer, greedy, trainer.player, 0)
     trainer.policy.temper(trainer.config.temperature)
 
 

@@ -20,7 +20,7 @@ from gem.record import Episode
 from gem.registry import Maker
 from gem.statistics import Interval, combined
 from gem.train.config import TrainConfig
-from gem.train.learn.policy import Policy, observing_agent
+from gem.train.learn.policy import Policy, observing_agent, player_of
 from gem.train.report.run_folder import Evaluation, HeldOutKind
 from gem.train.tasks.played_env import PlayedEnv
 
@@ -97,7 +97,8 @@ class HeldOut:
         self.episodes = -(-config.held_out // len(envs))
         self.parts = [held_out_instances(env.maker, config.seed, self.episodes, draw_seeds) for env in envs]
         self.temperature = config.temperature if config.eval_temperature is None else config.eval_temperature
-        self.agent = observing_agent(policy, config, temperature=self.temperature, entropy=False)
+        agent = observing_agent(policy, config, temperature=self.temperature, entropy=False)
+        self.agent = player_of(agent, config)
 
     def measure(self, iteration: int) -> Evaluation:
         """Play the instances with the current weights, those of `iteration`."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from gem import seeding
 from gem.rollout import EpisodeStore, Job, Runner
 from gem.train.config import TrainConfig
-from gem.train.learn.policy import Policy, observing_agent
+from gem.train.learn.policy import Policy, observing_agent, player_of
 from gem.train.tasks.played_env import PlayedEnv
 
 TIMES = 20
@@ -25,7 +25,7 @@ class WatchedSeeds:
     def __init__(self, policy: Policy, config: TrainConfig, envs: Sequence[PlayedEnv], path: Path) -> None:
         """Play `policy`, in every seat, in each of `envs`, into the store at `path`."""
         self.config, self.envs = config, envs
-        self.agent = observing_agent(policy, config)
+        self.agent = player_of(observing_agent(policy, config), config)
         self.store = EpisodeStore(path)
 
     def due(self, iteration: int) -> bool:

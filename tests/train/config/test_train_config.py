@@ -29,6 +29,29 @@ def test_a_sampler_that_cannot_be_is_refused(given, words):
         TrainConfig(model="some", **given)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"agent": "python ask.py"}, "agent is 'python ask.py'; accepted: program:COMMAND"),
+        ({"agent": "program: "}, "accepted: program:COMMAND"),
+        ({"host": "process"}, "accepted: thread, serial"),
+        ({"ray": "local"}, "leave it out, or the program"),
+        ({"staleness": 1}, "staleness 1 needs a second model"),
+        ({"opponent": ("random",)}, "a program plays alone"),
+        ({"warmup_check": 5}, "warmup_check plays without the program"),
+        ({"algorithm": "turn_grpo"}, "turn_grpo goes on from turns of other episodes"),
+    ],
+)
+def test_what_a_program_cannot_play_is_refused(given, words):
+    with pytest.raises(BadArgument, match=words):
+        TrainConfig.fit(**{"agent": "program:python ask.py", **given})
+
+
+def test_programs_play_many_at_a_time_unless_another_host_is_named():
+    assert TrainConfig.fit(agent="program:python ask.py").host == "thread"
+    assert TrainConfig.fit(agent="program:python ask.py", host="serial").host == "serial"
+
+
 def test_a_config_comes_back_from_json():
     config = TrainConfig(env_kwargs={"max_number": [5, 9]}, out=Path("some where"), max_turns=3, gamma=0.9)
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
@@ -80,6 +103,7 @@ def test_shares_are_shares(name, value):
         ({"warmup_steps": 0, "warmup_check": 2, "warmup_most": 9}, "and there is none; set its length"),
         ({"temperature": math.inf}, "temperature is inf; accepted: above 0, and finite"),
         ({"kl_reward": True, "kl": 0.0}, "kl_reward is True; it has an effect only with a divergence"),
+        ({"program_s": 60.0}, r"program_s is 60.0; it has an effect only with a program \(agent\)"),
         ({"tools": ("python", "python")}, "tools are python python; give each name once"),
     ],
 )
