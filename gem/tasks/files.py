@@ -16,7 +16,9 @@ import re
 import weakref
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -29,6 +31,9 @@ SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
 
 LONGEST_ROW, MOST_UNPACKED = 64 << 20, 1 << 30
 """The most bytes of a line (of a cell of CSV: characters), and of all lines of a compressed file."""
+
+MOST_FILES = 100_000
+"""The most files of a folder of data, pictures too."""
 
 MOST_TIMES = 100
 """How often a Parquet file's own size its rows may take in memory, if they take more than MOST_UNPACKED."""
@@ -51,7 +56,7 @@ class BadRow(BadArgument):
 
 def is_data_file(path: Path) -> bool:
     """Return whether a file has a supported type, by its name in any case."""
-    return path.is_file() and path.name.lower().endswith(SUFFIXES)
+    return path.name.lower().endswith(SUFFIXES) and path.is_file()
 
 
 def place_of(rows: Any, index: int) -> str:
@@ -152,6 +157,25 @@ class FileRows(Sequence[Mapping[str, Any]]):
         return open_once, (FileRows, self.path, self.split)
 
 
+def files_below(path: Path) -> list[Path]:
+    """Return the files of a data set in order, its pictures too: the file itself, or all in a folder.
+
+    Raises:
+        BadArgument: where none is of a supported type, and for more than MOST_FILES, as a whole machine has.
+    """
+    if not path.is_dir():
+        return [path]
+    if not any(map(is_data_file, chain(path.glob("*"), path.glob("*/*")))):
+        raise _without_data(path)
+    files = list(islice((file for file in path.rglob("*") if file.is_file()), MOST_FILES + 1))
+    if len(files) > MOST_FILES:
+        raise BadArgument(
+            f"the folder {path} has more than {MOST_FILES:,} files, which would all be read; give the data a "
+            "folder of its own, or name its file."
+        )
+    return sorted(files)
+
+
 def _files(path: Path, split: str | None) -> list[Path]:
     """Return the files of a split, in order: ``train.jsonl``, or ``train-00000-of-00002.parquet`` and on."""
     if path.is_file() or any((path / name).is_file() for name in _SAVED):
@@ -163,7 +187,7 @@ def _files(path: Path, split: str | None) -> list[Path]:
         if is_data_file(file)
     )
     if not files:
-        raise BadArgument(f"the folder {path} has no file of data; accepted: {', '.join(SUFFIXES)}.")
+        raise _without_data(path)
     splits = {file: _SHARD.sub("", file.name.partition(".")[0]) for file in files}
     if split is not None:
         chosen = [file for file in files if splits[file] == split or file.parent == path / split]
@@ -176,6 +200,10 @@ def _files(path: Path, split: str | None) -> list[Path]:
             "(--split)."
         )
     return chosen
+
+
+def _without_data(folder: Path) -> BadArgument:
+    return BadArgument(f"the folder {folder} has no file of data; accepted: {', '.join(SUFFIXES)}.")
 
 
 def _read(path: Path) -> Any:
@@ -281,8 +309,8 @@ class Table(_Lines):
             raise BadArgument(
                 f"{path} cannot be read: {why}, in the row of line {line}. Is a double quote not closed?"
             ) from error
-        named = [name for name in self.names if name]
-        if twice := sorted({name for name in named if named.count(name) > 1}):
+        named = Counter(name for name in self.names if name)
+        if twice := sorted(name for name, count in named.items() if count > 1):
             raise BadArgument(f"{path} cannot be read: the column {twice[0]!r} is there twice; rename one.")
 
     def __getitem__(self, index: Any) -> Any:

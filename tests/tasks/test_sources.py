@@ -344,6 +344,12 @@ def test_a_table_that_would_be_misread_is_refused(tmp_path, text, said):
         load(tmp_path / "set.csv")
 
 
+def test_a_table_of_many_columns_is_read_in_linear_time(tmp_path):
+    names = ["problem", "answer", *(f"c{number}" for number in range(200_000))]
+    (tmp_path / "set.csv").write_text(f"{','.join(names)}\n{','.join('2' for _ in names)}\n")
+    assert load(tmp_path / "set.csv")[0].reference == "2"  # it would take minutes in square time
+
+
 def test_a_long_cell_is_read_and_the_csv_modules_limit_is_as_before(tmp_path):
     before = csv.field_size_limit()
     tasks = load(write(tmp_path / "set.csv", [{"problem": "x" * 200_000, "answer": "2"}]))

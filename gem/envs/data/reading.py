@@ -11,7 +11,7 @@ from gem.errors import BadArgument, reason
 from gem.files import open_file
 from gem.graders.functions import class_of
 from gem.tasks.columns import Columns, find_columns
-from gem.tasks.files import scan
+from gem.tasks.files import files_below, scan
 from gem.tasks.sources import RowTasks, Source, find, open_rows
 
 
@@ -48,18 +48,18 @@ def digest_of(data: str | Path, few_shot: Any = None) -> str:
     """Return a digest of files and folders; empty for a data set of the hub.
 
     Raises:
-        BadArgument: for a file that cannot be read.
+        BadArgument: for a file that cannot be read, and a folder as of `files_below`.
     """
     content = hashlib.blake2b(digest_size=8)
     for source in (data, few_shot):
         place = find(str(source)) if isinstance(source, str | Path) else None
         if place is None:
             continue
-        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
-            if path.is_file():
-                try:
-                    with open_file(path) as file:
-                        content.update(hashlib.file_digest(file, "blake2b").digest())
-                except OSError as error:
-                    raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
+        path = place
+        try:
+            for path in files_below(place):
+                with open_file(path) as file:
+                    content.update(hashlib.file_digest(file, "blake2b").digest())
+        except OSError as error:
+            raise BadArgument(f"{error.filename or path} cannot be read: {reason(error)}.") from error
     return content.hexdigest()

@@ -4,14 +4,17 @@ import pytest
 
 import gem
 from gem.agents.solver import SolverAgent
+from gem.envs.data import reading
 from gem.envs.data.env import DataEnv
 from gem.envs.data.named import data_task
 from gem.errors import BadArgument, MissingData
+from gem.files import open_file
 from gem.graders.choice import ChoiceGrader
 from gem.registry import ENV_REGISTRY, Maker, register
 from gem.rollout import Job, rollout
 from gem.rollout.regrade import regrade
 from gem.specs import EnvSpec
+from gem.tasks import files
 from gem.testing import check_env
 
 PLAIN = [{"question": "Capital of Norway?", "answer": "Oslo"}, {"question": "Of France?", "answer": "Paris"}]
@@ -321,3 +324,19 @@ def test_the_last_info_names_the_right_answer(kind, answer, target):
     env.reset(seed=0)
     assert "target" not in env.step("\\boxed{no}").info
     assert env.step("\\boxed{no}").info["target"] == target
+
+
+def test_a_folder_that_is_no_data_set_is_refused_before_its_files_are_read(tmp_path, monkeypatch):
+    data, few = write("q.jsonl", PLAIN), tmp_path / "machine"
+    (few / "deep").mkdir(parents=True)
+    (few / "deep" / "photo.png").touch()
+    opened = []
+    monkeypatch.setattr(reading, "open_file", lambda path: opened.append(path.name) or open_file(path))
+    with pytest.raises(BadArgument, match="has no file of data"):
+        data_task(data, "text", few_shot=str(few))
+    monkeypatch.setattr(files, "MOST_FILES", 2)
+    for name in ("a.jsonl", "b.png"):
+        (few / name).touch()
+    with pytest.raises(BadArgument, match="more than 2 files"):
+        data_task(data, "text", few_shot=str(few))
+    assert opened == ["q.jsonl"] * 2
