@@ -97,6 +97,8 @@ class OpenAIAgent(BaseAgent):
     """Fields that the caller has set, and what to pass where a server refuses them."""
     harmless: ClassVar[tuple[str, ...]] = ("seed", "stream_options")
     """Fields that are left out when a server refuses them."""
+    askers: ClassVar[frozenset[str]] = frozenset()
+    """Fields that the asker sets: once the server has answered anyone, refusing one fails that ask alone."""
 
     def __init__(
         self,
@@ -352,9 +354,7 @@ class OpenAIAgent(BaseAgent):
             asking.tries += 1
         if verdict is Verdict.REFUSED or asking.tries > self.endpoint.retries:
             times = f"(tried {asking.tries} time{'s' * (asking.tries > 1)})"
-            error = NoVerdict(self._describe(f"{response.why} {times}"))
-            error.refused = verdict is Verdict.REFUSED
-            raise error
+            raise self._refused(f"{response.why} {times}", verdict is Verdict.REFUSED)
         tries = asking.tries + asking.spared
         return min(response.retry_after_s or self._backoff(tries) * jitter, LONGEST_WAIT_S)
 
@@ -366,6 +366,12 @@ class OpenAIAgent(BaseAgent):
 
     def _backoff(self, tries: int, longest_s: float = LONGEST_WAIT_S) -> float:
         return min(self.endpoint.backoff_s * 2.0 ** min(tries - 1, 20), longest_s)
+
+    def _refused(self, why: str, refused: bool = True) -> NoVerdict:
+        """Return the error of an ask that the server answers no further."""
+        error = NoVerdict(self._describe(why))
+        error.refused = refused
+        return error
 
     def _unavailable(self, asking: Asking, why: str) -> AgentUnavailable:
         """Make every ask in flight raise AgentUnavailable, and return the error; later asks try again."""
@@ -449,7 +455,11 @@ class OpenAIAgent(BaseAgent):
         # fields accepted before are not the cause, whatever the error says; the asker's are not the caller's
         new = fields - self._taken - set(asking.ask.sampling or ())
         if "tools" in new and refuses_tools(heard):
+            if self._taken and "tools" in self.askers:
+                raise self._refused(response.why)
             raise self._unavailable(asking, f'{response.why}. It takes no tools; pass tools="text".')
+        if self._taken:
+            new -= self.askers
         if response.status not in (400, 422):
             return False
         if settings.limit_field in new and over_cap(heard):

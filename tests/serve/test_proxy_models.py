@@ -41,6 +41,12 @@ def ask(url, key, *messages, code=200, **fields):
     return answer.json()
 
 
+def post(opened, **asked):
+    """Return the HTTP answer to what the program of an opened episode asks."""
+    header = {"authorization": f"Bearer {opened.api_key}"}
+    return httpx.post(f"{opened.base_url}/chat/completions", json=asked, headers=header)
+
+
 def say(url, key, *texts, **fields):
     """Let the program say these texts, each behind the answer to the one before."""
     chat = []
@@ -152,11 +158,39 @@ def test_a_request_that_the_server_refuses_is_the_programs_fault_where_others_ar
         agent = Upstream("m", base_url=stub.base_url, temperature=None)
         with agent, Server(agent) as server:
             opened = server.open()
-            asked = {"messages": [{"role": "user", "content": "hi"}], "temperature": 99}
-            header = {"authorization": f"Bearer {opened.api_key}"}
-            said = httpx.post(f"{opened.base_url}/chat/completions", json=asked, headers=header)
+            said = post(opened, messages=[{"role": "user", "content": "hi"}], temperature=99)
             episode = server.reward(opened.id, 0.0)
     assert (said.status_code, episode.scored) == ((400, True) if alive else (503, False))
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        (400, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+        (500, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+        (400, {"max_tokens": 2**31 - 1}),
+    ],
+)
+def test_a_server_that_takes_no_tools_stops_the_evaluation_before_its_first_answer_alone(
+    answered, status, field
+):
+    def answer(body):
+        if "tools" in body:
+            return RawAnswer.error(status, "function calling is not supported")
+        return RawAnswer.error(400, "max_tokens is too large") if body.get("max_tokens", 0) > 99 else "plain"
+
+    with (
+        StubServer(answer) as stub,
+        Upstream("m", base_url=stub.base_url, retries=0) as agent,
+        Server(agent) as server,
+    ):
+        opened = server.open()
+        if answered:
+            post(opened, messages=[{"role": "user", "content": "hi"}])
+        said = post(opened, messages=[{"role": "user", "content": "hi"}], **field)
+        episode = server.reward(opened.id, 0.0)
+    assert (said.status_code, episode.scored) == ((400, True) if answered else (503, False))
 
 
 def test_settings_count_among_the_bytes_of_an_episode():

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, ClassVar
 
 from gem.agents.base import Answer, BaseAgent, batch_answers
-from gem.agents.openai import PLAIN_QUESTION, OpenAIAgent
+from gem.agents.openai import LIMIT_FIELDS, PLAIN_QUESTION, OpenAIAgent
 from gem.agents.token_server import TokenServerAgent
 from gem.record import Agent, Ask, Reply
 from gem.serve.proxy.request import Request
@@ -121,3 +121,4 @@ class Upstream(OpenAIAgent):
 
     callers: ClassVar[Mapping[str, str]] = {"temperature": OpenAIAgent.callers["temperature"]}
     harmless: ClassVar[tuple[str, ...]] = (*OpenAIAgent.harmless, "return_token_ids", "logprobs")
+    askers: ClassVar[frozenset[str]] = frozenset(("tools", *LIMIT_FIELDS))
