@@ -215,8 +215,8 @@ def command(args: list[str], prog: str) -> int:
         given = _parse(args, prog)
         gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
         given = replace(given, output=replace(given.output, gate=gates))
-        named = (*given.targets, *given.env, *given.tools, *given.wrappers, *given.agent, given.reward)
-        for change in changed_files(_split(named)):
+        named = _split((*given.env, *given.tools, *given.wrappers))
+        for change in changed_files((*given.targets, *named, *given.agent, given.reward)):
             print(printable(change), file=sys.stderr)
     return evaluate(given)
 
@@ -285,11 +285,11 @@ def _fix_names(given: Arguments) -> Arguments:
 
     return replace(
         given,
-        targets=fix(given.targets, "environment"),
+        targets=tuple(fix_name(name, "environment") for name in given.targets),
         env=fix(given.env, "environment"),
         tools=fix(given.tools, "tool"),
         wrappers=fix(given.wrappers, "wrapper"),
-        agent=fix(given.agent, "agent"),
+        agent=tuple(fix_name(name, "agent") for name in given.agent),
         others=given.others and fix_name(given.others, "agent"),
         reward=given.reward and fix_name(given.reward, "reward"),
     )
