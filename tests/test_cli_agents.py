@@ -30,7 +30,10 @@ def test_eval_prints_a_row_per_environment(capsys):
         (["eval"], "no environment was named"),
         (["eval", "game:GuessTheNumber-v0-esy"], "Did you mean"),
         (["eval", "game:GuessTheNumber-v0-easy", "--agent", "no/such/run"], "accepted: random, solver"),
-        (["eval", "game:GuessTheNumber-v0-easy", "--agent", "program:cat a.py,b.py"], "a program needs a model"),
+        (
+            ["eval", "game:GuessTheNumber-v0-easy", "--agent", "program:cat a.py,b.py"],
+            "a program needs a model",
+        ),
         (["eval", "a,b/c.py:World"], "'a,b/c.py:World': there is no file"),
         (["eval", "game:GuessTheNumber-v0-easy", "--episodes", "0"], "episodes is '0'"),
     ],

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import select
 import socket
 import string
 import threading
@@ -367,6 +368,40 @@ def test_tools_count_once_among_the_bytes_of_an_episode(serve):
     for _ in range(4):
         program.chat(user("x"), tools=tool("a" * 1000))
     program.chat(user("x"), tools=tool("b" * 1000), code=403)
+
+
+def test_the_bodies_that_arrive_from_one_episode_are_limited(serve):
+    server = serve(allowed=Allowed(body_bytes=2000))
+    program, other = Program(server, "t"), Program(server, "u")
+    program.chat(user("x"))
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t\r\n"
+    halves = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(5)]
+    try:
+        for each in halves:
+            each.sendall(f"{head}Content-Length: 2000\r\n\r\n{' ' * 1700}".encode())
+        refused, _, _ = select.select(halves, [], [], 20)
+        assert refused[0].recv(12) == b"HTTP/1.1 429"
+        program.chat(user("x" * 1500), code=429)
+        other.chat(user("x" * 1500))
+    finally:
+        for each in halves:
+            each.close()
+    until(lambda: not server.proxy._arriving, "bodies of clients that are gone count")
+    program.chat(user("x" * 1500))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'["\\"[", [' + b"[]," * 500_000 + b"[]]]", "more than 500,000 lists"),
+        (b'{"' + b"[" * 500_001 + b'\\"[": "["}', "messages is None"),
+        (b'"' + b"[" * 500_001, "no JSON: Unterminated"),
+        ('["x"]'.encode("utf-16-le"), "no JSON"),
+    ],
+)
+def test_a_body_of_many_lists_is_refused_before_it_is_read(serve, body, why):
+    answer = Program(serve()).client.post("/v1/chat/completions", content=body)
+    assert (answer.status_code, why in answer.text) == (400, True), answer.text
 
 
 def test_budgets_are_refused_in_a_form_that_clients_do_not_repeat(serve):

@@ -8,6 +8,7 @@ import logging
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -68,8 +69,12 @@ WORD = re.compile(r"(?:[A-Z]+|[A-Z]?[a-z]+|[a-z]*(?:[A-Z][a-z]{2,})+)?(?:[0-9]{1
 LONGEST_WORD = 16
 """The most letters and digits in a row of such a name."""
 
-DEEPEST = 64
-"""The most levels of nesting in a request's JSON."""
+DEEPEST, MOST_NESTED = 64, 500_000
+"""The most levels of nesting in a request's JSON, and the most lists and objects, which take time to read."""
+
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+BODIES = 4
+"""How many bodies of the longest kind may be arriving at a time from one episode."""
 
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 PROTOCOLS = {"chat/completions": chat, "responses": responses}
@@ -197,6 +202,7 @@ class Proxy:
         self.sessions: dict[str, Session] = {}
         self._by_key: dict[str, Session] = {}
         self._samples: dict[str, int] = {}
+        self._arriving = Counter[str]()
         handlers = {HTTPException: _http_error, Refused: _refusal, _Failed: _failure, Exception: _bug}
         calls = [
             Route(f"{base}/{path}", self._call, methods=["POST"])
@@ -380,8 +386,7 @@ class Proxy:
     async def _call(self, http: HttpRequest) -> Response:
         self._check_sender(http)
         protocol = PROTOCOLS[http.url.path.rpartition("/v1/")[2]]
-        self._require_key(http)
-        body = await self._body(http)
+        body = await self._body(http, self._require_key(http))
         request = protocol.read(_json(body))
         if request.schema and not self.answering.passes:
             raise Refused("This model cannot be held to the form of an answer; leave that out.")
@@ -619,7 +624,8 @@ class Proxy:
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode())
 
-    async def _body(self, http: HttpRequest) -> bytes:
+    async def _body(self, http: HttpRequest, key: str = "") -> bytes:
+        """Return the body of a request. `key`: whose requests it is counted with while it arrives."""
         most = self.allowed.body_bytes
         length = http.headers.get("content-length", "")
         if length.isdigit() and int(length[:20]) > most:
@@ -628,11 +634,18 @@ class Proxy:
         try:
             async for piece in http.stream():
                 size += len(piece)
+                self._arriving[key] += len(piece)
                 if size > most:
                     raise TooLarge(f"The body has more than the {most:,} bytes that are read.")
+                if self._arriving[key] > BODIES * most:
+                    raise TooMany("Too many long requests arrive at a time; wait for an answer.")
                 pieces.append(piece)
         except ClientDisconnect:
             raise Refused("The client left before its request was whole.") from None
+        finally:
+            self._arriving[key] -= size
+            if not self._arriving[key]:
+                del self._arriving[key]
         return b"".join(pieces)
 
     # -- time
@@ -748,8 +761,10 @@ def _bearer(http: HttpRequest) -> str | None:
 
 
 def _json(body: bytes) -> Any:
+    if _count_brackets(body) > MOST_NESTED and _count_brackets(STRING.sub(b"", body)) > MOST_NESTED:
+        raise Refused(f"The body has more than {MOST_NESTED:,} lists and objects.")
     try:
-        data = json.loads(body)
+        data = json.loads(body.decode("utf-8-sig", "surrogatepass"))  # JSON over HTTP is UTF-8 (RFC 8259)
     except (ValueError, RecursionError) as error:
         raise Refused(f"The body is no JSON: {text_of_error(error)[:200]}.") from error
     layer = [data] if isinstance(data, dict | list) else []
@@ -759,6 +774,10 @@ def _json(body: bytes) -> Any:
         if not layer:
             return data
     raise Refused(f"The body is nested more than {DEEPEST} deep.")  # it could not be written again
+
+
+def _count_brackets(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
 
 
 def _fields(body: bytes, *known: str) -> dict[str, Any]:

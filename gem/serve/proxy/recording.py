@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Any
 
 from gem import seeding
-from gem.content import Image, Message, Text, ToolSpec, join, size_of, written_tools
+from gem.content import Image, Message, Text, join, size_of, written_tools
 from gem.record import (
     SEAT,
     Ask,
@@ -76,6 +76,8 @@ class Begun:
     before: Call | None
     prefix: bytes
     """The key of the request's messages."""
+    tools: list[Any]
+    """The offered tools, as the record has them."""
 
 
 @dataclass(slots=True)
@@ -129,9 +131,11 @@ class Recording:
             self.spent = self.spent or StopReason.TOKEN_LIMIT
             raise OverBudget(why)
         bounds = [each for each in (left, limits.turn_tokens, request.max_tokens) if each is not None]
-        before, covered, prefix = self._match(request)
-        fresh = sum(map(size_of, request.messages[covered:]))
-        fresh += len(json.dumps([sampling, self._new_tools(request.tools)], default=repr))
+        tools = written_tools(request.tools)
+        text = json.dumps(tools, sort_keys=True, default=repr)
+        before, covered, prefix = self._match(request, text)
+        fresh = sum(map(size_of, request.messages[covered:])) + len(json.dumps(sampling, default=repr))
+        fresh += len(text) * self._are_new(tools)
         if fresh > self.room:
             self.spent = self.spent or StopReason.TOKEN_LIMIT
             raise OverBudget(
@@ -156,7 +160,7 @@ class Recording:
         )
         self.answers += 1
         self._unheard[key] += 1
-        return Begun(key, ask, request, before, prefix)
+        return Begun(key, ask, request, before, prefix, tools)
 
     def take(self, begun: Begun, reply: Reply, took_s: float) -> Call:
         """Write a turn for an answer.
@@ -191,7 +195,7 @@ class Recording:
         turn.extra = {**reply.extra, "asked": request.noted}
         if cut:
             turn.extra[CUT] = cut
-        self._note_tools(turn, request.tools)
+        self._note_tools(turn, begun.tools)
         after = _extend_key(begun.prefix, answer)
         length = turn.prompt_length + len(turn.token_ids) if turn.token_ids else 0
         tokens = _digest(turn.prompt_ids.tobytes() + _raw(turn.token_ids)) if length else b""
@@ -248,9 +252,9 @@ class Recording:
                 return f"call {number} has no log probabilities"
         return ""
 
-    def _match(self, request: Request) -> tuple[Call | None, int, bytes]:
+    def _match(self, request: Request, tools: str) -> tuple[Call | None, int, bytes]:
         """Return the call whose messages start the request, their number, and the key of all messages."""
-        key = _digest(json.dumps(written_tools(request.tools), sort_keys=True, default=repr).encode())
+        key = _digest(tools.encode())
         match: tuple[Call | None, int] = (None, 0)
         for covered, message in enumerate(request.messages, 1):
             key = _extend_key(key, message)
@@ -288,19 +292,17 @@ class Recording:
             done = length
         return longest
 
-    def _note_tools(self, turn: Turn, tools: tuple[ToolSpec, ...]) -> None:
+    def _note_tools(self, turn: Turn, tools: list[Any]) -> None:
         """Store the offered tools once, and in a turn only if they differ from the first call's."""
-        offered = self._new_tools(tools)
         if not self.calls:
-            self.episode.starts.setdefault(SEAT, {})["tools"] = offered
-        elif offered is not None:
+            self.episode.starts.setdefault(SEAT, {})["tools"] = tools
+        elif self._are_new(tools):
             assert turn.extra is not None
-            turn.extra["tools"] = offered
+            turn.extra["tools"] = tools
 
-    def _new_tools(self, tools: tuple[ToolSpec, ...]) -> list[Any] | None:
-        """Return tools as the record has them; None if they are those of the first call."""
-        offered = written_tools(tools)
-        return None if self.calls and offered == self.episode.starts[SEAT].get("tools") else offered
+    def _are_new(self, tools: list[Any]) -> bool:
+        """Return whether tools differ from those of the first call."""
+        return not self.calls or tools != self.episode.starts[SEAT].get("tools")
 
     # -- rewards, and the end
 
