@@ -17,7 +17,7 @@ from starlette.routing import Route
 from gem import registry
 from gem.content import text_of
 from gem.errors import BadArgument, GemError
-from gem.evals.comparison import compare
+from gem.evals.comparison import Comparison, compare
 from gem.evals.outcomes import Metric, read_run
 from gem.record import Episode, StopReason, Turn
 from gem.rollout.index import Entry, matches
@@ -79,6 +79,7 @@ class Viewer:
     def __init__(self, sources: Sequence[Source], token: str) -> None:
         """Show `sources` to anyone who has the token."""
         self.sources = list(sources)
+        self._compared: tuple[tuple[Any, ...], Comparison] | None = None
         self.base = f"/{token}"
         self.env = templates()
         self.app = Guard(
@@ -231,8 +232,7 @@ class Viewer:
         metric, which, env = asked.get("metric") or "success", asked.get("which", ""), asked.get("env", "")
         if metric not in CHANGES:
             raise HTTPException(400, f"metric is {metric!r:.40}; accepted: {', '.join(CHANGES)}.")
-        runs = [read_run(source.path) for source in (a, b)]
-        comparison = compare(runs[0].outcomes, runs[1].outcomes, metric=metric)
+        comparison = self._compare(a, b, metric)
         own = [change for change in comparison.changes if not env or change.env == env]
         kinds = {name: [c for c in own if (c.b < c.a) == (name == "worse")] for name in CHANGES["success"]}
         if which not in ("", *kinds):
@@ -266,6 +266,15 @@ class Viewer:
             link=lambda **changed: "?" + urlencode({**kept, **changed}),
             title="run against run",
         )
+
+    def _compare(self, a: Source, b: Source, metric: Metric) -> Comparison:
+        """Compare two runs; the last comparison is kept until a store grows, for its other pages."""
+        asked = (a.number, len(a.store), b.number, len(b.store), metric)
+        kept = self._compared
+        if kept is None or kept[0] != asked:
+            one, other = (read_run(source.path).outcomes for source in (a, b))
+            kept = self._compared = asked, compare(one, other, metric=metric)
+        return kept[1]
 
     def starts(self, request: Request) -> Response:
         """Show the episodes of an environment and seed in all runs."""

@@ -13,7 +13,9 @@ need_viewer()
 
 from gem.evals import compare, read_run
 from gem.record import StopReason
+from gem.rollout.store import EpisodeStore
 from gem.specs import TaskRef
+from gem.viewer import app
 
 
 def store(path, *won, spec="game:X", reward=None):
@@ -92,6 +94,24 @@ def test_pairs_are_filtered_and_counted(pages, two):
     for wrong in ("which=x", "metric=x", "a=9", "a=x"):
         answer = opened.client.get(f"/t0ken/against?{wrong}")
         assert answer.status_code in (400, 404)
+
+
+def test_a_comparison_is_made_anew_when_a_store_grows_and_not_before(pages, two, monkeypatch):
+    made = []
+    monkeypatch.setattr(app, "compare", lambda *runs, **how: made.append(how) or compare(*runs, **how))
+    opened = pages(*two)
+    for query in ("", "?which=better", "?page=1", "?a=0&b=1"):
+        opened.get(f"against{query}")
+    assert len(made) == 1
+    opened.get("against?metric=return")
+    opened.get("against?a=1&b=0&metric=return")
+    assert len(made) == 3
+    late = episode(turn(reward=1.0), stop=StopReason.SOLVED, seed=5, run=RUN, job="5")
+    late.task = TaskRef("game:X", {}, (), 5)
+    with EpisodeStore(two[1]) as growing:
+        growing.append(late)
+    assert "6 of 6" in text_of(opened.get("against?a=1&b=0&metric=return"))
+    assert len(made) == 4
 
 
 def test_returns_are_compared_too(pages, tmp_path):
