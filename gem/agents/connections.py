@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
 
 from gem.errors import AgentUnavailable, needs_extra
 
@@ -19,6 +20,29 @@ EACH = 8
 def _keep_no_cookies() -> CookieJar:
     """Return a jar that takes no cookie: one would connect requests of different episodes."""
     return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+
+
+class Tail:
+    """The trace of a request, which closes the connection if bytes stand behind the answer.
+
+    httpx would take a second answer for that of the next request on the connection, which may be of another
+    episode. Set `response` before its body is read.
+    """
+
+    response: httpx.Response | None = None
+
+    async def __call__(self, name: str, info: Mapping[str, Any]) -> None:
+        """Take an event of httpcore."""
+        if name == "http11.response_closed.started" and self.response is not None and self._is_there():
+            await self.response.extensions["network_stream"].aclose()  # not used again: it has expired
+
+    def _is_there(self) -> bool:
+        stream: Any = self.response and self.response.stream
+        try:  # httpx has no public way to its connection
+            connection = stream._stream._httpcore_stream._stream._connection
+            return bool(connection._h11_state.trailing_data[0])
+        except AttributeError:
+            return False
 
 
 class Clients:

@@ -18,7 +18,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.bodies import LONGEST_STREAM, Events, Unpacked
 from gem.agents.chat_completions import ChatCompletions
 from gem.agents.completions import Completions
-from gem.agents.connections import Clients
+from gem.agents.connections import Clients, Tail
 from gem.agents.endpoint import Endpoint, fits_a_header
 from gem.agents.outcomes import (
     EXCERPT,
@@ -354,7 +354,7 @@ class OpenAIAgent(BaseAgent):
             asking.tries += 1
         if verdict is Verdict.REFUSED or asking.tries > self.endpoint.retries:
             times = f"(tried {asking.tries} time{'s' * (asking.tries > 1)})"
-            raise self._refused(f"{response.why} {times}", verdict is Verdict.REFUSED)
+            raise self._refusal(f"{response.why} {times}", verdict is Verdict.REFUSED)
         tries = asking.tries + asking.spared
         return min(response.retry_after_s or self._backoff(tries) * jitter, LONGEST_WAIT_S)
 
@@ -367,7 +367,7 @@ class OpenAIAgent(BaseAgent):
     def _backoff(self, tries: int, longest_s: float = LONGEST_WAIT_S) -> float:
         return min(self.endpoint.backoff_s * 2.0 ** min(tries - 1, 20), longest_s)
 
-    def _refused(self, why: str, refused: bool = True) -> NoVerdict:
+    def _refusal(self, why: str, refused: bool = True) -> NoVerdict:
         """Return the error of an ask that the server answers no further."""
         error = NoVerdict(self._describe(why))
         error.refused = refused
@@ -456,7 +456,7 @@ class OpenAIAgent(BaseAgent):
         new = fields - self._taken - set(asking.ask.sampling or ())
         if "tools" in new and refuses_tools(heard):
             if self._taken and "tools" in self.askers:
-                raise self._refused(response.why)
+                raise self._refusal(response.why)
             raise self._unavailable(asking, f'{response.why}. It takes no tools; pass tools="text".')
         if self._taken:
             new -= self.askers
@@ -518,12 +518,16 @@ class OpenAIAgent(BaseAgent):
         if not fits_a_header(self.endpoint.key):
             why = f"was not asked: {self.endpoint.api_key_env} has characters that a header cannot have."
             raise self._unavailable(asking, why)
+        tail, headers = Tail(), self._request_headers()
         try:
             async with (
                 asyncio.timeout(self.endpoint.timeout_s),
                 clients.one() as client,
-                client.stream("POST", self.url, content=body, headers=self._request_headers()) as response,
+                client.stream(
+                    "POST", self.url, content=body, headers=headers, extensions={"trace": tail}
+                ) as response,
             ):
+                tail.response = response
                 answer = await self._read(response, asking.ask)
             return (
                 answer if answer.status != 413 else replace(answer, own_words=own_share(ask.messages) > 0.5)

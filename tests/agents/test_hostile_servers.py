@@ -6,6 +6,7 @@ import json
 import socket
 import tracemalloc
 import zlib
+from contextlib import suppress
 from threading import Thread
 
 import pytest
@@ -479,3 +480,43 @@ def test_a_cookie_of_an_endpoint_is_not_sent_back():
         agent_answers(agent, 1)
         assert len(server.headers) == 2
         assert not any("cookie" in map(str.lower, headers) for headers in server.headers)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_second_answer_behind_the_first_is_not_that_of_the_next_request(stream):
+    """A server that sends two answers to its first request of each connection, and counts what it answers."""
+    asked = []
+
+    def answer(text):
+        body = b"".join(
+            b"data: " + json.dumps(each).encode() + b"\n\n" for each in completion_events(completion(text))
+        )
+        body = body + b"data: [DONE]\n\n" if stream else json.dumps(completion(text)).encode()
+        kind = b"text/event-stream" if stream else b"application/json"
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (kind, len(body))
+        return head + body
+
+    def serve(listening):
+        while True:
+            try:
+                connection = listening.accept()[0]
+            except OSError:
+                return
+            with suppress(ConnectionError), connection, connection.makefile("rb") as file:
+                length = 0
+                while line := file.readline():
+                    if line.lower().startswith(b"content-length"):
+                        length = int(line.partition(b":")[2])
+                    if line == b"\r\n":
+                        file.read(length)
+                        asked.append(len(asked))
+                        second = answer("of another") if len(asked) < 3 else b""
+                        connection.sendall(answer(f"answer {asked[-1]}") + second)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        Thread(target=serve, args=(listening,), daemon=True).start()
+        base_url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        with OpenAIAgent("m", base_url=base_url, retries=2, stream=stream, timeout_s=20) as agent:
+            texts = [agent_answers(agent, 1)[0].text for _ in range(4)]
+        listening.shutdown(socket.SHUT_RDWR)
+    assert texts == [f"answer {number}" for number in range(4)]
