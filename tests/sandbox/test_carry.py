@@ -146,6 +146,24 @@ def test_between_sessions_that_are_open_at_the_same_time(sandbox, parts):
         assert differing(sandbox, first.stdout, second.stdout, but=own) == {}
 
 
+@pytest.mark.system
+def test_between_a_session_and_its_forks(sandbox, parts):
+    look, tell, leave = parts
+    with contextlib.ExitStack() as stack:
+        one = stack.enter_context(sandbox.session(budget=BUDGET))
+        assert one.execute("shared = ['before']").ok
+        first, second, third = (stack.enter_context(one.fork()) for _ in range(3))
+        before = first.execute(look + tell)
+        assert one.execute(f"{look}{leave}shared.append('after')").ok
+        after_its_parent = second.execute(look + tell)
+        assert second.execute(f"{look}{leave}shared.append('after')").ok
+        after_another = third.execute(look + tell)
+        assert third.execute("print(shared)").stdout == "['before']\n"
+    own = ("frames", "inode numbers")  # of the slot that each has while all are open
+    assert differing(sandbox, before.stdout, after_its_parent.stdout, but=own) == {}
+    assert differing(sandbox, before.stdout, after_another.stdout, but=own) == {}
+
+
 def test_nobody_is_told_when_another_reads_a_folder(sandbox):
     code = "import fcntl, os; fcntl.fcntl(os.open('/usr', os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_ACCESS)"
     assert "Error" in sandbox.run(code, budget=BUDGET).stderr
