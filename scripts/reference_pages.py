@@ -65,7 +65,7 @@ NAMES = {
     "gem.testing": "contract rules audit audit_judge card faults fault_rules doubles stub_server leaks",
     "gem.adapters": (
         "rows parquet atif inspect_logs inspect_tasks trl trl_tools verl openrlhf skyrl tinker verifiers rl2 "
-        "oat roll prompts"
+        "oat roll nemo_gym prompts"
     ),
 }
 """The modules of each page, by package; tests hold that nothing is missing."""

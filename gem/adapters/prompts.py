@@ -1,4 +1,7 @@
-"""Write tasks as text into the data sets of frameworks, which can hold only prompts, and read them back."""
+"""Write tasks as text into the data sets of frameworks, which can hold only prompts, and read them back.
+
+`news` is for frameworks that keep the conversation themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from dataclasses import replace
 from functools import cache
 
 from gem import codec, seeding
+from gem.content import Message
 from gem.errors import BadArgument
 from gem.naming import fix_name
-from gem.record import SEAT
+from gem.record import SEAT, Ask
 from gem.registry import Maker
 from gem.specs import TaskRef
 
@@ -74,3 +78,9 @@ def read_task(text: object) -> TaskRef:
             "gem.adapters.prompts.task_text()."
         ) from error
     return task
+
+
+def news(ask: Ask) -> list[Message]:
+    """Return the messages of an ask since the last answer, for a trainer that keeps the conversation."""
+    last = [number for number, message in enumerate(ask.messages) if message.role == "assistant"]
+    return list(ask.messages[last[-1] + 1 if last else 0 :])

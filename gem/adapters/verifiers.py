@@ -22,10 +22,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gem import registry, seeding
-from gem.content import Message
+from gem.adapters.prompts import news
 from gem.errors import BadArgument, NoVerdict, needs_extra
 from gem.history import HistoryPolicy
-from gem.record import Ask, Episode, Limits, Reply
+from gem.record import Episode, Limits, Reply
 from gem.rollout.conversation import Conversation
 from gem.specs import TaskRef
 
@@ -113,7 +113,7 @@ class GemEnv(vf.Env[GemEnvConfig]):
                 trace = chat.trace
                 trace.rewards["return"] = None
                 while talk.asks:
-                    segment = await chat.turn(_join_news(talk.asks[0]))
+                    segment = await chat.turn("\n\n".join(each.text for each in news(talk.asks[0])))
                     reply = Reply(segment.last_reply, finish="context" if segment.terminated else "stop")
                     if segment.terminated and trace.errors:
                         talk.fail(NoVerdict(f"the player broke: {trace.errors[-1].message}"))
@@ -128,16 +128,6 @@ class GemEnv(vf.Env[GemEnvConfig]):
 async def _call(waits: bool, work: Callable[[], T]) -> T:
     """Do what calls the environment; in a thread where that waits for something."""
     return await asyncio.to_thread(work) if waits else work()
-
-
-def _join_news(ask: Ask) -> str:
-    """Return what the environment said since the last answer."""
-    news: list[Message] = []
-    for message in reversed(ask.messages):
-        if message.role == "assistant":
-            break
-        news.insert(0, message)
-    return "\n\n".join(message.text for message in news)
 
 
 def _note(trace: Any, episode: Episode) -> None:

@@ -19,6 +19,7 @@ from gem.errors import MissingExtra
         ("skyrl", "skyrl", "skyrl"),
         ("tinker", "tinker", "tinker"),
         ("verifiers", "verifiers", "verifiers"),
+        ("nemo_gym", "nemo_gym", "nemo"),
     ],
 )
 def test_an_adapter_without_its_package_says_how_to_get_it(monkeypatch, name, package, extra):

@@ -106,7 +106,7 @@ def test_every_extra_that_gem_asks_for_exists():
     assert {extra for some in named for extra in some.split(",")} <= set(EXTRAS)
 
 
-FRAMEWORKS = {"inspect", "log", "openrlhf", "ray", "skyrl", "tinker", "trl", "verifiers", "verl"}
+FRAMEWORKS = {"inspect", "log", "nemo", "openrlhf", "ray", "skyrl", "tinker", "trl", "verifiers", "verl"}
 """Extras of other people's frameworks and trackers: not part of `all`."""
 
 
