@@ -112,10 +112,10 @@ class Session:
             NoVerdict: when the model's server gave no usable answer, or the episode broke.
         """
         talk, ask = self.talk, self.talk.asks[0]
-        said = Responses().read(action.model_dump(mode="json"), ask)
-        if judge(said).verdict is not Verdict.SCORED:
-            raise NoVerdict(f"the model's server {said.why}")
-        await self.call(partial(talk.answer, reply(said)))
+        output = Responses().read(action.model_dump(mode="json"), ask)
+        if judge(output).verdict is not Verdict.SCORED:
+            raise NoVerdict(f"the model's server {output.why}")
+        await self.call(partial(talk.answer, reply(output)))
         episode, reward = talk.episode, talk.reward - self.earned
         self.earned = talk.reward
         if talk.asks:
@@ -190,7 +190,9 @@ class GemServer(GymnasiumServer):
 
 
 def _read_news(ask: Ask) -> tuple[str, list[dict[str, Any]]]:
-    """Return what the environment said since the last answer: its text, and the results of tools."""
-    said = news(ask)
-    results = [{"call_id": each.tool_call_id, "output": each.text} for each in said if each.role == "tool"]
-    return "\n\n".join(each.text for each in said if each.role != "tool"), results
+    """Return what the environment says since the last answer: its text, and the results of tools."""
+    messages = news(ask)
+    results = [
+        {"call_id": each.tool_call_id, "output": each.text} for each in messages if each.role == "tool"
+    ]
+    return "\n\n".join(each.text for each in messages if each.role != "tool"), results
