@@ -41,6 +41,7 @@ with needs_extra("the openenv: family", "websockets", "serve"):
 ANSWER_AT_MOST = 100 << 20
 """The largest message in bytes, as in OpenEnv's own client."""
 
+_START_S = 600.0  # for a server of its own, on a busy machine; if it dies, the connection is refused at once
 _END_S = 5.0
 
 USUAL_FIELDS = ("text", "message", "action", "answer", "code", "command")
@@ -195,7 +196,7 @@ class OpenEnvEnv(Env):
                     self.url + "/ws",
                     additional_headers=self.headers,
                     max_size=ANSWER_AT_MOST,
-                    open_timeout=self.call_s,
+                    open_timeout=self.call_s if self._app is None else max(self.call_s, _START_S),
                     close_timeout=2.0,
                 )
             )
