@@ -17,11 +17,12 @@ pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'gem-gym[serve
 httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[serve]'")
 
 from gem.agents.scripted import ScriptedAgent
-from gem.content import ToolCall
+from gem.content import ToolCall, written_tools
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.replay import replay
+from gem.serve.proxy import recording
 from gem.serve.proxy.app import Allowed, name_of_key
 from gem.serve.proxy.server import Server
 from gem.tokens.rows import rows
@@ -368,6 +369,26 @@ def test_tools_count_once_among_the_bytes_of_an_episode(serve):
     for _ in range(4):
         program.chat(user("x"), tools=tool("a" * 1000))
     program.chat(user("x"), tools=tool("b" * 1000), code=403)
+
+
+def test_the_tools_of_a_call_are_written_out_once(serve, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        recording, "written_tools", lambda tools: written.append(tools) or written_tools(tools)
+    )
+    program = Program(server := serve())
+    other = {"type": "function", "function": {"name": "nod"}}
+    for tools in ([TOOL], [TOOL], [other]):
+        program.chat(user("x"), tools=tools)
+    program.reward()
+    (episode,) = server.take()
+    assert len(written) == 3
+    assert [tool["name"] for tool in episode.starts["agent"]["tools"]] == ["add"]
+    assert [[tool["name"] for tool in turn.extra.get("tools", ())] for turn in episode.turns] == [
+        [],
+        [],
+        ["nod"],
+    ]
 
 
 def test_the_bodies_that_arrive_from_one_episode_are_limited(serve):
