@@ -106,6 +106,7 @@ def test_a_config_comes_back_from_toml(tmp_path_factory, keywords, stop, turns, 
         ("env_kwargs = {day = 2020-01-01}", "accepted: a table, as {max_number = 10}"),
         ("env_kwargs = '[1]'", "accepted: a table, as {max_number = 10}"),
         ("env_kwargs = '{'", "accepted: a table, as {max_number = 10}"),
+        ("agent = 'program:python ask.py {task}'", "gives agent as 'program:python ask.py.*add --trust"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said(write, text, words):
