@@ -1,4 +1,4 @@
-"""Fetch files that pip's package index serves as wheels, into the user's cache.
+"""Fetch files that pip's package index serves, into the user's cache: wheels, or sources to build.
 
 The wheel's own requirements are never fetched: what gem takes from it runs with what is installed. The pip of
 this Python environment runs, with its variables and configuration.
@@ -19,20 +19,37 @@ from gem.errors import MissingData, StoreError, reason
 from gem.files import lock_file
 
 
-def download_wheel(requirement: str, folder: str | Path, what: str) -> Path:
+def download_wheel(requirement: str, folder: str | Path, what: str, source: str | None = None) -> Path:
     """Download one wheel into `folder`, and return its path.
 
     Args:
         requirement: a package with its version, as ``minigrid==3.2.0``.
         folder: an empty folder.
         what: names what is fetched, in the error.
+        source: the sha256 of the package's source, where it is published as source alone: pip builds the
+            wheel from it, and from no other.
 
     Raises:
-        MissingData: when pip cannot fetch it. OSError: when the disk is full.
+        MissingData: when pip cannot fetch it, or a program is missing that builds it. OSError: when the disk
+            is full.
     """
-    asked = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
-    done = subprocess.run([sys.executable, *asked, requirement], capture_output=True, text=True)
-    wheels = list(Path(folder).glob("*.whl"))
+    folder = Path(folder)
+    if source is None:
+        asked = ["download", "--only-binary", ":all:", "--dest", str(folder), requirement]
+    else:
+        for program in ("gcc", "make"):
+            if shutil.which(program) is None:
+                raise MissingData(
+                    f"{what} needs {requirement}, which is published as C source alone, and {program} is not "
+                    "on this machine: install it (Debian, Ubuntu: build-essential), and fetch again."
+                )
+        folder.mkdir()
+        pinned = folder / "requirements.txt"
+        pinned.write_text(f"{requirement} --hash=sha256:{source}\n")
+        asked = ["wheel", "--require-hashes", "--wheel-dir", str(folder), "--requirement", str(pinned)]
+    command = [sys.executable, "-m", "pip", asked[0], "--quiet", "--no-deps", *asked[1:]]
+    done = subprocess.run(command, capture_output=True, text=True)
+    wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:
         if os.strerror(errno.ENOSPC) in done.stderr:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)

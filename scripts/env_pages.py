@@ -80,12 +80,13 @@ AUDITED = {
     "bfcl": "--episodes 8 --instances 40",
     "minigrid": "--episodes 8 --instances 40",
     "repo": "--episodes 8 --instances 40",
+    "textworld": "--episodes 4 --instances 8",
 }
 """How families are audited whose episodes take long, or that are many."""
 
 
 WORLD_PAGES = {
-    **dict.fromkeys(("babyai", "minigrid", "agentdojo", "repo"), "worlds"),
+    **dict.fromkeys(("babyai", "minigrid", "agentdojo", "repo", "textworld"), "worlds"),
     **{"bfcl": "bfcl", "tau2": "tau2"},
 }
 """The guides of the families of fetched worlds."""
@@ -112,6 +113,8 @@ FAMILY_NAMES = {
     "tau2": "tau2-bench",
     "bfcl": "BFCL",
     "repo": "Repairs of packages",
+    "textworld": "TextWorld",
+    "openspiel": "OpenSpiel",
 }
 """What a family is called on the site; one that is not here goes by its prefix."""
 

@@ -81,6 +81,9 @@ COMMANDS: dict[str, Command] = {
     "tail": Command("gem.cli.replay:tail", "show the last episodes of a run, and new ones as they come"),
     "replay": Command("gem.cli.replay:replay", "play stored actions again, and compare the transcripts"),
     "value": Command("gem.cli.value:value", "estimate the value of each turn of a stored episode"),
+    "exploitability": Command(
+        "gem.cli.exploitability:exploitability", "measure what stored play loses to a best response"
+    ),
     "regrade": Command("gem.cli.regrade:regrade", "score stored episodes again, by another grader"),
     "proxy": Command("gem.cli.proxy:proxy", "record the calls of agent programs, to train on them"),
     "serve": Command("gem.cli.serve:serve", "serve environments over HTTP and WebSocket"),

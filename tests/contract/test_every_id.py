@@ -32,7 +32,7 @@ SAMPLE = [
         *("bfcl:multi_turn_miss_func", "bfcl:multiple"),
         *("rg:chain_sum", "rg:isomorphic_strings", "rg:pool_matrix", "rg:rush_hour"),
         *("ta:GuessTheNumber-v0", "ta:Hangman-v0", "ta:KuhnPoker-v0", "ta:LiarsDice-v0", "ta:TicTacToe-v0"),
-        *("tau2:airline", "tau2:telecom-scripted", "tau2:telecom-solo"),
+        *("tau2:airline", "tau2:telecom-scripted", "tau2:telecom-solo", "textworld:coin_collector"),
     )
     and i.partition(":")[0] in FOREIGN
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gem.registry import Family
 from gem.specs import Needs
 
@@ -277,6 +279,38 @@ REPO = Family(
 )
 """Packages of others with a defect each."""
 
+TEXTWORLD_SETTINGS: dict[str, dict[str, Any]] = {
+    "simple": {"rewards": "dense", "goal": "detailed", "test": False},
+    "coin_collector": {"level": 5},
+    "treasure_hunter": {"level": 5},
+    "cooking": {"recipe": 2, "take": 2, "go": 6, "open": True, "cook": True, "cut": False},
+    "custom": {"nb_rooms": 5, "nb_objects": 10, "quest_length": 5},
+}
+"""The kinds of TextWorld's games, and the settings of each: the four challenges, and its own generator."""
+
+TEXTWORLD = Family(
+    prefix="textworld",
+    entry_point="gem.envs.bridges.textworld:TextWorldEnv",
+    names=tuple(TEXTWORLD_SETTINGS),
+    extra="textworld",
+    package="networkx",
+    world="textworld",
+    claims={"max_turns": 50, "splits": ("train", "test"), "solver": "oracle"},
+)
+
+OPENSPIEL_GAMES = {"kuhn_poker": 3, "leduc_poker": 8, "tic_tac_toe": 9}
+"""The games of OpenSpiel that are played here, whose values are known, and the most turns of each."""
+
+OPENSPIEL = Family(
+    prefix="openspiel",
+    entry_point="gem.envs.bridges.openspiel:OpenSpielGame",
+    names=tuple(OPENSPIEL_GAMES),
+    extra="openspiel",
+    package="pyspiel",
+    claims={"seats": ("player_0", "player_1")},
+    exceptions={name: {"max_turns": turns} for name, turns in OPENSPIEL_GAMES.items()},
+)
+
 
 TEXTARENA_GAMES: dict[int, str] = {
     1: """
@@ -370,4 +404,6 @@ FAMILIES = (
     VERIFIERS,
     HARBOR,
     REPO,
+    TEXTWORLD,
+    OPENSPIEL,
 )
