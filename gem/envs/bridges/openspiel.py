@@ -112,7 +112,7 @@ class OpenSpielGame(SeatedGame):
         if chosen is None:
             self.forfeit(seat, -_game(self.name).min_utility())
             return
-        self.note(seat, state=_known(state), move=chosen)
+        self.note(seat, state=_read_knowledge(state), move=chosen)
         other = self.seats[seat == self.seats[0]]
         self.tell(other, f"{seat}: {state.action_to_string(chosen)}.")
         self.moves = (*self.moves, chosen)
@@ -127,8 +127,8 @@ class OpenSpielGame(SeatedGame):
         """Return an action drawn from the equilibrium, or of the best response to random play."""
         state = _state(self.name, self.moves)
         if self.expert == "exploiter":
-            return _write(state, _best_answers(self.name, state.current_player())[_known(state)])
-        actions, chances = zip(*find_equilibrium(self.name)[_known(state)], strict=True)
+            return _write(state, _best_answers(self.name, state.current_player())[_read_knowledge(state)])
+        actions, chances = zip(*find_equilibrium(self.name)[_read_knowledge(state)], strict=True)
         return _write(state, self.actor_rng_of(seat).choices(actions, chances)[0])
 
     def _go_on(self) -> None:
@@ -277,7 +277,7 @@ def find_equilibrium(name: str) -> Policy:
     def visit(state: Any) -> float:
         if state.is_terminal():
             return float(state.returns()[0])
-        key = _known(state)
+        key = _read_knowledge(state)
         if key not in worth:
             sign = 1 - 2 * state.current_player()
             values = {action: sign * visit(state.child(action)) for action in state.legal_actions()}
@@ -298,7 +298,7 @@ def _search(name: str, place: int, policy: Policy) -> tuple[float, dict[str, int
     def visit(state: Any) -> float:
         if state.is_terminal():
             return float(state.returns()[place])
-        key = _known(state)
+        key = _read_knowledge(state)
         if key not in worth:
             if state.current_player() == place:
                 values = {action: visit(state.child(action)) for action in state.legal_actions()}
@@ -321,8 +321,8 @@ def _best_answers(name: str, place: int) -> Mapping[str, int]:
         return _search(name, place, even)[1]
     response = pyspiel.TabularBestResponse(_game(name), place, {key: list(row) for key, row in even.items()})
     response.value_from_state(_game(name).new_initial_state())
-    found: Mapping[str, int] = response.get_best_response_actions()
-    return found
+    answers: Mapping[str, int] = response.get_best_response_actions()
+    return answers
 
 
 def _fill(name: str, counts: Counts, elsewhere: Policy | None = None) -> dict[str, list[tuple[int, float]]]:
@@ -352,14 +352,14 @@ def _count(hands: Iterable[Iterable[tuple[str, int]]]) -> Counts:
 def _actions(name: str, place: int) -> Mapping[str, tuple[int, ...]]:
     """Return the legal actions of a player, by what the player knows."""
     legal: dict[str, tuple[int, ...]] = {}
-    seen: set[str] = set()
+    visited: set[str] = set()
 
     def visit(state: Any) -> None:
-        if state.is_terminal() or (str(state) in seen and _is_open(name)):
+        if state.is_terminal() or (str(state) in visited and _is_open(name)):
             return
-        seen.add(str(state))
+        visited.add(str(state))
         if not state.is_chance_node() and state.current_player() == place:
-            legal[_known(state)] = tuple(state.legal_actions())
+            legal[_read_knowledge(state)] = tuple(state.legal_actions())
         for action in state.legal_actions():
             visit(state.child(action))
 
@@ -367,7 +367,7 @@ def _actions(name: str, place: int) -> Mapping[str, tuple[int, ...]]:
     return legal
 
 
-def _known(state: Any) -> str:
+def _read_knowledge(state: Any) -> str:
     """Return what the player whose turn it is knows; where all is open, the board and not the way to it."""
     open_to_all = _is_open(state.get_game().get_type().short_name)
     return str(state.observation_string() if open_to_all else state.information_state_string())
