@@ -1,13 +1,16 @@
 """Worlds of other packages, through gem and as their packages run them: CPU time, hosts, memory.
 
-``python -m bench.worlds``. Each row plays the same recorded actions twice: through gem's environment, and by
-the package's own calls alone, without any text. Then 64 episodes at once on each host, and the memory of one
-environment. A world that was not fetched is left out.
+``python -m bench.worlds [ID ...] [--alone]``. Each row plays the same recorded actions twice: through gem's
+environment, and by the package's own calls alone, without any text; each side in turn, in one process, so the
+ratio holds where other programs take the processor's time. Also the time of a fork, whether two plays say the
+same, and the lines of this file that each way takes. Then 64 episodes at once on each host, unless
+``--alone``, with the memory of one environment. A world that was not fetched is left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import time
 from collections.abc import Callable
@@ -30,47 +33,93 @@ HOSTS = ("serial", "thread", "process")
 Plays = list[tuple[int, list[Any]]]
 """Recorded episodes: the seed and the actions, by seat where there are several."""
 
+Own = Callable[[str, Plays], Callable[[bool], int]]
+"""What prepares a package's own way of playing the records of an id: it returns the number of episodes."""
+
 
 def main() -> None:
-    parse_args(argparse.ArgumentParser(description="Worlds of other packages: CPU time, hosts, memory."))
+    parser = argparse.ArgumentParser(description="Worlds of other packages: CPU time, forks, hosts, memory.")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="measure these alone")
+    parser.add_argument("--alone", action="store_true", help="leave out many episodes at once")
+    args = parse_args(parser)
     figures = {}
-    for env_id, own in OWN.items():
+    for env_id, (own, copies) in OWN.items():
+        if args.ids and env_id not in args.ids:
+            continue
         if FAMILIES[env_id.partition(":")[0]].is_here():
-            figures[env_id] = measure(env_id, own)
+            figures[env_id] = {**measure(env_id, own), "own_forks": copies}
+            if not args.alone:
+                figures[env_id].update(measure_hosts(env_id))
         else:
             print(f"left out: {env_id}, whose world or package is not here")
     table(
         "CPU time per episode and step; gem's includes the text",
-        ["id", "ms a reset", "package", "us a step", "package", "MB"],
+        ["id", "ms a reset", "package", "us a step", "package"],
         [
             (
                 env_id,
                 *(f"{one[key]:.2f}" for key in ("reset_ms", "own_reset_ms")),
                 *(f"{one[key]:.0f}" for key in ("step_us", "own_step_us")),
-                f"{one['memory_mb']:.2f}",
             )
             for env_id, one in figures.items()
         ],
     )
     table(
-        f"{AT_ONCE} episodes at once, played by the solver: steps per second of wall time",
-        ["id", *HOSTS],
-        [(env_id, *(f"{one[host]:.0f}" for host in HOSTS)) for env_id, one in figures.items()],
+        "The same actions by gem and by the package alone, and what either takes",
+        [
+            *("id", "steps per CPU s", "package", "ratio", "ms a fork", "package's fork", "same twice"),
+            *("lines", "package"),
+        ],
+        [
+            (
+                env_id,
+                *(f"{one[key]:.0f}" for key in ("steps_per_s", "own_steps_per_s")),
+                f"{one['steps_per_s'] / one['own_steps_per_s']:.2f}",
+                f"{one['fork_ms']:.1f}",
+                one["own_forks"],
+                "yes" if one["same_twice"] else "no",
+                *(str(one[key]) for key in ("lines", "own_lines")),
+            )
+            for env_id, one in figures.items()
+        ],
+    )
+    if args.alone:
+        write_json("worlds", figures)
+        return
+    table(
+        f"{AT_ONCE} episodes at once, played by the solver: steps per second of wall time; MB an environment",
+        ["id", *HOSTS, "MB"],
+        [
+            (env_id, *(f"{one[host]:.0f}" for host in HOSTS), f"{one['memory_mb']:.2f}")
+            for env_id, one in figures.items()
+        ],
     )
     write_json("worlds", figures)
 
 
-def measure(env_id: str, own: Callable[[str, Plays], Callable[[bool], int]]) -> dict[str, float]:
+def measure(env_id: str, own: Own) -> dict[str, Any]:
     """Return the figures of one id."""
-    plays = record(env_id)
+    plays, said = record(env_id)
     replays = {"": replay_here(env_id, plays), "own_": own(env_id.partition(":")[2], plays)}
-    figures: dict[str, float] = {"memory_mb": memory_mb(env_id)}
+    figures: dict[str, Any] = {
+        "same_twice": record(env_id) == (plays, said),
+        "fork_ms": 1000 / cpu_rate(fork_midway(env_id, plays), CPU_S),
+        "lines": count_lines(replay_here),
+        "own_lines": count_lines(own),
+    }
     for side, replay in replays.items():
         reset_s = 1 / cpu_rate(lambda play=replay: play(False), CPU_S)
         whole_s = SEEDS / cpu_rate(lambda play=replay: play(True), CPU_S)
         steps = sum(len(actions) for _, actions in plays)
         figures[f"{side}reset_ms"] = 1000 * reset_s
         figures[f"{side}step_us"] = max(0.0, 1e6 * (whole_s - SEEDS * reset_s) / steps)
+        figures[f"{side}steps_per_s"] = steps / whole_s
+    return figures
+
+
+def measure_hosts(env_id: str) -> dict[str, float]:
+    """Return the steps per wall second of many episodes at once, by host, and the memory of one."""
+    figures = {"memory_mb": memory_mb(env_id)}
     for host in HOSTS:
         began = time.perf_counter()
         jobs = [Job(env_id, seed) for seed in range(AT_ONCE)]
@@ -79,19 +128,43 @@ def measure(env_id: str, own: Callable[[str, Plays], Callable[[bool], int]]) -> 
     return figures
 
 
-def record(env_id: str) -> Plays:
-    """Return the solver's actions on some seeds."""
-    plays = []
+def record(env_id: str) -> tuple[Plays, list[str]]:
+    """Return the solver's actions on some seeds, and all that was said and paid."""
+    plays, said = [], []
     with gem.make(env_id) as env:
         for seed in range(SEEDS):
-            env.reset(seed)
+            said.append(str(env.reset(seed).obs))
             actions: list[Any] = []
             over = False
             while not over:
                 actions.append(env.solve())
-                over = env.step(actions[-1]).done
+                step = env.step(actions[-1])
+                said.append(f"{step.obs} {step[1]}")
+                over = step.done
             plays.append((seed, actions))
-    return plays
+    return plays, said
+
+
+def fork_midway(env_id: str, plays: Plays) -> Callable[[], int]:
+    """Return what forks an episode that is half played."""
+    env = gem.make(env_id)
+    seed, actions = plays[0]
+    env.reset(seed)
+    for action in actions[: len(actions) // 2]:
+        env.step(action)
+
+    def fork() -> int:
+        env.fork()
+        return 1
+
+    return fork
+
+
+def count_lines(function: Callable[..., Any]) -> int:
+    """Return the lines of code of a function, without its docstring and blank lines."""
+    text = inspect.getsource(function)
+    lines = [line for line in text.replace(f'"""{function.__doc__}"""', "").splitlines() if line.strip()]
+    return len(lines)
 
 
 def replay_here(env_id: str, plays: Plays) -> Callable[[bool], int]:
@@ -259,6 +332,27 @@ def list_tasks(env_id: str, plays: Plays) -> list[Any]:
         return [env.reset(seed) and env.unwrapped.task for seed, _ in plays]
 
 
+def adventures_alone(name: str, plays: Plays) -> Callable[[bool], int]:
+    """Return what plays the records of TextWorld by the package's own runner; the games are made before."""
+    import textworld
+
+    from gem.envs.bridges.textworld import _NAMED
+
+    with gem.make(f"textworld:{name}") as env:
+        games = [env.reset(seed) and env._game for seed, _ in plays]
+    commands = [[action[7:-1] for action in actions] for _, actions in plays]
+
+    def replay(steps: bool) -> int:
+        for game, given in zip(games, commands, strict=True):
+            world = textworld.start(game.path, _NAMED)
+            world.reset()
+            for command in given if steps else ():
+                world.step(command)
+        return len(plays)
+
+    return replay
+
+
 def memory_mb(env_id: str) -> float:
     """Return the memory that one more environment takes after its reset, in MB."""
     held = [gem.make(env_id)]
@@ -276,19 +370,21 @@ def resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-OWN: dict[str, Callable[[str, Plays], Callable[[bool], int]]] = {
-    "babyai:GoToLocal-v0": grid_alone("BabyAI-"),
-    "babyai:BossLevel-v0": grid_alone("BabyAI-"),
-    "agentdojo:banking": office_alone,
-    "agentdojo:workspace": office_alone,
-    "bfcl:multi_turn_base": conversations_alone,
-    "bfcl:multi_turn_long_context": conversations_alone,
-    "bfcl:live_multiple": answers_alone,
-    "tau2:airline": service_alone,
-    "tau2:retail": service_alone,
-    "tau2:telecom": service_alone,
+OWN: dict[str, tuple[Own, str]] = {
+    "babyai:GoToLocal-v0": (grid_alone("BabyAI-"), "deepcopy"),
+    "babyai:BossLevel-v0": (grid_alone("BabyAI-"), "deepcopy"),
+    "agentdojo:banking": (office_alone, "deepcopy"),
+    "agentdojo:workspace": (office_alone, "deepcopy"),
+    "bfcl:multi_turn_base": (conversations_alone, "none"),
+    "bfcl:multi_turn_long_context": (conversations_alone, "none"),
+    "bfcl:live_multiple": (answers_alone, "one turn"),
+    "tau2:airline": (service_alone, "none"),
+    "tau2:retail": (service_alone, "none"),
+    "tau2:telecom": (service_alone, "none"),
+    "textworld:coin_collector": (adventures_alone, "copy()"),
 }
-"""The ids that are measured, and their packages' own way."""
+"""The ids that are measured, their packages' own way, and what forks an episode there: a copy of its objects,
+or nothing, where the runner keeps a part of the episode elsewhere."""
 
 if __name__ == "__main__":
     main()

@@ -55,6 +55,7 @@ LOADERS = {
     "gem/cli/play.py": {"spec_named": GIVEN},
     "gem/cli/regrade.py": {"fix_name": GIVEN},
     "gem/cli/export.py": {"load": OWN},
+    "gem/cli/exploitability.py": {"load": OWN},
     "gem/codec.py": {"TaskRef": MARKED, "attrgetter": OWN},
     "gem/envs/bridges/agentdojo.py": {"yaml.safe_load": PLAIN},
     "gem/envs/bridges/bfcl.py": {"import_module": OWN},
