@@ -173,7 +173,11 @@ class Session(Protocol):
 
 
 class ProgramSession(Session, Protocol):
-    """A session with a `port`, in which an agent program may run."""
+    """A session with a `port`, in which an agent program may run; ``~`` is its folder `home`."""
+
+    @property
+    def home(self) -> str:
+        """Return the folder that ``~`` means in its task."""
 
     def listener(self) -> socket.socket:
         """Return the socket that listens inside on the session's `port`; the caller serves and closes it."""

@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TypeAlias, cast
 from gem.errors import BadArgument, NoVerdict
 from gem.sandbox.base import Budget, ProgramSession, Result, Sandbox, check_result
 from gem.sandbox.image import Interpreter
-from gem.sandbox.lockdown import HOME, PROGRAM_HOME
+from gem.sandbox.lockdown import PROGRAM_HOME
 
 PORT = 47100
 """The port of its loopback at which a program finds its model. No task uses it."""
@@ -39,6 +39,13 @@ SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin")
 
 LATE_S = 30.0
 """Seconds after the end of its time in which a program has to be ended, or the sandbox counts as broken."""
+
+_OF_IMAGES = {
+    f"{root}/{part}"
+    for root in ("", "/usr", "/usr/local")
+    for part in ("bin", "sbin", "lib", "lib64", "share")
+}
+"""Folders that an image has, of which a container keeps its own."""
 
 _WORKSPACE = re.compile(r"(?<![\w/~])~(?![\w~])")
 
@@ -62,6 +69,18 @@ class Program:
     def name(self) -> str:
         """The word that names the command."""
         return self.words[_find_command(self.words)]
+
+    def list_mounts(self) -> list[str]:
+        """Return what a container sees of this machine; its image has the folders of the system.
+
+        Raises:
+            BadArgument: for a path with a colon, which engines cannot mount.
+        """
+        mounts = [path for path in self.visible if path not in _OF_IMAGES]
+        for path in mounts:
+            if ":" in path:
+                raise BadArgument(f"no container engine mounts {path!r}, which has a colon; rename it.")
+        return mounts
 
     def search(self) -> str:
         """Return the line of bash that succeeds if the program is to be found in a session."""
@@ -216,12 +235,14 @@ class Run:
     def work(self, session: ProgramSession, task: str, mcp: bool = False) -> Result:
         """Run the program until it ends or is ended, and return how; the session stays.
 
-        The working folder of a workspace, ``~`` in its task, is written out: a program has a home of its own.
+        ``~`` in its task, the home of a workspace, is written out: a program has a home of its own.
 
         Raises:
             SandboxFailed: when the sandbox is broken. NoVerdict: when it was to be ended before it began.
         """
-        command = self.program.command(task if mcp else _WORKSPACE.sub(HOME, task), self.key, mcp)
+        command = self.program.command(
+            task if mcp else _WORKSPACE.sub(lambda match: session.home, task), self.key, mcp
+        )
         limits = Budget(wall_s=self.time_s + LATE_S, cpu_s=BUDGET.cpu_s, output_kb=BUDGET.output_kb)
         with session.listener() as listener, self.serve(listener):
             with self._lock:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status
+from gem.sandbox.lockdown import HOME
 from gem.sandbox.pool import Child, Lost, Pool, call_twice, kind_for, make_child
 from gem.sandbox.request import LONGEST_FILE, LONGEST_TAR, Message, Request, SessionCaller
 from gem.sandbox.verdicts import cell_result, verdict
@@ -47,6 +48,8 @@ class ZygoteSession(SessionCaller):
     Threads may share a session: it serves one request after the other. In a forked process that inherits it,
     it is restarted. Not closing it is harmless: the child ends when the object is garbage-collected.
     """
+
+    home = HOME
 
     def __init__(
         self,

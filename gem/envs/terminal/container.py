@@ -1,6 +1,7 @@
 """Containers for tasks with a Dockerfile: an engine builds the image, and a shell runs in its container.
 
-The image needs only sh, head, mkdir, cat, rm and timeout, for example from coreutils or busybox.
+The image needs only sh, head, mkdir, cat, rm and timeout, for example from coreutils or busybox. For an agent
+program it needs a Python too (`gem.envs.terminal.relay`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import hashlib
 import io
 import os
 import posixpath
+import re
 import secrets
+import select
 import shutil
+import socket
 import subprocess
 import tarfile
 import tempfile
@@ -21,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, NoReturn
 
+from gem.envs.terminal import relay
 from gem.envs.terminal.base import (
     REWARD_FILES,
     Dockerfile,
@@ -33,11 +38,18 @@ from gem.envs.terminal.base import (
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status, check_result
 from gem.sandbox.container import ASK_S, Engine, find_engine
+from gem.sandbox.lockdown import PROGRAM_HOME
+from gem.sandbox.programs import PORT, Run
 
 START_S = 60.0
 LATE_S = 10.0
 _LONGEST_FILE = 64 << 20
 _STATE_BYTES = 64 << 10
+_SHARED = "/run/gem"
+"""The folder of a container in which the socket of a program's model is mounted."""
+_TRIES = 5
+"""Requests to end a command by its process, before everything in the container is ended."""
+_SPENT = re.compile(rb"(\d+)m([\d.]+)s")
 # The capabilities that root of an image commonly needs; none has an effect outside the container.
 _KEPT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE")
 
@@ -100,25 +112,39 @@ _INIT = "while read -r _; do (:); (:); (:); done"
 
 # Runs one command. Its arguments: a name for its files, the seconds, the bytes to show, the shell, and the
 # state after the last command (the folder on the first line, then the exported variables). stdin holds a
-# mark, which the command cannot see, and the command.
+# mark, which the command cannot see, and the command. `times` shows the CPU time of what has ended.
 _OUTER = r"""
 at=${TMPDIR:-/tmp}/.gem-$1 seconds=$2 longest=$3 shell=$4
 IFS= read -r mark
 mkdir -m 700 "$at" && cat > "$at/command" && printf '%s\n' "$5" > "$at/state" || exit 98
 timeout -s KILL "$seconds" "$shell" -c '
+  echo "$$" > "$0/pid"
   trap "{ pwd; export -p; } > \"$0/left\" 2>/dev/null" EXIT
   { IFS= read -r folder; cat > "$0/exported"; } < "$0/state"
   if [ -n "$folder" ]; then cd "$folder"; . "$0/exported"; fi; unset folder
   . "$0/command"' "$at" </dev/null >"$at/out" 2>"$at/err"
 code=$?
 head -c "$longest" "$at/out"; printf '%s' "$mark"; head -c "$longest" "$at/err"; printf '%s' "$mark"
-head -c 65536 "$at/left" 2>/dev/null; printf '%s' "$mark"
+head -c 65536 "$at/left" 2>/dev/null; printf '%s' "$mark"; times
 rm -rf "$at"; exit "$code"
+"""
+
+# Ends the command of this name, whose process is a program that the shell became.
+_INTERRUPT = 'kill -9 "$(cat "${TMPDIR:-/tmp}/.gem-$1/pid")"'
+
+# Makes the home of a program and starts the relay by the first Python that runs. Its arguments: the home, the
+# relay's text, the socket, the port, and Pythons.
+_RELAY = r"""
+mkdir -p -m 1777 "$1"; text=$2 at=$3 port=$4; shift 4
+for python; do "$python" -I -c 'import asyncio' && exec "$python" -I -c "$text" "$at" "$port"; done 2>&1
 """
 
 
 class ContainerSession:
     """A container in which a shell runs commands; see `gem.sandbox.base.Session`.
+
+    With a `port`, an agent program may run in it; see `gem.sandbox.base.ProgramSession`. `visible` are files
+    and folders of this machine, which it sees read-only at the same paths.
 
     Raises:
         SandboxFailed: when the container does not start.
@@ -126,8 +152,21 @@ class ContainerSession:
 
     restarts = 0
 
-    def __init__(self, engine: Engine, image: str, asked: Dockerfile, budget: Budget) -> None:
-        self.engine, self.budget = engine, budget
+    def __init__(
+        self,
+        engine: Engine,
+        image: str,
+        asked: Dockerfile,
+        budget: Budget,
+        *,
+        visible: Sequence[str] = (),
+        port: int = 0,
+    ) -> None:
+        self.engine, self.image, self.budget = engine, image, budget
+        self._visible, self._port = visible, port
+        self._shared = tempfile.mkdtemp(prefix="gem-") if port else ""
+        self._relay: subprocess.Popen[bytes] | None = None
+        self._command, self._interrupts = "", 0
         self.name = f"gem-terminal-{os.getpid()}-{secrets.token_hex(6)}"
         self._state, self._closed, self._lost, self._last_stderr = "", False, False, ""
         memory = f"{asked.memory_mb}m"
@@ -138,6 +177,8 @@ class ContainerSession:
             *(f"--cap-add={name}" for name in _KEPT),
             *([] if asked.internet else ["--network", "none"]),
             *([] if asked.cpus is None else ["--cpus", f"{asked.cpus:g}"]),
+            *(f"--volume={path}:{path}:ro" for path in visible),
+            *([f"--volume={self._shared}:{_SHARED}:ro"] if port else []),
             *("--entrypoint", "/bin/sh", image, "-c", _INIT),
         ]
         try:
@@ -152,11 +193,12 @@ class ContainerSession:
             raise SandboxFailed(f"{engine.command} cannot be started: {error}") from error
         try:
             self._wait_until_it_runs(image)
-            has_bash = self._exec(["sh", "-c", "command -v bash"], b"", START_S)
+            has_bash = self._exec(["sh", "-c", 'echo "$HOME"; command -v bash'], b"", START_S)
         except BaseException:
             self.close()
             raise
         self._shell = "bash" if has_bash is not None and has_bash.returncode == 0 else "sh"
+        self.home = "" if has_bash is None else has_bash.stdout.decode("utf-8", "replace").partition("\n")[0]
 
     def _wait_until_it_runs(self, image: str) -> None:
         deadline = time.monotonic() + START_S
@@ -182,7 +224,8 @@ class ContainerSession:
             self._client.stdin.write(b"\n")
             self._client.stdin.flush()
         mark, longest = secrets.token_hex(16), budget.output_kb << 10
-        arguments = [secrets.token_hex(6), f"{budget.wall_s:g}", str(longest + 1), self._shell, self._state]
+        self._command, self._interrupts = secrets.token_hex(6), 0
+        arguments = [self._command, f"{budget.wall_s:g}", str(longest + 1), self._shell, self._state]
         begun = time.monotonic()
         done = self._exec(
             ["sh", "-c", _OUTER, "sh", *arguments],
@@ -192,11 +235,14 @@ class ContainerSession:
             2 * longest + 2 * _STATE_BYTES,
         )
         wall_s = time.monotonic() - begun
+        self._command, interrupted = "", self._interrupts > 0
         info = {"backend": "container", "engine": self.engine.command}
         parts = [] if done is None else done.stdout.split(mark.encode())
         if done is None or len(parts) != 4:
             if self._running() and done is not None and not clean:  # the agent broke the container's tools
                 words, code = done.stderr.decode("utf-8", "replace")[:longest], done.returncode
+                if interrupted:
+                    return Result(Status.TLE, stderr=words, exit_code=code, wall_s=wall_s, info=info)
                 if code < 0:  # killed because of its endless output
                     return Result(Status.OLE, stderr=words, signal=-code, wall_s=wall_s, cut=True, info=info)
                 return Result(Status.RE, stderr=words, exit_code=code, wall_s=wall_s, info=info)
@@ -204,7 +250,8 @@ class ContainerSession:
             return Result(Status.MLE, signal=9, wall_s=wall_s, info={**info, "ended": True})
         out, err = (part[:longest].decode("utf-8", "replace") for part in parts[:2])
         cut = max(len(parts[0]), len(parts[1])) > longest
-        late = done.returncode in (124, 137) and wall_s >= budget.wall_s
+        late = done.returncode in (124, 137) and (wall_s >= budget.wall_s or interrupted)
+        spent = _SPENT.findall(parts[3])[-2:]  # of the commands that have ended: user and system
         if not clean and 0 < len(parts[2]) < _STATE_BYTES:
             self._state = parts[2].decode("utf-8", "replace").replace("\0", "")
         return Result(
@@ -214,9 +261,68 @@ class ContainerSession:
             exit_code=None if late else done.returncode,
             signal=9 if late else None,
             wall_s=wall_s,
+            cpu_s=sum(60 * int(minutes) + float(seconds) for minutes, seconds in spent),
             cut=cut,
             info=info,
         )
+
+    def listener(self) -> socket.socket:
+        """Return the socket to serve, to which a relay inside passes on what connects to `port`.
+
+        Raises:
+            BadArgument: where the container has no Python for the relay. SandboxFailed: without a socket.
+        """
+        self._check_open()
+        if not self._port or self._relay is not None:
+            raise BadArgument("the session was opened without a port, or its listener was taken before.")
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(f"{self._shared}/model")
+            listener.listen(512)
+            self._start_relay()
+        except BaseException as error:
+            listener.close()
+            if isinstance(error, OSError):
+                raise SandboxFailed(f"no socket can be shared with a container: {error}") from error
+            raise
+        return listener
+
+    def _start_relay(self) -> None:
+        text, names = (
+            Path(relay.__file__).read_text(),
+            ("python3", *(f"{at}/bin/python3" for at in self._visible)),
+        )
+        arguments = [PROGRAM_HOME, text, f"{_SHARED}/model", str(self._port), *names]
+        self._relay = subprocess.Popen(
+            [self.engine.command, "exec", "--user", "0", self.name, "sh", "-c", _RELAY, "sh", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        output, printed, deadline = self._relay.stdout, b"", time.monotonic() + START_S
+        assert output is not None
+        while b"ready\n" not in printed:
+            poll = select.poll()
+            poll.register(output, select.POLLIN)
+            data = poll.poll(1000 * max(0.0, deadline - time.monotonic())) and os.read(output.fileno(), 4096)
+            if not data:
+                words = printed.decode("utf-8", "replace").strip()[-500:]
+                raise BadArgument(
+                    f"the image {self.image} has no python3 (3.7 or newer) that runs, by which a program's "
+                    "calls leave its container: put one into the image, or show a folder that has it as "
+                    f"bin/python3 (--program-shows FOLDER). {words}"
+                )
+            printed += data
+
+    def interrupt(self) -> None:
+        """End the command that runs now, from another thread; see ProgramSession."""
+        name = self._command
+        if not name:
+            return
+        self._interrupts += 1
+        by = ["sh", "-c", _INTERRUPT if self._interrupts < _TRIES else "kill -9 -1", "sh", name]
+        with contextlib.suppress(SandboxFailed):  # the command finds that out too
+            self._exec(by, b"", START_S, ["--user", "0"])
 
     def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file, at an absolute path or below the image's working folder."""
@@ -298,6 +404,11 @@ class ContainerSession:
                 self.engine.ask("rm", "--force", self.name)
             client.kill()
             client.wait()
+        if self._relay is not None:
+            self._relay.kill()
+            self._relay.communicate()
+        if self._shared:
+            shutil.rmtree(self._shared, ignore_errors=True)
         with client.stderr:
             self._last_stderr = client.stderr.read(1 << 16).decode("utf-8", "replace").strip()[-500:]
 
@@ -367,10 +478,22 @@ class ContainerSession:
         )
 
 
-def open_container(asked: Dockerfile, budget: Budget) -> ContainerSession:
-    """Build a task's image if it is missing, and start a container of it. Raises SandboxFailed."""
+def open_container(asked: Dockerfile, budget: Budget, run: Run | None = None) -> ContainerSession:
+    """Build a task's image if it is missing, and start a container of it, for the `run` of a program.
+
+    Raises:
+        SandboxFailed: when that fails. BadArgument: for a program, where the task has the internet.
+    """
     engine = find_engine()
-    return ContainerSession(engine, build(asked, engine), asked, budget)
+    if run is None:
+        return ContainerSession(engine, build(asked, engine), asked, budget)
+    if asked.internet:
+        raise BadArgument(
+            "the task has the internet, where a program reaches other models and the answers; accepted for "
+            "programs: tasks without it (allow_internet = false)."
+        )
+    image, visible = build(asked, engine), run.program.list_mounts()
+    return ContainerSession(engine, image, asked, budget, visible=visible, port=PORT)
 
 
 def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = False) -> ScoredCheck:

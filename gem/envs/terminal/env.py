@@ -230,8 +230,6 @@ class TerminalEnv(WorkspaceEnv):
     def run_program(self, run: Run) -> Step:
         """Let a program work in the machine until it ends, then judge what it left; see Env.run_program."""
         task = self._need_task()
-        if task.dockerfile is not None:
-            raise BadArgument(f"{self} runs in a container, in which programs cannot play yet.")
         self._end_session()
         self._run_of = run
         if task.agent_s is not None:
@@ -271,7 +269,8 @@ class TerminalEnv(WorkspaceEnv):
         if self._session is None:
             task = self._need_task()
             if task.dockerfile is not None:
-                self._session = open_container(task.dockerfile, Budget(cpu_s=60.0, wall_s=60.0))
+                budget = Budget(cpu_s=60.0, wall_s=60.0)
+                self._session = open_container(task.dockerfile, budget, self._run_of)
                 self._prepare(self._session)
                 return self._session
             session: Session
