@@ -21,7 +21,7 @@ async def pour(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> No
         target.close()
 
 
-async def connect(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+async def carry_connection(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
     """Carry one connection until both sides have ended."""
     try:
         far, there = await asyncio.open_unix_connection(sys.argv[1])
@@ -35,7 +35,7 @@ async def connect(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> Non
 
 async def main() -> None:
     """Listen at the port, say so, and carry connections to the socket."""
-    server = await asyncio.start_server(connect, "127.0.0.1", int(sys.argv[2]), backlog=512)
+    server = await asyncio.start_server(carry_connection, "127.0.0.1", int(sys.argv[2]), backlog=512)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await server.serve_forever()
