@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Literal
 from gem.agents.answer_shape import AnswerShape
 from gem.agents.connections import Clients
 from gem.agents.endpoint import Endpoint
-from gem.agents.model_folder import write_model
 from gem.agents.openai import Asking, OpenAIAgent, redirect_of
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.pace import Pace
@@ -212,6 +211,8 @@ class TokenServerAgent(OpenAIAgent):
         """Write weights to a new folder: servers may still map the files of an old path."""
         if self.weights_folder is None:
             raise BadArgument("publish() got weights; it needs weights_folder, which the server can read.")
+        from gem.agents.model_folder import write_model  # which loads torch
+
         places = (self.weights_folder / f"version-{version}-{number}" for number in count())
         folder = next(place for place in places if not place.exists())
         try:

@@ -61,7 +61,16 @@ def test_listing_and_playing_a_game_load_nothing_foreign(statement):
 
 
 @pytest.mark.parametrize(
-    "room", ["gem.hosts", "gem.vector", "gem.wrappers", "gem.rollout", "gem.agents", "gem.testing"]
+    "room",
+    [
+        "gem.hosts",
+        "gem.vector",
+        "gem.wrappers",
+        "gem.rollout",
+        "gem.agents",
+        "gem.testing",
+        "gem.serve.programs",
+    ],
 )
 def test_carrying_environments_needs_no_model(room):
     assert loaded_by(f"import {room}") & {"torch", "transformers", "datasets", "reasoning_gym"} == set()

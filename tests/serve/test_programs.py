@@ -22,10 +22,12 @@ from gem.cli import main
 from gem.core import Env, Start, Step
 from gem.envs.terminal.base import TerminalTask, expect
 from gem.envs.terminal.env import TerminalEnv
+from gem.envs.terminal.repair import read_repairs
 from gem.errors import AgentUnavailable, BadArgument
 from gem.evals.suite import load_suite
 from gem.evals.usage import EpisodePrice, Price, Prices
 from gem.record import AgentInfo, Episode, Limits, Reply, RunInfo, StopReason, Turn
+from gem.registry import FAMILIES
 from gem.rollout import Job
 from gem.rollout.episode import Branch
 from gem.rollout.replay import replay
@@ -137,6 +139,31 @@ def test_a_program_plays_a_folder_of_harbor_within_the_seconds_that_it_gives(act
         about = episode.ends["agent"].info["program"]
         assert (episode.success, about["ended"]) == (True, ended)
         assert about["stdout"].startswith("Write the sum of the numbers in /sandbox/numbers.txt")
+
+
+FORGE = """
+import glob
+for path in glob.glob("repo/**/test*.py", recursive=True): open(path, "w").write("def test(): pass")
+hook = "import pytest\\n@pytest.hookimpl(hookwrapper=True)\\ndef pytest_runtest_makereport(item, call):\\n"
+hook += "    (yield).get_result().outcome = 'passed'\\n"
+for place in ("repo/conftest.py", "conftest.py"): open(place, "w").write(hook)
+print(len(glob.glob("repo/**/test*.py", recursive=True)))
+"""
+
+
+@pytest.mark.system
+@pytest.mark.skipif(not FAMILIES["repo"].is_here(), reason="needs a world: gem-gym worlds --fetch repo")
+def test_a_program_repairs_a_package_and_gets_nothing_for_tests_of_its_own(act, play):
+    task = next(iter(read_repairs("toolz")))
+    with gem.make("repo:toolz", task=task) as env:
+        env.reset(seed=0)
+        gold = env.unwrapped.task.solution.replace("~/repo", "repo")
+    mend = "import subprocess; ask(sys.argv[2]); subprocess.run(['bash', '-c', sys.argv[3]], check=True)"
+    for code, reward in ((mend, 1.0), (FORGE, 0.0)):
+        episode = play(act(code, "{task}", gold), env=lambda: gem.make("repo:toolz", task=task))
+        about = episode.ends["agent"].info["program"]
+        assert (episode.scored, episode.reward(), about["exit_code"]) == (True, reward, 0), about
+    assert int(about["stdout"]) > 0
 
 
 @pytest.mark.system
