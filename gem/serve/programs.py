@@ -17,7 +17,8 @@ the model failed, and the program went on without   error of the agent          
 the sandbox or its fork server failed               error of the environment; played again       none
 it could not be started: exit code 126 or 127       the evaluation stops                         none
 and no call, in this episode and in all before
-the model can answer no request any more            the evaluation stops                         none
+the model can answer no request any more, or the    the evaluation stops                         none
+proxy failed
 ==================================================  ===========================================  =========
 
 By MCP, "the state" is how the environment's episode ended. One that the program has left unfinished is
@@ -31,7 +32,7 @@ import os
 import re
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
@@ -231,7 +232,8 @@ class ProgramAgent(BaseAgent):
         finally:
             if run.result is None:
                 run.stop("cancelled")
-            server.run(server.proxy.leave(session))
+            with suppress(AgentUnavailable):  # the proxy is gone, and its sessions
+                server.run(server.proxy.leave(session))
         if not record.ends:
             record.ends[SEAT] = SeatEnd(record.stop, truncated=True)
         record.timing |= {

@@ -232,6 +232,15 @@ for i in range(9):
 
 
 @pytest.mark.system
+@pytest.mark.parametrize(("first", "stop"), [("", StopReason.TOKEN_LIMIT), ("solve(); ", StopReason.SOLVED)])
+def test_an_episode_whose_tokens_are_used_up_is_scored_by_its_state(first, stop, act, play):
+    usage = {"prompt_tokens": 10, "completion_tokens": 500}
+    model = ScriptedAgent(lambda ask: Reply("x", usage=usage))
+    episode = play(act(first + "[ask(str(i)) for i in range(9)]"), model, limits=Limits(tokens=700))
+    assert (episode.scored, episode.stop, len(episode.turns)) == (True, stop, 2)
+
+
+@pytest.mark.system
 def test_an_episode_that_has_cost_enough_gets_no_further_call(act, play):
     usage = {"prompt_tokens": 1000, "completion_tokens": 500}
     model = ScriptedAgent(lambda ask: Reply("x", usage=usage))
@@ -334,6 +343,24 @@ def test_a_model_that_is_gone_stops_everything_at_once(act, play):
 
     with pytest.raises(AgentUnavailable, match="the key is refused"):
         play(act("try: ask('x')\nexcept OSError: time.sleep(60)"), ScriptedAgent(gone))
+
+
+@pytest.mark.system
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_proxy_that_ends_stops_everything_at_once(act, play, monkeypatch):
+    agents, init = [], ProgramAgent.__init__
+
+    def note(self, *args, **more):
+        agents.append(self)
+        init(self, *args, **more)
+
+    def crash(ask):
+        agents[0]._server._loop.stop()
+        return "one"
+
+    monkeypatch.setattr(ProgramAgent, "__init__", note)
+    with pytest.raises(AgentUnavailable, match="the proxy has ended"):
+        play(act("try: ask('x')\nexcept OSError: pass\ntime.sleep(60)"), ScriptedAgent(crash), jobs=3)
 
 
 @pytest.fixture
@@ -528,6 +555,15 @@ print("checked")
     about = episode.ends["agent"].info
     assert about["program"]["stdout"] == "checked\n", about["program"]["stderr"]
     assert (episode.stop, about["actions"]) == (StopReason.FAILED, 1)
+
+
+@pytest.mark.system
+def test_a_submission_by_mcp_ends_the_episode_and_the_program_may_go_on(act, play):
+    code = "call_tool('submit')\nassert 'cannot be played again' in call_tool('sql', query='x')\nprint('on')"
+    episode = play(act(TOOLS + code), env="db:Bank-v0-operations")
+    about = episode.ends["agent"].info
+    assert (episode.stop, episode.reward()) == (StopReason.FAILED, 0.0), about
+    assert (about["actions"], about["program"]["stdout"]) == (1, "on\n"), about
 
 
 @pytest.mark.system

@@ -541,6 +541,13 @@ def test_the_environments_word_stands_and_its_errors_are_told(serve):
     Program(serve(), opened["api_key"]).chat(user("x"), code=401)
 
 
+def test_an_idle_episode_of_a_program_is_left_to_who_limits_its_time():
+    with Server(ScriptedAgent(echo), allowed=Allowed(idle_s=0.05), any_key=True) as server:
+        server.open_session("limited").stop = lambda why: None
+        Program(server, "idle").chat(user("x"))
+        until(lambda: [*server.proxy.sessions] == ["limited"])
+
+
 def test_idle_episodes_and_those_of_a_stopped_proxy_have_no_verdict(tmp_path):
     store = EpisodeStore(tmp_path / "episodes.jsonl")
     with Server(ScriptedAgent(echo), store, allowed=Allowed(idle_s=0.05), any_key=True) as server:

@@ -119,7 +119,7 @@ class Session:
     endpoint: Endpoint | None = None
     """Plays the environment of the episode by MCP."""
     stop: Callable[[str], None] | None = None
-    """Called with a reason when no further call of the episode will be answered."""
+    """Called with a reason when no further call of the episode will be answered. It is not ended as idle."""
     given_up: set[str] = field(default_factory=set)
     failure: AgentUnavailable | None = None
     unheard: dict[bytes, list[tuple[Begun, asyncio.Task[Answer]]]] = field(default_factory=dict)
@@ -657,7 +657,8 @@ class Proxy:
             yield
         finally:
             sweeping.cancel()
-            for name in list(self.sessions):
+            for name, session in list(self.sessions.items()):
+                session.give_up("model")
                 with suppress(NotThere):
                     await self.cancel(name, "the proxy was stopped.")
             self.answering.close()
@@ -668,7 +669,7 @@ class Proxy:
             await asyncio.sleep(min(self.allowed.idle_s / 4, 30.0))
             before = time.monotonic() - self.allowed.idle_s
             for session in list(self.sessions.values()):
-                if not session.busy and session.last_call < before:
+                if session.stop is None and not session.busy and session.last_call < before:
                     try:
                         await self.cancel(session.name, f"nothing came for {self.allowed.idle_s:g} s.")
                     except Exception:

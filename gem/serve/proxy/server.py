@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import CancelledError, wait
 from contextlib import contextmanager
 from functools import partial
 from socket import socket
 from threading import Event, Thread
 from typing import Any, NamedTuple, Self, TypeVar
 
-from gem.errors import BadArgument, needs_extra
+from gem.errors import AgentUnavailable, BadArgument, needs_extra
 from gem.record import Agent, Episode
 from gem.rollout.store import EpisodeStore
 from gem.serve.listening import bounded_http, is_local, limit_connections, listen
@@ -22,6 +23,9 @@ with needs_extra("The proxy", "starlette", "serve"):
     from gem.serve.proxy.app import ONLY_KEY, Proxy, Session
 
 T = TypeVar("T")
+
+LOOK_S = 1.0
+"""Seconds between two looks whether the server that is to do something has ended."""
 
 MOST_CONNECTIONS = 64
 """The connections of one program at a time: each is a descriptor of this process, of which all programs
@@ -168,16 +172,17 @@ class Server:
                 server_state=server.server_state,
                 app_state={**server.lifespan.state, ONLY_KEY: key},
             )
-            return await asyncio.get_running_loop().create_server(protocol, sock=listener.dup())
+            return await asyncio.get_running_loop().create_server(protocol, sock=copy)
 
         async def end() -> None:
             served.close()
 
-        served = self.run(begin())
-        try:
-            yield
-        finally:
-            self.run(end())
+        with listener.dup() as copy:
+            served = self.run(begin())
+            try:
+                yield
+            finally:
+                self.run(end())
 
     def reward(self, name: str, value: float | None = None, *, success: bool | None = None) -> Episode:
         """Give an episode its reward, end it, and return its record; see Proxy.reward."""
@@ -199,8 +204,22 @@ class Server:
         self.proxy.answering.publish(version, weights)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out work of the proxy in its event loop, from another thread, and return the result."""
+        """Carry out work of the proxy in its event loop, from another thread, and return the result.
+
+        Raises:
+            AgentUnavailable: when the server has ended, or ends meanwhile.
+        """
         if self._loop is None:
             work.close()
             raise BadArgument("the proxy is not serving; use it as a context manager.")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        try:
+            result = asyncio.run_coroutine_threadsafe(work, self._loop)
+            while not wait([result], LOOK_S).done:
+                if self._loop.is_closed():
+                    raise RuntimeError
+            return result.result()
+        except (RuntimeError, CancelledError) as error:
+            if not self._loop.is_closed():
+                raise
+            work.close()
+            raise AgentUnavailable("the proxy has ended; what it printed before says why.") from error
