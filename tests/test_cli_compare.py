@@ -305,4 +305,12 @@ def test_programs_are_compared_by_what_a_solved_task_cost(tmp_path, capsys):
     ]
     main(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--json"])
     costs = json.loads(capsys.readouterr().out)["costs"]
-    assert costs["A"] == {"solved": 2, "tokens": 3003, "cpu_s": 4.5}
+    assert costs["A"] == {"solved": 2, "tokens": 3003, "usd": None, "cpu_s": 4.5}
+    (tmp_path / "prices.toml").write_text("[models.m]\ninput = 1.0\noutput = 10.0\n")
+    words = ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--min-coverage", "0.5", "--prices"]
+    main([*words, str(tmp_path / "prices.toml")])
+    table = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+    assert table[1].split() == ["A", "2", "3,003", "1,502", "$0.0057", "$0.0029", "4.5", "2.2"]
+    (tmp_path / "prices.toml").write_text("[models.x]\ninput = 1.0\noutput = 10.0\n")
+    assert main([*words, str(tmp_path / "prices.toml")]) == 2
+    assert "has no price of 'm'" in capsys.readouterr().err

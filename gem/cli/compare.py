@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,12 +17,21 @@ from gem.errors import BadArgument
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
 from gem.evals.comparison import MIN_COVERAGE
 from gem.evals.outcomes import Metric
+from gem.evals.reports import dollars as write_dollars
 from gem.evals.reports import escape_cell
+from gem.evals.usage import Prices
 from gem.statistics import Interval
 from gem.waiting import name_wait
 
 MOST_CHANGES = 25
 """The most tasks that a list in Markdown names."""
+
+_COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "tokens": ("tokens", "{:,.0f}".format),
+    "usd": ("cost", write_dollars),
+    "cpu_s": ("CPU s", "{:.1f}".format),
+}
+"""The head of each cost of a run, and how its amount is written."""
 
 
 def compare_runs(
@@ -34,6 +43,7 @@ def compare_runs(
     json: bool = False,
     markdown: bool = False,
     not_worse: bool = False,
+    prices: MaybePath = None,
     picture: MaybePath = None,
 ) -> int:
     """Compare two runs on the tasks that both played: is one better, and by how much?
@@ -45,7 +55,7 @@ def compare_runs(
     `Holm` is `p` corrected for several environments. `all` is the unweighted mean over environments.
 
     Where a run is an agent program's, the tokens of its models and its CPU seconds on these tasks are shown,
-    in all and per solved task.
+    in all and per solved task; with `prices` dollars too, and of other agents as well.
 
     Episodes without a verdict are in no figure. `coverage` is the share of all samples where both runs have a
     verdict; all figures are of these `pairs`. `bounds` is B - A if every other sample counts against B, and
@@ -61,6 +71,7 @@ def compare_runs(
         json: print the figures as JSON, and every pair whose values differ.
         markdown: print the comparison in Markdown, as for a pull request: first the tasks that B lost.
         not_worse: exit with code 1 also if A is better: overall, or on an environment.
+        prices: a file with dollars per million tokens, by model; see `gem-gym eval --help`.
         picture: draw the differences into this file: .png, .svg or .pdf.
     """
     from gem.evals.picture import check_picture, draw
@@ -71,8 +82,9 @@ def compare_runs(
         raise BadArgument("--json and --markdown are two forms of one answer; give one of them.")
     with name_wait("the episodes of both runs to be read"):
         a, b = read_run(run_a, seat), read_run(run_b, seat)
-        if any(run.agent.startswith("program:") for run in (a, b)):
-            a, b = read_run(run_a, seat, costs=True), read_run(run_b, seat, costs=True)
+        priced = None if prices is None else Prices.read(prices)
+        if priced is not None or any(run.agent.startswith("program:") for run in (a, b)):
+            a, b = (read_run(run, seat, costs=True, prices=priced) for run in (run_a, run_b))
     costs = _sum_costs(a, b)
     with name_wait("the bootstrap intervals"):
         comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
@@ -86,9 +98,12 @@ def compare_runs(
     else:
         _show(comparison, a, b)
         if costs:
-            heads = ("run", "solved", "tokens", "per solved task", "CPU s", "per solved task")
+            kinds = [kind for kind in _COSTS if kind != "usd" or priced is not None]
+            heads = [head for kind in kinds for head in (_COSTS[kind][0], "per solved task")]
             print()
-            table(*heads, rows=[_write_cost(name, cost) for name, cost in costs.items()])
+            table(
+                "run", "solved", *heads, rows=[_write_cost(name, cost, kinds) for name, cost in costs.items()]
+            )
     for warning in warnings:
         print(printable(f"warning: {warning}"), file=sys.stderr)
     if picture is not None:
@@ -148,21 +163,23 @@ def _sum_costs(a: RunOutcomes, b: RunOutcomes) -> dict[str, dict[str, float | No
         if not shared or any(each.tokens is None for each in shared):
             return {}
         seconds = [each.cpu_s for each in shared if each.cpu_s is not None]
+        dollars = [each.usd for each in shared if each.usd is not None]
         costs[name] = {
             "solved": sum(bool(each.success) for each in shared),
             "tokens": sum(each.tokens or 0 for each in shared),
+            "usd": sum(dollars) if len(dollars) == len(shared) else None,
             "cpu_s": sum(seconds) if seconds else None,
         }
     return costs
 
 
-def _write_cost(name: str, cost: dict[str, float | None]) -> tuple[object, ...]:
+def _write_cost(name: str, cost: dict[str, float | None], kinds: Sequence[str]) -> tuple[object, ...]:
     """Return the row of a run: what it cost in all, and per solved task where one was solved."""
     cells: list[object] = [name, cost["solved"]]
-    for each, form in (("tokens", ",.0f"), ("cpu_s", ".1f")):
-        value, solved = cost[each], cost["solved"]
-        cells += ["-" if value is None else format(value, form)]
-        cells += [format(value / solved, form) if solved and value is not None else "-"]
+    for kind in kinds:
+        (_, write), value, solved = _COSTS[kind], cost[kind], cost["solved"]
+        cells += ["-" if value is None else write(value)]
+        cells += [write(value / solved) if solved and value is not None else "-"]
     return tuple(cells)
 
 

@@ -14,7 +14,7 @@ from gem.content import printable
 from gem.envs.data.named import title_of
 from gem.errors import BadArgument, StoreError
 from gem.evals.results import who
-from gem.evals.usage import spent_on, tokens_of
+from gem.evals.usage import Prices, count_uncounted, spent_on, tokens_of
 from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
@@ -37,8 +37,8 @@ class Outcome:
     several episodes with the same task and sample number. `success` and `reward` (the return) are None
     without verdict; `success` is also None if the environment does not report it. `instance` is the key that
     tasks share if they differ only by their seeds; samples of one instance are one cluster. `seed` and the
-    id of the `episode` say where to look. `tokens` and `cpu_s` (of an agent program) are what it cost; None
-    where that was not read.
+    id of the `episode` say where to look. `tokens`, `cpu_s` (of a program) and `usd` are what it cost; None
+    where that was not read or is unknown.
     """
 
     env: str
@@ -52,6 +52,7 @@ class Outcome:
     episode: str = ""
     tokens: int | None = None
     cpu_s: float | None = None
+    usd: float | None = None
 
     @property
     def cluster(self) -> str:
@@ -75,7 +76,9 @@ class RunOutcomes:
     damaged: int = 0
 
 
-def read_run(path: str | Path, seat: str | None = None, *, costs: bool = False) -> RunOutcomes:
+def read_run(
+    path: str | Path, seat: str | None = None, *, costs: bool = False, prices: Prices | None = None
+) -> RunOutcomes:
     """Return the outcomes of a run: a file of episodes, or a folder with ``episodes.jsonl`` in it.
 
     Of several attempts only the last one counts (`EpisodeStore.latest`). Only the tasks of episodes are read,
@@ -86,6 +89,7 @@ def read_run(path: str | Path, seat: str | None = None, *, costs: bool = False) 
         seat: the seat whose success and return are used; None: the episode's success, and the mean return
             over the seats.
         costs: read what each sample cost too, which takes the whole episodes.
+        prices: with them, the dollars too.
 
     Raises:
         BadArgument: when the file has no episodes, has the same tasks played by several agents, or an
@@ -106,7 +110,7 @@ def read_run(path: str | Path, seat: str | None = None, *, costs: bool = False) 
             try:
                 outcome = _outcome(store, entry, seat)
                 if costs:
-                    outcome = _with_costs(outcome, store[entry.number])
+                    outcome = _with_costs(outcome, store[entry.number], prices)
             except StoreError:
                 damaged += 1
                 continue
@@ -153,12 +157,14 @@ def _name_tool(wrapper: str) -> str:
     return tool if tool in TOOLS else wrapper
 
 
-def _with_costs(outcome: Outcome, episode: Episode) -> Outcome:
-    """Return an outcome with the tokens of all models, and the CPU seconds of a program."""
+def _with_costs(outcome: Outcome, episode: Episode, prices: Prices | None) -> Outcome:
+    """Return an outcome with the tokens of all models and their price, and the CPU seconds of a program."""
     programs = [end.info.get("program") for end in episode.ends.values()]
     seconds = [about.get("cpu_s") for about in programs if isinstance(about, Mapping)]
     known = [second for second in seconds if isinstance(second, int | float)]
-    return replace(outcome, tokens=tokens_of(spent_on([episode])), cpu_s=sum(known) if known else None)
+    spent, cpu_s = spent_on([episode]), sum(known) if known else None
+    usd = None if prices is None or count_uncounted(spent) else prices.cost(spent)
+    return replace(outcome, tokens=tokens_of(spent), cpu_s=cpu_s, usd=usd)
 
 
 def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:

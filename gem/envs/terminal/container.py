@@ -190,6 +190,7 @@ class ContainerSession:
                 start_new_session=True,
             )
         except OSError as error:
+            shutil.rmtree(self._shared, ignore_errors=True)
             raise SandboxFailed(f"{engine.command} cannot be started: {error}") from error
         try:
             self._wait_until_it_runs(image)
