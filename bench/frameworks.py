@@ -1,9 +1,9 @@
 """The same training in several frameworks: do their learning curves agree? `python -m bench.frameworks`.
 
-One environment, one model (examples/trl_grpo.py: a Qwen3 of 100,000 parameters, warmed up on demonstrations),
-one objective: group-relative advantages without division by the deviation, averaged over the tokens of a
-step, with one AdamW step on each batch of 16 tasks with 8 episodes. All runs start from the same weights. A
-seed has the same tasks in every framework; the sampling noise differs.
+One environment, one model (examples/researcher/trl_grpo.py: a Qwen3 of 100,000 parameters, warmed up on
+demonstrations), one objective: group-relative advantages without division by the deviation, averaged over the
+tokens of a step, with one AdamW step on each batch of 16 tasks with 8 episodes. All runs start from the same
+weights. A seed has the same tasks in every framework; the sampling noise differs.
 
 A framework is one function of CURVES: model, tokenizer, seed and steps in, the mean return of each step out.
 Finished runs are kept in bench/out/frameworks and not run again. A run of 25 steps takes half a CPU minute.
@@ -27,7 +27,7 @@ import tyro
 from matplotlib.figure import Figure
 
 from bench.common import OUT, SMALLEST, choose_size, table, write_json
-from examples import trl_grpo
+from examples.researcher import trl_grpo
 from gem import seeding
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.record import Episode

@@ -127,7 +127,7 @@ def main() -> None:
 
 def load(name: str) -> tuple[Any, ChatTemplateRenderer]:
     if name == RANDOM:
-        from examples import trl_grpo  # here: it imports TRL
+        from examples.researcher import trl_grpo  # here: it imports TRL
 
         tokenizer = trl_grpo.make_tokenizer(trl_grpo.demonstrations(4))
         return trl_grpo.make_model(tokenizer, seed=0).eval(), ChatTemplateRenderer(tokenizer)

@@ -7,10 +7,11 @@
     if __name__ == "__main__":
         GemServer.run_webserver()
 
-These lines are the server's ``app.py`` (`examples/nemo_gym/`). A row of NeMo Gym's data set (`write_rows`) is
-an environment and a seed; each rollout has a fresh environment. The environment's native tools are functions
-of the row. The agent adds up the rewards of the steps; how the episode ended is in the last step's ``info``.
-An episode without a verdict is an error of the step: the rollout fails, and is not trained on. Pictures
+These lines are the server's ``app.py`` (`examples/researcher/nemo_gym_app.py`). A row of NeMo Gym's data set
+(`write_rows`) is an environment and a seed; each rollout has a fresh environment. The environment's native
+tools are functions of the row. The agent adds up the rewards of the steps; how the episode ended is in the
+last step's ``info``. An episode without a verdict is an error of the step: the rollout fails, and is not
+trained on. Pictures
 appear as their `alt`.
 """
 

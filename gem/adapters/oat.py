@@ -4,7 +4,7 @@ A turn is the unit of Oat's multi-turn learner: each has its prompt and answer a
 and, from the learner, its own advantage. So rewards are dense, and conversations need not be append-only. An
 episode without a verdict is left out, and counted. Pictures appear as their `alt`.
 
-`VllmAgent` samples from the engine of an Oat actor. See `examples/oat_actor.py`.
+`VllmAgent` samples from the engine of an Oat actor. See `examples/researcher/oat_actor.py`.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@
     __all__ = ["GemEnv", "GemTaskset"]
 
 verifiers finds a taskset by the name of a top-level module, such as one with these lines
-(`examples/verifiers_gem.py`). A task is an environment and a seed; each of its rollouts has a fresh
-environment. The environment takes the user's part in verifiers' interaction: an observation is a user turn.
-verifiers has one reward per trace, here the return; the rewards of the turns are in ``trace.info["gem"]``,
-with success and the kind of end. An episode without a verdict has the reward None and fails the rollout,
-which ``--env.retries`` plays again. Pictures appear as their `alt`.
+(`examples/researcher/verifiers_gem.py`). A task is an environment and a seed; each of its rollouts has a
+fresh environment. The environment takes the user's part in verifiers' interaction: an observation is a user
+turn. verifiers has one reward per trace, here the return; the rewards of the turns are in
+``trace.info["gem"]``, with success and the kind of end. An episode without a verdict has the reward None and
+fails the rollout, which ``--env.retries`` plays again. Pictures appear as their `alt`.
 """
 
 from __future__ import annotations

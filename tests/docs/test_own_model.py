@@ -11,7 +11,7 @@ from own_model import ROOT, commands, gem_gym, write_environment
 
 def test_the_page_shows_the_file_of_the_examples(tmp_path):
     write_environment(tmp_path)
-    assert (tmp_path / "relay.py").read_text() == (ROOT / "examples/relay.py").read_text()
+    assert (tmp_path / "relay.py").read_text() == (ROOT / "examples/author/relay.py").read_text()
 
 
 @pytest.mark.system

@@ -125,7 +125,7 @@ class Vowels(Env):
 def test_training_raises_the_return():
     gem.register("engines:Vowels-v0", Vowels)
     torch.manual_seed(0)
-    example = runpy.run_path(str(Path(__file__).parents[2] / "examples/agilerl_grpo.py"))
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples/researcher/agilerl_grpo.py"))
     example["train"](
         make_plain_model(),
         RENDERER.tokenizer,

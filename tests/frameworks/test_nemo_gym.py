@@ -36,7 +36,7 @@ GAME, BANK = "game:GuessTheNumber-v0-easy", "db:Bank-v0-operations"
 PACKAGE = Path(resources_servers.gymnasium.__file__).parents[2]
 PLAYER, MODEL = "responses_api_agents/gymnasium_agent", "responses_api_models/openai_model"
 PROGRAMS = {
-    "gem": ("resources_servers", "gem", ROOT / "examples" / "nemo_gym_app.py"),
+    "gem": ("resources_servers", "gem", ROOT / "examples/researcher" / "nemo_gym_app.py"),
     "agent": (*PLAYER.split("/"), PACKAGE / PLAYER / "app.py"),
     "model": (*MODEL.split("/"), PACKAGE / MODEL / "app.py"),
 }

@@ -30,7 +30,7 @@ CONFIG = OmegaConf.create(
 
 
 def example():
-    path = Path(__file__).parents[2] / "examples" / "rl2_guess_the_number.py"
+    path = Path(__file__).parents[2] / "examples/researcher" / "rl2_guess_the_number.py"
     spec = importlib.util.spec_from_file_location("rl2_guess_the_number", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

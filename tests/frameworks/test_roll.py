@@ -249,7 +249,7 @@ def test_rolls_own_manager_plays_gems_environments():
 
 def test_the_examples_settings_are_rolls(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # ROLL makes its folder of logs as it reads them
-    path = Path(__file__).resolve().parents[2] / "examples" / "roll_guess_the_number.py"
+    path = Path(__file__).resolve().parents[2] / "examples/researcher" / "roll_guess_the_number.py"
     spec = importlib.util.spec_from_file_location("roll_guess_the_number", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

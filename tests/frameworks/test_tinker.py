@@ -38,7 +38,7 @@ SEED = 2  # four turns
 
 
 def example():
-    path = Path(__file__).parents[2] / "examples" / "tinker_train.py"
+    path = Path(__file__).parents[2] / "examples/researcher" / "tinker_train.py"
     spec = importlib.util.spec_from_file_location("tinker_train", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -671,7 +671,7 @@ def test_pictures_reach_the_model():
 
 
 def example():
-    path = Path(__file__).parents[2] / "examples" / "trl_grpo.py"
+    path = Path(__file__).parents[2] / "examples/researcher" / "trl_grpo.py"
     spec = importlib.util.spec_from_file_location("trl_grpo", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -41,7 +41,7 @@ gem.register("verifiers-test:Broken-v0", Broken)
 
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples/researcher")
     monkeypatch.setenv("GEM_TEST_KEY", "x")
 
 

@@ -214,7 +214,7 @@ def test_what_gem_cannot_give_is_refused_by_name(name, what):
 
 
 def test_gems_own_taskset_comes_back_the_same(monkeypatch):
-    monkeypatch.syspath_prepend("examples")
+    monkeypatch.syspath_prepend("examples/researcher")
     env_id = "game:GuessTheNumber-v0-easy"
     with gem.make("verifiers:verifiers-gem", env=env_id, n=1, seed=3) as env:
         start = env.reset(0)

@@ -42,7 +42,7 @@ from gem.serve.programs import ProgramAgent
 from gem.serve.proxy.answering import Upstream
 from gem.specs import TaskRef
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "program_mcp.py"
+EXAMPLE = Path(__file__).parents[2] / "examples/evaluation" / "program_mcp.py"
 TALK = ("one", "two", "three")
 
 

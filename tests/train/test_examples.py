@@ -37,7 +37,7 @@ def test_the_example_with_python_is_a_cell_of_the_large_study():
 
 def test_the_expert_of_the_shell_tasks_knows_every_task_and_the_splits_share_no_word():
     names = ("make_task", "solve", "KINDS", "ShellTasks", "HeldOutTasks")
-    path = ROOT / "examples/shell_tasks.py"
+    path = ROOT / "examples/author/shell_tasks.py"
     make_task, solve, kinds, own, apart = (load_named(f"{path}:{name}", "example") for name in names)
     assert not {*own.words} & {*apart.words}
     tasks = [make_task(Random(seed), apart.words) for seed in range(60)]

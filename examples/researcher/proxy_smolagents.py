@@ -5,7 +5,7 @@ it, and returns the result. It contains no training code. The server is gem's pr
 records each call with its token ids, and the answer gets a reward. The recorded episodes train the model,
 which then answers the next programs.
 
-    python examples/proxy_smolagents.py [--iterations 8]
+    python examples/researcher/proxy_smolagents.py [--iterations 8]
 
 Needs: pip install 'gem-gym[llm,serve]' smolagents openai, gem-gym models --fetch smollm2. Verified with
 smolagents 1.26.0, tier A: a real training, on two cores.

@@ -4,7 +4,7 @@ SkyRL 0.3.0. Verified, tier B: SkyRL's own data set, checks, rewards, batches an
 generator, over a small random model in place of vLLM (tests/frameworks/test_skyrl.py). The command below,
 with vLLM on GPUs, has not been run.
 
-    python examples/skyrl_guess_the_number.py runs/skyrl trainer.policy.model.path=Qwen/Qwen3-0.6B
+    python examples/researcher/skyrl_guess_the_number.py runs/skyrl trainer.policy.model.path=Qwen/Qwen3-0.6B
 
 Needs: pip install 'gem-gym[skyrl]' 'skyrl[fsdp]', and a GPU. The arguments after the folder are settings of
 SkyRL; it needs WANDB_API_KEY, or trainer.logger=console.

@@ -1,6 +1,6 @@
 """Train with Tinker's cookbook on a gem environment: its rollouts, groups, advantages and training step.
 
-    python examples/tinker_train.py [--steps 15]
+    python examples/researcher/tinker_train.py [--steps 15]
 
 Needs: pip install 'gem-gym[tinker,train]', and no account: `Local` replaces Tinker's service on this CPU,
 with a random model of 0.1 M parameters. The mean return rises from about 0.25 to 0.8 in half a minute. To

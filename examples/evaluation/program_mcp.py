@@ -1,7 +1,7 @@
 """A tiny agent program that plays an environment without a workspace, by MCP.
 
-    gem-gym eval game:GuessTheNumber-v0-easy --agent 'program:python examples/program_mcp.py {mcp_url}' \
-        --model smollm2 -n 5
+    gem-gym eval game:GuessTheNumber-v0-easy -n 5 --model smollm2 \
+        --agent 'program:python examples/evaluation/program_mcp.py {mcp_url}'
 
 It uses the standard library only: MCP is JSON-RPC over HTTP. Any MCP client can take its place.
 """

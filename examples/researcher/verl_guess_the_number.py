@@ -4,7 +4,7 @@ verl 0.9.1. Verified, tier B: verl's own AgentLoopWorker, and the V1 trainer's w
 advantages and loss, over a small random model in place of vLLM (tests/frameworks/test_verl.py). The command
 below, with vLLM on GPUs, has not been run.
 
-    python examples/verl_guess_the_number.py --model Qwen/Qwen3-0.6B --gpus 1 [--rebn]
+    python examples/researcher/verl_guess_the_number.py --model Qwen/Qwen3-0.6B --gpus 1 [--rebn]
 
 Needs: pip install 'gem-gym[verl,data]' 'verl[vllm]', and a GPU.
 

@@ -1,8 +1,8 @@
 r"""Train with RL2 on gem environments: this file is its ``rollout.env_path``.
 
-    python examples/rl2_guess_the_number.py tasks.jsonl            # writes the data set
+    python examples/researcher/rl2_guess_the_number.py tasks.jsonl            # writes the data set
     torchrun --nproc_per_node=4 -m RL2.trainer.ppo \
-        rollout.train.path=tasks.jsonl rollout.env_path=examples/rl2_guess_the_number.py \
+        rollout.train.path=tasks.jsonl rollout.env_path=examples/researcher/rl2_guess_the_number.py \
         rollout.train.prompts_per_rollout=16 rollout.train.responses_per_prompt=8 \
         rollout.train.sampling_params.max_new_tokens=256 \
         actor.model_name=Qwen/Qwen3-1.7B actor.max_length_per_device=8192 adv.norm_var=true \

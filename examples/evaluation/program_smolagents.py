@@ -1,7 +1,7 @@
 """An agent program: smolagents, unchanged, with one tool that runs a bash command. One command per task.
 
-    gem-gym eval examples/shell_tasks.py:HeldOutTasks --turns 1 -n 20 \
-        --agent 'program:SMOLAGENTS/bin/python examples/program_smolagents.py {task}' --model smollm2
+    gem-gym eval examples/author/shell_tasks.py:HeldOutTasks --turns 1 -n 20 --model smollm2 \
+        --agent 'program:SMOLAGENTS/bin/python examples/evaluation/program_smolagents.py {task}'
 
 SMOLAGENTS is a virtual environment with `smolagents[openai]`, without gem. Checked with smolagents 1.26.0.
 """

@@ -1,6 +1,6 @@
 r"""Train with Oat on a gem environment: an actor that collects experience with gem's runner.
 
-    python examples/oat_actor.py --env_id game:GuessTheNumber-v0-easy --pretrain Qwen/Qwen3-1.7B \
+    python examples/researcher/oat_actor.py --env_id game:GuessTheNumber-v0-easy --pretrain Qwen/Qwen3-1.7B \
         --critic_type drgrpo --gpus 8 --train_batch_size_per_device 1 --max_model_len 4096
 
 Needs: Oat with vLLM 0.8.4, flash-attn and GPUs. Oat requires Python below 3.11 and gem 3.11 or newer, so Oat

@@ -1,7 +1,7 @@
 """A tiny agent program: a loop over the model of $OPENAI_BASE_URL that runs the bash commands it gets.
 
-    gem-gym eval terminal:FindText-v0-easy --agent 'program:python examples/program_shell.py {task}' \
-        --model smollm2 -n 5
+    gem-gym eval terminal:FindText-v0-easy -n 5 --model smollm2 \
+        --agent 'program:python examples/evaluation/program_shell.py {task}'
 
 It uses the standard library only. Any program that calls an OpenAI-compatible server can take its place.
 """

@@ -5,7 +5,7 @@ random model on a CPU: tests/frameworks/test_agilerl.py runs `train` of this fil
 With a pretrained model on a GPU it has not been run.
 
     pip install gem-gym 'agilerl[llm]'
-    python examples/agilerl_grpo.py --model Qwen/Qwen3-0.6B [--steps 100]
+    python examples/researcher/agilerl_grpo.py --model Qwen/Qwen3-0.6B [--steps 100]
 
 Each turn has its own reward: AgileRL computes advantages per turn. An environment that breaks ends the run;
 it never becomes a reward of 0. In a manifest of AgileRL the environment is

@@ -4,7 +4,7 @@ OpenRLHF 0.11.2. Verified, tier B: OpenRLHF's own rollout actor, samples, advant
 random model in place of vLLM (tests/frameworks/test_openrlhf.py). The command below, with vLLM on GPUs, has
 not been run.
 
-    python examples/openrlhf_guess_the_number.py --model Qwen/Qwen3-0.6B --gpus 1
+    python examples/researcher/openrlhf_guess_the_number.py --model Qwen/Qwen3-0.6B --gpus 1
 
 Needs: pip install gem-gym 'openrlhf[vllm]', and a GPU. This file is both the command, and the agent that
 OpenRLHF loads.

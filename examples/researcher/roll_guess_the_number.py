@@ -1,6 +1,6 @@
 """Train with ROLL's agentic pipeline on a gem environment: GRPO with groups of eight.
 
-    python examples/roll_guess_the_number.py --model Qwen/Qwen3-1.7B --gpus 8
+    python examples/researcher/roll_guess_the_number.py --model Qwen/Qwen3-1.7B --gpus 8
 
 Needs: GPUs, and ROLL from github.com/alibaba/ROLL (not on PyPI) with its own requirements except gem-llm,
 which gem-gym replaces. Install gem-gym without the extra `math`, whose antlr runtime hydra refuses.

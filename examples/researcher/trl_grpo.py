@@ -4,7 +4,7 @@ Verified with TRL 1.16.0 and transformers 5.23 by real training (tier A): tests/
 this file, and the mean return rises from 0.5 to 0.7. It takes a minute on a CPU.
 
     pip install 'gem-gym[trl]'
-    python examples/trl_grpo.py [--steps 25]
+    python examples/researcher/trl_grpo.py [--steps 25]
 
 The model starts with random weights, so it is first trained on a few episodes of the game's own solver.
 Without that, every answer would be unreadable, all returns equal, and GRPO would have no gradient. A
