@@ -495,8 +495,15 @@ def find_task_stop(info: Mapping[str, Any]) -> StopReason:
         return reason
     for key in ("success", "correct"):
         if info.get(key) is not None:
-            return StopReason.SOLVED if info[key] else StopReason.FAILED
+            return StopReason.SOLVED if _check_success(key, info[key]) else StopReason.FAILED
     return StopReason.ENDED
+
+
+def _check_success(key: str, value: Any) -> bool:
+    """Return a success as a bool; numpy's bool, 0 and 1 are accepted: the text 'false' would be a success."""
+    if not (str(getattr(value, "dtype", "")) == "bool" or (isinstance(value, Real) and value in (0, 1))):
+        raise ContractBroken(f"info[{key!r}] is {value!r:.40}; the environment must return True or False.")
+    return bool(value)
 
 
 def find_truncation_stop(info: Mapping[str, Any]) -> StopReason:

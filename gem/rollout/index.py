@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,6 +137,19 @@ class OtherForm(sqlite3.DatabaseError):
     """A database that is not an index as this version of gem makes it."""
 
 
+def _definitions(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """Return how the tables of a database, and all else in it, are defined."""
+    return db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+@cache
+def _own_definitions() -> list[tuple[Any, ...]]:
+    """Return the definitions of an index as gem makes it."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_TABLES)
+        return _definitions(db)
+
+
 class Index:
     """An open index. Its `mark` is the part of the store that it covered when last opened or extended."""
 
@@ -170,6 +184,8 @@ class Index:
             if version or tables or self.read_only:
                 raise OtherForm(f"{self.path} is no index of this form")
             self._db.executescript(_TABLES)
+        if _definitions(self._db) != _own_definitions():  # a view can have no end, a trigger delete rows
+            raise OtherForm(f"{self.path} is no index of this form")
         self._inode = None if self.path is None else _inode(self.path)
         if before not in (None, self._inode):
             raise sqlite3.DatabaseError(f"{self.path} was replaced while it was opened")

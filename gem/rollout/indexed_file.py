@@ -171,7 +171,11 @@ class IndexedFile:
         return self._torn + (os.fstat(self._fd).st_size > self._scan_end)
 
     def place(self, number: int) -> Place:
-        """Return the position of an entry's line, and the entry's id."""
+        """Return the position of an entry's line, and the entry's id.
+
+        Raises:
+            StoreError: when there is no such entry any more.
+        """
         with self.lock:
             size = os.fstat(self._fd).st_size
             place: Place | None = self._ask_index(
@@ -179,6 +183,8 @@ class IndexedFile:
             )
             if place is not None:  # else it is new, or the entries of a lost index are now among the new ones
                 return place
+            if number >= self.count:
+                raise StoreError(f"{self.path}: episode {number} was changed while the store is open.")
             entry = self._new[number - self._base.episodes]
             return entry.start, entry.end, entry.id
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from stat import S_ISREG
 from tempfile import NamedTemporaryFile
 from threading import RLock
 from typing import Any
@@ -123,6 +124,7 @@ class Source:
             StoreError, SchemaMismatch: when it is not a store.
         """
         self.number, self.path, self.name, self.trust = number, path, name, trust
+        self._inode = _inode(path)
         self._store = EpisodeStore(path, read_only=True, trust=trust) if path.exists() else _empty()
         self.folder = path.parent
         self.notes = Notes(path)
@@ -136,10 +138,16 @@ class Source:
 
     @property
     def store(self) -> EpisodeStore:
-        """The episodes; an empty store until a training run has played its first one."""
+        """The episodes; an empty store until a training run has played its first one.
+
+        Where another file has taken its place, as from a copy of the folder, that one is read.
+        """
         with self._lock:
-            if self._store.path != self.path and self.path.exists():
+            inode = _inode(self.path)
+            if inode not in (None, self._inode):
                 before, self._store = self._store, EpisodeStore(self.path, read_only=True, trust=self.trust)
+                self._inode, self._tally, self._counted = inode, None, None
+                self.advantages.clear()
                 before.close()
             return self._store
 
@@ -352,6 +360,15 @@ def open_sources(
     for refusal in refusals:
         warnings.warn(f"left out: {refusal}", stacklevel=2)
     return sources
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """Return which file is at a path; None: there is none, or it is a folder, a pipe or a device."""
+    with suppress(OSError):
+        state = path.stat()
+        if S_ISREG(state.st_mode):
+            return state.st_dev, state.st_ino
+    return None
 
 
 def _empty() -> EpisodeStore:

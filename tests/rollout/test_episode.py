@@ -1,5 +1,6 @@
 import asyncio
 
+import numpy as np
 import pytest
 
 import gem
@@ -92,6 +93,19 @@ def test_the_task_says_in_info_how_it_ended(info, stop):
     assert episode.reward() == 0.75
     assert [turn.reward for turn in episode.turns] == [0.25, 0.5]
     assert (episode.final_observation, episode.final_info) == ("the end", info)
+
+
+@pytest.mark.parametrize("key", ["success", "correct"])
+@pytest.mark.parametrize("value", ["false", "no", 0.5, 2, float("nan"), [], [False], {"success": False}])
+def test_what_is_neither_true_nor_false_is_no_success(key, value):
+    episode = drive(Script(over(1.0, **{key: value})))
+    assert (episode.verdict, episode.success, episode.error.type) == (Verdict.NONE, None, "ContractBroken")
+    assert f"info[{key!r}]" in episode.error.message
+
+
+@pytest.mark.parametrize(("value", "stop"), [(1, "solved"), (0.0, "failed"), (np.bool_(True), "solved")])
+def test_what_equals_true_or_false_is_a_success_or_none(value, stop):
+    assert drive(Script(over(1.0, success=value))).stop == stop
 
 
 @pytest.mark.parametrize(

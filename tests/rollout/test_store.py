@@ -694,6 +694,29 @@ def test_calls_of_tools_are_counted_however_they_were_made(path):
         assert sum(tally.calls for tally in store.tally()) == 5
 
 
+ENDLESS = "WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        f"DROP TABLE episodes; CREATE VIEW episodes AS {ENDLESS};",
+        f"DROP TABLE mark; CREATE VIEW mark AS {ENDLESS};",
+        "CREATE TRIGGER other AFTER INSERT ON episodes BEGIN DELETE FROM episodes; END;",
+        "CREATE TABLE other (x);",
+    ],
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_index_with_definitions_that_are_not_gems_is_not_asked(path, change, read_only):
+    with EpisodeStore(path) as store:
+        for i in range(5):
+            store.append(episode(i))
+    with closing(sqlite3.connect(index_of(path))) as index:
+        index.executescript(change)
+    with EpisodeStore(path, read_only=read_only) as store:
+        assert [entry.seed for entry in store.select()] == [store[i].seed for i in range(5)] == list(range(5))
+
+
 def test_an_index_of_an_earlier_form_is_made_again(path):
     with EpisodeStore(path) as store:
         store.append(episode(0))

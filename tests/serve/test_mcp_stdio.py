@@ -187,6 +187,12 @@ def test_a_journal_is_of_one_process_and_of_its_form(tmp_path, journal):
     path.mkdir()
     with pytest.raises(StoreError, match="cannot be opened"):
         journal()
+    path.rmdir()
+    for place in (lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero")):  # neither has an end
+        place()
+        with pytest.raises(StoreError, match="cannot be opened: it is a pipe or a device, not a file"):
+            journal()
+        path.unlink()
 
 
 class Command:

@@ -512,6 +512,25 @@ def test_many_ask_while_a_run_is_written(pages, tmp_path):
     assert [line["iteration"] for line in shown.viewer.sources[0].history] == list(range(1, 41))
 
 
+def test_a_store_that_was_replaced_is_shown_as_it_is_now(pages, played, tmp_path):
+    opened = pages(played)
+    assert opened.get("run/0/count").json()["episodes"] == 12
+    write(tmp_path / "new" / "episodes.jsonl", episode(answer("new"), run=RUN, job="0-0")).replace(played)
+    assert opened.get("run/0/count").json()["episodes"] == 1
+    assert "n e w" in text_of(opened.get("run/0/episode/0"))
+    opened.get("run/0/episode/1", 404)
+    played.unlink()
+    os.mkfifo(played)
+    assert opened.get("run/0/count").json()["episodes"] == 1
+
+
+def test_a_store_that_is_overwritten_is_told(pages, played):
+    opened = pages(played)
+    opened.get("run/0/episode/11")
+    played.write_bytes(b"\x00" * played.stat().st_size)
+    assert "was changed while the store is open" in opened.get("run/0/episode/11", 400).text
+
+
 def test_an_export_takes_no_folder_or_pipe_away(pages, played, tmp_path):
     source = pages(played).viewer.sources[0]
     os.mkfifo(tmp_path / "pipe")

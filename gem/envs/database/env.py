@@ -28,7 +28,7 @@ from gem.envs.kit.workspace import (
 from gem.errors import BadArgument, NoSolver, ToolError, check_argument, did_you_mean
 from gem.graders.sql import Row, same_rows, same_state
 from gem.record import StopReason
-from gem.sandbox.base import Sandbox
+from gem.sandbox.base import Sandbox, SandboxFailed
 from gem.tools.base_tool import BaseTool
 
 Kind = Literal["questions", "operations"]
@@ -175,7 +175,7 @@ class DatabaseEnv(WorkspaceEnv):
         self.dsn = dsn
         self.task: Question | Operation | None = None
         self._script = self._second_script = ""
-        self._ran: list[str] = []
+        self._ran: list[tuple[str, bool, list[Any]]] = []
         self._answer: str | None = None
         self._more = False
         self._live = _Live()
@@ -272,9 +272,19 @@ class DatabaseEnv(WorkspaceEnv):
                 engine = SqliteEngine(self.turn_s, self.sandbox_type)
             self._live.engine = engine
             engine.open("main", self._script, writable=self.kind == "operations", rows=SHOWN_ROWS)
-            for sql in self._ran:
-                engine.run("main", sql)
+            self._repeat(engine)
         return engine
+
+    def _repeat(self, engine: SqliteEngine | PostgresEngine) -> None:
+        """Run what was run before, in a copy. Another end, as by a time limit, would leave other rows."""
+        for sql, more, ends in self._ran:
+            try:
+                repeated = _ends(engine.run("main", sql, more)) == ends
+            except ToolError:  # it did not burst the sandbox before
+                repeated = False
+            if not repeated:
+                self._live = _Live()
+                raise SandboxFailed("the SQL of earlier turns did not repeat in a copy of the episode.")
 
     def tools(self) -> list[BaseTool]:
         """Return the tool that runs SQL, and for a question the tool that answers; see WorkspaceEnv."""
@@ -302,8 +312,8 @@ class DatabaseEnv(WorkspaceEnv):
             results = self._engine().run("main", call.arguments["query"], self._more)
         except ToolError as burst:  # the agent caused it: a scored failure
             raise Burst(str(burst)) from burst
+        self._ran.append((call.arguments["query"], self._more, _ends(results)))
         self._more = True
-        self._ran.append(call.arguments["query"])
         text = "\n\n".join(map(_table, results)) or "There is no statement in your SQL."
         report.result(call, text, error=any("error" in result for result in results))
 
@@ -394,6 +404,11 @@ def _make_date_function(name: str) -> Callable[..., Any]:
             clock.close()
 
     return function
+
+
+def _ends(results: list[dict[str, Any]]) -> list[Any]:
+    """Return of each statement how many rows it changed, or whether it failed."""
+    return [result.get("changed", "error" in result) for result in results]
 
 
 def _table(result: dict[str, Any]) -> str:

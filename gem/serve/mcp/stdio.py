@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import stat
 import threading
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -42,9 +43,12 @@ class Journal(Closing):
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {reason(error)}.") from error
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):  # reading it would have no end
+            os.close(self._file)
+            raise StoreError(f"{path} cannot be opened: it is a pipe or a device, not a file.")
         late = time.monotonic() + wait_s
         while True:
             try:

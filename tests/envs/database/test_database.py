@@ -279,6 +279,31 @@ def test_a_twin_repeats_what_was_run_and_then_goes_its_own_way(make):
     assert won(env.step(env.solve()))
 
 
+def counting(rows):
+    """A query that takes time, and gives 1."""
+    return (
+        f"WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r LIMIT {rows}) SELECT min(x) FROM r"
+    )
+
+
+def test_a_twin_repeats_calls_in_the_time_that_they_had(make):
+    env = make("Bank", "operations", turn_s=0.05)
+    change = f"UPDATE accounts SET frozen = 7 WHERE id = ({counting(50_000)})"
+    env.step(f"<sql>{counting(-1)}</sql><sql>{change}</sql>")  # no time is left for the change
+    look = "<sql>SELECT count(*) FROM accounts WHERE frozen = 7</sql>"
+    with env.fork() as twin:
+        assert twin.step(look).obs == env.step(look).obs
+
+
+def test_a_twin_has_no_verdict_where_what_was_run_does_not_repeat(make):
+    env = make("Bank", "operations")
+    env.step(f"<sql>{counting(50_000)}; UPDATE accounts SET frozen = 7 WHERE id = 1</sql>")
+    with env.fork() as twin:
+        twin.turn_s = 1e-9  # as on a machine that has become slow
+        with pytest.raises(SandboxFailed, match="did not repeat"):
+            twin.step("<sql>SELECT 1</sql>")
+
+
 def test_the_same_seed_tells_the_same(make):
     one, other = make("Music", seed=5), make("Music", seed=5)
     assert (one.task, one._script) == (other.task, other._script)
