@@ -792,3 +792,13 @@ def test_a_table_that_is_too_wide_for_a_terminal_stands_below_its_keys(capsys, m
         f"{'e' * 30}, a",
         "  3",
     ]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_no_cell_of_a_table_steers_the_terminal_or_begins_a_line(capsys, monkeypatch, terminal):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    table("env", "success", rows=[("q\x1b[2J\x9b\nb.csv", "100%")])
+    out = capsys.readouterr().out
+    assert r"q\x1b[2J\x9b\nb.csv" in out
+    assert all(char.isprintable() or char == "\n" for char in out)

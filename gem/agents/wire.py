@@ -390,6 +390,8 @@ class Pieces:
             part = {"type": "text", "text": part}
         kind = as_object(part).get("type")
         if kind in ("text", "output_text"):
+            if "text" not in part:  # what the model said was lost: it is not empty
+                raise NoResponse("a part of text without its text")
             self.texts.append(text_in(part.get("text")) or "")
         elif kind == "refusal":
             self.refusals.append(text_in(part.get("refusal", part.get("text"))) or "")

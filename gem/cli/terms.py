@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from tyro.conf import arg
 from tyro.constructors import PrimitiveConstructorSpec
 
+from gem.content import printable
 from gem.errors import StoreError, reason
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str]
     If the terminal is too narrow, the `cropped` columns are cut off instead of wrapped. With `keys`, so many
     columns then stand on a line above the others of a row, and these in as many tables as they need.
     """
-    lines = [columns, *([str(cell) for cell in row] for row in rows)]
+    rows = [[printable(str(cell)).replace("\n", "\\n") for cell in row] for row in rows]
+    lines = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     if keys and sys.stdout.isatty() and sum(widths) + 2 * len(widths) > (width := _terminal_width()):
         _print_stacked(lines, widths, keys, width)
@@ -79,7 +81,7 @@ def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str]
         grid = Table(*heads, box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for row in rows:
             cells = [
-                Text(str(cell), no_wrap=True, overflow="ellipsis") if name in cropped else Text(str(cell))
+                Text(cell, no_wrap=True, overflow="ellipsis") if name in cropped else Text(cell)
                 for name, cell in zip(columns, row, strict=True)
             ]
             grid.add_row(*cells)

@@ -309,9 +309,7 @@ class Table(_Lines):
             raise BadArgument(
                 f"{path} cannot be read: {why}, in the row of line {line}. Is a double quote not closed?"
             ) from error
-        named = Counter(name for name in self.names if name)
-        if twice := sorted(name for name, count in named.items() if count > 1):
-            raise BadArgument(f"{path} cannot be read: the column {twice[0]!r} is there twice; rename one.")
+        _refuse_twice(path, [name for name in self.names if name])
 
     def __getitem__(self, index: Any) -> Any:
         cells = self._cells[index]
@@ -322,6 +320,11 @@ class Table(_Lines):
             )
         filled: list[str | None] = [*cells, *[None] * (len(self.names) - len(cells))]
         return {name: cell for name, cell in zip(self.names, filled, strict=False) if name}
+
+
+def _refuse_twice(path: Path, names: Sequence[str]) -> None:
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise BadArgument(f"{path} cannot be read: the column {twice[0]!r} is there twice; rename one.")
 
 
 @contextlib.contextmanager
@@ -429,18 +432,35 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
                         "more than the file has. Split it."
                     )
             self._table = ArrowTable.from_batches(batches, file.schema_arrow)
+        _refuse_twice(path, self._table.column_names)
+        self.path = path
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._table.slice(index, 1).to_pylist()[0]
+        return self._read(self._table.slice(index, 1), index)
 
-    def scan(self, without: str | None) -> Iterator[Mapping[str, Any]]:
+    def _read(self, row: Any, index: int) -> Any:
+        try:
+            return row.to_pylist()[0]
+        except (ValueError, OverflowError) as error:  # Arrow holds times that Python does not
+            raise BadRow(f"{self.path}, row {index}", f"a value cannot be read: {error}") from error
+
+    def scan(self, without: str | None) -> Iterator[Mapping[str, Any] | BadRow]:
         """See `scan`."""
         table = self._table.select([name for name in self._table.column_names if name != without])
+        at = 0
         for batch in table.to_batches(max_chunksize=1000):
-            yield from batch.to_pylist()
+            try:
+                yield from batch.to_pylist()
+            except (ValueError, OverflowError):
+                for index in range(batch.num_rows):
+                    try:
+                        yield self._read(batch.slice(index, 1), at + index)
+                    except BadRow as error:
+                        yield error
+            at += batch.num_rows
 
 
 def import_datasets() -> Any:

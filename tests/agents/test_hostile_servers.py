@@ -152,6 +152,13 @@ def test_no_shape_of_an_event_breaks_a_stream(form, events):
     assert read > 100
 
 
+def test_a_part_of_text_that_lost_its_text_is_no_empty_answer():
+    body = copy.deepcopy(CHAT_BODY)
+    body["choices"][0]["message"]["content"] = [{"type": "text"}]
+    with pytest.raises(wire.NoResponse, match="without its text"):
+        ChatCompletions().read(body, ASK)
+
+
 @pytest.mark.parametrize("odd", ODD)
 def test_no_shape_of_an_error_breaks_its_reader(odd):
     for data in mutants(

@@ -285,6 +285,23 @@ def test_a_broken_file_is_named(name, text, said, tmp_path):
     assert name in str(error.value)
 
 
+def test_a_parquet_file_with_what_python_does_not_hold_is_told(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow.parquet import write_table
+
+    names = ["problem", "answer"]
+    spans = pyarrow.array([5, -(2**63) + 1], pyarrow.duration("s"))
+    write_table(
+        pyarrow.Table.from_arrays([pyarrow.array(["a", "b"]), spans], names=names), tmp_path / "a.parquet"
+    )
+    with pytest.raises(BadArgument, match=r"row 1: a value cannot be read"):
+        answers(load(tmp_path / "a.parquet"))
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 3, names=["problem", *names])
+    write_table(twice, tmp_path / "b.parquet")
+    with pytest.raises(BadArgument, match="the column 'problem' is there twice; rename one"):
+        load(tmp_path / "b.parquet")
+
+
 def test_a_file_that_is_cut_short_meanwhile_is_an_error_and_no_crash(tmp_path):
     path = write(tmp_path / "set.jsonl", ROWS * 10_000)
     tasks = load(path)

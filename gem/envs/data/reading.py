@@ -11,7 +11,7 @@ from gem.errors import BadArgument, reason
 from gem.files import open_file
 from gem.graders.functions import class_of
 from gem.tasks.columns import Columns, find_columns
-from gem.tasks.files import files_below, scan
+from gem.tasks.files import BadRow, files_below, place_of, scan
 from gem.tasks.sources import RowTasks, Source, find, open_rows
 
 
@@ -40,8 +40,21 @@ def read_tasks(
 
 
 def first_row(rows: Any) -> Mapping[str, Any]:
-    """Return the first row that can be read; an empty one if there is none."""
-    return next((row for row in scan(rows) if isinstance(row, Mapping)), {})
+    """Return the first row that can be read; an empty one if there is none.
+
+    Raises:
+        BadArgument: why the first row cannot be read, if none can.
+    """
+    wrong: BadArgument | None = None
+    for index, row in enumerate(scan(rows)):
+        if isinstance(row, Mapping):
+            return row
+        if wrong is None:
+            kind = f"a {type(row).__name__}; accepted: an object with a value for each column"
+            wrong = row if isinstance(row, BadRow) else BadArgument(f"{place_of(rows, index)} is {kind}.")
+    if wrong is not None:
+        raise wrong
+    return {}
 
 
 def digest_of(data: str | Path, few_shot: Any = None) -> str:

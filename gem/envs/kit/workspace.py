@@ -133,7 +133,7 @@ def read(action: str, tools: Sequence[BaseTool], *, submits: bool = True, in_a_b
     if not submits:
         return WorkTurn(read_calls, False)
     called = any(call.name == SUBMIT and not call.wrong for call in read_calls)
-    return WorkTurn(read_calls, called or _submits(action, matches, in_a_box))
+    return WorkTurn(read_calls, called or _submits(action, matches, in_a_box, [tool.name for tool in tools]))
 
 
 def _check_call(match: Found, tools: Mapping[str, BaseTool], known: Sequence[str]) -> WorkCall:
@@ -149,12 +149,14 @@ def _check_call(match: Found, tools: Mapping[str, BaseTool], known: Sequence[str
     return WorkCall(name, arguments, f"{name}: {wrong}" if wrong else "")
 
 
-def _submits(action: str, matches: Sequence[Found], in_a_box: bool) -> bool:
+def _submits(action: str, matches: Sequence[Found], in_a_box: bool, tools: Sequence[str]) -> bool:
     outside, last = [], 0
     for each in matches:
         outside.append(action[last : each.start])
         last = each.end
     text = " ".join([*outside, action[last:]]).rpartition(_THINK_END)[2]
+    cut = [at for name in tools if (at := text.find(f"<{name}>")) >= 0]  # what a limit of tokens cut off
+    text = text[: min(cut, default=len(text))]
     if _SUBMIT_TAG.search(text):
         return True
     return in_a_box and (boxed(text) or "").strip().lower() == "done"

@@ -16,6 +16,9 @@ from typing import Any, TypeAlias
 from gem.errors import NoVerdict, ToolError
 from gem.sandbox.base import Budget, Result, Session, Status, check_result
 
+PREPARATION = Budget(cpu_s=60.0, wall_s=60.0)
+"""The limits of what is done before a test: were they the test's, its short time would fail the agent."""
+
 
 class Machine:
     """Access to the state that the agent left, for a hidden test.
@@ -32,10 +35,10 @@ class Machine:
         self.setup = setup
         self._folder = folder
 
-    def run(self, command: str) -> Result:
-        """Run a bash command."""
+    def run(self, command: str, budget: Budget | None = None) -> Result:
+        """Run a bash command; without a budget in that of the test."""
         command = f"{_UNTOUCHED}; cd ~/{self._folder} || exit 99; {command}"
-        return check_result(self.session.shell(command, self.budget, clean=True))
+        return check_result(self.session.shell(command, budget or self.budget, clean=True))
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None if there is no such regular file."""

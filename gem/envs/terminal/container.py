@@ -27,6 +27,7 @@ from typing import IO, NoReturn
 
 from gem.envs.terminal import relay
 from gem.envs.terminal.base import (
+    PREPARATION,
     REWARD_FILES,
     Dockerfile,
     Machine,
@@ -36,6 +37,7 @@ from gem.envs.terminal.base import (
     script_verdict,
 )
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
+from gem.files import read_bytes
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status, check_result
 from gem.sandbox.container import ASK_S, Engine, find_engine
 from gem.sandbox.lockdown import PROGRAM_HOME
@@ -89,16 +91,22 @@ def build(asked: Dockerfile, engine: Engine) -> str:
     return name
 
 
+MOST_OF_FILE = 1 << 30
+"""The largest file of a task folder in bytes; one without content may claim any size."""
+
+
 def digest_folder(folder: Path, rights: int = 0o777) -> str:
     """Return 24 hexadecimal digits of a digest of a folder's files, with their paths and these rights.
 
     Raises:
-        OSError: for a file that cannot be read.
+        OSError: for a file that cannot be read, or has more than MOST_OF_FILE bytes.
     """
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         kind = "l" if path.is_symlink() else "d" if path.is_dir() else "f" if path.is_file() else "o"
-        data = os.readlink(path).encode() if kind == "l" else path.read_bytes() if kind == "f" else b""
+        data = os.readlink(path).encode() if kind == "l" else b""
+        if kind == "f":
+            data = read_bytes(path, MOST_OF_FILE)
         head = (
             f"{path.relative_to(folder).as_posix()}\0{kind}{path.lstat().st_mode & rights:o}\0{len(data)}\0"
         )
@@ -515,7 +523,7 @@ def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = 
         session, budget = machine.session, machine.budget
         assert isinstance(session, ContainerSession)
         folders = "rm -rf /tests /logs && mkdir -p /tests /logs/verifier /logs/agent"
-        made = check_result(session.shell(folders, budget, clean=True))
+        made = check_result(session.shell(folders, PREPARATION, clean=True))
         if made.info.get("ended"):
             return "the machine ended before the test"
         if not made.ok:

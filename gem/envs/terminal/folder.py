@@ -6,12 +6,14 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from gem.envs.terminal.base import (
+    PREPARATION,
     REWARD_FILES,
     Check,
     Dockerfile,
@@ -107,27 +109,27 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         )
     if harbor:
         instruction = strip_canary(_text(folder / "instruction.md"))
-        test_s = _number(document["verifier"].get("timeout_sec")) or _HARBOR_TEST_S
+        test_s = _number(document["verifier"], "timeout_sec") or _HARBOR_TEST_S
         solution, own, command = folder / "solution/solve.sh", set[str](), "/tests/test.sh"
     else:
         task = _yaml(_text(folder / "task.yaml"))
         instruction = task.get("instruction", "")
-        test_s = _number(task.get("max_test_timeout_sec")) or _TEST_S
+        test_s = _number(task, "max_test_timeout_sec") or _TEST_S
         solution = folder / "solution.sh"
         own = {"task.yaml", "run-tests.sh", "tests", "solution.sh", "solution.yaml"}
         command = "bash /tests/run-tests.sh"
     if not instruction.strip():
         raise BadArgument(f"task folder {str(folder)!r} has no instruction.")
-    tests = _files(folder / "tests") | {script.name: script.read_bytes()}
-    alone = not harbor or has_solution(folder)
-    solved = _text(solution) if alone and solution.is_file() else ""
     try:
         info = {"task": folder.resolve().name, "data": f"folder {digest_folder(folder, 0o100)}"}
     except OSError as error:
         raise BadArgument(f"task folder {str(folder)!r} cannot be read: {reason(error)}.") from error
+    tests = _files(folder / "tests") | {script.name: script.read_bytes()}
+    alone = not harbor or has_solution(folder)
+    solved = _text(solution) if alone and solution.is_file() else ""
     if harbor:
         info |= _read_labels(document)
-    agent_s = _number(document.get("agent", {}).get("timeout_sec"))
+    agent_s = _number(document.get("agent", {}), "timeout_sec")
     env = read_variables(wanted, str(folder))
     health = read_health(wanted, str(folder))
     test_env = env | read_variables(document.get("verifier", {}), str(folder))
@@ -144,9 +146,9 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
             image,
             frozenset(own),
             internet=wanted.get("allow_internet") is True or wanted.get("network_mode") == "public",
-            build_s=_number(wanted.get("build_timeout_sec")) or 600.0,
+            build_s=_number(wanted, "build_timeout_sec") or 600.0,
             memory_mb=_memory_mb(wanted) or 2048,
-            cpus=_number(wanted.get("cpus")),
+            cpus=_number(wanted, "cpus"),
         )
         return TerminalTask(
             instruction.strip(),
@@ -289,13 +291,13 @@ def harbor_test(
 
 def _run_test(machine: Machine, files: Mapping[str, bytes], home: str, command: str) -> Result:
     """Copy the files of a test into the machine, and run it. Raises ToolError."""
-    if not machine.run(_PREPARE).ok:
+    if not machine.run(_PREPARE, PREPARATION).ok:
         raise ToolError(
             "the folders of the test cannot be made: the agent's files are in the way or fill the disk"
         )
     for name, data in files.items():
         machine.write_file(f".tests/{name}", data)
-    machine.run(f"cd .tests && {_rewritten(home)}")
+    machine.run(f"cd .tests && {_rewritten(home)}", PREPARATION)
     return machine.run(f"{_SETTINGS}; {command}")
 
 
@@ -331,13 +333,19 @@ def _toml(path: Path) -> dict[str, Any]:
     return document
 
 
-def _number(value: Any) -> float | None:
-    """Return a positive number; None for anything else."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
+def _number(values: Mapping[str, Any], name: str) -> float | None:
+    """Return a positive number; None where it is left out.
+
+    Raises:
+        BadArgument: for anything else.
+    """
+    value = values.get(name)
+    if value is None:
         return None
-    return number if 0 < number < math.inf else None
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, bool) and 0 < float(value) < math.inf:
+            return float(value)
+    raise BadArgument(f"a task folder says {name} = {value!r:.40}; accepted: a number above 0.")
 
 
 def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
@@ -346,8 +354,8 @@ def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
         r"(\d+(?:\.\d+)?)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE
     )
     if match:
-        return int((_number(match[1]) or 0) * (1024 if match[2] in "gG" else 1)) or None
-    return int(_number(wanted.get("memory_mb")) or 0) or None
+        return int(float(match[1]) * (1024 if match[2] in "gG" else 1)) or None
+    return int(_number(wanted, "memory_mb") or 0) or None
 
 
 def _services(text: str) -> list[str]:

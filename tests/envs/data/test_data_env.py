@@ -119,6 +119,20 @@ def test_it_says_what_was_understood():
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"question": "a\x00b"}\n', r"rows.jsonl, line 1: not JSON: Invalid control character"),
+        ('{"question": "a"}\r{"question": "b"}\n', r"rows.jsonl, line 1: not JSON: Extra data"),
+        ("[1]\n", r"line 1 is a list; accepted: an object with a value for each column"),
+    ],
+)
+def test_a_file_of_which_no_row_can_be_read_says_why(tmp_path, text, said):
+    (tmp_path / "rows.jsonl").write_text(text, newline="")
+    with pytest.raises(BadArgument, match=said):
+        gem.make("data:text", data=str(tmp_path / "rows.jsonl"))
+
+
 def test_all_bad_rows_are_listed_with_their_lines_before_a_row_is_asked():
     with open("q.jsonl", "w") as file:
         file.write('{"question": "a", "answer": 1}\n\n{"question": \n{"question": "b", "answer": true}\n')

@@ -228,6 +228,14 @@ def test_a_submission_counts_after_the_commands_of_its_turn(make, submission):
     assert (step.reward, step.info["stop"]) == (1.0, "solved")
 
 
+@pytest.mark.parametrize("words", ["<submit/>", r"\boxed{done}"])
+def test_a_submission_inside_a_command_that_was_cut_off_is_none(make, words):
+    env = make()
+    env.reset(seed=0)
+    step = env.step(f"I write it down: <bash>cat > notes <<'END'\nThen write {words}")
+    assert (step.terminated, step.info) == (False, {"legal": False})
+
+
 def test_a_submission_inside_a_command_is_none(make):
     env = make()
     env.reset(seed=0)
