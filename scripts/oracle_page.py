@@ -1,4 +1,4 @@
-"""Write the tables of docs/guides/estimators.md: ``python scripts/oracle_page.py [ALGORITHM ...]``.
+"""Write the tables of the guides on estimators: ``python scripts/oracle_page.py [ALGORITHM ...]``.
 
 With names, only the rows of these are measured again; a new algorithm gets its row in the order of the table.
 """
@@ -14,7 +14,8 @@ from typing import NamedTuple
 from gem.train.oracle import HEADS, judge
 from gem.train.oracle.cases import CASES
 
-PAGE = Path(__file__).parents[1] / "docs/guides/estimators.md"
+GUIDES = Path(__file__).parents[1] / "docs/guides"
+PAGES = GUIDES / "estimators.md", GUIDES / "estimators_bias.md"
 
 
 class Table(NamedTuple):
@@ -46,7 +47,7 @@ TABLES = {
     "discounts": Table("early", ("reinforce", "rebn", "rloo", "grpo", "ppo"), (0.3, 0.9, 1.0)),
     "blind": Table("blind", ("reinforce", "rebn", "rloo"), (0.3, 0.9, 1.0)),
 }
-"""The tables, by their names in the marks of the page."""
+"""The tables, by their names in the marks of a page."""
 
 
 def fill_page(page: str, names: Sequence[str] = ()) -> str:
@@ -54,7 +55,8 @@ def fill_page(page: str, names: Sequence[str] = ()) -> str:
     for name, table in TABLES.items():
         pattern = re.compile(rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
         match = pattern.search(page)
-        assert match, f"the page has no marks of {name}"
+        if match is None:  # it stands on another page
+            continue
         before = [tuple(line[2:-2].split(" | ")) for line in match[0].splitlines() if line.startswith("| ")]
         rows = [
             cells for cells in before[2:] if names and cells[0] in table.algorithms and cells[0] not in names
@@ -70,4 +72,5 @@ if __name__ == "__main__":
     unknown = sorted(set(sys.argv[1:]) - set(CASES))
     if unknown:
         sys.exit(f"oracle_page.py: {', '.join(unknown)}: unknown. Accepted: {', '.join(CASES)}.")
-    PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8"), sys.argv[1:]), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(fill_page(path.read_text(encoding="utf-8"), sys.argv[1:]), encoding="utf-8")

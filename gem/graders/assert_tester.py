@@ -6,7 +6,7 @@ tester has a stand-in (a proxy), whose class is a stand-in for the object's clas
 to the submission's process. Lists, dictionaries and sets that both processes hold are kept equal.
 
 The tester trusts nothing that it reads. What it receives is of exact builtin types or a stand-in. A stand-in
-decides about the tests' own plain data only where the tests made its object; see docs/guides/code.md.
+decides about the tests' own plain data only where the tests made its object; see docs/guides/code_checks.md.
 """
 
 # This file is read as text and run in the sandbox: it may import the standard library alone.
@@ -931,7 +931,7 @@ def serve(space: dict[str, Any], fd: int) -> None:
 # ------------------------------------------------------------------------------------ the tests' process
 
 MADE, DERIVED, FOUND, TAINTED = range(4)
-"""What a stand-in may decide: see docs/guides/code.md. MADE: made by the tests from a class under test, and
+"""What a stand-in may decide: see docs/guides/code_checks.md. MADE: made by the tests from a class under test, and
 not received again since; DERIVED: the result of operators on such; FOUND: any other; TAINTED: the result of
 operators on a FOUND object and the tests' own plain data.
 """

@@ -1,4 +1,4 @@
-"""What a program sees of the machine: no more than the table in docs/guides/sandbox.md says."""
+"""What a program sees of the machine: no more than the table in docs/guides/sandbox_isolation.md says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gem.sandbox.sights import SIGHTS, list_sights
 
 pytestmark = pytest.mark.filterwarnings("ignore:programs run on the backend")
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/guides/sandbox.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/guides/sandbox_isolation.md"
 BACKENDS = ("userns", "bwrap-slots", "landlock")
 
 

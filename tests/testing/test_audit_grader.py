@@ -47,7 +47,7 @@ NOT_AUDITED = {
 
 def test_every_grader_is_audited_named_in_help_and_in_the_guide(capsys):
     assert {*SUBJECTS, *NOT_AUDITED} == {*MADE}
-    guide = (Path(__file__).parents[2] / "docs/guides/graders.md").read_text()
+    guide = (Path(__file__).parents[2] / "docs/guides/grader_trust.md").read_text()
     with pytest.raises(SystemExit):
         cli.main(["audit", "--help"])
     words = set(capsys.readouterr().out.replace(",", " ").replace(".", " ").split())

@@ -5,7 +5,7 @@ polynomials or rational functions agree at a random point with a chance of about
 evaluated as floating-point numbers, where a difference decides. If these agree, mpmath evaluates them:
 numbers made of integers and roots to so many digits that equality is proved (`separation`), and those with e,
 pi and functions to several times the digits that all sizes in the expression can hide. Units, percent and
-rounded decimals are compared by the rules in docs/guides/graders.md.
+rounded decimals are compared by the rules in docs/guides/grader_mathematics.md.
 """
 
 from __future__ import annotations
