@@ -15,7 +15,7 @@ from gem.train.oracle import HEADS, judge
 from gem.train.oracle.cases import CASES
 
 GUIDES = Path(__file__).parents[1] / "docs/guides"
-PAGES = GUIDES / "estimators.md", GUIDES / "estimators_bias.md"
+PAGES = tuple(GUIDES / f"estimators{part}.md" for part in ("", "_bias", "_discount"))
 
 
 class Table(NamedTuple):

@@ -503,7 +503,7 @@ def test_the_pages_rows_are_what_the_oracle_says_now(judges, name):
 @pytest.mark.parametrize(("name", "gamma"), [("reinforce", 0.3), ("rloo", 0.3), ("rebn", 1.0)])
 def test_the_pages_rows_of_turns_that_look_alike_are_right(judges, name, gamma):
     row = " | ".join(judges["blind"].row(name, gamma).cells())
-    page = (Path(__file__).parents[2] / "docs/guides/estimators_bias.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/estimators_discount.md").read_text(encoding="utf-8")
     assert f"\n| {row} |\n" in page, "run `python scripts/oracle_page.py` again"
 
 
