@@ -40,7 +40,7 @@ KEPT: dict[str, str] = {
     "statistics/normalise.py:normalised": "public in gem.statistics; docs/guides/power.md",
     "adapters/inspect_tasks.py:earned": "an Inspect scorer, whose name logs and users hold",
     "graders/mathematics/questions.py:copied": "public in gem.graders.math",
-    "graders/mathematics/questions.py:formed": "public in gem.graders.math; docs/guides/grader_mathematics.md",
+    "graders/mathematics/questions.py:formed": "public in gem.graders.math",
     "envs/bridges/openenv.py:shown": "a keyword of OpenEnv's environments, which suites and stores hold",
     "envs/code/basics/easy.py:said": "in a solution, whose text golden transcripts hold",
     "envs/code/basics/easy.py:seen": "in a solution, whose text golden transcripts hold",

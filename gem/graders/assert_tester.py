@@ -931,9 +931,9 @@ def serve(space: dict[str, Any], fd: int) -> None:
 # ------------------------------------------------------------------------------------ the tests' process
 
 MADE, DERIVED, FOUND, TAINTED = range(4)
-"""What a stand-in may decide: see docs/guides/code_checks.md. MADE: made by the tests from a class under test, and
-not received again since; DERIVED: the result of operators on such; FOUND: any other; TAINTED: the result of
-operators on a FOUND object and the tests' own plain data.
+"""What a stand-in may decide: see docs/guides/code_checks.md. MADE: made by the tests from a class under
+test, and not received again since; DERIVED: the result of operators on such; FOUND: any other; TAINTED: the
+result of operators on a FOUND object and the tests' own plain data.
 """
 
 
