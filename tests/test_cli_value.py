@@ -22,7 +22,7 @@ def stored(tmp_path):
 
 def test_the_value_of_each_turn_is_shown(stored, capsys):
     assert main(["value", str(stored), "0", "--agent", "random", "-n", "8"]) == 0
-    head, *rows, end = capsys.readouterr().out.splitlines()
+    head, *rows, end, decided = capsys.readouterr().out.splitlines()
     assert head.split("  ")[0] == "turn"
     assert len(rows) == 10
     figure = r"[-+]?\d\.\d{3}"
@@ -30,6 +30,19 @@ def test_the_value_of_each_turn_is_shown(stored, capsys):
     for number, row in enumerate(rows, 1):
         assert re.fullmatch(rf"{number} +{interval} +{interval} +\\boxed\{{[ABC] [ABC]\}}", row)
     assert re.fullmatch(rf"after the last turn: {figure}; 8 episodes of random from each place", end)
+    assert decided.startswith(("turn ", "no turn surely changed"))
+
+
+def test_the_values_are_kept_where_the_viewer_finds_them(stored, capsys):
+    pytest.importorskip("jinja2", reason="needs jinja2: pip install 'gem-gym[viewer]'")
+    from gem.viewer.values import ValuesFile
+
+    assert main(["value", str(stored), "0", "--agent", "solver", "-n", "4", "--keep"]) == 0
+    shown = capsys.readouterr().out
+    with EpisodeStore(stored, read_only=True) as store:
+        values = ValuesFile(stored).of(store[0].id)
+    assert (values.agent, values.samples, len(values.turns)) == ("solver", 4, 10)
+    assert f"{values.turns[0].before.mean:.3f}" in shown
 
 
 @pytest.mark.system

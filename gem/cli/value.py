@@ -31,6 +31,7 @@ def value(
     seed: int = 0,
     host: str = "auto",
     max_turns: MaybeInt = None,
+    keep: bool = False,
     trust: bool = False,
 ) -> int:
     """Estimate the value of each turn of a stored episode, if an agent plays on from there.
@@ -47,9 +48,10 @@ def value(
         seed: the seed of the agent's own random numbers.
         host: where environments run: serial, thread or process; auto chooses by environment.
         max_turns: end each of these episodes after this many turns, including the stored ones.
+        keep: keep the values beside the store, where `gem-gym view` shows them.
         trust: make what the record names, even if a file may not name it; docs/guides/trust.md has the rule.
     """
-    from gem.rollout.forks import turn_values
+    from gem.rollout.forks import find_deciding_turn, turn_values
     from gem.rollout.runner import Runner
 
     with EpisodeStore(store_of(run), read_only=True, trust=trust) as store:
@@ -72,8 +74,18 @@ def value(
         for each in values
     ]
     table("turn", "value before", "advantage", "action", rows=rows, cropped=("action",))
+    if keep:
+        from gem.viewer.values import ValuesFile
+
+        ValuesFile(store_of(run)).set(stored.id, agent, samples, values)
     end = values[-1].after if values else None
     print(f"after the last turn: {_figure(end)}; {samples} episodes of {agent} from each place")
+    decided = find_deciding_turn(values)
+    print(
+        f"turn {decided.turn + 1} decided: {_figure(decided.advantage, '+')}"
+        if decided
+        else "no turn surely changed the value"
+    )
     if lost := sum(each.lost for each in values):
         print(f"{lost} of them have no verdict and were left out")
     return 0 if any(each.before for each in values) else FAILED

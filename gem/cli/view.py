@@ -33,9 +33,9 @@ def view(
     Args:
         runs: stores (episodes.jsonl), folders of training runs or evaluations, or folders of such folders.
         port: the port to listen on, on 127.0.0.1; 0 takes a free one.
-        export: write the run into one self-contained HTML file instead, and stop.
+        export: write the runs into one self-contained HTML file instead, and stop.
         episode: export only this episode: its id, or its number.
-        limit: export at most this many of the last episodes.
+        limit: export at most this many of each run's last episodes.
         trust: let what-if make what the records name, even if a file may not name it (docs/guides/trust.md).
     """
     for package in ("starlette", "uvicorn"):
@@ -60,10 +60,10 @@ def _serve_or_export(
     if export is not None:
         from gem.viewer.export import export as write_page
 
-        if len(sources) != 1:
-            raise BadArgument(f"there are {len(sources)} stores; accepted: one, which is exported.")
+        if len(sources) != 1 and episode not in (None, "all"):
+            raise BadArgument(f"there are {len(sources)} stores; accepted with --episode: one.")
         number = None if episode in (None, "all") else numbers(sources[0].store, (str(episode),))[0]
-        count = write_page(sources[0], export, number, limit)
+        count = write_page(sources, export, number, limit)
         print(f"wrote {count:,} episode{'s' * (count != 1)} to {export}")
         return 0
     from gem.viewer.server import Server

@@ -239,6 +239,16 @@ def turn_values(
     ]
 
 
+def find_deciding_turn(values: Sequence[TurnValue]) -> TurnValue | None:
+    """Return the turn with the largest advantage, up or down, of those whose interval excludes 0.
+
+    None if there is none. The intervals are of single turns: of many turns that change nothing, one in twenty
+    may seem to.
+    """
+    sure = [each for each in values if (gain := each.advantage) and (gain.low > 0 or gain.high < 0)]
+    return max(sure, key=lambda each: abs(each.advantage.mean) if each.advantage else 0.0, default=None)
+
+
 def _mean_with_interval(returns: Sequence[float], distinct: Set[float]) -> Interval:
     """Return the mean return with its interval; `distinct` are the returns from all positions."""
     if distinct <= {0, 1}:

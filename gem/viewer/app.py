@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
@@ -37,12 +38,13 @@ from gem.viewer.conversation import (
 )
 from gem.viewer.formats import static, templates
 from gem.viewer.guard import BODY_AT_MOST, Guard
-from gem.viewer.search import search
+from gem.viewer.notes import LABELS, Note
+from gem.viewer.search import find_tool_errors, search
 from gem.viewer.sources import Source
 from gem.viewer.stretches import Summary, same_start, short_actions, split_run, summary_of
 from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.watched import compare_checkpoints
-from gem.viewer.whatif import AGENTS, check_what_if, what_if
+from gem.viewer.whatif import AGENTS, SAMPLES, check_what_if, value_turns, what_if
 
 PAGE = 100
 LAST_PAGE = 1 << 40
@@ -57,6 +59,14 @@ OUTCOMES: dict[str, dict[str, Any]] = {
     "no verdict": {"verdict": "none"},
 }
 """Outcomes to filter episodes by."""
+TOOL_ERROR = "tool error"
+MARKS: dict[str, Callable[[Entry, Note], bool]] = {
+    "noted": lambda entry, note: True,
+    "flagged": lambda entry, note: note.flagged,
+    "labelled": lambda entry, note: bool(note.label),
+    "label and verdict differ": lambda entry, note: LABELS[note.label] == (not entry.success),
+}
+"""Marks of readers to filter episodes by."""
 CHANGES: dict[Metric, dict[str, str]] = {
     "success": {"worse": "A won, B lost", "better": "B won, A lost"},
     "return": {"worse": "B is lower", "better": "B is higher"},
@@ -95,6 +105,7 @@ class Viewer:
                     Route("/run/{run:int}/episode/{number:int}/whatif", self.what_if_form),
                     Route("/run/{run:int}/episode/{number:int}/whatif", self.what_if, methods=["POST"]),
                     Route("/run/{run:int}/episode/{number:int}/note", self.note, methods=["POST"]),
+                    Route("/run/{run:int}/episode/{number:int}/values", self.values, methods=["POST"]),
                     Route("/run/{run:int}/through", self.first_to_last),
                     Route("/start", self.starts),
                     Route("/pair", self.pair),
@@ -140,15 +151,21 @@ class Viewer:
             raise HTTPException(400, f"order is {order!r:.40}; accepted: {', '.join(ORDERS)}.")
         descending = asked.get("way", "down" if order == "number" else "up") == "down"
         at = min(_number(asked, "page", 0), LAST_PAGE)
-        words = asked.get("q", "").strip()
+        words, marked = asked.get("q", "").strip(), asked.get("marked", "")
+        if marked not in ("", TOOL_ERROR, *MARKS):
+            accepted = ", ".join((*MARKS, TOOL_ERROR))
+            raise HTTPException(400, f"marked is {marked!r:.40}; accepted: {accepted}.")
         search_page = None
-        if words:
-            search_page = search(source.store, words, start=_number(asked, "from", 0), count=PAGE, **wanted)
+        if words or marked == TOOL_ERROR:
+            scan = partial(search, text=words) if words else find_tool_errors
+            search_page = scan(source.store, start=_number(asked, "from", 0), count=PAGE, **wanted)
             entries: list[Entry] = [hit.entry for hit in search_page.hits]
             total = len(entries)
-        elif asked.get("noted"):
-            noted = [entry for id in source.notes.all() for entry in source.store.select(id=id)[:1]]
-            entries = [entry for entry in sorted(noted) if matches(entry, wanted)]
+        elif marked:
+            fits = MARKS[marked]
+            entries = [
+                each for each, note in source.read_notes() if fits(each, note) and matches(each, wanted)
+            ]
             total = len(entries)
             entries = entries[at * PAGE : (at + 1) * PAGE]
         else:
@@ -174,6 +191,9 @@ class Viewer:
             hits={hit.entry.number: hit for hit in search_page.hits} if search_page else {},
             search=search_page,
             words=words,
+            marks=(*MARKS, TOOL_ERROR),
+            marked=marked,
+            agreement=source.agreement(),
             notes=source.notes.all(),
             summaries={} if search_page else {each.number: summary_in_list(source, each) for each in entries},
             total=total,
@@ -207,7 +227,10 @@ class Viewer:
             number=number,
             last=len(source.store) - 1,
             note=source.notes.of(episode.id),
+            labels=LABELS,
             forkable=_can_fork(episode),
+            players=_what_if_form(episode, 0, [], True)["agents"] if _can_fork(episode) else {},
+            samples=SAMPLES,
             **episode_page(source, episode, colour, first=first),
             title=f"episode {number}",
         )
@@ -382,7 +405,18 @@ class Viewer:
 
     def _note(self, request: Request, asked: Mapping[str, str]) -> Response:
         source, number, episode = self._find_episode(request)
-        source.notes.set(episode.id, bool(asked.get("flag")), asked.get("note", "").strip())
+        text, label = asked.get("note", "").strip(), asked.get("label", "")
+        source.notes.set(episode.id, bool(asked.get("flag")), text, label)
+        return RedirectResponse(f"{self.base}/run/{source.number}/episode/{number}", 303)
+
+    async def values(self, request: Request) -> Response:
+        """Compute the value of each turn of an episode, keep them, and show the episode again."""
+        asked = _firsts(await _form(request))
+        return await run_in_threadpool(self._values, request, asked.get("agent", ""))
+
+    def _values(self, request: Request, agent: str) -> Response:
+        source, number, episode = self._find_episode(request)
+        source.values.set(episode.id, agent, SAMPLES, value_turns(episode, agent))
         return RedirectResponse(f"{self.base}/run/{source.number}/episode/{number}", 303)
 
     def prompt(self, request: Request) -> Response:
@@ -571,6 +605,7 @@ def episode_page(
     return {
         "episode": episode,
         "turns": turns,
+        "values": source.values.of(episode.id),
         "ends": [
             (seat, end, parts_of(end.observation), findings_of(end.info), plain_json(end.info))
             for seat, end in (episode.ends.items() if over else ())

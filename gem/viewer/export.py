@@ -1,11 +1,11 @@
-"""Write a run, or one episode, as one HTML file that loads nothing from elsewhere."""
+"""Write runs, or one episode, as one HTML file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -22,19 +22,22 @@ DRAWN = ("success", "reward", "turns", "unreadable", "entropy", "kl")
 """The curves of an exported training run, if it has them."""
 
 
-def export(source: Source, path: Path, episode: int | None = None, limit: int | None = None) -> int:
-    """Write a run into one HTML file, and return how many episodes it holds.
+def export(
+    sources: Sequence[Source], path: Path, episode: int | None = None, limit: int | None = None
+) -> int:
+    """Write runs into one HTML file, and return how many episodes it holds.
 
     Args:
-        source: the run.
+        sources: the runs.
         path: the file; an existing one is replaced.
-        episode: the number of an episode; only that one is written.
-        limit: the most episodes to write, counted from the last; None: all.
+        episode: the number of an episode of the first run; only that one is written.
+        limit: the most episodes of each run to write, counted from the last; None: all.
 
     Raises:
         BadArgument: for an episode that does not exist, or a path that is not a regular file.
         StoreError: when the file cannot be written.
     """
+    source, *others = sources
     count = len(source.store)
     refuse_first(
         (
@@ -47,12 +50,8 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
         ),
     )
     check_least("limit", limit)
-    if episode is None:
-        most = min(count, limit or count)
-        entries, _ = source.store.page(order="number", descending=True, count=most)
-    else:
-        entries, _ = source.store.page(start=episode, count=1)
-    curves = "" if episode is not None else _curves(source)
+    runs = [_ExportedRun(each, _read_entries(each, episode, limit)) for each in sources]
+    curves = "" if episode is not None or others else _curves(source)
     styles = [static("app.css"), *([static("vendor/uplot/uPlot.min.css")] if curves else [])]
     scripts = [static("app.js")]
     if curves:
@@ -62,14 +61,12 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
         .get_template("export.html")
         .stream(
             source=source,
-            entries=entries,
+            runs=runs,
             alone=episode is not None,
-            left_out=len(entries) < count,
-            episode_count=count,
-            figures=source.figures(),
-            notes=source.notes.all(),
-            summary_of=functools.partial(summary_in_list, source),
-            episodes=_episodes(source, entries, templated=episode is None),
+            tokens=any(entry.tokens for run in runs for entry in run.entries),
+            summary_of=summary_in_list,
+            outcomes=("solved", "not solved", "no verdict"),
+            episodes=_episodes(runs, templated=episode is None),
             curves=Markup(curves),
             styles=list(map(Markup, styles)),
             scripts=list(map(Markup, scripts)),
@@ -82,13 +79,29 @@ def export(source: Source, path: Path, episode: int | None = None, limit: int | 
         partial.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file,
     ):
         file.writelines(stream)
-    return sum(bool(entry.id) for entry in entries)  # a damaged line has none
+    return sum(bool(entry.id) for run in runs for entry in run.entries)  # a damaged line has none
 
 
-def _episodes(source: Source, entries: list[Entry], templated: bool) -> Iterator[Markup]:
+class _ExportedRun(NamedTuple):
+    """A run, and its episodes that the page holds."""
+
+    source: Source
+    entries: list[Entry]
+
+
+def _read_entries(source: Source, episode: int | None, limit: int | None) -> list[Entry]:
+    if episode is not None:
+        return source.store.page(start=episode, count=1)[0]
+    count = len(source.store)
+    return source.store.page(order="number", descending=True, count=min(count, limit or count))[0]
+
+
+def _episodes(runs: Sequence[_ExportedRun], templated: bool) -> Iterator[Markup]:
     """Yield each episode as HTML; `templated`: inside a template element, rendered when it is opened."""
     template = templates().get_template("reader.html")
-    for entry in entries:
+    for place, source, entry in (
+        (place, run.source, entry) for place, run in enumerate(runs) for entry in run.entries
+    ):
         stored = source.read_episode(entry)
         if stored is None:
             continue
@@ -105,8 +118,8 @@ def _episodes(source: Source, entries: list[Entry], templated: bool) -> Iterator
         html = Markup(text)
         if templated:
             html = Markup(
-                '<template id="e-{}"><p class="back"><a href="#">all episodes</a></p>{}</template>\n'
-            ).format(entry.number, html)
+                '<template id="e-{}-{}"><p class="back"><a href="#">all episodes</a></p>{}</template>\n'
+            ).format(place, entry.number, html)
         yield html
 
 

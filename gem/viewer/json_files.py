@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gem.files import open_file, read_text
+from gem.files import explain_errors, lock_file, open_file, read_text
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -19,6 +20,24 @@ def read_json(path: Path) -> dict[str, Any]:
         if isinstance(values, dict):
             return values
     return {}
+
+
+def append_line(path: Path, values: Mapping[str, Any]) -> None:
+    """Append an object to a JSON Lines file, which is made if there is none; several processes may append.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    line = json.dumps(values) + "\n"
+    with explain_errors(path):
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            lock_file(fd, wait=True)
+            size = os.fstat(fd).st_size
+            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+            os.write(fd, b"\n" * torn + line.encode())
+        finally:
+            os.close(fd)
 
 
 @dataclass

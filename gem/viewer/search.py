@@ -7,6 +7,7 @@ once. A search that takes longer than `SEARCH_S` stops, and returns where to con
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -69,8 +70,6 @@ def search(
     """
     if not text or len(text) > LONGEST:
         raise BadArgument(f"the text to search for has {len(text)} characters; accepted: 1 to {LONGEST}.")
-    if not len(store):
-        return SearchPage([], None, 0, 0)
     needle = text.lower()
     try:
         wire = msgspec.json.encode(text)[1:-1].lower()
@@ -79,6 +78,30 @@ def search(
     # Outside ASCII, upper and lower case differ in more than one bit: scan for a long ASCII piece, if any.
     piece = max(bytes(c if c < 128 else 0 for c in wire).split(b"\0"), key=len)
     wire = piece if len(piece) > 2 else wire
+    return _scan(store, wire, lambda entry: _hit(store, entry, needle), start, count, seconds, wanted)
+
+
+def find_tool_errors(
+    store: EpisodeStore, *, start: int = 0, count: int = 100, seconds: float = SEARCH_S, **wanted: Any
+) -> SearchPage:
+    """Return episodes in which a call of a tool failed, with the first such call; see `search`."""
+    return _scan(
+        store, b'"error":true', lambda entry: _failed_call(store, entry), start, count, seconds, wanted
+    )
+
+
+def _scan(
+    store: EpisodeStore,
+    wire: bytes,
+    check: Callable[[Entry], Hit | None],
+    start: int,
+    count: int,
+    seconds: float,
+    wanted: Mapping[str, Any],
+) -> SearchPage:
+    """Return the episodes that `check` finds among the lines that contain `wire`, in lower case."""
+    if not len(store):
+        return SearchPage([], None, 0, 0)
     until = monotonic() + seconds
     hits: list[Hit] = []
     fd = os.open(store.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -95,7 +118,7 @@ def search(
                 if entry is None:
                     place = data.find(wire, place + 1)
                     continue
-                if matches(entry, wanted) and (hit := _hit(store, entry, needle)) is not None:
+                if matches(entry, wanted) and (hit := check(entry)) is not None:
                     hits.append(hit)
                     if len(hits) >= count:
                         return SearchPage(
@@ -112,6 +135,20 @@ def search(
         return SearchPage(hits, None, size - start, size)
     finally:
         os.close(fd)
+
+
+def _failed_call(store: EpisodeStore, entry: Entry) -> Hit | None:
+    try:
+        episode = store[entry.number]
+    except GemError:  # a damaged line
+        return None
+    for number, turn in enumerate(episode.turns):
+        results = turn.info.get("tool_results")
+        for result in results if isinstance(results, list) else ():
+            if isinstance(result, dict) and result.get("error") is True:
+                text = str(result.get("shown") or "")
+                return Hit(entry, number, "", str(result.get("tool", ""))[:AROUND], f" {text[:AROUND]}")
+    return None
 
 
 def _hit(store: EpisodeStore, entry: Entry, needle: str) -> Hit | None:

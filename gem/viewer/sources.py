@@ -27,7 +27,8 @@ from gem.rollout.store import EpisodeStore, by_end, by_task
 from gem.statistics import Interval, clustered_rate, wilson
 from gem.statistics.student_t import quantile
 from gem.viewer.json_files import JsonLines, read_json
-from gem.viewer.notes import Notes
+from gem.viewer.notes import Agreement, Note, Notes, measure_agreement
+from gem.viewer.values import ValuesFile
 
 EPISODES, METRICS, CONFIG, RESULT = "episodes.jsonl", "metrics.jsonl", "config.json", "result.json"
 WATCHED = "watched.jsonl"
@@ -127,7 +128,7 @@ class Source:
         self._inode = _inode(path)
         self._store = EpisodeStore(path, read_only=True, trust=trust) if path.exists() else _empty()
         self.folder = path.parent
-        self.notes = Notes(path)
+        self.notes, self.values = Notes(path), ValuesFile(path)
         self.advantages: dict[tuple[str, str], tuple[int, dict[str, dict[int, float]]]] = {}
         self._lock = RLock()  # pages are made in several threads
         self._metrics = JsonLines(self.folder / METRICS)
@@ -157,6 +158,15 @@ class Source:
         if self.path.name != EPISODES:
             return {}
         return read_json(self.folder / CONFIG)
+
+    def read_notes(self) -> list[tuple[Entry, Note]]:
+        """Return the episodes with a note, a flag or a label, in the order of the store."""
+        pairs = [(self.store.select(id=id)[:1], note) for id, note in self.notes.all().items()]
+        return sorted((entries[0], note) for entries, note in pairs if entries)
+
+    def agreement(self) -> Agreement:
+        """Return how far labels agree with verdicts."""
+        return measure_agreement((note.label, entry.success) for entry, note in self.read_notes())
 
     def costs(self) -> dict[str, float]:
         """Return the cost of each environment's episodes in dollars, if an evaluation stored it."""

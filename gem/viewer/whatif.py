@@ -19,8 +19,9 @@ from gem.errors import BadArgument, UnknownEnv, check_argument, refuse_first
 from gem.hosts import Host
 from gem.record import Agent, Ask, Episode, Limits, Reply, StopReason
 from gem.rollout.episode import Branch
+from gem.rollout.forks import TurnValue, turn_values
 from gem.rollout.jobs import Job, spec_of
-from gem.rollout.runner import rollout
+from gem.rollout.runner import Runner, rollout
 
 AGENTS = {"": "nobody: stop there", "random": "random legal actions", "solver": "the environment's solver"}
 """Who plays on after the typed actions."""
@@ -30,6 +31,10 @@ LONGEST = 10_000
 """The most characters of a typed action."""
 MORE_TURNS = 100
 """The most turns played after the stored ones."""
+VALUED_TURNS = 20
+"""The most turns of an episode of which the page computes values."""
+SAMPLES = 16
+"""How often an agent plays on from each turn for its value."""
 CALL_S = 3.0
 """The most seconds of one environment call."""
 
@@ -102,11 +107,46 @@ def what_if(
             forked = _play_on(forked, turn, script, turn + len(typed), host)
             turn = len(forked.turns)
         if agent and (forked is episode or forked.stop is StopReason.TURN_LIMIT):
-            player: Agent = RandomAgent() if agent == "random" else SolverAgent()
-            forked = _play_on(forked, turn, player, turn + MORE_TURNS, host)
+            forked = _play_on(forked, turn, make_player(agent), turn + MORE_TURNS, host)
         return forked
     finally:
         _one_at_a_time.release()
+
+
+def value_turns(episode: Episode, agent: str, *, host: str | Host = "process") -> list[TurnValue]:
+    """Return the value of each turn of an episode, if an agent plays on from there `SAMPLES` times.
+
+    Args:
+        episode: the stored episode.
+        agent: ``random`` or ``solver``.
+        host: where the environment runs.
+
+    Raises:
+        BadArgument: when the episode cannot be continued, has several seats, or too many turns.
+    """
+    spec = check_what_if(episode)
+    check_argument("agent", agent[:40], agent in ("random", "solver"), "random or solver")
+    refuse_first(
+        (
+            len(episode.turns) > VALUED_TURNS,
+            f"The episode has {len(episode.turns)} turns; accepted here: {VALUED_TURNS}. "
+            "`gem-gym value RUN EPISODE --keep` computes the values of longer ones.",
+        ),
+        (agent == "solver" and spec.solver == "none", f"{episode.task.spec} has no solver."),
+    )
+    if not _one_at_a_time.acquire(timeout=CALL_S):
+        raise BadArgument("Another what-if is running; try again when it has ended.")
+    try:
+        limits = Limits(turns=len(episode.turns) + MORE_TURNS, call_s=CALL_S)
+        with Runner(make_player(agent), host=host, retries=0, limits=limits) as runner:
+            return turn_values(episode, runner, SAMPLES)
+    finally:
+        _one_at_a_time.release()
+
+
+def make_player(agent: str) -> Agent:
+    """Return who plays on: ``random`` or ``solver``."""
+    return RandomAgent() if agent == "random" else SolverAgent()
 
 
 def _next(ask: Ask, actions: list[str]) -> Reply:

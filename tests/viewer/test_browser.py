@@ -6,6 +6,7 @@ import shutil
 import threading
 
 import pytest
+from records import episode, turn
 
 from .conftest import GUESS, need_viewer, training, watch, write
 
@@ -290,8 +291,8 @@ def test_hostile_episodes_change_nothing(browse, tmp_path):
 
 def test_an_exported_run_needs_nothing_else(browse, tmp_path):
     sources = open_sources([training(tmp_path / "run")])
-    export(sources[0], tmp_path / "run.html")
-    export(sources[0], tmp_path / "one.html", episode=9)
+    export([sources[0]], tmp_path / "run.html")
+    export([sources[0]], tmp_path / "one.html", episode=9)
     page = browse()
     page.goto((tmp_path / "run.html").as_uri())
     page.wait_for_selector(".chart canvas")
@@ -310,3 +311,21 @@ def test_an_exported_run_needs_nothing_else(browse, tmp_path):
         == []
     )
     sources[0].store.close()
+
+
+def test_several_exported_runs_are_searched_and_filtered(browse, tmp_path):
+    names = ("one", "two")
+    stores = [write(tmp_path / f"{name}.jsonl", episode(turn(action=f"say {name}"))) for name in names]
+    export(open_sources(stores), tmp_path / "runs.html")
+    page = browse()
+    page.goto((tmp_path / "runs.html").as_uri())
+    rows = page.locator("tr[data-row]:visible")
+    assert rows.count() == 2
+    page.fill("#q", "SAY TWO")
+    assert rows.count() == 1
+    assert page.inner_text("[data-found]") == "1 episode"
+    page.select_option("[name=run]", "0")
+    assert rows.count() == 0
+    page.fill("#q", "")
+    rows.first.locator("a").click()
+    assert "say one" in page.inner_text(".one")

@@ -146,11 +146,11 @@ def test_no_page_of_a_hostile_episode_does_anything(pages, tmp_path, evil):
     source.notes.set(source.store[0].id, True, evil)
     check(shown_pages.get("run/0/episode/0").text)
     check(shown_pages.get("run/0").text)
-    export(source, tmp_path / "out.html")
+    export([source], tmp_path / "out.html")
     text = (tmp_path / "out.html").read_text(encoding="utf-8")
     assert all(map(ALLOWED.fullmatch, Elements(text).tags))
     assert text.count("<script") == text.count("</script>") == 4
-    export(source, tmp_path / "one.html", episode=0)
+    export([source], tmp_path / "one.html", episode=0)
     assert Elements((tmp_path / "one.html").read_text(encoding="utf-8")).scripts == [None]
     assert store.exists()
 
@@ -229,11 +229,11 @@ def test_a_damaged_line_is_told_and_costs_no_other(pages, tmp_path):
     assert "damaged" in shown_pages.get("run/0/episode/1", 400).text
     for path in ("", "run/0", "run/0/through", "run/0?q=move", "run/0/episode/2", "start?spec=game:X&seed=0"):
         shown_pages.get(path)
-    assert export(shown_pages.viewer.sources[0], tmp_path / "out.html") == 2
+    assert export([shown_pages.viewer.sources[0]], tmp_path / "out.html") == 2
 
 
 def test_the_exported_file_allows_its_own_scripts_and_styles_alone(pages, played, tmp_path):
-    export(pages(played).viewer.sources[0], tmp_path / "out.html")
+    export([pages(played).viewer.sources[0]], tmp_path / "out.html")
     text = (tmp_path / "out.html").read_text(encoding="utf-8")
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1].replace("&#39;", "'")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")

@@ -79,7 +79,7 @@ def test_a_row_says_target_answer_and_reason_in_one_line(pages, tmp_path, info, 
     made.error = error
     opened = pages(write(tmp_path / "e.jsonl", made))
     assert words in text_of(opened.get("run/0"))
-    export(opened.viewer.sources[0], tmp_path / "out.html")
+    export([opened.viewer.sources[0]], tmp_path / "out.html")
     assert words in re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", (tmp_path / "out.html").read_text()))
 
 
@@ -536,10 +536,10 @@ def test_an_export_takes_no_folder_or_pipe_away(pages, played, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(BadArgument, match="is not a regular file"):
-            export(source, path)
+            export([source], path)
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "old.html").write_text("old")
-    assert export(source, tmp_path / "old.html", limit=5) == 5
+    assert export([source], tmp_path / "old.html", limit=5) == 5
     text = (tmp_path / "old.html").read_text()
     assert "the last 5 of 12 episodes" in text
     assert text.count("<template") == 5

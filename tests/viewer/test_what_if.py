@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -8,11 +9,13 @@ from .conftest import GUESS, RUN, answer, need_viewer, write
 need_viewer()
 
 from gem.agents.random import RandomAgent
+from gem.agents.scripted import ScriptedAgent
 from gem.errors import BadArgument
 from gem.record import StopReason
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.specs import TaskRef
 from gem.viewer import whatif
+from gem.viewer.notes import measure_agreement
 from gem.viewer.whatif import what_if
 
 
@@ -153,8 +156,8 @@ def test_a_note_is_kept_beside_the_store_and_listed(pages, played):
     assert "See &lt;/textarea&gt;" in page
     with EpisodeStore(played, read_only=True) as store:
         notes = pages(played).viewer.sources[0].notes
-        assert notes.of(store[4].id) == (True, text)
-    listed = shown.get("run/0?noted=1").text
+        assert notes.of(store[4].id) == (True, text, "")
+    listed = shown.get("run/0?marked=noted").text
     assert re.findall(r'/run/0/episode/(\d+)"', listed) == ["4"]
     shown.post("run/0/episode/4/note", 303, data={"note": ""})
     assert shown.viewer.sources[0].notes.all() == {}
@@ -172,3 +175,65 @@ def test_a_torn_note_costs_no_other(pages, played):
         "first",
         "second",
     ]
+
+
+def test_labels_are_compared_with_verdicts(pages, played):
+    shown = pages(played)
+    with EpisodeStore(played, read_only=True) as store:
+        success = [store[number].success for number in range(8)]
+    assert set(success) == {True, False}
+    for number in range(8):  # the reader agrees with all but the first
+        label = "right" if success[number] != (number == 0) else "wrong"
+        shown.post(f"run/0/episode/{number}/note", 303, data={"label": label})
+    shown.post("run/0/episode/1/note", 400, data={"label": "perhaps"})
+    page = shown.get("run/0").text
+    assert "8 labelled" in page
+    assert "87.5% agree with the verdict" in page
+    for marked, numbers in (("labelled", "01234567"), ("label and verdict differ", "0"), ("flagged", "")):
+        page = shown.get("run/0", params={"marked": marked}).text
+        assert sorted(re.findall(r'/run/0/episode/(\d+)"', page)) == list(numbers)
+    shown.get("run/0?marked=nothing", 400)
+
+
+def test_agreement_is_cohens():
+    pairs = [("right", True)] * 20 + [("right", False)] * 5 + [("wrong", True)] * 10 + [("wrong", False)] * 15
+    found = measure_agreement([*pairs, ("right", None), ("", True)])
+    assert (found.labelled, found.judged, found.share.mean) == (51, 50, 0.7)
+    assert found.kappa.mean == pytest.approx(0.4)  # Cohen's own example
+    assert measure_agreement([("right", None)]) == (1, 0, None, None)
+
+
+def test_episodes_with_a_tool_error_are_found(pages, tmp_path):
+    def calls(*errors):
+        results = [{"tool": "calc", "error": error, "refused": False, "shown": "no <b>"} for error in errors]
+        return episode(turn(), turn(info={"tool_results": results}), run=RUN, job=str(len(errors)))
+
+    says_so = episode(turn(action='{"error":true}'), run=RUN)
+    page = pages(write(tmp_path / "e.jsonl", calls(False), calls(False, True), says_so)).get(
+        "run/0", params={"marked": "tool error"}
+    )
+    assert re.findall(r'/run/0/episode/(\d+)[#"]', page.text) == ["1"]
+    assert "<mark>calc</mark> no &lt;b&gt;" in page.text
+
+
+def test_the_turn_that_decided_is_computed_kept_and_marked(pages, tmp_path):
+    (lost,) = rollout([Job(GUESS, 3, key="a")], ScriptedAgent(["\\boxed{1}"] * 4))
+    shown = pages(write(tmp_path / "e.jsonl", lost))
+    assert "Which turn decides" in shown.get("run/0/episode/0").text
+    shown.post("run/0/episode/0/values", 303, data={"agent": "solver"})
+    page = shown.get("run/0/episode/0").text
+    values = shown.viewer.sources[0].values.of(lost.id)
+    assert values == (values.agent, 16, values.turns)
+    assert values.turns[0].before.mean > values.turns[-1].after.mean
+    assert page.count(">decided</b>") == 1
+    assert f"Turn {values.deciding.turn + 1} decided" in page
+    shown.post("run/0/episode/0/values", 400, data={"agent": "os"})
+    with shown.viewer.sources[0].values.path.open("a") as file:
+        file.write(json.dumps({"episode": lost.id, "agent": "x", "samples": 16, "turns": [1]}) + "\n")
+    assert "decided</a>" not in shown.get("run/0/episode/0").text  # the last line counts, and is none
+
+
+def test_an_episode_of_many_turns_is_valued_by_the_command(stored, monkeypatch):
+    monkeypatch.setattr(whatif, "VALUED_TURNS", 1)
+    with pytest.raises(BadArgument, match="gem-gym value RUN EPISODE --keep"):
+        whatif.value_turns(stored, "random", host="serial")

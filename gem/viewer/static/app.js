@@ -76,7 +76,7 @@
   if (place) {
     const list = document.querySelector("[data-all]");
     const show = () => {
-      const wanted = /^#e-\d+$/.test(location.hash) ? document.getElementById(location.hash.slice(1)) : null;
+      const wanted = /^#e-\d+-\d+$/.test(location.hash) ? document.getElementById(location.hash.slice(1)) : null;
       if (!wanted && location.hash.startsWith("#turn-")) return;
       place.replaceChildren(...(wanted ? [wanted.content.cloneNode(true)] : []));
       list.hidden = Boolean(wanted);
@@ -85,6 +85,26 @@
     };
     addEventListener("hashchange", show);
     show();
+    const find = document.querySelector("[data-find]");
+    const texts = new Map();  // of each episode, read when it is first searched
+    const text = (row) => {
+      const id = row.querySelector("a[href]").hash.slice(1);
+      if (!texts.has(id)) texts.set(id, (document.getElementById(id)?.content.textContent ?? "").toLowerCase());
+      return texts.get(id);
+    };
+    const filter = () => {
+      const words = find.elements.q.value.trim().toLowerCase();
+      const run = find.elements.run?.value ?? "", outcome = find.elements.outcome.value;
+      let count = 0;
+      for (const row of list.querySelectorAll("[data-row]")) {
+        const fits = (!run || row.dataset.run === run) && (!outcome || row.dataset.outcome === outcome) && (!words || text(row).includes(words));
+        row.hidden = !fits;
+        count += fits;
+      }
+      find.querySelector("[data-found]").textContent = words || run || outcome ? `${count} episode${count === 1 ? "" : "s"}` : "";
+    };
+    find?.addEventListener("input", filter);
+    find?.addEventListener("submit", (event) => event.preventDefault());
   }
 
   // While a run is written: say how many episodes came since, as long as the page is looked at.
