@@ -257,7 +257,7 @@ def slow(row, fault, options):
         while True:
             yield b" "
 
-    return RawAnswer(chunks=spaces()), {**options, "timeout_s": 0.05}
+    return RawAnswer(chunks=spaces()), {**options, "timeout_s": 0.3}
 
 
 def ask_once(agent, messages=()):
