@@ -1,4 +1,4 @@
-"""What waits says so, after ten silent seconds, and what it waits for."""
+"""What waits says so, after five silent seconds, and what it waits for."""
 
 import threading
 from functools import partial

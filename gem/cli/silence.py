@@ -11,7 +11,7 @@ from typing import Self
 from gem.content import printable
 from gem.waiting import describe_waits, hear_trouble, news_at, report_news
 
-AFTER_S = 10.0
+AFTER_S = 5.0
 """Seconds without news after which the line comes; the next one comes after twice as many, and so on."""
 
 
