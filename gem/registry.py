@@ -83,6 +83,7 @@ class Family:
     `world` a world of `gem.worlds` that it needs fetched. `claims` apply to every id, `exceptions` change
     them, or the entry point, by name. With `look`, a ``"module:function"``, every name is the path of a file
     or folder; the function returns further claims for it, and reads names of somebody else's file too.
+    `also`, a ``"module:function"``, returns whether what else it needs is here.
     """
 
     prefix: str
@@ -95,13 +96,15 @@ class Family:
     claims: Mapping[str, Any] = field(default_factory=dict)
     exceptions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     look: str | None = None
+    also: str | None = None
 
     def is_here(self) -> bool:
         """Return whether the package and the world that it needs are on this machine."""
         from gem import worlds
 
         there = self.package is None or find_spec(self.package) is not None
-        return there and (self.world is None or worlds.find(self.world) is not None)
+        there = there and (self.world is None or worlds.find(self.world) is not None)
+        return there and (self.also is None or bool(load(self.also)()))
 
     def spec(self, name: str) -> EnvSpec:
         """Return the spec of one name. Raises BadArgument for a path that no id can have."""

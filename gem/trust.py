@@ -85,8 +85,8 @@ WRAPPERS = frozenset(
 ENVIRONMENTS = frozenset({"gem.testing.doubles:EchoEnv"})
 """The environments that a file may name by their class, besides the entry points of registered ids."""
 
-CODE = re.compile(r"verifiers:|openenv:(?!https?://)")
-"""Ids of installed packages and folders whose code runs outside the sandbox."""
+CODE = re.compile(r"verifiers:|browser:|openenv:(?!https?://)")
+"""Ids of installed packages and folders whose code runs outside the sandbox (that of a page in Chromium)."""
 
 SECRETS = frozenset({"auth", "dsn", "headers", "token"})
 """Keywords with which an environment signs in to a server. gem never writes one into a file."""

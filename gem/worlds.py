@@ -112,6 +112,16 @@ KNOWN = {
             loads=("tau2.utils",),
         ),
         World(
+            name="miniwob",
+            wheel="miniwob==1.1.0",
+            sha256=("297006e84219d56ad037e843527ed773a4a82509dc43b6031ec4a3ad3e3e61d9",),
+            size=1_878_300,
+            licence="MIT",
+            families=("miniwob",),
+            modules=(),  # its pages alone
+            extra="browser",
+        ),
+        World(
             name="repo",
             wheel="toolz==1.2.0",
             sha256=("890f820b1cb8152785aaf9386d8707770110809035800985ca65cb24ce1120ef",),

@@ -79,6 +79,7 @@ AUDITED = {
     "babyai": "--episodes 8 --instances 40",
     "bfcl": "--episodes 8 --instances 40",
     "minigrid": "--episodes 8 --instances 40",
+    "miniwob": "--episodes 8 --instances 40",
     "repo": "--episodes 8 --instances 40",
     "textworld": "--episodes 2 --instances 5",
 }
@@ -87,7 +88,7 @@ AUDITED = {
 
 WORLD_PAGES = {
     **dict.fromkeys(("babyai", "minigrid", "agentdojo", "repo", "textworld"), "worlds"),
-    **{"bfcl": "bfcl", "tau2": "tau2"},
+    **{"bfcl": "bfcl", "tau2": "tau2", "miniwob": "browser"},
 }
 """The guides of the families of fetched worlds."""
 
@@ -112,6 +113,7 @@ FAMILY_NAMES = {
     "minigrid": "MiniGrid",
     "tau2": "tau2-bench",
     "bfcl": "BFCL",
+    "miniwob": "MiniWoB++",
     "repo": "Repairs of packages",
     "textworld": "TextWorld",
     "openspiel": "OpenSpiel",

@@ -579,6 +579,7 @@ def test_the_suites_that_come_with_gem_are_listed_and_mistakes_told(tmp_path, ca
         "baseline24",
         "bfcl",
         "mathematics",
+        "miniwob",
         "qa",
         "repo",
         "tau2",

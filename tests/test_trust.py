@@ -60,6 +60,7 @@ WAYS = {
     "a file": TaskRef("ran_at_import.py:Evil"),
     "a taskset's package": TaskRef("verifiers:ran-at-import"),
     "a server's folder": TaskRef("openenv:./ran_at_import"),
+    "a folder of pages": TaskRef("browser:./pages"),
     "a wrapper of another package": TaskRef(GUESS, {}, (WrapperRef("ran_at_import:Around"),)),
     "a wrapper in a file": TaskRef(GUESS, {}, (WrapperRef("ran_at_import.py:Around"),)),
 }
@@ -131,6 +132,7 @@ NAMED = {
     "an environment in a file": ("env", "ran_at_import.py:Evil"),
     "a taskset's package": ("env", "verifiers:ran-at-import"),
     "a server's folder": ("env", "openenv:./ran_at_import"),
+    "a folder of pages": ("env", "browser:./pages"),
     "a wrapper of a module": ("wrapper", "ran_at_import:Around"),
     "a wrapper whose prefix is that of ids": ("wrapper", "code:interact"),
     "a wrapper in a file": ("wrapper", "ran_at_import.py:Around"),

@@ -29,7 +29,7 @@ SAMPLE = [
     if i
     in (
         *("agentdojo:slack", "babyai:GoToLocal-v0", "minigrid:DoorKey-8x8-v0"),
-        *("bfcl:multi_turn_miss_func", "bfcl:multiple"),
+        *("bfcl:multi_turn_miss_func", "bfcl:multiple", "miniwob:login-user"),
         *("rg:chain_sum", "rg:isomorphic_strings", "rg:pool_matrix", "rg:rush_hour"),
         *("ta:GuessTheNumber-v0", "ta:Hangman-v0", "ta:KuhnPoker-v0", "ta:LiarsDice-v0", "ta:TicTacToe-v0"),
         *("tau2:airline", "tau2:telecom-scripted", "tau2:telecom-solo", "textworld:coin_collector"),

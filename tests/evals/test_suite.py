@@ -133,7 +133,18 @@ def test_the_agents_folder_is_looked_for_beside_the_file(tmp_path):
 
 
 def test_every_suite_that_comes_with_gem_can_be_read():
-    names = ["agentdojo", "agents", "babyai", "baseline24", "bfcl", "mathematics", "qa", "repo", "tau2"]
+    names = [
+        "agentdojo",
+        "agents",
+        "babyai",
+        "baseline24",
+        "bfcl",
+        "mathematics",
+        "miniwob",
+        "qa",
+        "repo",
+        "tau2",
+    ]
     assert list(known_suites()) == names
     for name in known_suites():
         found = load_suite(name)

@@ -21,7 +21,7 @@ OWN_IDS = [
 ]
 WORLD_IDS = [
     *("agentdojo:banking", "babyai:GoToLocal-v0", "bfcl:live_multiple", "bfcl:multi_turn_base"),
-    *("tau2:telecom-solo", "textworld:coin_collector"),
+    *("miniwob:login-user", "tau2:telecom-solo", "textworld:coin_collector"),
 ]
 """One id of each fetched world, and of each entry point of BFCL."""
 FOLDER = Path(__file__).parent

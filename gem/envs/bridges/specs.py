@@ -219,6 +219,98 @@ BFCL = Family(
 )
 """The categories of the Berkeley Function-Calling Leaderboard v4."""
 
+MINIWOB_NAMES = """
+ascending-numbers bisect-angle book-flight book-flight-nodelay button-delay buy-ticket chase-circle
+choose-date choose-date-easy choose-date-medium choose-date-nodelay choose-list circle-center click-button
+click-button-sequence click-checkboxes click-checkboxes-large click-checkboxes-soft click-checkboxes-transfer
+click-collapsible click-collapsible-2 click-collapsible-2-nodelay click-collapsible-nodelay click-color
+click-dialog click-dialog-2 click-link click-menu click-menu-2 click-option click-pie click-pie-nodelay
+click-scroll-list click-shades click-shape click-tab click-tab-2 click-tab-2-easy click-tab-2-hard
+click-tab-2-medium click-test click-test-2 click-test-transfer click-widget copy-paste copy-paste-2
+count-shape count-sides daily-calendar drag-box drag-circle drag-cube drag-items drag-items-grid drag-shapes
+drag-shapes-2 drag-single-shape drag-sort-numbers draw-circle draw-line email-inbox email-inbox-delete
+email-inbox-forward email-inbox-forward-nl email-inbox-forward-nl-turk email-inbox-important
+email-inbox-nl-turk email-inbox-noscroll email-inbox-reply email-inbox-star-reply enter-date enter-password
+enter-text enter-text-2 enter-text-dynamic enter-time find-greatest find-midpoint find-word focus-text
+focus-text-2 form-sequence form-sequence-2 form-sequence-3 generate-number grid-coordinate guess-number
+highlight-text highlight-text-2 hot-cold hover-shape identify-shape login-user login-user-popup moving-items
+multi-layouts multi-orderings navigate-tree number-checkboxes odd-or-even order-food phone-book read-table
+read-table-2 resize-textarea right-angle scroll-text scroll-text-2 search-engine sign-agreement simon-says
+simple-algebra simple-arithmetic social-media social-media-all social-media-some stock-market terminal
+text-editor text-transform tic-tac-toe unicode-test use-autocomplete use-autocomplete-nodelay use-colorwheel
+use-colorwheel-2 use-slider use-slider-2 use-spinner visual-addition
+""".split()  # noqa: SIM905
+"""The pages of miniwob 1.1.0."""
+
+MINIWOB_FEW = tuple(
+    """
+button-delay choose-date-easy click-button-sequence click-menu-2 click-test click-test-2
+click-test-transfer count-sides drag-box drag-cube find-greatest focus-text focus-text-2 form-sequence-3
+generate-number grid-coordinate guess-number hot-cold number-checkboxes simon-says terminal tic-tac-toe
+use-colorwheel use-colorwheel-2 use-spinner
+""".split()  # noqa: SIM905
+)
+"""Pages with so few tasks that they cannot be split."""
+
+MINIWOB_SOLVED = tuple(
+    """
+ascending-numbers button-delay buy-ticket choose-list click-button click-button-sequence click-checkboxes
+click-checkboxes-large click-checkboxes-transfer click-collapsible click-collapsible-2
+click-collapsible-2-nodelay click-collapsible-nodelay click-color click-dialog click-dialog-2 click-link
+click-menu click-option click-scroll-list click-shades click-shape click-tab click-tab-2 click-tab-2-easy
+click-tab-2-hard click-tab-2-medium click-test click-test-2 click-test-transfer click-widget copy-paste
+copy-paste-2 count-shape email-inbox email-inbox-delete email-inbox-forward email-inbox-important
+email-inbox-noscroll email-inbox-reply email-inbox-star-reply enter-date enter-password enter-text
+enter-text-2 enter-text-dynamic enter-time find-word focus-text focus-text-2 grid-coordinate highlight-text
+highlight-text-2 identify-shape login-user multi-layouts multi-orderings navigate-tree odd-or-even
+phone-book read-table read-table-2 scroll-text scroll-text-2 search-engine sign-agreement simple-algebra
+simple-arithmetic social-media social-media-all social-media-some text-transform unicode-test
+use-autocomplete use-autocomplete-nodelay use-spinner visual-addition
+""".split()  # noqa: SIM905
+)
+"""Pages that have an expert."""
+
+MINIWOB_RELOADED = tuple(
+    """
+book-flight book-flight-nodelay choose-date choose-date-easy choose-date-medium click-pie focus-text-2
+form-sequence-3 scroll-text scroll-text-2 stock-market use-autocomplete use-autocomplete-nodelay
+""".split()  # noqa: SIM905
+)
+"""Pages where an episode leaves something for the next, unless the page is loaded again."""
+
+MINIWOB = Family(
+    prefix="miniwob",
+    entry_point="gem.envs.bridges.miniwob:MiniWobEnv",
+    names=tuple(MINIWOB_NAMES),
+    extra="browser",
+    package="playwright",
+    world="miniwob",
+    claims={"max_turns": 20, "waits": True, "forkable": False},
+    exceptions={
+        name: {
+            **({} if name in MINIWOB_FEW else {"splits": ("train", "test")}),
+            **({"solver": "measured", "solver_rate": 1.0} if name in MINIWOB_SOLVED else {}),
+            **({"deterministic": False} if name == "form-sequence-3" else {}),  # a list under the mouse
+        }
+        for name in MINIWOB_NAMES
+    },
+    also="gem.envs.kit.browser:find_chromium",
+)
+"""Pages of MiniWoB++; the experts were tried on 100 seeds that nobody looked at while writing them."""
+
+
+BROWSER = Family(
+    prefix="browser",
+    entry_point="gem.envs.kit.page_folder:PageFolderEnv",
+    names=(),
+    extra="browser",
+    package="playwright",
+    claims={"max_turns": 20, "waits": True, "forkable": False},
+    look="gem.envs.kit.page_folder:claims_of",
+    also="gem.envs.kit.browser:find_chromium",
+)
+"""Pages of one's own; a name is the path of a folder."""
+
 REMOTE = Family(
     prefix="remote",
     entry_point="gem.envs.bridges.remote:RemoteEnv",
@@ -398,6 +490,8 @@ FAMILIES = (
     MINIGRID,
     BFCL,
     TAU2,
+    MINIWOB,
+    BROWSER,
     TEXTARENA,
     REMOTE,
     OPENENV,
