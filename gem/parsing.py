@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 _BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
+_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
 
 
 def boxed(text: str) -> str | None:
@@ -63,7 +63,7 @@ def code(text: str, language: str | None = None) -> str | None:
     """Return the last closed fenced code block, or None.
 
     With `language`, only fences with that label count; aliases are accepted (``py`` is ``python``).
-    The block keeps its own indentation.
+    The block keeps its indentation beyond that of its fence.
     """
     block: str | None = None
     for _, _, label, body in fences(text):
@@ -79,14 +79,16 @@ def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
     """
     opened: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):
-        mark = fence[1]
+        mark = fence[2]
         if opened is None:
             opened = fence
-        elif mark[0] == opened[1][0] and len(mark) >= len(opened[1]) and not fence[2]:
+        elif mark[0] == opened[2][0] and len(mark) >= len(opened[2]) and not fence[3]:
             body = text[opened.end() + 1 : fence.start()]
-            yield opened.start(), fence.end(1), _language(opened[2]), body
+            if opened[1] and body.lstrip("\n").startswith(opened[1]):  # a list's indentation, not the block's
+                body = re.sub(rf"^[ \t]{{1,{len(opened[1])}}}", "", body, flags=re.MULTILINE)
+            yield opened.start(), fence.end(2), _language(opened[3]), body
             opened = None
-        elif mark[0] == opened[1][0] and len(mark) >= len(opened[1]):
+        elif mark[0] == opened[2][0] and len(mark) >= len(opened[2]):
             opened = fence  # labelled: the block before was never closed, as where thinking broke off
 
 

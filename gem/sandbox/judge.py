@@ -18,6 +18,7 @@ import socket
 import struct
 import sys
 import time
+import typing
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import CodeType, CoroutineType
@@ -27,12 +28,14 @@ from gem.sandbox import lockdown
 from gem.sandbox.cells import Wire
 from gem.sandbox.files import clear_up, duplicate_above, open_nameless, put_files, write_all
 from gem.sandbox.program import (
+    CpuClock,
     Request,
     end,
     execute,
     exit_code,
+    find_families,
     kill_everything_else,
-    list_others,
+    list_descendants,
     new_main,
     read_fields,
     refuse,
@@ -254,7 +257,7 @@ class Judge:
         self, pids: Sequence[int], begun: float, case: Request, out: int, err: int, value: int
     ) -> Request:
         """Wait for a case's process, or for its tester's, which ends with the submission's process."""
-        step, before = 0, [0.0] * len(pids)
+        step, before, spenders = 0, [0.0] * len(pids), [CpuClock() for _ in pids]
         pid, decides = pids[0], pids[-1]
         clock, reported, wanted, why, alone_so_far = _Clock(begun), begun, case["output"], "", True
         most_s, next_look = case["wall_s"], begun + _pause()
@@ -269,10 +272,13 @@ class Judge:
             if now >= next_look:  # most cases are over before
                 next_look = now + _pause()
                 ran, threads, alone = _observe(pids)
-                if not (alone and (self.namespaces or set(list_others()) <= {*pids, self.template.pid})):
+                trees = [[each] for each in pids] if alone and self.namespaces else self._list_trees(pids)
+                if not (alone and sum(map(len, trees)) == len(pids)):
                     alone_so_far = False  # what it started may be what keeps it from running
                 clock.look(now, ran, threads if alone_so_far else {})
-                spent = [_sum_cpu(each) for each in pids]
+                spent = [
+                    max(_cpu(tree[0]), each.look(tree)) for each, tree in zip(spenders, trees, strict=True)
+                ]
                 if case["steps"] > 1 and (size := os.fstat(value).st_size) > step:  # a byte for each step
                     step, before, clock.used = size, spent, 0.0
                 if any(each - then > case["cpu_s"] for each, then in zip(spent, before, strict=True)):
@@ -303,6 +309,17 @@ class Judge:
             "wall_s": wall_s,
             "maxrss_kb": usage.ru_maxrss,
         }
+
+    def _list_trees(self, pids: Sequence[int]) -> list[list[int]]:
+        """Return each process with all below it; those that lost their parents are the submission's."""
+        try:
+            families = find_families()
+        except OSError:
+            return [[each] for each in pids]  # a backend that shows no /proc lets no program start another
+        trees = [[each, *list_descendants(each, families)] for each in pids]
+        known = {self.template.pid, *(pid for tree in trees for pid in tree)}
+        trees[0] += [pid for pid in list_descendants(os.getpid(), families) if pid not in known]
+        return trees
 
     # ------------------------------------------------------------------------------------ in the case
 
@@ -517,6 +534,8 @@ def _case(
     # Not __main__: a submission's own tests at its foot are not part of being called.
     namespace["__name__"] = "submission"
     sys.modules["submission"] = sys.modules["__main__"]
+    if case["call"] is not None:  # the head that such a task gives may name types: LeetCode imports them
+        namespace.update((name, getattr(typing, name)) for name in typing.__all__)
     if (failed := execute([compiled], namespace)) != 0:
         return failed
     if tester is not None:
@@ -536,14 +555,6 @@ def _case(
         return report_error(error)
     write_all(value, text)
     return 0
-
-
-def _sum_cpu(pid: int) -> float:
-    """Return the CPU seconds of a process and those below it that it waited for."""
-    return _cpu(pid) + sum(map(int, read_fields(pid)[13:15])) / _HERTZ
-
-
-_HERTZ = os.sysconf("SC_CLK_TCK")
 
 
 def _resolve(namespace: dict[str, Any], dotted: str) -> Any:

@@ -139,6 +139,7 @@ _REACHED = '__import__("sys").stdout.write("{mark}")\n'
 _CALL = """
 import json as _json, sys as _sys
 _space = {{"__name__": "submission"}}
+exec("from typing import *", _space)
 exec(compile({source}, "main.py", "exec", dont_inherit=True), _space)
 def _plain(value):
     if value is None or type(value) in (bool, int, float, str):

@@ -46,7 +46,7 @@ from typing import Any, NoReturn
 
 from gem.sandbox import cells, files, lockdown, memory, namespaces, program
 from gem.sandbox.judge import FILES, Confinement, Judge, split_folder
-from gem.sandbox.program import find_families, list_descendants, read_fields
+from gem.sandbox.program import CpuClock, find_families, list_descendants, read_fields
 from gem.sandbox.template import Template
 
 TICK_S, SHORTEST_TICK_S = 0.1, 0.02
@@ -54,7 +54,6 @@ IDLE_TICK_S, LEFTOVERS_TICK_S = 1.0, 0.25
 GROWTH = 2 << 30  # bytes that processes take in a second, by each core
 REHEARSALS = 20  # after which the interpreter has specialized what it will
 _PAGE = resource.getpagesize()
-_HERTZ = os.sysconf("SC_CLK_TCK")
 _STDIO, _REQUEST, _STATUS, _WIRE, _FIRST_FREE = 3, 3, 4, 5, 6
 TURNS = 4096  # sessions of a fork server whose requests are counted apart
 _TURN = struct.Struct("=Q")
@@ -79,6 +78,7 @@ class Child:
     armed: bool
     looked: float = 0.0
     threads: int = 0
+    cpu: CpuClock = field(default_factory=CpuClock)
     cpu_before: float = 0.0
     peak: int = 0
     why: str = ""
@@ -204,7 +204,7 @@ class Zygote:
                 os.kill(pid, signal.SIGINT)
             case "arm":
                 child.armed, child.cpu_s, child.looked = True, message["cpu_s"], 0.0
-                child.cpu_before = _cpu(self._list_processes(pid))
+                child.cpu_before = child.cpu.look(self._list_processes(pid))
             case "disarm":
                 child.armed, child.cpu_s = False, 0.0
 
@@ -407,7 +407,7 @@ class Zygote:
             used = child.memory.measure_use(processes, partial(self._list_processes, pid), self.shared)
             child.peak = max(child.peak, used)
             child.tick = self._tick(child, used)
-            cpu = _cpu(processes)
+            cpu = child.cpu.look(processes)
             if 0 < child.memory.limit < used:
                 _end(processes[1:])  # the first one's end would end them too, but later
                 self._kill(pid, child, "memory")
@@ -760,11 +760,6 @@ def _end(processes: Iterable[int]) -> None:
     for pid in processes:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _cpu(processes: list[int]) -> float:
-    """Return the CPU seconds of processes and of the children that they reaped."""
-    return sum(sum(map(int, fields[11:15])) for pid in processes if (fields := read_fields(pid))) / _HERTZ
 
 
 def _read_mapped() -> int:

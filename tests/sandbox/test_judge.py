@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from dataclasses import replace
@@ -9,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gem.errors import BadArgument
-from gem.sandbox import image
+from gem.sandbox import image, open_sandbox
 from gem.sandbox.base import Budget, Case, SandboxFailed, Status
 from gem.sandbox.client import ZygoteSandbox
 from gem.sandbox.judge import AHEAD
@@ -135,6 +136,14 @@ def test_a_submission_finds_neither_the_wire_nor_the_process_that_judges_it(sand
     assert [r.status for r in sandbox.judge(lie, [Case(call="f")] * 2)] == [Status.RE] * 2
 
 
+def test_the_types_in_the_head_of_a_function_need_no_import(sandbox):
+    head = "class Solution:\n    def f(self, x: List[int]) -> Optional[Dict[str, Any]]: return x\n"
+    assert sandbox.judge(head, [Case(call="Solution.f", args=([1],))])[0].value == "[1]"
+    own = "from __future__ import annotations\nclass List: pass\ndef f(): return List.__module__\n"
+    assert sandbox.judge(own, [Case(call="f")])[0].value == '"submission"'
+    assert sandbox.judge("print(List)", [Case(stdin=b"")])[0].status is Status.RE
+
+
 def test_a_case_that_is_not_one_thing_is_refused(sandbox):
     for case in (Case(), Case(stdin=b"", call="f"), Case(call="f", args=(object(),))):
         with pytest.raises(BadArgument):
@@ -242,3 +251,30 @@ def test_children_that_were_made_ahead_end_with_the_judging(sandbox):
 def test_an_input_that_does_not_fit_is_no_verdict(sandbox):
     with pytest.raises(SandboxFailed, match="the input does not fit"):
         sandbox.judge("pass", [Case(stdin=b"x" * (3 << 20))], budget=Budget(disk_mb=1))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("backend", ["userns", "bwrap-slots"])
+@pytest.mark.parametrize("way", ["ignored", "orphan"])
+def test_cpu_time_of_children_that_nobody_waits_for_counts(backend, way):
+    code = (
+        "import os, signal, time\n"
+        "if WAY == 'ignored': signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "for _ in range(8):\n"
+        "    read, write = os.pipe()\n"
+        "    if os.fork() == 0:\n"
+        "        if WAY == 'orphan' and os.fork(): os._exit(0)\n"
+        "        while time.process_time() < 0.4: pass\n"
+        "        os._exit(0)\n"
+        "    os.close(write)\n"
+        "    os.read(read, 1)\n"
+        "print('done')\n"
+    ).replace("WAY", repr(way))
+    budget = Budget(cpu_s=1.5, wall_s=60)
+    try:
+        opened = open_sandbox(backend)
+    except SandboxFailed as error:
+        pytest.skip(str(error))
+    with contextlib.closing(opened):
+        results = [opened.run(code, budget=budget), *opened.judge(code, [Case(stdin=b"")], budget=budget)]
+    assert [(result.status, result.stdout) for result in results] == [(Status.TLE, "")] * 2

@@ -27,6 +27,7 @@ from gem.sandbox.request import Cancel
         "import sys\nprint(4, flush=True)\nclass Odd:\n  closed = True\n  __hash__ = None\nsys.stdout = Odd",
         "import os\nprint(4 if os.path.basename(__file__) == 'main.py' else __file__)",
         "\ufeffprint(4)",
+        "import ctypes\nctypes.CDLL(None).puts(b'4')",
         "import os, sys\nclass Fast:\n  def write(self, text): self.text = text.encode()\n"
         "  def flush(self): os.write(1, self.text); self.text = b''\n"
         "sys.stdout = Fast()\nsys.stdout.write('4')",
