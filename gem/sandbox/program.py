@@ -338,21 +338,21 @@ class CpuClock:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, str], tuple[int, int]] = {}
+        self._last: dict[tuple[int, str], tuple[int, int]] = {}
         self._lost = 0
 
     def look(self, processes: Iterable[int]) -> float:
         """Return the seconds of processes and of all that were below them at earlier looks."""
         now = {}
-        for pid in {*processes, *(pid for pid, _ in self._seen)}:
+        for pid in {*processes, *(pid for pid, _ in self._last)}:
             # one that is not listed may only have changed its parent meanwhile
             if fields := read_fields(pid):
                 own, reaped = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
                 now[pid, fields[19]] = own, reaped
-        if ended := sum(sum(spent) for each, spent in self._seen.items() if each not in now):
-            waited = sum(reaped - self._seen.get(each, (0, 0))[1] for each, (_, reaped) in now.items())
+        if ended := sum(sum(spent) for each, spent in self._last.items() if each not in now):
+            waited = sum(reaped - self._last.get(each, (0, 0))[1] for each, (_, reaped) in now.items())
             self._lost += max(0, ended - waited - 2)  # both of a parent's numbers are rounded
-        self._seen = now
+        self._last = now
         return (self._lost + sum(map(sum, now.values()))) / _HERTZ
 
 
