@@ -26,7 +26,7 @@ TEXT_PAIRS += [(name, "panel") for name in ("number", "keyword", "function", "st
 MARK_PAIRS = [("quiet", "page"), ("quiet", "panel")]
 """Borders of fields and their ground: 3 to 1 is asked."""
 
-LANGUAGES = {"python", "text", "json", "sh", "toml"}
+LANGUAGES = {"python", "text", "json", "sh", "toml", "yaml"}
 """What a block of code may be: test_pages.py runs the Python, test_repository.py knows the commands."""
 
 FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ ]*([\w+-]*)([^\n]*)$", re.MULTILINE)

@@ -23,7 +23,13 @@ ELSEWHERE = {"sampling_servers.md"}
 AWAY = ("from openenv.core import", "import verifiers.v1 as vf", "from inspect_ai.scorer import")
 """Packages that are not installed here; tests/frameworks/test_openenv_server.py runs the first."""
 CODE = re.compile(r"^[ \t]*(?:```|~~~)[ ]*(?:python|py|pycon|python3)\b", re.MULTILINE)
-RUN = [page for page in PAGES if CODE.search(page.read_text("utf-8")) and page.name not in ELSEWHERE]
+RUN = [
+    page
+    for page in PAGES
+    if CODE.search(page.read_text("utf-8"))
+    and page.name not in ELSEWHERE
+    and page.parent != ROOT / "docs/recipes"  # test_recipes.py runs these, with their commands
+]
 QUICK = {"README.md", "code.md", "endpoints.md", "evaluate.md", "index.md", "tools.md", "vectorised.md"}
 """Pages whose blocks are fast: some of each folder."""
 BLOCK = re.compile(
