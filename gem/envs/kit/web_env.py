@@ -140,7 +140,7 @@ class WebEnv(Env):
         """
         check_argument("picture", picture, isinstance(picture, bool), "True or False")
         check_least("max_turns", max_turns)
-        check_browser(type(self).__name__)
+        check_browser("an environment of web pages")
         self.picture, self.max_turns = picture, max_turns
         self.turn = 0
         self.view = View("", ())
