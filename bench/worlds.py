@@ -344,7 +344,8 @@ def adventures_alone(name: str, plays: Plays) -> Callable[[bool], int]:
 
     def replay(steps: bool) -> int:
         for game, given in zip(games, commands, strict=True):
-            world = textworld.start(game.path, _NAMED)
+            with game.files() as path:
+                world = textworld.start(path, _NAMED)
             world.reset()
             for command in given if steps else ():
                 world.step(command)

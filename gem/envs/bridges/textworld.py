@@ -7,13 +7,12 @@ answer, the list of verbs that reach the game, splits, forks, and a budget of tu
 from __future__ import annotations
 
 import functools
-import os
 import re
 import shutil
 import tempfile
 import threading
-import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -207,7 +206,7 @@ def read_text(feedback: str) -> str:
 
 
 class _Game:
-    """A compiled game in a folder of its own, which is removed when no play of it is left.
+    """A compiled game. Its files are in memory, and on the disk only while the package reads them.
 
     A pickle holds its name, options and number, from which it is made again.
     """
@@ -215,16 +214,29 @@ class _Game:
     def __init__(self, key: _Key) -> None:
         self._key, made = key, _make(*key)
         self.walk, self.title = tuple(made.walkthrough), str(made.metadata.get("uuid", ""))
-        folder = Path(tempfile.mkdtemp(prefix="gem-textworld-"))
-        self._remove = weakref.finalize(self, _remove, folder, os.getpid())
+        self._lock = threading.Lock()
         options = textworld.GameOptions()
-        options.path = str(folder / "game.z8")
-        try:
-            self.path = compile_game(made, options)
-        except CouldNotCompileGameError as error:
-            raise BadArgument(
-                f"these settings make a game that is too large: {str(error)[-200:]!r}"
-            ) from error
+        with tempfile.TemporaryDirectory(prefix="gem-textworld-") as folder:
+            options.path = f"{folder}/game.z8"
+            try:
+                self._path = Path(compile_game(made, options))
+            except CouldNotCompileGameError as error:
+                raise BadArgument(
+                    f"these settings make a game that is too large: {str(error)[-200:]!r}"
+                ) from error
+            self._files = {each: each.read_bytes() for each in map(self._path.with_suffix, (".z8", ".json"))}
+
+    @contextmanager
+    def files(self) -> Iterator[str]:
+        """Write the game's files for a while, to the place that the package remembers; yield its path."""
+        with self._lock:
+            self._path.parent.mkdir(mode=0o700)
+            try:
+                for path, content in self._files.items():
+                    path.write_bytes(content)
+                yield str(self._path)
+            finally:
+                shutil.rmtree(self._path.parent, ignore_errors=True)
 
     def __deepcopy__(self, memo: Any) -> _Game:
         return self  # nobody changes it
@@ -238,8 +250,9 @@ class _Play:
 
     def __init__(self, game: _Game, commands: tuple[str, ...] = ()) -> None:
         self._game, self._commands = game, commands
-        self._world = textworld.start(game.path, _NAMED)
-        self.state = self._world.reset()
+        with game.files() as path:
+            self._world = textworld.start(path, _NAMED)
+            self.state = self._world.reset()
         for command in commands:
             self.state, _, _ = self._world.step(command)
 
@@ -251,16 +264,12 @@ class _Play:
 
     def __deepcopy__(self, memo: Any) -> _Play:
         twin = object.__new__(type(self))
-        vars(twin).update(vars(self), _world=self._world.copy())
+        with self._game.files():
+            vars(twin).update(vars(self), _world=self._world.copy())
         return twin
 
     def __reduce__(self) -> Any:
         return type(self), (self._game, self._commands)
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # and not a process that was forked
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make(name: str, options: _Options, number: int) -> Any:
