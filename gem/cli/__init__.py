@@ -93,6 +93,9 @@ COMMANDS: dict[str, Command] = {
     "worlds": Command("gem.cli.machine:worlds", "list the worlds of other packages, and fetch them"),
     "doctor": Command("gem.cli.machine:doctor", "show what works on this machine, and how to get the rest"),
     "sandbox": Command("gem.cli.machine:sandbox", "test and show how well programs are isolated here"),
+    "completion": Command(
+        "gem.cli.completion:completion", "print completion of this command for bash or zsh"
+    ),
 }
 
 

@@ -1,0 +1,90 @@
+"""Print a script that completes the command line in a shell."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from typing import Any, Literal
+
+from tyro.conf import Positional
+
+from gem import cli
+from gem.registry import ENV_REGISTRY
+
+TAKES_IDS = ("play", "check", "audit", "demos", "eval", "serve", "mcp")
+"""Commands whose first values are ids of environments; --env takes them everywhere."""
+
+SCRIPT = r"""# Completion of gem-gym, by `gem-gym completion`; make it again after an update.
+_gem_gym() {
+  local line=${COMP_LINE:0:$COMP_POINT} word before rest name words
+  word=${line##* } before=${line% *} rest=${line#* }
+  before=${before##* } name=${rest%% *}
+  case $rest in
+    *' '*) ;;
+    *) name= ;;
+  esac
+  case "$name $before" in
+    ' '*|help\ *) words='@COMMANDS@' ;;
+@VALUES@
+    *\ --env) words='@IDS@' ;;
+    *) case "$name $word" in
+@FLAGS@
+      @TAKES_IDS@) words='@IDS@' ;;
+    esac ;;
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  case $BASH_VERSION$word in
+    [0-9]*:*) before=${word%"${word##*:}"}  # bash completes what follows the last colon
+      COMPREPLY=("${COMPREPLY[@]#"$before"}") ;;
+  esac
+}
+@BEGIN@complete -o default -F _gem_gym gem-gym
+"""
+
+
+def completion(shell: Positional[Literal["bash", "zsh"]]) -> None:
+    """Print a script that completes commands, flags, their values and ids of environments.
+
+    Write it to a file that the shell reads at its start, or put `eval "$(gem-gym completion bash)"` into
+    ~/.bashrc (zsh: ~/.zshrc, after compinit).
+
+    Args:
+        shell: the shell that reads the script.
+    """
+    flags, values = [], []
+    for name in cli.COMMANDS:
+        options = list(_options(_read_spec(name)))
+        words = " ".join(dict.fromkeys(flag for option in options for flag in option["flags"]))
+        flags.append(f"      {name}\\ -*) words='{words}' ;;")
+        for option in options:
+            if option.get("choices"):
+                asked = "|".join(f"{name}\\ {flag}" for flag in option["flags"])
+                values.append(f"    {asked}) words='{' '.join(option['choices'])}' ;;")
+    begin = "autoload -Uz +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
+    parts = {
+        "COMMANDS": " ".join([*cli.COMMANDS, "help"]),
+        "VALUES": "\n".join(values),
+        "FLAGS": "\n".join(flags),
+        "TAKES_IDS": "|".join(f"{name}\\ *" for name in TAKES_IDS),
+        "IDS": " ".join(sorted(ENV_REGISTRY)),
+        "BEGIN": begin,
+    }
+    print(re.sub("@([A-Z_]+)@", lambda part: parts[part[1]], SCRIPT), end="")
+
+
+def _read_spec(name: str) -> dict[str, Any]:
+    """Return what tyro knows of a command, from the script that it would print for this command alone."""
+    text = io.StringIO()
+    with redirect_stdout(text), suppress(SystemExit):
+        cli.main([name, "--tyro-print-completion", "bash"])
+    spec = re.search(r"^COMPLETION_SPEC = (.*)$", text.getvalue(), re.MULTILINE)
+    return ast.literal_eval(spec[1]) if spec else {}
+
+
+def _options(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from spec.get("options", ())
+    for part in spec.get("subcommands", {}).values():
+        yield from _options(part)
