@@ -42,6 +42,7 @@ from gem.sandbox.base import Result, SandboxFailed
 from gem.sandbox.container import find_engine
 
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
+_MOST_MEMORY_MB = 1 << 24
 _TEST_S = 120.0
 _HARBOR_TEST_S = 600.0
 """Seconds of a test for which a task.toml states none; this is Harbor's default."""
@@ -130,6 +131,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     if harbor:
         info |= _read_labels(document)
     agent_s = _number(document.get("agent", {}), "timeout_sec")
+    memory_mb = _memory_mb(wanted) or 2048
     env = read_variables(wanted, str(folder))
     health = read_health(wanted, str(folder))
     test_env = env | read_variables(document.get("verifier", {}), str(folder))
@@ -147,7 +149,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
             frozenset(own),
             internet=wanted.get("allow_internet") is True or wanted.get("network_mode") == "public",
             build_s=_number(wanted, "build_timeout_sec") or 600.0,
-            memory_mb=_memory_mb(wanted) or 2048,
+            memory_mb=memory_mb,
             cpus=_number(wanted, "cpus"),
         )
         return TerminalTask(
@@ -349,13 +351,24 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
 
 
 def _memory_mb(wanted: Mapping[str, Any]) -> int | None:
-    """Return the memory that a task asks for, from ``memory_mb`` or ``memory = "2G"``."""
-    match = re.fullmatch(
-        r"(\d+(?:\.\d+)?)\s*([MG])i?B?", str(wanted.get("memory", "")).strip(), re.IGNORECASE
-    )
-    if match:
-        return int(float(match[1]) * (1024 if match[2] in "gG" else 1)) or None
-    return int(_number(wanted, "memory_mb") or 0) or None
+    """Return the memory in MiB that a task asks for, from ``memory = "2G"`` or ``memory_mb``.
+
+    Raises:
+        BadArgument: for what is no size, or one that no machine has.
+    """
+    size, text = _number(wanted, "memory_mb"), wanted.get("memory")
+    if text is not None:
+        match = re.fullmatch(
+            r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT])i?B?", str(text).strip(), re.ASCII | re.IGNORECASE
+        )
+        size = float(match[1]) * 1024.0 ** ("KMGT".index(match[2].upper()) - 1) if match else 0.0
+    if size is not None and not 1 <= size <= _MOST_MEMORY_MB:
+        name = "memory_mb" if text is None else "memory"
+        raise BadArgument(
+            f"a task folder says {name} = {wanted[name]!r:.40}; accepted: a size from 1 MiB to 16 TiB, as "
+            + ("2048." if text is None else '"512M" or "2G".')
+        )
+    return None if size is None else int(size)
 
 
 def _services(text: str) -> list[str]:

@@ -7,35 +7,20 @@ null: ``"none"`` stands for it.
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
-
-import msgspec
+from typing import Any, get_args, get_origin
 
 from gem import files
 from gem.errors import BadArgument, did_you_mean, reason
 from gem.estimators.algorithms import check_algorithm_name
 from gem.registry import accept_settings
-from gem.train.config.bounds import check_bound
 from gem.train.config.env_part import EnvPart
 from gem.train.config.train_config import TrainConfig
-from gem.train.config.value_types import NONE
+from gem.train.config.value_types import NONE, convert_value, describe_type, types_of
 
-ACCEPTED: dict[Any, str] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text in quotes",
-    Path: "the path of a file or folder, in quotes",
-    dict: "a table, as {max_number = 10}, or the same as JSON in quotes",
-    tuple: "a list of texts, as ['python']",
-}
-"""What a setting accepts, by its type."""
-
-SETTING_TYPES = get_type_hints(TrainConfig)
+SETTING_TYPES = types_of(TrainConfig)
 
 PROSE = ("name", "answer_prefix", "stop")
 """Settings whose texts name nothing."""
@@ -103,16 +88,11 @@ def setting(where: str, name: str, value: Any) -> Any:
         if get_origin(hint) is dict:
             value = json.loads(value) if isinstance(value, str) else value
             json.dumps(value)  # a date has no JSON
-        typed = msgspec.convert(value, hint, dec_hook=_path)
-        check_bound(TrainConfig, name, value)
-        return typed
     except BadArgument as error:
         raise BadArgument(f"{where}: {error}") from error
-    except (msgspec.ValidationError, ValueError, TypeError) as error:
-        raise BadArgument(
-            f"{where} has {name} = {value!r}; accepted: {_describe_type(hint) or error}"
-            + (f', or "{NONE}".' if optional else ".")
-        ) from error
+    except (ValueError, TypeError) as error:
+        raise BadArgument(f"{where} has {name} = {value!r}; accepted: {describe_type(hint)}.") from error
+    return convert_value(where, TrainConfig, name, value)
 
 
 def _tables(where: str, name: str, value: Any, kind: type[EnvPart]) -> tuple[EnvPart, ...]:
@@ -124,25 +104,6 @@ def _tables(where: str, name: str, value: Any, kind: type[EnvPart]) -> tuple[Env
         return tuple(map(kind.read, tables))
     except (BadArgument, ValueError) as error:
         raise BadArgument(f"{where}: {error}") from error
-
-
-def _path(kind: type, value: Any) -> Any:
-    """Return a path, which msgspec does not know."""
-    if kind is Path and isinstance(value, str) and value:
-        return Path(value)
-    raise TypeError
-
-
-def _describe_type(hint: Any) -> str:
-    """Return what a type accepts, in words; empty where its own error says it better."""
-    if get_origin(hint) in (Union, types.UnionType):
-        hint = next(kind for kind in get_args(hint) if kind is not type(None))
-    if get_origin(hint) is Literal:
-        return ", ".join(json.dumps(choice) for choice in get_args(hint))
-    inner = get_args(hint)[:1]
-    if inner and get_origin(inner[0]) is Literal:
-        return f"a list of {_describe_type(inner[0])}"
-    return ACCEPTED.get(get_origin(hint) or hint, "")
 
 
 def to_toml(config: TrainConfig) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
@@ -14,9 +13,12 @@ from gem.naming import fix_name, foreign_names, keep_value
 from gem.train.config.checks import check, check_defaults
 from gem.train.config.env_part import EnvPart, Stage, name_parts
 from gem.train.config.run_settings import RunSettings
+from gem.train.config.value_types import convert_value
 
 ELSEWHERE = ("out", "ray", "log", "callback")
 """Settings that may change when a run is resumed: its folder, where it samples, loggers and callbacks."""
+TABLES: dict[str, type[EnvPart]] = {"environments": EnvPart, "curriculum": Stage}
+"""Settings that are tables, and what each table is."""
 NAMING = {"env": "environment", "wrappers": "wrapper", "tools": "tool", "opponent": "agent", "log": "logger"}
 """Settings that may name something in a Python file, and what that is; a run keeps the file's content."""
 
@@ -40,7 +42,7 @@ class TrainConfig(RunSettings):
     def __post_init__(self) -> None:
         """Name objects, convert lists of tables to environments, fix what files hold, check the settings."""
         self._name_objects()
-        for name, kind in (("environments", EnvPart), ("curriculum", Stage)):
+        for name, kind in TABLES.items():
             given = getattr(self, name)
             if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
                 raise BadArgument(f"{name} is {given!r:.80}; accepted: a list of tables.")
@@ -123,6 +125,7 @@ class TrainConfig(RunSettings):
 
         Raises:
             SchemaMismatch: for a setting that this version does not have.
+            BadArgument: for a value that its setting does not accept.
         """
         if not isinstance(values, dict):
             raise SchemaMismatch(f"the run's config is {values!r:.40}; a config is a JSON object.")
@@ -133,14 +136,12 @@ class TrainConfig(RunSettings):
                     f"the run's config has {name!r}, which this version does not know."
                     f"{did_you_mean(name, known)}"
                 )
-        demos = values.get("demos")
-        paths = {"out": Path(values.get("out", cls.out)), "demos": demos and Path(demos)}
-        lists = {
-            name: tuple(values.get(name, ()))
-            for name in ("wrappers", "tools", "stop", "log", "callback", "opponent", "lora_targets")
+        plain = {
+            name: value if name in TABLES else convert_value("the run's config", cls, name, value)
+            for name, value in values.items()
         }
         with foreign_names():
-            return cls(**{**values, **paths, **lists})
+            return cls(**plain)
 
 
 def name_of(thing: Any) -> str:

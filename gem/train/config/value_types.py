@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 from tyro.constructors import PrimitiveConstructorSpec
 
 from gem.errors import BadArgument
-from gem.train.config.bounds import AT_LEAST_ONE, FINITE, NOT_NEGATIVE
+from gem.train.config.bounds import AT_LEAST_ONE, FINITE, NOT_NEGATIVE, check_bound
 from gem.train.config.env_part import EnvPart
 
 Ratio = Literal["token", "turn", "sequence"]
@@ -104,3 +107,60 @@ def tables(of: type[EnvPart], metavar: str) -> PrimitiveConstructorSpec[Any]:
         is_instance=lambda value: isinstance(value, tuple) and all(isinstance(each, of) for each in value),
         str_from_instance=lambda parts: [part.to_word() for part in parts],
     )
+
+
+ACCEPTED: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text in quotes",
+    Path: "the path of a file or folder, in quotes",
+    dict: "a table, as {max_number = 10}, or the same as JSON in quotes",
+    tuple: "a list of texts, as ['python']",
+}
+"""What a setting accepts, by its type."""
+
+
+@functools.cache
+def types_of(kind: Any) -> dict[str, Any]:
+    """Return the types of a class's fields by name, without their annotations."""
+    return get_type_hints(kind)
+
+
+def convert_value(where: str, kind: Any, name: str, value: Any) -> Any:
+    """Return a value of TOML or JSON as the type of the field `name` of a class; `where` is its source.
+
+    Raises:
+        BadArgument: for a value of another type, or out of the field's bounds.
+    """
+    hint = types_of(kind)[name]
+    try:
+        typed = msgspec.convert(value, hint, dec_hook=_path)
+        check_bound(kind, name, value)
+    except BadArgument as error:
+        raise BadArgument(f"{where}: {error}") from error
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        optional = f', or "{NONE}"' if type(None) in get_args(hint) else ""
+        raise BadArgument(
+            f"{where} has {name} = {value!r:.80}; accepted: {describe_type(hint) or error}{optional}."
+        ) from error
+    return typed
+
+
+def _path(kind: type, value: Any) -> Any:
+    """Return a path, which msgspec does not know."""
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    raise TypeError
+
+
+def describe_type(hint: Any) -> str:
+    """Return what a type accepts, in words; empty where its own error says it better."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(kind for kind in get_args(hint) if kind is not type(None))
+    if get_origin(hint) is Literal:
+        return ", ".join(json.dumps(choice) for choice in get_args(hint))
+    inner = get_args(hint)[:1]
+    if inner and get_origin(inner[0]) is Literal:
+        return f"a list of {describe_type(inner[0])}"
+    return ACCEPTED.get(get_origin(hint) or hint, "")

@@ -61,6 +61,24 @@ def test_a_number_that_is_none_above_0_is_refused(tmp_path, name, value):
         read_folder(write_folder(tmp_path, toml=f'version = "1.0"\n{name} = {value}\n'))
 
 
+@pytest.mark.parametrize(
+    "size", ['"-1G"', '"9e99T"', '"2"', '""', "4", "true", '"0M"', '"99999999999T"', '"٢G"']
+)
+def test_a_memory_that_is_no_size_is_refused(tmp_path, size):
+    with pytest.raises(BadArgument, match=r"says memory = .*accepted: a size from 1 MiB to 16 TiB"):
+        read_folder(write_folder(tmp_path, toml=f'version = "1.0"\nenvironment.memory = {size}\n'))
+    with pytest.raises(BadArgument, match=r"says memory_mb = 1e\+30; accepted: a size"):
+        read_folder(write_folder(tmp_path, toml='version = "1.0"\nenvironment.memory_mb = 1e30\n'))
+
+
+@pytest.mark.parametrize(("size", "mb"), [("512M", 512), ("1.5 GiB", 1536), ("2gb", 2048), ("4096K", 4)])
+def test_a_memory_is_read_in_its_unit(tmp_path, monkeypatch, size, mb):
+    monkeypatch.setattr("gem.envs.terminal.folder.find_engine", lambda: "docker")
+    toml = f'version = "1.0"\nenvironment.memory = "{size}"\n'
+    folder = write_folder(tmp_path, toml=toml, **{"environment/Dockerfile": "FROM scratch\nRUN true\n"})
+    assert read_folder(folder).dockerfile.memory_mb == mb
+
+
 @pytest.mark.parametrize("place", ["environment", "tests", "."])
 def test_a_file_that_claims_a_terabyte_is_refused(tmp_path, place):
     folder = write_folder(tmp_path)

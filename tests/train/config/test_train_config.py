@@ -1,6 +1,7 @@
 import json
 import math
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,21 @@ def test_a_config_of_another_version_is_refused():
         TrainConfig.from_json(values)
     with pytest.raises(SchemaMismatch, match="a config is a JSON object"):
         TrainConfig.from_json([1])
+
+
+@pytest.mark.parametrize(
+    "value", ["16", 1.5, True, None, [], [1], {}, -1, 10**400], ids=lambda v: f"{v!r:.9}"
+)
+def test_a_value_of_another_type_is_refused_in_a_sentence(value):
+    for setting in fields(TrainConfig):
+        with suppress(BadArgument):  # any other error is a traceback
+            config = TrainConfig.from_json({setting.name: value})
+            assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_a_number_in_quotes_says_what_is_accepted():
+    with pytest.raises(BadArgument, match=r"the run's config has width = '16'; accepted: a whole number."):
+        TrainConfig.from_json({"width": "16"})
 
 
 def test_differences_leave_the_folder_out():
