@@ -175,7 +175,9 @@ def check_code(text: str) -> Iterator[str]:
         if language not in LANGUAGES:
             known = ", ".join(sorted(LANGUAGES))
             yield f"line {line}: a block of {language or 'no language'}; known are {known}"
-        elif language == "python" and (indent or (rest and not re.fullmatch(r" title=\S+", rest))):
+        elif "title=" in rest and not re.fullmatch(r' title="[^"]+"', rest):
+            yield f"line {line}: a title without quotes, so the block would be shown as text"
+        elif language == "python" and (indent or (rest and "title=" not in rest)):
             yield f"line {line}: a Python block that no test runs: it is indented, or has options"
 
 

@@ -112,3 +112,9 @@ def test_code_that_no_test_would_look_at_is_refused(check, block):
 
 def test_fences_inside_a_longer_fence_are_its_text(check):
     assert list(check.check_code("````text\n```py\nx\n```\n````\n")) == []
+
+
+def test_a_title_without_quotes_is_named(check):
+    assert list(check.check_code('```python title="a.py"\nx = 1\n```\n')) == []
+    (line,) = check.check_code("```python title=a.py\nx = 1\n```\n")
+    assert "without quotes" in line

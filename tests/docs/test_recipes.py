@@ -23,7 +23,7 @@ PAGES = sorted((ROOT / "docs/recipes").glob("*.md"))
 ADDRESS = "http://127.0.0.1:8000/v1"
 CAPITALS = {"Norway": "Oslo", "Peru": "Lima", "Kazakhstan": "Astana"}
 RECIPE = re.compile(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-BLOCK = re.compile(r"^```(\w+)(?: title=(\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 
 
 def answer(request):
