@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gem.errors import BadArgument, SchemaMismatch
+from gem.errors import BadArgument, SchemaMismatch, StoreError
+from gem.train.config import TrainConfig
 from gem.train.learn import parallel
 from gem.train.learn.batch import REFERENCE_LOGPROB, REFERENCE_STATES, Batch, Weighted, collate, microbatches
 from gem.train.learn.checkpoint import explain_damage
@@ -379,6 +380,29 @@ def weights(policy: Policy) -> dict[str, Any]:
     """Return the state that load_weights() takes: the trained weights and their vocabulary's hash."""
     trained = {name: p.detach() for name, p in policy.model.named_parameters() if p.requires_grad}
     return {"vocab_hash": policy.renderer.vocab_hash, "model": trained}
+
+
+def check_shape(config: TrainConfig, state: dict[str, Any], where: str) -> None:
+    """Check that a checkpoint holds weights of the tiny model that a config asks for, before that is built.
+
+    Raises:
+        SchemaMismatch: for another width, or another number of layers.
+        StoreError: when they are no weights, or the file has fewer than it says.
+    """
+    if config.model != "tiny":
+        return  # its files say how large it is
+    with explain_damage(where):
+        stored = state["model"]
+        blocks = {name.split(".")[1] for name in stored if name.startswith("blocks.")}
+        for name, there in (("width", stored["embed"].shape[1]), ("layers", len(blocks))):
+            if (wanted := getattr(config, name)) != there:
+                raise SchemaMismatch(
+                    f"{where} holds another shape of model: {name} is {there} there, and {wanted} in the "
+                    "run's config. Restore the file that was changed."
+                )
+        storages = {each.untyped_storage().data_ptr(): each.untyped_storage() for each in stored.values()}
+        if sum(each.nbytes for each in stored.values()) > sum(each.nbytes() for each in storages.values()):
+            raise StoreError(f"checkpoint {where} cannot be read: tensors of its model share their numbers.")
 
 
 def load_weights(policy: Policy, state: dict[str, Any], where: str) -> None:

@@ -13,7 +13,7 @@ from gem.errors import BadArgument, StoreError, reason
 from gem.files import read_json
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
-from gem.train.learn.learner import load_weights
+from gem.train.learn.learner import check_shape, load_weights
 from gem.train.learn.policy import Policy
 from gem.train.report.run_folder import RunFolder
 
@@ -63,6 +63,7 @@ def settings_of_source(name: str) -> dict[str, Any]:
     source = find_source(name)
     if source.kind == "run":
         before = RunFolder(source.folder).read_config(trust=True)  # of it, only the model is made
+        check_shape(before, checkpoint.load(source.file, mmap=True), str(source.file))
         return {each: getattr(before, each) for each in OF_THE_MODEL}
     if source.kind == "model":
         return {"model": str(source.folder)}

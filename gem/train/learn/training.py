@@ -25,7 +25,7 @@ from gem.rollout.rewards import find_reward
 from gem.train.config import TrainConfig
 from gem.train.config.checks import check_algorithm
 from gem.train.learn import checkpoint, parallel
-from gem.train.learn.learner import Critic, Learner, Settings, load_weights
+from gem.train.learn.learner import Critic, Learner, Settings, check_shape, load_weights
 from gem.train.learn.phases import begin_phase
 from gem.train.learn.policy import Policy, make_policy, resolve_dtype
 from gem.train.learn.preparation import prepare
@@ -71,6 +71,9 @@ def train(
         raise BadArgument(
             f"the run in {config.out} has another {', '.join(changed)}; a resumed run keeps its settings."
         )
+    if resume or phase_of is not None:
+        file = (RunFolder(phase_of) if phase_of is not None else folder).checkpoint
+        check_shape(config, checkpoint.load(file, mmap=True), str(file))
     if config.start_from and not resume and phase_of is None:
         check_source(config)
     callbacks = make_callbacks(config.callback)  # all before a model is loaded
@@ -272,6 +275,7 @@ def load_policy(
             "(--eval-every). Name the folder alone for the last weights."
         )
     state = checkpoint.load(file)
+    check_shape(config, state, str(file))
     policy = make_policy(replace(config, sampler="", device=device or config.device))
     load_weights(policy, state, str(file))  # not from the run's server, which may hold any weights
     return policy

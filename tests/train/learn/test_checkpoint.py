@@ -1,3 +1,4 @@
+import json
 import os
 import pickle
 import resource
@@ -11,8 +12,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gem.errors import SchemaMismatch, StoreError
+from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
-from gem.train.learn.learner import load_weights
+from gem.train.learn.learner import check_shape, load_weights, weights
+from gem.train.learn.policy import make_policy
+from gem.train.learn.start_weights import settings_of_source
+from gem.train.learn.training import load_policy, train
+from gem.train.report.run_folder import RunFolder
 
 STATE = {"iteration": 3, "model": {"w": torch.arange(6.0).view(2, 3)}, "figures": {"random": [0.5, None]}}
 
@@ -190,3 +196,37 @@ def test_weights_that_are_none_are_refused_in_a_sentence(state, error):
     policy = SimpleNamespace(model=torch.nn.Linear(2, 2), renderer=SimpleNamespace(vocab_hash="v"))
     with pytest.raises(error, match=r"checkpoint at-this-place|at-this-place holds"):
         load_weights(policy, state, "at-this-place")
+
+
+def write_run(out):
+    config = TrainConfig(width=32, layers=2, heads=2, out=out)
+    state = weights(make_policy(config))
+    (out / "config.json").write_text(json.dumps(config.to_json()))
+    checkpoint.save(out / "checkpoint.pt", state)
+    return config, state
+
+
+def start_from(out):
+    train(TrainConfig.fit(start_from=str(out), out=out / "next", **settings_of_source(str(out))))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("layers", 10**9), ("width", 8 * 10**9), ("layers", 3), ("width", 64)]
+)
+@pytest.mark.parametrize(
+    "use", [load_policy, lambda out: train(RunFolder(out).read_config(), resume=True), start_from]
+)
+def test_a_run_whose_config_asks_for_another_model_than_it_has_is_refused(tmp_path, name, value, use):
+    write_run(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), name: value}))
+    with pytest.raises(SchemaMismatch, match=rf"{name} is \d+ there, and {value} in the run's config"):
+        use(tmp_path)
+
+
+def test_weights_whose_numbers_are_not_in_the_file_are_refused(tmp_path):
+    """A view of one number may have any shape."""
+    config, state = write_run(tmp_path)
+    state["model"]["embed"] = torch.zeros(1).expand(10**7, config.width)
+    with pytest.raises(StoreError, match="its model share their numbers"):
+        check_shape(config, state, "it")
