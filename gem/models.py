@@ -25,6 +25,7 @@ from hashlib import blake2b, file_digest
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from gem.errors import (
@@ -32,10 +33,10 @@ from gem.errors import (
     GemError,
     MissingData,
     MissingExtra,
-    StoreError,
     did_you_mean,
     missing_extra,
     needs_extra,
+    text_of_error,
 )
 from gem.record import RunInfo
 from gem.source_files import cache_folder
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of the form in the cache; raise it when the same GGUF file is converted in another way."""
+
+
+_MOST_PARTS = 10_000  # layers, heads or experts of a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,24 +197,44 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
         raise (error if isinstance(error, GemError) else _unloadable(name, device, error)) from error
     try:
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
         raise missing_extra(f"the model {name!r}", error.name or "transformers", "llm") from None
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
+        _check_counts(AutoConfig.from_pretrained(folder))
         with no_progress_bar():
-            model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype or torch.float32, output_loading_info=True
+            )
+        model, loading = loaded
+        if missing := sorted(loading["missing_keys"]):  # transformers would draw them at random
+            raise ValueError(f"its files hold no weights of {missing[0]}")
         return model.to(device), tokenizer
-    except (BadArgument, StoreError):
+    except GemError:
         raise
-    except (OSError, ValueError, RuntimeError, AssertionError) as error:  # torch asserts that CUDA is there
+    except Exception as error:  # a damaged file may break its reader anywhere, in Rust too
         raise _unloadable(name, device, error) from error
+
+
+def _check_counts(config: Any) -> None:
+    """Refuse more layers, heads or experts than any model has: they would be built before they are loaded."""
+    for name, value in config.to_dict().items():
+        if re.search("layer|head|expert", name) and isinstance(value, int) and value > _MOST_PARTS:
+            raise ValueError(f"its config.json has {name} = {value}; accepted: at most {_MOST_PARTS}")
 
 
 def _unloadable(name: str, device: str, error: Exception) -> BadArgument:
     hint = "" if name in KNOWN else did_you_mean(name, KNOWN)
-    why = str(error).rstrip(".")
-    return BadArgument(f"model {name!r} cannot be loaded on {device!r}: {why}.{hint}")
+    return BadArgument(f"model {name!r} cannot be loaded on {device!r}: {_say_why(error)}.{hint}")
+
+
+def _say_why(error: Exception) -> str:
+    """Return the cause in a line."""
+    if isinstance(error, UnpicklingError):  # whose text tells how to run what the file names
+        return "it holds other things than tensors and plain values"
+    text = " ".join(text_of_error(error).split()) or type(error).__name__
+    return text[:400].rstrip(".")
 
 
 @contextmanager
@@ -236,11 +260,11 @@ def load_tokenizer(name: str) -> Any:
         raise missing_extra(f"the tokenizer of {name!r}", error.name or "transformers", "llm") from None
     try:
         return AutoTokenizer.from_pretrained(folder)
-    except (BadArgument, StoreError):
+    except GemError:
         raise
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # as in load_causal
         hint = did_you_mean(name, KNOWN)
-        raise BadArgument(f"the tokenizer of {name!r} cannot be loaded: {error}{hint}") from error
+        raise BadArgument(f"the tokenizer of {name!r} cannot be loaded: {_say_why(error)}.{hint}") from error
 
 
 def _known_model(name: str) -> KnownModel:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from gem.errors import BadArgument, StoreError, reason
 from gem.files import read_json
 from gem.train.config import TrainConfig
+from gem.train.config.value_types import convert_value
 from gem.train.learn import checkpoint
 from gem.train.learn.learner import check_shape, load_weights
 from gem.train.learn.policy import Policy
@@ -69,12 +70,15 @@ def settings_of_source(name: str) -> dict[str, Any]:
         return {"model": str(source.folder)}
     values = _read_adapter(source.folder)
     targets = values.get("target_modules") or ()
-    return {
-        "model": str(values.get("base_model_name_or_path")),
-        "lora_rank": int(values.get("r", 0)),
-        "lora_alpha": float(values.get("lora_alpha", 0)),
-        "lora_targets": (targets,) if isinstance(targets, str) else tuple(sorted(targets)),
+    stated = {
+        "model": values.get("base_model_name_or_path"),
+        "lora_rank": values.get("r", 0),
+        "lora_alpha": values.get("lora_alpha", 0),
+        "lora_targets": (targets,) if isinstance(targets, str) else targets,
     }
+    where = str(source.folder / ADAPTER)
+    settings = {name: convert_value(where, TrainConfig, name, value) for name, value in stated.items()}
+    return {**settings, "lora_targets": tuple(sorted(settings["lora_targets"]))}
 
 
 def check_source(config: TrainConfig) -> None:
@@ -117,8 +121,8 @@ def load_source(policy: Policy, config: TrainConfig) -> None:
 
         try:
             keys: Any = set_peft_model_state_dict(policy.model, load_file(source.file))
-        except (OSError, RuntimeError, ValueError) as error:
-            raise StoreError(f"{source.file} cannot be loaded: {error}") from error
+        except Exception as error:  # a damaged file may break its reader anywhere, in Rust too
+            raise StoreError(f"{source.file} cannot be loaded: {reason(error):.400}.") from error
         if keys.unexpected_keys:
             raise BadArgument(
                 f"{source.file} holds adapters of other modules, such as {keys.unexpected_keys[0]}."

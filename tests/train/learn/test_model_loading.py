@@ -1,6 +1,8 @@
 """Loading a model by name: what comes out of a GGUF file is the model that went into it."""
 
 import json
+import os
+import pickle
 import threading
 
 import pytest
@@ -241,6 +243,60 @@ def test_a_file_that_is_no_model(tmp_path):
     (tmp_path / "some.gguf").write_bytes(b"no model")
     with pytest.raises(BadArgument, match=r"model '.*some\.gguf' cannot be loaded on 'cpu'"):
         models.load_causal(str(tmp_path / "some.gguf"))
+
+
+class Hostile:
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+def replace_weights(folder, name, data):
+    (folder / "model.safetensors").unlink()
+    (folder / name).write_bytes(data)
+
+
+def change_config(folder, **values):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **values}))
+
+
+def header(**tensors):
+    text = json.dumps(tensors).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+DAMAGE = {
+    "cut": lambda folder: os.truncate(folder / "model.safetensors", 9000),
+    "empty": lambda folder: os.truncate(folder / "model.safetensors", 0),
+    "a header of 2**60 bytes": lambda folder: replace_weights(
+        folder, "model.safetensors", b"\0" * 7 + b"\x10{}"
+    ),
+    "a shape of 2**62": lambda folder: replace_weights(
+        folder, "model.safetensors", header(w={"dtype": "F32", "shape": [1 << 62], "data_offsets": [0, 0]})
+    ),
+    "no weights": lambda folder: replace_weights(folder, "model.safetensors", header()),
+    "a pickle": lambda folder: replace_weights(folder, "pytorch_model.bin", pickle.dumps(Hostile())),
+    "text for a number": lambda folder: change_config(folder, hidden_size="32"),
+    "no heads": lambda folder: change_config(folder, num_attention_heads=0),
+    "a billion layers": lambda folder: change_config(folder, num_hidden_layers=10**9),
+    "a config that is null": lambda folder: (folder / "config.json").write_text("null"),
+    "a tokenizer that is null": lambda folder: (folder / "tokenizer.json").write_text("null"),
+    "a list for the tokenizer": lambda folder: (folder / "tokenizer_config.json").write_text("[]"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # what transformers says of such files
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_model_is_refused_in_a_sentence(made, tmp_path, monkeypatch, damage):
+    monkeypatch.chdir(tmp_path)
+    for each in made:
+        each.save_pretrained(tmp_path / "model")
+    DAMAGE[damage](tmp_path / "model")
+    with pytest.raises(BadArgument, match=r"model 'model' cannot be loaded on 'cpu': .*\.$") as refused:
+        models.load_causal("model")
+    assert "\n" not in str(refused.value)
+    assert "weights_only" not in str(refused.value)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_no_such_model_and_no_such_device(made, tmp_path):

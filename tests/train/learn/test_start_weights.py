@@ -1,5 +1,6 @@
 """Runs that start from the weights of an earlier run, or of a folder in Hugging Face's form."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,11 +9,12 @@ torch = pytest.importorskip("torch")
 
 from runs import QUICK, same_weights, weights
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, StoreError
 from gem.train.command import command
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
-from gem.train.learn.start_weights import settings_of_source
+from gem.train.learn.policy import make_policy
+from gem.train.learn.start_weights import load_source, settings_of_source
 from gem.train.learn.training import train
 from gem.train.report.run_folder import RunFolder
 
@@ -75,6 +77,28 @@ def test_what_does_not_fit_is_refused_in_one_sentence(first, tmp_path):
 
 
 # -- language models
+
+
+@pytest.mark.parametrize(
+    "values", [{"r": "8"}, {"r": 8, "lora_alpha": []}, {"r": 8, "target_modules": 7}, {"r": -1}]
+)
+def test_an_adapter_of_other_types_is_refused_in_one_sentence(tmp_path, values):
+    text = json.dumps({"base_model_name_or_path": "some", **values})
+    (tmp_path / "adapter_config.json").write_text(text)
+    with pytest.raises(BadArgument, match=r"adapter_config\.json.* accepted: "):
+        settings_of_source(str(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore")  # peft's
+def test_a_cut_adapter_is_refused_in_one_sentence(folder, tmp_path):
+    pytest.importorskip("peft")
+    given = {"model": str(folder), "lora_rank": 2, "lora_targets": ("q_proj",)}
+    make_policy(small(tmp_path, **given)).model.save_pretrained(tmp_path / "adapter")
+    file = tmp_path / "adapter/adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:100])
+    config = small(tmp_path, start_from=str(tmp_path / "adapter"), **given)
+    with pytest.raises(StoreError, match=r"adapter_model\.safetensors cannot be loaded: .*\.$"):
+        load_source(make_policy(config), config)
 
 
 @pytest.fixture(scope="module")
