@@ -33,6 +33,8 @@ COVERED = tuple(
 )
 """Files of /proc that identify a machine or help attacks on its kernel; they are shown empty."""
 
+OWN_NUMBER = 0x7FFFFFFE  # in a filter: the number of the process that applies it, which nobody can have
+
 DEVICES = ("/dev/null", "/dev/full", "/dev/tty")  # that a child may write to
 HOLD = "/run"  # where a child's tmpfs is mounted while its folders are bound from it
 
@@ -235,12 +237,16 @@ class Filter:
 
     def __init__(self, program: bytes) -> None:
         self._code = ctypes.create_string_buffer(program, len(program))
+        operands = range(4, len(program), 8)
+        self._own = [at for at in operands if struct.unpack_from("I", program, at) == (OWN_NUMBER,)]
         header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code))
         self._header = ctypes.create_string_buffer(header, len(header))
         self._address = ctypes.addressof(self._header)
 
     def install(self) -> None:
         """Apply the filter to this thread and its children. Raises OSError."""
+        for at in self._own:
+            struct.pack_into("I", self._code, at, os.getpid())
         _prctl(_SECCOMP, 2, self._address)
 
     def listen(self, otherwise: Filter) -> int:

@@ -20,6 +20,7 @@ from errno import EINVAL, ENOMEM, ENOPROTOOPT, ENOSYS, ENOTTY, EOPNOTSUPP, EPERM
 from typing import NamedTuple
 
 from gem.errors import BadArgument
+from gem.sandbox.lockdown import OWN_NUMBER
 from gem.sandbox.syscalls import LAST_KNOWN, NUMBERS
 
 # struct seccomp_data: int nr; u32 arch; u64 instruction_pointer; u64 args[6]
@@ -209,9 +210,11 @@ CONFINING = (
 )
 """The calls by which a template makes namespaces and children, and by which a child confines itself."""
 
+SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
+"""If the child shares the host, it can send these to itself only: what starts no process keeps its number."""
+
 NEIGHBOURS = (
-    # signals by process id
-    *("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "pidfd_send_signal"),
+    *("pidfd_open", "pidfd_send_signal"),
     # Landlock guards what is in a file, not these
     *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr", "setxattrat"),
     *("removexattrat", "truncate"),
@@ -355,6 +358,7 @@ def _rules(kind: str, allow_fork: bool, allow_sockets: bool, shares_host: bool) 
         one = [*_require(0, (0, 1)), *_allow_only(1, (0,))]  # PRIO_USER would mean every process of the user
         rules |= {
             **dict.fromkeys(NEIGHBOURS, refuse),
+            **dict.fromkeys(SIGNALS, _allow_only(0, (OWN_NUMBER,))),
             **dict.fromkeys(PRETENDED, succeed),
             # Space beyond a file's end counts neither as its size nor, without a tmpfs, at all.
             "fallocate": _allow_only(1, (0, _PUNCH_HOLE)),

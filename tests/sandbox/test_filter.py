@@ -64,7 +64,7 @@ def test_no_number_outside_the_list_reaches_the_kernel(confined):
     tried = sorted(set(range(LAST_KNOWN + 200)) - allowed - unseen)
     refused = numbers_of(*seccomp.ALWAYS, *seccomp.UNPRIVILEGED, *seccomp.NETWORK)
     if not confined.settings.fork:
-        refused |= numbers_of(*seccomp.NEIGHBOURS)
+        refused |= numbers_of(*seccomp.NEIGHBOURS, *seccomp.SIGNALS)
     code = f"{SYSCALL}\nfor nr in {tried}: print(nr, call(nr, 0, 0, 0, 0, 0, 0))"
     ran = confined.run(code)
     assert ran.ok, ran
@@ -512,6 +512,33 @@ def test_no_inquiry_about_the_processes_of_the_host():
     with contextlib.ExitStack() as stack:
         ran = opened(stack, "landlock").run(NEIGHBOURS)
     assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
+SIGNALS = f"""{SYSCALL}
+import os, signal, threading
+heard = []
+signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))
+signal.raise_signal(signal.SIGUSR1)
+os.kill(os.getpid(), signal.SIGUSR1)
+signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+print(len(heard))
+for other in (os.getppid(), 0, -1, 1, -os.getpid()):
+    try:
+        os.kill(other, 0)
+        print("reached", other)
+    except PermissionError:
+        pass
+print(call({min(numbers_of("tgkill"))}, os.getppid(), os.getppid(), 0), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_program_can_send_itself_signals_and_nobody_else():
+    with contextlib.ExitStack() as stack:
+        backend = opened(stack, "landlock")
+        for _ in range(2):  # each with its own number
+            ran = backend.run(SIGNALS)
+            assert (ran.stdout, ran.stderr, ran.status) == ("3\n1\n", "", Status.RE)
 
 
 LOOPBACK = """

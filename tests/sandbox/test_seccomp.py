@@ -92,8 +92,13 @@ OPTIONS = {
         *(socket.IPV6_V6ONLY, socket.IPV6_RECVPKTINFO, socket.IPV6_TCLASS, socket.IPV6_RECVTCLASS),
     ],
 }
+SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 SENDING = ("sendto", "recvfrom", "sendmmsg", "recvmmsg")
 TRIED = {  # which arguments of a call, besides ARGUMENTS
+    **{
+        call: [(0x7FFFFFFE, 9), (0x7FFFFFFE | 1 << 32, 9), (-0x7FFFFFFE & (1 << 64) - 1, 9)]
+        for call in SIGNALS
+    },
     "ioctl": [(0, value + n) for value in (*IOCTLS, *INTERFACES, 0x5423, 0x541D) for n in (0, 1)],
     "fcntl": [(0, value) for value in (*range(20), *range(30, 42), *range(1020, 1040))],
     "prctl": [(value,) for value in (*range(80), 0x53564D41, 0x59616D61, 1 << 32 | 22)],
@@ -200,6 +205,8 @@ def by_argument(lib, kind, fork, sockets, shares):
         for call in ("getpgid", "getsid", "sched_getparam", "sched_getscheduler", "sched_getattr"):
             yield call, only(0, (0,))
         yield "sched_rr_get_interval", only(0, (0,))
+        for call in SIGNALS:
+            yield call, only(0, (0x7FFFFFFE,))
         yield "sched_getaffinity", only(0, (0,), ENOSYS)
     for call, arg in PRIORITIES.items():
         yield call, (lib.ERRNO(EPERM), [(lib.ERRNO(0), [low(lib, arg, 0)])])
