@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -48,12 +49,23 @@ def run_here(capsys, monkeypatch):
     return run
 
 
-def test_without_arguments_the_commands_are_shown(capsys):
+def test_without_arguments_three_things_to_try_are_shown(capsys, monkeypatch):
     assert cli.main([]) == 0
+    tries = re.findall("^  gem-gym (.+?)  ", capsys.readouterr().out, re.MULTILINE)
+    assert len(tries) == 3
+    monkeypatch.setenv("GEM_SANDBOX", "none")
+    monkeypatch.setattr("sys.stdin", io.StringIO("5\n" * 9))
+    for each in tries:
+        if each != "doctor":  # the wheel's tests run it
+            assert cli.main(each.split()) == 0
+    assert "100.0%" in capsys.readouterr().out
+
+
+def test_help_shows_each_command_with_its_summary(capsys):
+    assert cli.main(["help"]) == 0
     shown = capsys.readouterr().out
     for name, command in cli.COMMANDS.items():
-        assert name in shown
-        assert command.summary in shown
+        assert re.search(rf"^  {name} +{re.escape(command.summary)}$", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

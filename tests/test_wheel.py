@@ -124,6 +124,45 @@ def test_with_base_dependencies_alone(light):
     assert {"rg", "train", "sandbox", "terminal"} <= set(missing[1].split(","))
 
 
+def test_stored_episodes_are_read_with_base_dependencies_alone(light):
+    game = "game:GuessTheNumber-v0-easy"
+    for run in ("one", "two"):
+        assert light("eval", game, "--agent", "random", "-n", "4", "--out", run).returncode == 0
+    for words in (
+        ["show", "one", "0"],
+        ["tail", "one", "--once"],
+        ["store", "ls", "one"],
+        ["replay", "one", "0"],
+        ["value", "one", "0", "--agent", "solver"],
+        ["compare", "one", "two"],
+        ["completion", "bash"],
+    ):
+        read = light(*words)
+        assert (read.returncode, read.stderr) == (0, "")
+        assert read.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["view", "kept"],
+        ["view", "kept", "--export", "page.html"],
+        ["serve", "game:Sudoku-v0-easy"],
+        ["proxy", "--model", "smollm2", "--out", "calls"],
+        ["eval", "game:Sudoku-v0-easy", "--agent", "openai:m"],
+        ["report", "kept"],
+        ["oracle", "--env", "early"],
+    ],
+    ids=" ".join,
+)
+def test_what_needs_an_extra_names_it(light, words):
+    if words[0] == "view":
+        light("eval", "game:GuessTheNumber-v0-easy", "-n", "1", "--out", "kept")
+    refused = light(*words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert re.fullmatch(r"MissingExtra: .* needs the .* package: .*\.whl\[\w+\]'\n", refused.stderr)
+
+
 @pytest.mark.parametrize("backend", ["userns", "bwrap-slots", "landlock"])
 def test_what_it_judges_with_is_out_of_a_programs_sight(full, backend):
     """Here gem lies among the packages of the interpreter that runs the programs."""

@@ -99,6 +99,13 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+FIRST = {
+    "gem-gym play game:GuessTheNumber-v0-easy": "play a game, in words",
+    "gem-gym eval game:Mastermind-v0-easy --agent solver": "measure a solver",
+    "gem-gym doctor": "show what works on this machine",
+}
+"""What to try first, and what it does: all works without an extra, a sandbox and the network."""
+
 PARSES_ITSELF = ("train", "eval")
 """Commands whose defaults depend on their arguments; their functions take the arguments and program name."""
 
@@ -161,7 +168,10 @@ def _open_nothing() -> io.TextIOWrapper:
 
 
 def _run(args: list[str]) -> int:
-    name, *rest = args or ["--help"]
+    if not args:
+        print(_show_first())
+        return 0
+    name, *rest = args
     if name == "help" and rest:  # `gem-gym help eval`, as git has it
         name, *rest = *rest, "--help"
     if name in ("-h", "--help", "help"):
@@ -197,8 +207,16 @@ def _refuse_repeated(args: Sequence[str]) -> None:
         flags.add(flag)
 
 
+def _show_first() -> str:
+    width = max(map(len, FIRST))
+    rows = [f"  {command:<{width}}  {summary}" for command, summary in FIRST.items()]
+    title, last = "A gym for LLM agents. Three things to try:", "`gem-gym help` lists all commands."
+    return "\n".join([title, "", *rows, "", last])
+
+
 def _help() -> str:
-    rows = [f"  {name:<14}{command.summary}" for name, command in COMMANDS.items()]
+    width = max(map(len, COMMANDS))
+    rows = [f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: gem-gym COMMAND [...]",

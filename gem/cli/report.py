@@ -8,7 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from gem.cli.terms import MaybePath
-from gem.errors import BadArgument
+from gem.errors import BadArgument, needs_extra
 
 
 def report(
@@ -24,7 +24,8 @@ def report(
         runs: folders of training runs, or folders of such folders.
         out: the file; by default report.html in the folder of the run, or in the folder of all of them.
     """
-    from gem.viewer.report import write_report
+    with needs_extra("the page of a run", "jinja2", "viewer"):
+        from gem.viewer.report import write_report
 
     if not runs:
         raise BadArgument("no run was named; give the folder of a training run.")

@@ -38,7 +38,7 @@ def view(
         limit: export at most this many of each run's last episodes.
         trust: let what-if make what the records name, even if a file may not name it (docs/guides/trust.md).
     """
-    for package in ("starlette", "uvicorn"):
+    for package in ("starlette", "uvicorn", "jinja2"):
         if find_spec(package) is None:
             raise missing_extra("the viewer", package, "viewer")
     from gem.viewer.sources import open_sources

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
-from starlette.types import Receive, Scope, Send
 
 from gem import codec, seeding
 from gem.content import written_tools
@@ -20,6 +19,9 @@ from gem.hosts import wire
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions, missing_session
 from gem.specs import TaskRef, write_value
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 
 SNAPSHOTS = 16
 """The most states that a session keeps for its client; then the oldest is dropped."""

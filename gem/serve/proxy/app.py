@@ -15,22 +15,32 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
-from starlette.requests import Request as HttpRequest
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
-
 from gem import seeding
 from gem.agents.wire import data_url
 from gem.content import Image, Obs, Text, written_tools
-from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, UnknownEnv, text_of_error
+from gem.errors import (
+    AgentUnavailable,
+    BadArgument,
+    GemError,
+    NoVerdict,
+    UnknownEnv,
+    needs_extra,
+    text_of_error,
+)
 from gem.graders.base import Grader, check_score
 from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo, SeatEnd, StopReason
 from gem.rollout.episode import versions
 from gem.rollout.store import EpisodeStore
+
+with needs_extra("the proxy", "starlette", "serve"):
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
+    from starlette.requests import Request as HttpRequest
+    from starlette.responses import Response
+    from starlette.routing import Route
+    from starlette.types import Receive, Scope, Send
+
 from gem.serve.mcp.http import answer_request
 from gem.serve.mcp.messages import Endpoint
 from gem.serve.proxy import chat, responses
