@@ -249,7 +249,10 @@ def load_suite(name: str, *, trust: bool = False, **changes: Any) -> Suite:
             prose=("about", "category", "prompt", "rubric"),
             folder=source.parent if source else "",
         )
-    return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
+    try:
+        return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
+    except OSError as error:  # of what the file names
+        raise BadArgument(f"{name} names a file that cannot be read: {reason(error):.200}.") from error
 
 
 def _folder() -> Any:
@@ -397,7 +400,8 @@ class _Table:
             return default
         value = self.values[name]
         if kind is float and type(value) is int:
-            value = float(value)
+            with suppress(OverflowError):  # TOML's whole numbers may have thousands of digits
+                value = float(value)
         if type(value) is not kind:
             words = {int: "a whole number", float: "a number", str: "text", dict: "a table", list: "a list"}
             words[bool] = "true or false"

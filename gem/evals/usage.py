@@ -95,6 +95,10 @@ def _usage(turn: Turn) -> Usage:
     )
 
 
+MOST_USD = 1e12
+"""The highest price of a million tokens, in dollars."""
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """Dollars per million tokens: of prompts, of their `cached` part, and of answers."""
@@ -195,9 +199,10 @@ def _price(path: Path, model: str, given: Any) -> Price:
             raise BadArgument(
                 f"{path}: the price of {model!r} has {name!r}.{hint} Accepted: {', '.join(known)}."
             )
-        if type(value) not in (int, float) or not 0 <= value < math.inf:
+        if type(value) not in (int, float) or not 0 <= value <= MOST_USD:
             raise BadArgument(
-                f"{path}: {name} of {model!r} is {value!r:.40}; accepted: dollars per million tokens."
+                f"{path}: {name} of {model!r} is {value!r:.40}; accepted: dollars per million tokens, 0 to "
+                f"{MOST_USD:g}."
             )
     for name in ("input", "output"):
         if name not in given:

@@ -91,6 +91,7 @@ def test_flags_take_the_place_of_what_it_says(tmp_path):
         ("stream = true", "stream = 1", "stream is 1; accepted: true or false"),
         ("temperature = 0", 'temperature = "hot"', "temperature is 'hot'; accepted: a number"),
         ("n = 7", "n = true", "n is True"),
+        ("temperature = 0", f"temperature = {10**400}", "accepted: a number"),
         ("weight = 2", "weight = 0", "weight is 0"),
         ("largest = 30", "largest = 30}\nids = [", "TOML"),
         ('id = "math:WordProblems-v0-hard"', "", "needs one of id, ids and data"),
@@ -108,6 +109,16 @@ def test_a_mistake_is_told(old, new, said, tmp_path):
     with pytest.raises(GemError) as caught:
         suite(tmp_path, FILE.replace(old, new, 1))
     assert said in str(caught.value)
+
+
+def test_a_name_that_no_file_can_have_is_told(tmp_path):
+    with pytest.raises(BadArgument, match="names a file that cannot be read: File name too long"):
+        suite(tmp_path, f'[[environments]]\ndata = "{"x" * 5000}"\n')
+
+
+def test_a_file_nested_without_end_is_told(tmp_path):
+    with pytest.raises(BadArgument, match="is not valid TOML"):
+        suite(tmp_path, f"a = {'[' * 100_000}")
 
 
 @pytest.mark.parametrize("share", ["0", "1", "1.0"])

@@ -82,6 +82,8 @@ def test_what_costs_nothing_has_the_price_0(tmp_path):
         ("[models.a]\ninput = -1\noutput = 1", "input of 'a' is -1"),
         ("[models.a]\ninput = nan\noutput = 1", "input of 'a' is nan"),
         ("[models.a]\ninput = true\noutput = 1", "input of 'a' is True"),
+        (f"[models.a]\ninput = {10**400}\noutput = 1", "accepted: dollars per million tokens, 0 to 1e+12"),
+        (f"a = {'[' * 100_000}", "cannot be read"),
     ],
 )
 def test_a_price_file_with_a_mistake_is_told(text, said, tmp_path):
