@@ -605,7 +605,7 @@ def episode_page(
     return {
         "episode": episode,
         "turns": turns,
-        "values": source.values.of(episode.id),
+        "values": source.values.of(episode),
         "ends": [
             (seat, end, parts_of(end.observation), findings_of(end.info), plain_json(end.info))
             for seat, end in (episode.ends.items() if over else ())

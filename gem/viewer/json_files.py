@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +35,8 @@ def append_line(path: Path, values: Mapping[str, Any]) -> None:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             lock_file(fd, wait=True)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):  # it would keep nothing
+                raise OSError(errno.EINVAL, "it is a pipe or a device, not a file")
             size = os.fstat(fd).st_size
             torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
             os.write(fd, b"\n" * torn + line.encode())

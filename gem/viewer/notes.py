@@ -93,4 +93,5 @@ class Notes:
 
 def _read_note(line: Mapping[str, object]) -> Note:
     label = line.get("label", "")
-    return Note(bool(line["flagged"]), str(line["note"]), str(label) if label in ("right", "wrong") else "")
+    text = str(line["note"])[:LONGEST]  # of another hand
+    return Note(bool(line["flagged"]), text, str(label) if label in ("right", "wrong") else "")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, StoreError, reason
 from gem.record import Episode
 from gem.rollout.index import Entry, matches
 from gem.rollout.store import EpisodeStore
@@ -104,7 +104,10 @@ def _scan(
         return SearchPage([], None, 0, 0)
     until = monotonic() + seconds
     hits: list[Hit] = []
-    fd = os.open(store.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fd = os.open(store.path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:  # the folder is gone, while the store's own file is still open
+        raise StoreError(f"{store.path} cannot be searched: {reason(error)}.") from error
     try:
         size = os.fstat(fd).st_size
         at = start

@@ -39,6 +39,8 @@ DEEPEST = 3
 """How many levels of folders are searched for stores."""
 MOST = 200
 """The most stores that are opened."""
+MUCH_NOTED = 20
+"""Of a store with a note on one in so many episodes, all entries are read to find those with one."""
 
 
 @dataclass(slots=True)
@@ -161,8 +163,13 @@ class Source:
 
     def read_notes(self) -> list[tuple[Entry, Note]]:
         """Return the episodes with a note, a flag or a label, in the order of the store."""
-        pairs = [(self.store.select(id=id)[:1], note) for id, note in self.notes.all().items()]
-        return sorted((entries[0], note) for entries, note in pairs if entries)
+        notes, store = self.notes.all(), self.store
+        if len(notes) * MUCH_NOTED < len(store):  # then it is quicker to ask the index for each
+            entries = [entry for id in notes for entry in store.select(id=id)[:1]]
+        else:
+            entries = [entry for entry in store.select() if entry.id in notes]
+        firsts = {entry.id: entry for entry in reversed(entries)}
+        return sorted((entry, notes[id]) for id, entry in firsts.items())
 
     def agreement(self) -> Agreement:
         """Return how far labels agree with verdicts."""

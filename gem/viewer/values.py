@@ -7,11 +7,13 @@ low and high of the 95% interval, or null. The last line of an episode counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+from gem.record import Episode
 from gem.rollout.forks import TurnValue, find_deciding_turn
 from gem.statistics import Interval
 from gem.viewer.json_files import JsonLines, append_line
@@ -41,11 +43,12 @@ class ValuesFile:
         self._lock = Lock()
         self._lines = JsonLines(self.path)
 
-    def of(self, episode: str) -> Values | None:
+    def of(self, episode: Episode) -> Values | None:
         """Return the values of an episode's turns; None if there are none, or none that can be read."""
         with self._lock:
-            lines = [line for line in self._lines.read() if line.get("episode") == episode]
-        return _read_values(lines[-1]) if lines else None
+            lines = [line for line in self._lines.read() if line.get("episode") == episode.id]
+        values = _read_values(lines[-1]) if lines else None
+        return values if values and len(values.turns) == len(episode.turns) else None
 
     def set(self, episode: str, agent: str, samples: int, turns: Sequence[TurnValue]) -> None:
         """Write the values of an episode's turns.
@@ -65,7 +68,9 @@ def _to_json(interval: Interval | None) -> list[float] | None:
 
 def _read_values(line: Mapping[str, Any]) -> Values | None:
     try:
-        samples = int(line["samples"])
+        agent, samples = line["agent"], line["samples"]
+        if not isinstance(agent, str) or type(samples) is not int or samples < 1:
+            return None
         turns = tuple(
             TurnValue(number, "", before, after, advantage, int(row["lost"]))
             for number, row in enumerate(line["turns"])
@@ -73,11 +78,13 @@ def _read_values(line: Mapping[str, Any]) -> Values | None:
         )
     except (KeyError, TypeError, ValueError, OverflowError):  # of another hand
         return None
-    return Values(str(line.get("agent", "")), samples, turns)
+    return Values(agent, samples, turns)
 
 
 def _from_json(figures: Sequence[float] | None, samples: int) -> Interval | None:
     if figures is None:
         return None
     mean, low, high = map(float, figures)
+    if not (math.isfinite(mean) and low <= high):
+        raise ValueError("no mean with an interval")
     return Interval(mean, low, high, samples, samples)

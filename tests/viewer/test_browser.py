@@ -73,6 +73,9 @@ WIDE = """() => [...document.querySelectorAll(".scroll")].filter((e) => e.queryS
 EMPTY = """() => [...document.querySelectorAll("th:empty, [role=img] a, [role=img] button, button button, a a, summary a, label a")]
   .map((e) => e.outerHTML.slice(0, 80))"""  # noqa: E501
 
+PLAIN = """() => [...document.querySelectorAll("p a")].filter((e) => getComputedStyle(e).textDecorationLine !== "underline")
+  .map((e) => e.outerHTML.slice(0, 80))"""  # noqa: E501
+
 
 @pytest.fixture(scope="module")
 def chromium():
@@ -147,6 +150,7 @@ def test_every_view_fits_is_legible_and_has_names(served, browse, width, scheme)
         assert page.evaluate(NAMELESS) == [], view
         assert page.evaluate(WIDE) == [], view
         assert page.evaluate(EMPTY) == [], view
+        assert page.evaluate(PLAIN) == [], view
         assert page.locator("h1").count() == 1, view
         assert page.evaluate("document.title").endswith("gem")
 

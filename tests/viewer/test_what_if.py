@@ -1,5 +1,8 @@
 import json
+import math
+import os
 import re
+import shutil
 
 import pytest
 from records import episode, turn
@@ -222,7 +225,7 @@ def test_the_turn_that_decided_is_computed_kept_and_marked(pages, tmp_path):
     assert "Which turn decides" in shown.get("run/0/episode/0").text
     shown.post("run/0/episode/0/values", 303, data={"agent": "solver"})
     page = shown.get("run/0/episode/0").text
-    values = shown.viewer.sources[0].values.of(lost.id)
+    values = shown.viewer.sources[0].values.of(lost)
     assert values == (values.agent, 16, values.turns)
     assert values.turns[0].before.mean > values.turns[-1].after.mean
     assert page.count(">decided</b>") == 1
@@ -231,6 +234,62 @@ def test_the_turn_that_decided_is_computed_kept_and_marked(pages, tmp_path):
     with shown.viewer.sources[0].values.path.open("a") as file:
         file.write(json.dumps({"episode": lost.id, "agent": "x", "samples": 16, "turns": [1]}) + "\n")
     assert "decided</a>" not in shown.get("run/0/episode/0").text  # the last line counts, and is none
+
+
+ROW = {"before": [0.1, 0.0, 0.2], "after": [0.6, 0.5, 0.7], "advantage": [0.5, 0.4, 0.6], "lost": 0}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, True),
+        ({"agent": '"><script>alert(1)</script>'}, True),
+        ({"agent": {"a": 1}}, False),
+        ({"samples": 0}, False),
+        ({"samples": "8"}, False),
+        ({"samples": True}, False),
+        ({"turns": [ROW]}, False),  # of another episode
+        ({"turns": [ROW] * 500}, False),
+        ({"turns": "abcd"}, False),
+        ({"turns": [ROW, {**ROW, "after": [math.inf, 0, 1]}]}, False),
+        ({"turns": [ROW, {**ROW, "advantage": [math.nan] * 3}]}, False),
+        ({"turns": [ROW, {**ROW, "advantage": [10**400] * 3}]}, False),
+        ({"turns": [ROW, {**ROW, "advantage": [0.5, 0.9, 0.1]}]}, False),
+    ],
+)
+def test_values_of_another_hand_are_shown_where_they_are_some(pages, tmp_path, wrong, said):
+    path = write(tmp_path / "e.jsonl", kept := episode(turn(), turn(), run=RUN))
+    line = {"episode": kept.id, "agent": "x", "samples": 8, "turns": [ROW, ROW], **wrong}
+    path.with_name("e.jsonl.values.jsonl").write_text(json.dumps(line) + "\n")
+    page = pages(path).get("run/0/episode/0").text
+    assert ("decided</a>" in page) == said
+    assert "<script>alert" not in page
+
+
+def test_notes_of_another_hand_are_cut_and_ask_for_no_episode_each(pages, played, monkeypatch):
+    shown = pages(played)
+    source = shown.viewer.sources[0]
+    ids = [entry.id for entry in source.store.select()]
+    lines = [{"episode": name, "flagged": True, "note": "x" * 5000} for name in (*ids[3:5], *range(5000))]
+    source.notes.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked, select = [], source.store.select
+    monkeypatch.setattr(source.store, "select", lambda **wanted: asked.append(wanted) or select(**wanted))
+    assert [(entry.number, len(note.text)) for entry, note in source.read_notes()] == [(3, 4000), (4, 4000)]
+    assert len(asked) == 1
+
+
+def test_a_note_is_not_lost_in_a_pipe(pages, played):
+    shown = pages(played)
+    os.mkfifo(shown.viewer.sources[0].notes.path)
+    assert "it is a pipe" in shown.post("run/0/episode/1/note", 400, data={"note": "lost"}).text
+
+
+def test_a_store_that_is_gone_is_told(pages, played):
+    shown = pages(played)
+    shown.get("run/0")
+    shutil.rmtree(played.parent)
+    for query in ({"marked": "tool error"}, {"q": "lower"}):
+        assert "cannot be searched" in shown.get("run/0", 400, params=query).text
 
 
 def test_an_episode_of_many_turns_is_valued_by_the_command(stored, monkeypatch):
