@@ -1,16 +1,10 @@
-"""Entry point of the commands ``gem-gym`` and ``python -m gem``."""
+"""Entry point of ``python -m gem``, and of ``gem-gym`` as older checkouts installed it."""
 
 import sys
 
+from gem_gym import main
 
-def main() -> int:
-    """Import the command line and run it; Ctrl-C during the import exits without a traceback."""
-    try:
-        from gem.cli import main as run
-    except KeyboardInterrupt:
-        return 130
-    return run()
-
+__all__ = ["main"]
 
 if __name__ == "__main__":
     sys.exit(main())

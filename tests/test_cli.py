@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -353,18 +354,22 @@ def test_ctrl_c_ends_with_130(monkeypatch, capsys):
     assert capsys.readouterr().err == "\nstopped by Ctrl-C\n"
 
 
-def test_ctrl_c_while_the_command_is_imported_ends_with_130_and_no_traceback():
-    program = """
-import os, runpy, signal, sys
+@pytest.mark.parametrize("module", ["gem.record", "tyro"])
+def test_ctrl_c_while_the_command_is_imported_ends_with_130_and_no_traceback(module):
+    written = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    entry, _, function = written["project"]["scripts"]["gem-gym"].partition(":")
+    program = f"""
+import os, signal, sys
 
 class Stop:
     def find_spec(self, name, path=None, target=None):
-        if name == "tyro":
+        if name == "{module}":
             os.kill(os.getpid(), signal.SIGINT)
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Stop())
-runpy.run_module("gem", run_name="__main__")
+from {entry} import {function}
+sys.exit({function}())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 130
