@@ -99,6 +99,14 @@ def refused_sandboxes():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def patient_commands():
+    """On a busy machine no command of a test says that nothing has happened; tests of that set their own."""
+    from gem.cli import silence
+
+    silence.AFTER_S = 300.0
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_torch_thread():
     # Small models gain nothing from more threads, and tests run in parallel. Whoever uses torch has imported
     # it by now; nobody else waits for it.

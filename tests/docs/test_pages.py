@@ -30,6 +30,17 @@ RUN = [
     and page.name not in ELSEWHERE
     and page.parent != ROOT / "docs/recipes"  # test_recipes.py runs these, with their commands
 ]
+GOES_ON = {
+    "check_environment.md": "own_environment.md",
+    "own_tasks.md": "own_environment.md",
+    "own_tool.md": "tools.md",
+    "power.md": "comparing.md",
+    "rubrics_elsewhere.md": "rubrics.md",
+    "store.md": "agents_and_episodes.md",
+    "suites.md": "evaluating.md",
+    "training_settings.md": "training.md",
+}
+"""Guides whose code goes on from that of another, as their first paragraph says."""
 QUICK = {"README.md", "code.md", "endpoints.md", "evaluate.md", "index.md", "tools.md", "vectorised.md"}
 """Pages whose blocks are fast: some of each folder."""
 BLOCK = re.compile(
@@ -52,6 +63,13 @@ def test_page_does_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())  # pages register ids of their own
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)  # classes of the page find their module
+    if page.name in GOES_ON:
+        assert "code goes on from there" in page.read_text(encoding="utf-8").split("\n## ")[0]
+        run_blocks(page.with_name(GOES_ON[page.name]), module)
+    run_blocks(page, module)
+
+
+def run_blocks(page, module):
     text = page.read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
     assert len(blocks) == len(CODE.findall(text)), (
