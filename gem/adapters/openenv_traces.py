@@ -124,9 +124,13 @@ def from_trace(trace: Mapping[str, Any], *, reward: float | None = None) -> Epis
     wholes: dict[int, tuple[Message, ...]] = {}  # by turn: its prompt and its answer
     for number, turn in enumerate(turns):
         made.append(_turn(turn, made, wholes, f"turn {number}"))
+    try:
+        text = msgspec.json.encode(trace)
+    except (TypeError, ValueError) as error:  # half of a surrogate pair, or what is no JSON value
+        raise BadArgument(f"the trace is no JSON: {error}") from error
     episode = Episode(
         TaskRef("trace:openenv", foreign=True),
-        RunInfo(blake2b(msgspec.json.encode(trace), digest_size=8).hexdigest(), agent="openenv"),
+        RunInfo(blake2b(text, digest_size=8).hexdigest(), agent="openenv"),
         job=str(turns[0].get("node_id") or ""),
         turns=made,
         ends={SEAT: SeatEnd(StopReason.ENDED, truncated=True)},
@@ -161,7 +165,7 @@ def _turn(
         if len(mask) != len(prompt) + len(sampled) or not set(mask) <= {0, 1}:
             raise ValueError("loss_mask is 0 or 1 for each token of prompt and completion")
         turn.hold(prompt, sampled, logprobs, mask[len(prompt) :], after=parents[-1:])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise BadArgument(f"the tokens of {where} cannot be read: {error}") from error
     if turn.parent is None and parents:
         turn.parent = parents[-1]

@@ -109,6 +109,24 @@ def test_what_is_no_trace_is_refused(trace):
         from_trace(trace)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("per_token_logps", [10**400]),
+        ("completion_token_ids", [10**400]),
+        ("node_id", "\ud800"),
+        ("node_id", {1j}),
+    ],
+)
+def test_a_value_that_no_trace_can_hold_is_refused(name, value):
+    (episode,) = played(1)
+    trace = to_trace(episode, record=False)
+    turn = trace["turns"][0]
+    turn[name] = value * len(turn[name]) if isinstance(value, list) else value
+    with pytest.raises(BadArgument, match=r"cannot be read|is no JSON"):
+        from_trace(trace)
+
+
 def test_a_missing_file_and_one_of_nonsense(tmp_path):
     with pytest.raises(MissingData):
         list(read_traces(tmp_path / "none.jsonl"))
