@@ -563,6 +563,27 @@ def test_idle_episodes_and_those_of_a_stopped_proxy_have_no_verdict(tmp_path):
     store.close()
 
 
+def test_an_episode_whose_model_is_asked_is_not_idle():
+    asked, go, told = threading.Event(), threading.Event(), []
+
+    def act(ask):
+        if not asked.is_set():
+            asked.set()
+            go.wait(30)
+        return echo(ask)
+
+    with Server(ScriptedAgent(act), allowed=Allowed(idle_s=0.05), any_key=True) as server:
+        slow = Program(server, "slow")
+        calling = threading.Thread(target=lambda: told.append(slow.chat(user("x"))))
+        calling.start()
+        assert asked.wait(30)
+        server.open_session("idle")
+        until(lambda: [*server.proxy.sessions] == ["slow"])  # though its call is the older one
+        go.set()
+        calling.join(30)
+    assert told[0]["choices"][0]["message"]["content"] == "answer 0"
+
+
 ADMINISTRATION = [
     ("GET", "/episodes", None),
     ("POST", "/episodes", {}),
