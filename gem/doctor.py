@@ -118,6 +118,8 @@ def backends() -> Iterator[Finding]:
     from gem.sandbox.selftest import self_test
 
     used = read_backend_setting()
+    if used:
+        yield Finding("GEM_SANDBOX", f"is {used}: no other backend is used")
     for name in ORDER:
         tested = self_test(name)
         if tested.passed:

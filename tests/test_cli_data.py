@@ -140,7 +140,7 @@ def test_a_grader_of_ones_own_comes_from_a_file(capsys, tmp_path):
     row = json.loads((tmp_path / "run/result.json").read_text())["results"][0]
     assert (row["reward"]["mean"], row["success"]["mean"]) == (0.5, 0)
     assert run("replay", "run/episodes.jsonl", "all") == 0  # a function that this user named
-    assert run("regrade", "run/episodes.jsonl", "--grader", "g.py:half") == 0
+    assert run("regrade", "run", "--grader", "g.py:half") == 0
 
 
 @pytest.mark.system

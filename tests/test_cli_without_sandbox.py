@@ -73,6 +73,7 @@ def test_the_list_and_the_doctor_say_what_cannot_be_played(capsys, monkeypatch):
     assert cli.main(["list", "game"]) == 0
     assert all(line.endswith("-") for line in capsys.readouterr().out.splitlines()[1:])
     assert doctor.family("db").result.startswith("  0 of 18  no sandbox works here")
+    assert next(doctor.backends()) == ("GEM_SANDBOX", "is none: no other backend is used", "", False)
     monkeypatch.setenv("GEM_SANDBOX", "userns")
     assert cli.main(["list", "db"]) == 0
     assert all(line.endswith(" sandbox") for line in capsys.readouterr().out.splitlines()[1:])

@@ -151,6 +151,7 @@ def test_stored_episodes_are_read_with_base_dependencies_alone(light):
         ["proxy", "--model", "smollm2", "--out", "calls"],
         ["eval", "game:Sudoku-v0-easy", "--agent", "openai:m"],
         ["report", "kept"],
+        ["baseline", "study.toml"],
         ["oracle", "--env", "early"],
     ],
     ids=" ".join,

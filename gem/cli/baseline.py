@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
-from gem.errors import BadArgument, MissingExtra, check_least, did_you_mean
+from gem.errors import BadArgument, MissingExtra, check_least, did_you_mean, needs_extra
 
 if TYPE_CHECKING:
     from gem.train.baselines.runs import Plan
@@ -59,9 +59,10 @@ def baseline(
         page: folder of the page and the picture.
         trust: let the study name code that a file may not name; docs/guides/trust.md has the rule.
     """
-    from gem.train.baselines.runs import Carrier, Plan
-    from gem.train.baselines.study import read_study
-    from gem.train.command import check_sandbox
+    with needs_extra("training", "torch", "train"):
+        from gem.train.baselines.runs import Carrier, Plan
+        from gem.train.baselines.study import read_study
+        from gem.train.command import check_sandbox
 
     def make_plan(study: Study) -> Plan:
         environments = _choose_names("environment", only, [part.name for part in study.environments])

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from gem.cli.store import store_of
 from gem.cli.terms import MaybePath, table
 from gem.content import printable
 from gem.errors import StoreError, reason
@@ -28,7 +29,7 @@ def regrade(
     It grades the last answer of each episode; the reference comes from the environment's task.
 
     Args:
-        store: a file of episodes, as episodes.jsonl in the folder of a run.
+        store: a file of episodes, or the folder of a run.
         grader: the grader's name; see `gem.graders.functions.GRADER_HELP`.
         cache: an SQLite file of verdicts, keyed by content, so that nothing is graded twice.
         out: write each verdict to this file, one JSON object a line.
@@ -54,7 +55,7 @@ def regrade(
             own = isinstance(judge, FunctionGrader)
             key = fix_name(grader, "grader") if own else getattr(judge, "name", grader)
             judge = stack.enter_context(CachedGrader(judge, cache, name=key))
-        episodes = stack.enter_context(EpisodeStore(store, read_only=True, trust=trust))
+        episodes = stack.enter_context(EpisodeStore(store_of(store), read_only=True, trust=trust))
         verdicts = list(regraded(episodes, judge))
         left_out = len(episodes) - len(verdicts)
     if out is not None:
