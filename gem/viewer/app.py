@@ -60,11 +60,12 @@ OUTCOMES: dict[str, dict[str, Any]] = {
 }
 """Outcomes to filter episodes by."""
 TOOL_ERROR = "tool error"
+OPPOSED = ((True, False), (False, True))
 MARKS: dict[str, Callable[[Entry, Note], bool]] = {
     "noted": lambda entry, note: True,
     "flagged": lambda entry, note: note.flagged,
     "labelled": lambda entry, note: bool(note.label),
-    "label and verdict differ": lambda entry, note: LABELS[note.label] == (not entry.success),
+    "label and verdict differ": lambda entry, note: (LABELS[note.label], entry.success) in OPPOSED,
 }
 """Marks of readers to filter episodes by."""
 CHANGES: dict[Metric, dict[str, str]] = {
@@ -229,7 +230,7 @@ class Viewer:
             note=source.notes.of(episode.id),
             labels=LABELS,
             forkable=_can_fork(episode),
-            players=_what_if_form(episode, 0, [], True)["agents"] if _can_fork(episode) else {},
+            players=_what_if_form(episode, 0, [], True)["agents"] if _can_value(episode) else {},
             samples=SAMPLES,
             **episode_page(source, episode, colour, first=first),
             title=f"episode {number}",
@@ -530,6 +531,10 @@ def _can_fork(episode: Episode) -> bool:
     except BadArgument:
         return False
     return True
+
+
+def _can_value(episode: Episode) -> bool:
+    return bool(episode.turns) and not episode.several and _can_fork(episode)
 
 
 def _what_if_form(episode: Episode, turn: int, typed: list[str], is_open: bool) -> dict[str, Any]:

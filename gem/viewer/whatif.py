@@ -128,8 +128,8 @@ def value_turns(episode: Episode, agent: str, *, host: str | Host = "process") -
     check_argument("agent", agent[:40], agent in ("random", "solver"), "random or solver")
     refuse_first(
         (
-            len(episode.turns) > VALUED_TURNS,
-            f"The episode has {len(episode.turns)} turns; accepted here: {VALUED_TURNS}. "
+            not 0 < len(episode.turns) <= VALUED_TURNS,
+            f"The episode has {len(episode.turns)} turns; accepted here: 1 to {VALUED_TURNS}. "
             "`gem-gym value RUN EPISODE --keep` computes the values of longer ones.",
         ),
         (agent == "solver" and spec.solver == "none", f"{episode.task.spec} has no solver."),

@@ -15,6 +15,7 @@ api = pytest.importorskip("playwright.sync_api", reason="needs playwright, and C
 need_viewer()
 
 from gem.agents.random import RandomAgent
+from gem.record import RunInfo
 from gem.rollout import EpisodeStore, Job, rollout
 from gem.viewer.export import export
 from gem.viewer.server import Server
@@ -319,8 +320,14 @@ def test_an_exported_run_needs_nothing_else(browse, tmp_path):
 
 def test_several_exported_runs_are_searched_and_filtered(browse, tmp_path):
     names = ("one", "two")
-    stores = [write(tmp_path / f"{name}.jsonl", episode(turn(action=f"say {name}"))) for name in names]
+    run = RunInfo("run", "A" * 60)  # a run's title is a value of a field
+    stores = [
+        write(tmp_path / f"{name}.jsonl", episode(turn(action=f"say {name}"), run=run)) for name in names
+    ]
     export(open_sources(stores), tmp_path / "runs.html")
+    phone = browse(390)
+    phone.goto((tmp_path / "runs.html").as_uri())
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
     page = browse()
     page.goto((tmp_path / "runs.html").as_uri())
     rows = page.locator("tr[data-row]:visible")

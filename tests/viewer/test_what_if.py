@@ -3,6 +3,7 @@ import math
 import os
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 from records import episode, turn
@@ -290,6 +291,24 @@ def test_a_store_that_is_gone_is_told(pages, played):
     shutil.rmtree(played.parent)
     for query in ({"marked": "tool error"}, {"q": "lower"}):
         assert "cannot be searched" in shown.get("run/0", 400, params=query).text
+
+
+def test_no_turn_is_computed_of_several_seats_or_of_no_turn(pages, tmp_path):
+    jobs = [Job("multi:ConnectFour-v0", 1, key="a"), Job(GUESS, 1, key="b")]
+    played = rollout(jobs, RandomAgent())
+    none = replace(played[1], turns=[])
+    shown = pages(write(tmp_path / "e.jsonl", played[0], none))
+    for number, said in ((0, "several seats"), (1, "0 turns; accepted here: 1 to")):
+        assert "Which turn decides" not in shown.get(f"run/0/episode/{number}").text
+        answer = shown.post(f"run/0/episode/{number}/values", 400, data={"agent": "random"})
+        assert said in answer.text
+
+
+def test_a_label_differs_from_no_verdict_that_is_not_there(pages, tmp_path):
+    shown = pages(write(tmp_path / "e.jsonl", episode(turn(), stop=StopReason.ERROR, run=RUN)))
+    shown.post("run/0/episode/0/note", 303, data={"label": "right"})
+    page = shown.get("run/0", params={"marked": "label and verdict differ"}).text
+    assert "run/0/episode/0" not in page
 
 
 def test_an_episode_of_many_turns_is_valued_by_the_command(stored, monkeypatch):
