@@ -29,6 +29,7 @@ _gem_gym() {
   case "$name $before" in
     ' '*|help\ *) words='@COMMANDS@' ;;
 @VALUES@
+    completion\ completion) words='bash zsh' ;;
     *\ --env) words='@IDS@' ;;
     *) case "$name $word" in
 @FLAGS@
@@ -56,9 +57,12 @@ def completion(shell: Positional[Literal["bash", "zsh"]]) -> None:
     """
     flags, values = [], []
     for name in cli.COMMANDS:
-        options = list(_options(_read_spec(name)))
+        spec = _read_spec(name)
+        options = list(_options(spec))
         words = " ".join(dict.fromkeys(flag for option in options for flag in option["flags"]))
         flags.append(f"      {name}\\ -*) words='{words}' ;;")
+        if parts := spec.get("subcommands"):
+            flags.append(f"      {name}\\ *) [ \"$before\" != {name} ] || words='{' '.join(parts)}' ;;")
         for option in options:
             if option.get("choices"):
                 asked = "|".join(f"{name}\\ {flag}" for flag in option["flags"])

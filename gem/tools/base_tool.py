@@ -161,7 +161,7 @@ class BaseTool(Rebuildable):
         return "\n".join([*lines, f"Call it with {call}"])
 
     def _describe_type(self, rule: Mapping[str, Any]) -> str:
-        return rule.get("type", "any") if "enum" not in rule else " | ".join(map(repr, rule["enum"]))
+        return rule.get("type", "any") if "enum" not in rule else " | ".join(map(schema.spell, rule["enum"]))
 
     def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Check the arguments and make the call; the agent's errors become a result too.

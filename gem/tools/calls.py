@@ -9,11 +9,12 @@ from __future__ import annotations
 import bisect
 import functools
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from gem import parsing
 from gem.content import ToolCall as NativeCall
@@ -111,11 +112,26 @@ def write(text: str, native: Sequence[NativeCall]) -> str:
 
 def _write_call(call: NativeCall) -> str:
     try:
-        given = json.loads(call.arguments.strip() or "{}")
+        given = _read_json(call.arguments.strip() or "{}")
         body = _call_body(call.name, given if isinstance(given, dict) else call.arguments)
     except (ValueError, RecursionError):
         body = _call_body(call.name, call.arguments)
     return f"<{JSON_TAG}>{_TAG_LIKE.sub(_ESCAPED, body)}</{JSON_TAG}>"
+
+
+def _read_json(text: str) -> Any:
+    """Return a JSON value; its numbers are numbers: a comparison with NaN in a tool would never hold."""
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=_read_float)
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"JSON has no {text}")
+
+
+def _read_float(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text[:40]} is beyond any number")
+    return value
 
 
 def _call_body(name: str, arguments: Any) -> str:
@@ -130,13 +146,13 @@ def _function_call(body: str, start: int, end: int) -> Found:
     try:
         if "<tool_name>" in body:
             name = parsing.tagged(body, "tool_name")
-            arguments = json.loads(parsing.tagged(body, "arguments") or "{}")
+            arguments = _read_json(parsing.tagged(body, "arguments") or "{}")
         else:
-            call = json.loads(parsing.code(body) or body)
+            call = _read_json(parsing.code(body) or body)
             name = call["name"]
             arguments = call.get("arguments", call.get("parameters", {}))
             if isinstance(arguments, str):
-                arguments = json.loads(arguments)
+                arguments = _read_json(arguments)
     except (ValueError, RecursionError) as error:
         return Found(None, f"this tool call is no JSON: {str(error)[:120]}.", start, end)
     except (KeyError, TypeError, AttributeError):

@@ -167,10 +167,15 @@ def description_of(function: Callable[..., Any]) -> str:
     return _docstring(function)[0]
 
 
+def spell(value: Any) -> str:
+    """Return a value as it is written in a call: ``null`` and ``true`` in the way of JSON."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+
+
 def describe_type(rule: Schema) -> str:
     """Return the type that a schema names, with its parts, as ``array of integer``."""
     if "enum" in rule:
-        return " | ".join(map(repr, rule["enum"]))
+        return " | ".join(map(spell, rule["enum"]))
     if "anyOf" in rule:
         return " | ".join(map(describe_type, rule["anyOf"]))
     kind = str(rule.get("type", "any"))
@@ -204,7 +209,7 @@ def violation(arguments: Mapping[str, Any], schema: Schema) -> str:
         if accepted and not any(_is(value, kind) for kind in accepted):
             return f"{name!r} is {value!r:.60}; accepted: {' or '.join(accepted)}."
         if "enum" in rule and value not in rule["enum"]:
-            return f"{name!r} is {value!r:.60}; accepted: {', '.join(map(repr, rule['enum']))}."
+            return f"{name!r} is {value!r:.60}; accepted: {', '.join(map(spell, rule['enum']))}."
         is_closed = isinstance(value, Mapping) and rule.get("additionalProperties") is False
         if is_closed and (wrong := violation(value, rule)):
             return f"in {name!r} {wrong}"

@@ -240,6 +240,17 @@ def test_execute_action_is_upstreams_four_values():
     assert (valid, error) == (True, True)
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e400", "[[-1e999]]"])
+def test_a_number_that_is_none_is_no_json(number):
+    given = f'{{"query": "x", "topk": {number}}}'
+    for text in (
+        f'<tool_call>{{"name": "search", "arguments": {given}}}</tool_call>',
+        write("", [NativeCall("1", "search", given)]),
+    ):
+        (error,) = said(text)
+        assert "this tool call is no JSON" in error
+
+
 def test_huge_integers_in_json_are_the_agents_fault():
     digits = "9" * (sys.get_int_max_str_digits() + 1)
     [found] = find(f'<tool_call>{{"name": "x", "arguments": {{"a": {digits}}}}}</tool_call>', TOOLS)

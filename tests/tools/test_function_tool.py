@@ -131,6 +131,17 @@ def test_arguments_that_do_not_fit_are_one_sentence(given, why):
     assert "\n" not in result.text
 
 
+def test_values_are_named_as_a_call_writes_them():
+    def move(way: Literal["up", 1, None], fast: Literal[True] = True) -> str:
+        """Move."""
+        return str(way)
+
+    made = FunctionTool(move)
+    assert "way ('up' | 1 | null)" in made.instruction_string()
+    assert "fast (true, optional)" in made.instruction_string()
+    assert "accepted: 'up', 1, null." in made.run({"way": "down"}).text
+
+
 def test_a_fault_of_the_function_is_its_answer_and_no_verdict_is_none():
     def fail(error: str) -> object:
         """Fail."""
