@@ -18,8 +18,15 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Callable[..., Any]:
+def load(
+    entry_point: str | Callable[..., Any], extra: str | None = None, what: str | None = None
+) -> Callable[..., Any]:
     """Return the object that ``"module:name"`` names.
+
+    Args:
+        entry_point: the name, or the object itself.
+        extra: the pip extra that has the packages which the module needs.
+        what: the subject of the error that one of these is missing; by default the module.
 
     Raises:
         MissingExtra: when a package of the pip extra `extra` is missing.
@@ -35,7 +42,7 @@ def load(entry_point: str | Callable[..., Any], extra: str | None = None) -> Cal
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if extra and missing.partition(".")[0] != "gem":
-            raise missing_extra(f"{module_name}", missing, extra) from error
+            raise missing_extra(what or module_name, missing, extra) from error
         if module_name == missing or module_name.startswith(missing + "."):
             raise BadArgument(f"entry point {entry_point!r}: there is no module {missing!r}.") from error
         raise

@@ -421,7 +421,7 @@ def make(
     if isinstance(env_id, TaskRef):
         return Maker(accept_task(env_id, trust), kwargs)(seed)
     env_spec = _spec_for(env_id)
-    if seed is not None and _takes_seed(load(env_spec.entry_point, env_spec.extra)):
+    if seed is not None and _takes_seed(load(env_spec.entry_point, env_spec.extra, env_spec.id)):
         kwargs = {"seed": seed, **kwargs}
     return _make_env(env_spec, kwargs, seed)
 
@@ -446,7 +446,7 @@ def split_seed(
     if seed is None:
         return None, dict(kwargs)
     env_spec = _spec_for(env_id)
-    if "seed" in parameters_of(load(env_spec.entry_point, env_spec.extra)):
+    if "seed" in parameters_of(load(env_spec.entry_point, env_spec.extra, env_spec.id)):
         rest["seed"] = seed
     return seeding.check(seed), rest
 
@@ -473,7 +473,7 @@ def _drop_keywords(entry: Callable[..., Any], kwargs: Mapping[str, Any], env_id:
 
 
 def _make_env(env_spec: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
-    entry = load(env_spec.entry_point, env_spec.extra)
+    entry = load(env_spec.entry_point, env_spec.extra, env_spec.id)
     kwargs = _drop_keywords(entry, kwargs, env_spec.id)
     merged = {**env_spec.kwargs, **kwargs}
     check_keywords(entry, merged, env_spec.id)

@@ -94,7 +94,7 @@ def test_damaged_rows_are_left_out_and_told(store, tmp_path, capsys):
         ),
         (["export", "run.jsonl", "out", "--format", "atif", "--per", "turn"], "for parquet and jsonl"),
         (["export", "run.jsonl", "run.jsonl"], "already exists"),
-        (["export", "none.jsonl", "out.jsonl"], "cannot open"),
+        (["export", "none.jsonl", "out.jsonl"], "there is no none.jsonl; accepted: a store"),
         (["import", "none.jsonl", "back.jsonl"], "no such file"),
         (["import", ".", "back.jsonl", "--format", "jsonl"], "cannot be read"),
         (["import", ".", "back.jsonl", "--format", "parquet"], "not a Parquet file"),

@@ -138,7 +138,7 @@ def test_the_schema_is_one_that_stored_lines_fit(path, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["ls", "absent.jsonl"], "absent.jsonl: cannot open the episode store: No such file"),
+        (["ls", "absent.jsonl"], "there is no absent.jsonl; accepted: a store"),
         (
             ["ls", "empty"],
             "empty holds no episodes; accepted: a store (episodes.jsonl), or the folder of a run",

@@ -40,7 +40,7 @@ def test_the_values_are_kept_where_the_viewer_finds_them(stored, capsys):
     assert main(["value", str(stored), "0", "--agent", "solver", "-n", "4", "--keep"]) == 0
     shown = capsys.readouterr().out
     with EpisodeStore(stored, read_only=True) as store:
-        values = ValuesFile(stored).of(store[0].id)
+        values = ValuesFile(stored).of(store[0])
     assert (values.agent, values.samples, len(values.turns)) == ("solver", 4, 10)
     assert f"{values.turns[0].before.mean:.3f}" in shown
 

@@ -75,7 +75,10 @@ def test_replay_makes_nothing_that_the_record_names_code_for(tmp_path, capsys):
         (["replay", "{folder}"], "no episode was named"),
         (["replay", "{folder}", "7"], "there is no episode 7; "),
         (["replay", "{folder}", "run-jo"], "holds no episode 'run-jo'"),
-        (["show", "{folder}/absent", "0"], "cannot open the episode store"),
+        (
+            ["show", "{folder}/absent", "0"],
+            "/absent; accepted: a store (episodes.jsonl), or the folder of a run",
+        ),
         (["tail", "{folder}", "--lines", "-1"], "lines is -1; accepted: 0 or more"),
         (["view", "{folder}", "--episode", "0"], "name the file by --export"),
         (["view", "{folder}/absent"], "holds no episodes; accepted: a store"),

@@ -126,8 +126,10 @@ def store_of(run: Path) -> Path:
     """Return the store of a run: the file itself, or the one of its folder.
 
     Raises:
-        BadArgument: for a folder without one, or with several below it.
+        BadArgument: for what is not there, and for a folder without one, or with several below it.
     """
+    if not run.exists():
+        raise BadArgument(f"there is no {run}; accepted: a store (episodes.jsonl), or the folder of a run.")
     if not run.is_dir():
         return run
     if (run / "episodes.jsonl").is_file():

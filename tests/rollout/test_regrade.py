@@ -83,7 +83,7 @@ def test_the_command(episodes, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[1].split() == [ENV, "3", "0", "0", "0", "0", "0"]
     assert [json.loads(line)["after"] for line in out.read_text().splitlines()] == [False] * 3
     assert main(["regrade", str(tmp_path / "absent.jsonl")]) == 2
-    assert "cannot open the episode store" in capsys.readouterr().err
+    assert "accepted: a store (episodes.jsonl)" in capsys.readouterr().err
     assert main(["audit", "--grader", "text"]) == 0
     assert "mutants refused" in capsys.readouterr().out
 
