@@ -287,8 +287,14 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
     seed = sampling.get("seed", int, 0)
     min_coverage = limits.get("min_coverage", float, 0.0)
     stop_at_width = limits.get("stop_at_width", float)
-    names = agent.get("name", str), agent.strings("names")
-    agents = tuple(_place(each, source) for each in ((names[0],) if names[0] else names[1]))
+    one, names = agent.get("name", str), agent.strings("names")
+    named = [one, *names] if one is not None else [*names]
+    players = {key: agent.values[key] for key in ("name", "names") if key in agent.values}
+    if players and (len(players) > 1 or not named or not all(named)):
+        raise BadArgument(
+            f"{agent.where} has {players!r:.120}; accepted: name, an agent, or names, a list of agents."
+        )
+    agents = tuple(_place(each, source) for each in named)
     entries: list[Entry] = []
     for row in top.tables("environments"):
         entries += _entries(row, usual, changes, source.parent if source is not None else Path())

@@ -143,6 +143,14 @@ def test_the_agents_folder_is_looked_for_beside_the_file(tmp_path):
     assert suite(tmp_path, text).agents == (str(tmp_path / "run"), "random")
 
 
+@pytest.mark.parametrize(
+    "given", ["names = []", 'name = ""', 'names = ["random", ""]', 'name = "a"\nnames = ["b"]']
+)
+def test_no_agent_or_two_ways_to_name_one_are_refused(tmp_path, given):
+    with pytest.raises(BadArgument, match="accepted: name, an agent, or names"):
+        suite(tmp_path, FILE.replace('name = "solver"', given))
+
+
 def test_every_suite_that_comes_with_gem_can_be_read():
     names = [
         "agentdojo",
