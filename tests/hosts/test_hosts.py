@@ -818,7 +818,7 @@ def test_what_waits_belongs_on_threads() -> None:
     assert auto_kind([quick]) == "serial" == auto_kind([])
     assert auto_kind([quick, waits]) == "thread"
     told = {gem.spec(id).family for id in gem.ids() if gem.spec(id).waits}
-    assert told == {"code", "data", "eval", "terminal", "repo", "db", "mcp"}
+    assert told == {"code", "data", "eval", "terminal", "repo", "db", "mcp", "miniwob"}
     assert not gem.spec("eval:AIME24").waits
 
 
