@@ -17,7 +17,12 @@ from gem.serve.listening import bounded_http, is_local, listen
 
 with needs_extra("serving environments", "uvicorn and the websockets", "serve"):
     import uvicorn
-    import websockets  # noqa: F401  uvicorn finds it by itself, and says less clearly that it is absent
+
+    # uvicorn finds it by itself, but says less clearly that it is absent, and loads its parts in the server's
+    # thread, while a client of the same process loads them too: Python's import locks then end in a deadlock.
+    import websockets.exceptions
+    import websockets.extensions.permessage_deflate
+    import websockets.server  # noqa: F401
 
 LOG = logging.getLogger("gem.serve")
 
