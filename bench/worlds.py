@@ -346,7 +346,7 @@ def adventures_alone(name: str, plays: Plays) -> Callable[[bool], int]:
         for game, given in zip(games, commands, strict=True):
             with game.files() as path:
                 world = textworld.start(path, _NAMED)
-            world.reset()
+                world.reset()
             for command in given if steps else ():
                 world.step(command)
         return len(plays)
