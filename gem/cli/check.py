@@ -248,11 +248,11 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     kind, _ = named_grader(grader)
     rows, name, _ = open_rows(path, None)
     given = parse_columns(columns)
-    there = has_cell(first_row(rows), answer_key)
+    there = has_cell(first_row(rows, name), answer_key)
     if there or answer_key != "answer":
         given.setdefault("answer", answer_key)
     try:
-        find_columns(first_row(rows), given, kind, name)
+        find_columns(first_row(rows, name), given, kind, name)
     except BadArgument:
         if not there or columns:
             raise

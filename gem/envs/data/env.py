@@ -119,7 +119,7 @@ class DataEnv(DatasetEnv):
         )
         hidden = (self.columns.answer or "", *(SOLUTIONS if name == "code" else ()))
         self.prompt = Prompt(prompt, self.columns.question, tuple(filter(None, hidden)))
-        self._row = first_row(tasks.rows)
+        self._row = first_row(tasks.rows, tasks.name)
         self.prompt.check(self._row)
         if few_shot is not None:
             self.prompt = replace(self.prompt, examples=self._examples(few_shot, given))

@@ -125,7 +125,7 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
         MissingData, BadArgument: see `read_tasks`.
     """
     rows, name, _ = open_rows(data, split)
-    row = first_row(rows)
+    row = first_row(rows, name)
     with suppress(BadArgument):
         if find_columns(row, given, "choice", name).choices is not None:
             return "choice"

@@ -24,7 +24,7 @@ def read_tasks(
         MissingData, BadArgument: see `gem.tasks.sources.open_rows` and `gem.tasks.columns.find_columns`.
     """
     rows, name, folder = open_rows(data, split)
-    columns = find_columns(first_row(rows), given, kind, name)
+    columns = find_columns(first_row(rows, name), given, kind, name)
     tasks = RowTasks(
         name,
         rows,
@@ -39,8 +39,8 @@ def read_tasks(
     return tasks, columns
 
 
-def first_row(rows: Any) -> Mapping[str, Any]:
-    """Return the first row that can be read; an empty one if there is none.
+def first_row(rows: Any, name: str) -> Mapping[str, Any]:
+    """Return the first row of the data `name` that can be read; an empty one if there is none.
 
     Raises:
         BadArgument: why the first row cannot be read, if none can.
@@ -51,7 +51,9 @@ def first_row(rows: Any) -> Mapping[str, Any]:
             return row
         if wrong is None:
             kind = f"a {type(row).__name__}; accepted: an object with a value for each column"
-            wrong = row if isinstance(row, BadRow) else BadArgument(f"{place_of(rows, index)} is {kind}.")
+            wrong = (
+                row if isinstance(row, BadRow) else BadArgument(f"{name}: {place_of(rows, index)} is {kind}.")
+            )
     if wrong is not None:
         raise wrong
     return {}
