@@ -182,4 +182,6 @@ def test_with_everything_it_begins_what_the_checkout_begins(full):
         [sys.executable, "-m", "gem", "doctor"], capture_output=True, text=True, cwd=ROOT, timeout=300
     )
     section = re.compile(r"^environments\n(.*?)\n\n", re.DOTALL | re.MULTILINE)
-    assert section.findall(told.stdout) == section.findall(here.stdout) != []
+    command = re.compile(r"  ->  .*")  # what installs a package differs
+    found, expected = (section.findall(command.sub("", each)) for each in (told.stdout, here.stdout))
+    assert found == expected != []
