@@ -161,12 +161,14 @@ class Viewer:
             scan = partial(search, text=words) if words else find_tool_errors
             search_page = scan(source.store, start=_number(asked, "from", 0), count=PAGE, **wanted)
             entries: list[Entry] = [hit.entry for hit in search_page.hits]
+            if marked in MARKS:
+                hits = {entry.number for entry in entries}
+                entries = [
+                    entry for entry in self._list_marked(source, marked, wanted) if entry.number in hits
+                ]
             total = len(entries)
         elif marked:
-            fits = MARKS[marked]
-            entries = [
-                each for each, note in source.read_notes() if fits(each, note) and matches(each, wanted)
-            ]
+            entries = self._list_marked(source, marked, wanted)
             total = len(entries)
             entries = entries[at * PAGE : (at + 1) * PAGE]
         else:
@@ -209,6 +211,11 @@ class Viewer:
             chart=charts.read_settings(asked, [source]),
             title=source.title(),
         )
+
+    def _list_marked(self, source: Source, marked: str, wanted: Mapping[str, Any]) -> list[Entry]:
+        """Return the episodes with one of MARKS that have the wanted values."""
+        fits = MARKS[marked]
+        return [each for each, note in source.read_notes() if fits(each, note) and matches(each, wanted)]
 
     def count(self, request: Request) -> Response:
         """Return the current number of episodes and iterations."""

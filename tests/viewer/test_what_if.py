@@ -197,6 +197,8 @@ def test_labels_are_compared_with_verdicts(pages, played):
         page = shown.get("run/0", params={"marked": marked}).text
         assert sorted(re.findall(r'/run/0/episode/(\d+)"', page)) == list(numbers)
     shown.get("run/0?marked=nothing", 400)
+    page = shown.get("run/0", params={"marked": "label and verdict differ", "q": "boxed"}).text
+    assert re.findall(r'/run/0/episode/(\d+)[#"]', page) == ["0"]  # of all that say so
 
 
 def test_agreement_is_cohens():
