@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shlex
 import socket
 import subprocess
@@ -11,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from container_engines import SOME_IMAGE, engine_of_tasks
 from harbor_folders import write_task
 from program_code import ACT
 
@@ -24,24 +24,18 @@ from gem.record import Limits, StopReason
 from gem.rollout import Job
 from gem.rollout.runner import rollout_async
 from gem.sandbox.base import Budget, SandboxFailed
-from gem.sandbox.container import ENGINES, IMAGE, find_engine
+from gem.sandbox.container import ENGINES, find_engine
 from gem.sandbox.programs import Program, Run
 from gem.serve.programs import ProgramAgent
 
-SOME_IMAGE = os.environ.get("GEM_SANDBOX_IMAGE") or IMAGE
 USER = f"FROM {SOME_IMAGE}\nWORKDIR /app\nCOPY numbers.txt /app/\nRUN chmod 777 /app\nUSER 1234\n"
 NO_PYTHON = f"FROM {SOME_IMAGE}\nRUN rm -f /usr/local/bin/python3* /usr/bin/python3*\n"
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request, monkeypatch):
-    monkeypatch.setenv("GEM_SANDBOX_ENGINE", request.param)
-    try:
-        found = find_engine(image=SOME_IMAGE)
-    except SandboxFailed as absent:
-        pytest.skip(str(absent))
-    yield found
-    assert not found.ask("ps", "--all", "--quiet", "--filter", "label=gem-terminal").strip()
+    with engine_of_tasks(request.param, monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture

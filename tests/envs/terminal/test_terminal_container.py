@@ -4,15 +4,15 @@ import contextlib
 import os
 
 import pytest
+from container_engines import SOME_IMAGE, engine_of_tasks
 
 from gem.envs.terminal.base import Dockerfile
 from gem.envs.terminal.container import ContainerSession, build
 from gem.envs.terminal.env import TerminalEnv
 from gem.errors import CannotFork, NoVerdict
 from gem.sandbox.base import Budget, SandboxFailed, Status
-from gem.sandbox.container import ENGINES, IMAGE, Engine, find_engine
+from gem.sandbox.container import ENGINES, Engine
 
-SOME_IMAGE = os.environ.get("GEM_SANDBOX_IMAGE") or IMAGE
 DOCKERFILE = f"""
 FROM {SOME_IMAGE}
 WORKDIR /app
@@ -47,13 +47,8 @@ TERMINAL_BENCH = {
 
 @pytest.fixture(params=ENGINES)
 def engine(request, monkeypatch):
-    monkeypatch.setenv("GEM_SANDBOX_ENGINE", request.param)
-    try:
-        found = find_engine(image=SOME_IMAGE)
-    except SandboxFailed as absent:
-        pytest.skip(str(absent))
-    yield found
-    assert not found.ask("ps", "--all", "--quiet", "--filter", "label=gem-terminal").strip()
+    with engine_of_tasks(request.param, monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture
