@@ -1,6 +1,7 @@
 """Agent programs in a box: a whole episode, how it ends, what a program can reach, and who may name one."""
 
 import asyncio
+import gc
 import os
 import shlex
 import signal
@@ -361,6 +362,7 @@ def test_a_proxy_that_ends_stops_everything_at_once(act, play, monkeypatch):
     monkeypatch.setattr(ProgramAgent, "__init__", note)
     with pytest.raises(AgentUnavailable, match="the proxy has ended"):
         play(act("try: ask('x')\nexcept OSError: pass\ntime.sleep(60)"), ScriptedAgent(crash), jobs=3)
+    gc.collect()  # what it left open would be found in a later test
 
 
 @pytest.fixture

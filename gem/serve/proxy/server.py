@@ -93,7 +93,7 @@ class Server:
         self._ready = Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
-        self._server = uvicorn.Server(
+        self._server = _Server(
             uvicorn.Config(
                 self._app,
                 http=bounded_http(self.proxy.allowed.request_s),
@@ -172,9 +172,12 @@ class Server:
                 server_state=server.server_state,
                 app_state={**server.lifespan.state, ONLY_KEY: key},
             )
-            return await asyncio.get_running_loop().create_server(protocol, sock=copy)
+            served = await asyncio.get_running_loop().create_server(protocol, sock=copy)
+            server.servers.append(served)
+            return served
 
         async def end() -> None:
+            self._server.servers.remove(served)
             served.close()
 
         with listener.dup() as copy:
@@ -223,3 +226,16 @@ class Server:
                 raise
             work.close()
             raise AgentUnavailable("the proxy has ended; what it printed before says why.") from error
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which leaves nothing open when its event loop ends before it was told to stop."""
+
+    async def serve(self, sockets: list[socket] | None = None) -> None:
+        try:
+            await super().serve(sockets)
+        finally:
+            for listener in self.servers:
+                listener.close()
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
