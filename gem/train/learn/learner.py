@@ -224,14 +224,16 @@ class Learner:
         """Store the model's outputs in the rows, before an iteration's first step.
 
         ``present``: the log probability of each sampled token. ``value``, with a critic: the value of its
-        turn.
+        turn. Where several processes train, each computes those of its share of the rows, here and in
+        store_reference().
         """
-        for batch, part in self._parts(rows):
+        for batch, part in self._parts(parallel.share(rows)):
             outputs = self.forward(batch)
             values = {"present": outputs.logprob}
             if outputs.value is not None:
                 values["value"] = outputs.value[batch.turn]
             _store_values(values, batch, part)
+        _exchange_outputs(rows)
 
     @torch.no_grad()
     def store_reference(self, rows: Sequence[Weighted], *, full: bool) -> None:
@@ -247,12 +249,14 @@ class Learner:
         name = REFERENCE_STATES if full else REFERENCE_LOGPROB
         keys = [(name, bytes(array("q", item.row.ids)), bytes(item.row.mask)) for item in rows]
         unknown = {key: item for key, item in zip(keys, rows, strict=True) if key not in self._looked_up}
-        for batch, part in self._parts(list(unknown.values())):
+        asked = list(unknown.values())
+        for batch, part in self._parts(parallel.share(asked)):
             states_UD = self.reference.states(batch)
             if full:
                 _store_values({name: states_UD.to("cpu")[batch.of]}, batch, part)
             else:
                 _store_values({name: self._scores(self.reference, states_UD, None, batch)[0]}, batch, part)
+        _exchange_outputs(asked)
         known = {**self._looked_up, **{key: item.stored_outputs[name] for key, item in unknown.items()}}
         for key, item in zip(keys, rows, strict=True):
             item.stored_outputs[name] = known[key]
@@ -374,6 +378,14 @@ def _store_values(values: dict[str, Tensor], batch: Batch, rows: Sequence[Weight
     for b, item in enumerate(rows):
         of_row_N = batch.row == b
         item.stored_outputs.update({name: values_N[of_row_N] for name, values_N in values.items()})
+
+
+def _exchange_outputs(rows: Sequence[Weighted]) -> None:
+    """Give each process the stored outputs that the others computed for their shares of the rows."""
+    if parallel.world() > 1:
+        outputs = parallel.gather([item.stored_outputs for item in parallel.share(rows)])
+        for item, values in zip(rows, outputs, strict=True):
+            item.stored_outputs.update(values)
 
 
 def weights(policy: Policy) -> dict[str, Any]:

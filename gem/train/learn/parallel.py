@@ -17,17 +17,38 @@ from typing import TypeVar
 import torch
 from torch import Tensor, distributed
 
+from gem.errors import BadArgument
+
 T = TypeVar("T")
 
 
 def begin(device: str) -> str:
-    """Join the process group, if torchrun started several processes; return the device of this one."""
+    """Join the process group, if torchrun started several processes; return the device of this one.
+
+    With ``cuda`` each process takes the GPU of its local rank, also as the current one: what names no GPU,
+    NCCL among it, would use the first. Gradients are then summed by NCCL, and objects exchanged by gloo.
+
+    Raises:
+        BadArgument: for a numbered GPU, which all processes would share, or fewer GPUs than processes.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return device
-    cuda = device.startswith("cuda")
+    if device.startswith("cuda"):
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if device != "cuda":
+            raise BadArgument(
+                f"device is {device!r}; accepted for several processes: cuda, one GPU for each."
+            )
+        if local >= torch.cuda.device_count():
+            raise BadArgument(
+                f"process {local} of this machine has no GPU: torch sees {torch.cuda.device_count()}. Start "
+                "at most as many processes as there are GPUs (torchrun --nproc-per-node)."
+            )
+        device = f"cuda:{local}"
+        torch.cuda.set_device(device)
     if not distributed.is_initialized():
-        distributed.init_process_group("nccl" if cuda else "gloo")
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
+    return device
 
 
 def world() -> int:

@@ -14,6 +14,7 @@ from gem.agents.tiny import TinyConfig
 from gem.errors import BadArgument
 from gem.tokens.rows import Row
 from gem.train.learn import learner as module
+from gem.train.learn import parallel
 from gem.train.learn.batch import Target, Weighted, collate, microbatches
 from gem.train.learn.learner import Critic, Learner, Settings, load_weights, weights
 from gem.train.learn.policy import Base, CausalPolicy, TinyPolicy, checkpoint_layers, freeze_below
@@ -331,6 +332,40 @@ def test_the_reference_is_asked_once_for_a_row(full, monkeypatch):
     learner.reference = causal(seed=4)
     learner.store_reference(again, full=full)
     assert not torch.allclose(first[0].stored_outputs[name], again[0].stored_outputs[name])
+
+
+@pytest.mark.parametrize("name", ["present", "reference_states", "reference_logprob"])
+def test_each_process_computes_its_share_of_what_is_stored(name, monkeypatch):
+    policy, reference = causal(), causal(seed=3)
+
+    def store(asked):
+        rows = [replace(item, stored_outputs={}) for item in ROWS[::2]]  # none twice
+        learner = Learner(policy, STEPS, reference=reference)
+        for each in (policy, reference):
+            monkeypatch.setattr(
+                each, "states", lambda b, each=each: asked.append(b.row.max()) or CausalPolicy.states(each, b)
+            )
+        if name == "present":
+            learner.store_outputs(rows)
+        else:
+            learner.store_reference(rows, full=name == "reference_states")
+        return [item.stored_outputs[name] for item in rows]
+
+    wanted = store([])
+    monkeypatch.setattr(parallel, "world", lambda: 2)
+    for rank in (0, 1):
+        monkeypatch.setattr(parallel, "rank", lambda rank=rank: rank)
+
+        def exchange(into, own, rank=rank):
+            for one, other in zip(own, wanted[rank::2], strict=True):
+                assert torch.allclose(one[name], other, atol=1e-5)
+            into[:] = [[{name: value} for value in wanted[each::2]] for each in (0, 1)]
+
+        monkeypatch.setattr(parallel.distributed, "all_gather_object", exchange)
+        asked = []
+        for one, other in zip(store(asked), wanted, strict=True):
+            assert torch.equal(one, other)
+        assert [int(last) + 1 for last in asked] == [len(wanted[rank::2])]  # rows of its one pass
 
 
 @pytest.mark.parametrize("own", [False, True])

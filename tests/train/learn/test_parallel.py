@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gem.errors import BadArgument
 from gem.rollout import EpisodeStore
 from gem.train.learn import parallel
 
@@ -90,6 +91,37 @@ def test_two_processes_have_the_losses_of_one(tmp_path, algorithm):
             jobs.append(sorted((episode.job, episode.policy_version) for episode in store))
     assert jobs[0] == jobs[1]  # the first process alone plays the watched seeds
     assert len(jobs[0]) == 5 * 4
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """The second of two processes on a machine with two GPUs; returns what is asked of torch, in order."""
+    asked = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: asked.append(device))
+    monkeypatch.setattr(parallel.distributed, "init_process_group", lambda backend: asked.append(backend))
+    return asked
+
+
+def test_each_process_takes_its_own_gpu_before_it_joins_the_others(two_gpus):
+    assert parallel.begin("cuda") == "cuda:1"
+    assert two_gpus == ["cuda:1", "cpu:gloo,cuda:nccl"]
+
+
+def test_processes_on_the_cpu_take_no_gpu(two_gpus):
+    assert parallel.begin("cpu") == "cpu"
+    assert two_gpus == ["gloo"]
+
+
+def test_a_gpu_that_all_processes_would_share_is_refused(two_gpus, monkeypatch):
+    with pytest.raises(BadArgument, match=r"device is 'cuda:0'; accepted for several processes: cuda"):
+        parallel.begin("cuda:0")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(BadArgument, match=r"process 1 of this machine has no GPU: torch sees 1"):
+        parallel.begin("cuda")
+    assert two_gpus == []
 
 
 def test_alone_everything_is_what_it_was():
