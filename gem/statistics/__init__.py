@@ -21,6 +21,7 @@ from gem.statistics.paired import (
     paired_difference,
     paired_p,
     score_difference,
+    sign_flip_p,
     sign_flips,
 )
 from gem.statistics.passes import pass_at_k, pass_hat_k
@@ -52,6 +53,7 @@ __all__ = [
     "pass_hat_k",
     "rate_interval",
     "score_difference",
+    "sign_flip_p",
     "sign_flips",
     "smallest_difference",
     "stratified_interval",

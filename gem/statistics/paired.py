@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.statistics import student_t
 from gem.statistics.intervals import (
     Interval,
@@ -73,6 +73,24 @@ def sign_flips(differences: Sequence[int]) -> float:
     share = np.fft.irfft(transformed, points)  # at s, and of negative sums at points + s
     within = share[0] + 2 * share[1:total].sum() if total else 0.0
     return float(min(1.0, max(1 - within, 1e-12)))
+
+
+def sign_flip_p(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the exact two-sided p-value of numbers in pairs, such as the scores of two methods by seed.
+
+    The share of all 2^n choices of signs of ``second - first`` whose sum is at least as far from 0; see
+    sign_flips(), which counts samples. With n pairs it is at least 2^(1 - n).
+
+    Raises:
+        BadArgument: for unequal lengths, or more than 20 pairs.
+    """
+    differences = np.array(_differences(first, second))
+    check_argument("the number of pairs", len(differences), len(differences) <= 20, "at most 20")
+    sums = np.zeros(1)
+    for each in differences:
+        sums = np.concatenate((sums - each, sums + each))
+    least = abs(differences.sum()) - 1e-9 * np.abs(differences).sum()  # equal sums differ by rounding
+    return float(np.mean(np.abs(sums) >= least))
 
 
 def score_difference(

@@ -16,6 +16,7 @@ from gem.statistics import (
     paired_difference,
     paired_p,
     score_difference,
+    sign_flip_p,
     sign_flips,
 )
 from gem.statistics.student_t import quantile
@@ -45,6 +46,17 @@ def test_sign_flips_are_counted_over_all_signs(differences):
     ]
     share = sum(each >= observed for each in sums) / len(sums)
     assert sign_flips(differences) == pytest.approx(share, abs=1e-9)
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=8))
+def test_signs_of_numbers_are_counted_as_those_of_samples_are(differences):
+    p = sign_flip_p([0.0] * len(differences), [each / 10 for each in differences])
+    assert p == pytest.approx(sign_flips(differences), abs=1e-9)
+
+
+def test_more_pairs_than_can_be_counted_are_refused():
+    with pytest.raises(BadArgument, match="at most 20"):
+        sign_flip_p([0.0] * 21, [1.0] * 21)
 
 
 def test_of_one_sample_per_task_sign_flips_are_mcnemars_test():

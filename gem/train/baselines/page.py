@@ -6,6 +6,7 @@ It depends on the study's file and its rows alone, so that a page can be compare
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,18 +16,22 @@ from gem.content import printable
 from gem.files import replace_file
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Run
-from gem.train.baselines.study import Study
+from gem.train.baselines.study import Search, Study
 from gem.train.baselines.summary import (
     LEAST_GAIN,
     P_VALUE,
     POLICIES,
     CellSummary,
+    Difference,
     Measure,
     Summary,
     number,
     with_interval,
 )
 from gem.train.baselines.transfer import MOVED, summarise_transfer
+
+SIGNS = """The last two columns assume no distribution: a studentised bootstrap over the seeds, and the share
+of all choices of signs of the differences whose sum is as far from 0."""
 
 HEADS = ("environment", "variant", *POLICIES.values(), "last third", "CPU s")
 
@@ -197,25 +202,26 @@ def _comparison(summary: Summary) -> Iterator[str]:
         each.measure == "success" for each in summary.differences
     )
     yield "## Variants compared"
-    yield _table(
-        ("environment", "variant", f"minus {first}", "p", "p, Holm"),
-        [
-            (
-                each.environment.name,
-                each.variant.name,
-                with_interval(each.interval, each.measure, signed=True),
-                _p(each.p),
-                _p(each.corrected),
-            )
-            for each in summary.differences
-        ],
-    )
+    many = any(each.signs is not None for each in summary.differences)
+    lines = []
+    for each in summary.differences:
+        line = (
+            each.environment.name,
+            each.variant.name,
+            with_interval(each.interval, each.measure, signed=True),
+            _p(each.p),
+            _p(each.corrected),
+        )
+        lines.append((*line, _bootstrap(each), _p(each.signs)) if many else line)
+    heads = ("environment", "variant", f"minus {first}", "p", "p, Holm")
+    yield _table((*heads, "bootstrap", "p, signs") if many else heads, lines)
     yield _prose(
         f"""
         The difference after RL between a variant and {first}, paired by seed{points}. Other pairs are not
         tested. Runs with the same seed are evaluated on the same instances. They also start from the same
         policy if model and warm-up are the same. Interval and p are Student's t over the seeds. Holm's
         correction accounts for the number of comparisons.
+        {SIGNS if many else ""}
         """
     )
     if summary.aggregates:
@@ -278,6 +284,7 @@ def _search(summary: Summary) -> Iterator[str]:
     if search is None:
         return
     yield "## Search"
+    halved = len(search.shares) > 1
     names = list(search.points[0])
     lines = []
     for each in summary.cells:
@@ -290,16 +297,46 @@ def _search(summary: Summary) -> Iterator[str]:
             failed = any(score is None for score in point.scores)
             score = "failed" if failed else number(point.mean, each.measure)
             values = (_value(point.settings[name]) for name in names)
-            lines.append((*who, *values, score, "chosen" * (place == tried.chosen)))
-    yield _table(("environment", "variant", *names, "score", ""), lines)
+            share = (f"{point.share:.0%}",) if halved else ()
+            lines.append(
+                (*who, *values, *share, score, _name_choice(search, place) if place == tried.chosen else "")
+            )
+    yield _table(("environment", "variant", *names, *(("episodes",) if halved else ()), "score", ""), lines)
     yield _prose(
         f"""
         Each environment and variant was tried with the same {len(search.points)} settings and
         {_count(search.seeds, "seed")} ({", ".join(map(str, search.seeds))}) that no other figure uses.
+        {_halving(search.shares) if halved else ""}
         The score is the mean after RL over these seeds. The best one was chosen; of equal ones, the first.
         The best score of a search is biased upwards. Use the figures above.
         """
     )
+
+
+def _halving(shares: Sequence[float]) -> str:
+    first, *others = (f"{share:.0%}" for share in shares)
+    later = ", then the best of these with ".join(others)
+    return (
+        f"All ran with {first} of the episodes, the best of them with {later}. The row of a setting has the "
+        "largest share that it ran with."
+    )
+
+
+def _name_choice(search: Search, place: int) -> str:
+    """Return that a point was chosen, and of which settings it is at an edge of the grid."""
+    edges = []
+    for name, value in search.points[place].items():
+        every = [point[name] for point in search.points]
+        if isinstance(value, int | float) and len({*every}) > 2 and value in (min(every), max(every)):
+            edges.append(f"{'lowest' if value == min(every) else 'highest'} {name}")
+    return f"chosen ({', '.join(edges)})" if edges else "chosen"
+
+
+def _bootstrap(each: Difference) -> str:
+    if each.bootstrap is None or not math.isfinite(each.bootstrap.high - each.bootstrap.low):
+        return "-"
+    low, high = (number(bound, each.measure, signed=True) for bound in each.bootstrap[1:3])
+    return f"{low} to {high}"
 
 
 def _setup(summary: Summary) -> Iterator[str]:

@@ -105,12 +105,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Tried:
-    """A point of a search: its settings, and for each seed the score, or the error, and the CPU seconds."""
+    """A point of a search: its settings, and for each seed the score, or the error, and the CPU seconds.
+
+    `share` is the largest share of a run's episodes that it was tried with, and the scores are those of it;
+    `cpu_s` counts the smaller ones too.
+    """
 
     settings: dict[str, Any]
     scores: list[float | None]
     errors: list[str | None]
     cpu_s: list[float]
+    share: float = 1.0
 
     @property
     def mean(self) -> float:
@@ -121,12 +126,16 @@ class Tried:
 
 @dataclass(frozen=True)
 class Searched:
-    """The results of a search: its config, its seeds, its points, and the chosen point (None: all failed)."""
+    """The results of a search: its config, its seeds, its points, and the chosen point (None: all failed).
+
+    `shares` are those of its rounds.
+    """
 
     config: dict[str, Any]
     seeds: list[int]
     points: list[Tried]
     chosen: int | None
+    shares: list[float] = field(default_factory=lambda: [1.0])
 
 
 @dataclass(frozen=True)

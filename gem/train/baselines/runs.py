@@ -39,18 +39,23 @@ State = Literal["finished", "failed", "changed", "begun", "open"]
 
 @dataclass(frozen=True)
 class Task:
-    """One run of a study: of a seed, or of the point `point` of the search with a seed of the search."""
+    """One run of a study: of a seed, or of the point `point` of the search with a seed of the search.
+
+    `share`: the share of the episodes that this run of a search has.
+    """
 
     cell: Cell
     seed: int
     config: TrainConfig
     transfer: dict[str, TrainConfig] = field(default_factory=dict)
     point: int | None = None
+    share: float = 1.0
 
     @property
     def name(self) -> str:
         """The run's name in messages."""
-        searched = "" if self.point is None else f"search {self.point + 1}, "
+        part = "" if self.share == 1 else f" with {self.share:g} of the episodes"
+        searched = "" if self.point is None else f"search {self.point + 1}{part}, "
         return f"{self.cell.name}, {searched}seed {self.seed}"
 
     @property
@@ -112,21 +117,51 @@ class Plan:
         return [self._task(cell, seed, config) for seed in self.seeds]
 
     def searches(self, cell: Cell) -> list[Task]:
-        """Return the runs of a cell's search."""
+        """Return the runs of a cell's search that are known: those of all rounds up to the first open one."""
+        return [task for tasks in self._rounds(cell) for own in tasks.values() for task in own]
+
+    def _rounds(self, cell: Cell) -> Iterator[dict[int, list[Task]]]:
+        """Yield the runs of each known round of a cell's search, by their points."""
         search = self.study.search
         if search is None:
-            return []
-        return [
-            self._task(cell, seed, self.study.config(cell, point), number)
-            for number, point in enumerate(search.points)
-            for seed in search.seeds
-        ]
+            return
+        points = list(range(len(search.points)))
+        for turn, share in enumerate(search.shares):
+            tasks = {}
+            for number in points:
+                config = self.study.config(cell, search.points[number], share)
+                tasks[number] = [self._task(cell, seed, config, number, share) for seed in search.seeds]
+            yield tasks
+            if share == 1 or any(task.recorded is None for own in tasks.values() for task in own):
+                return
+            worth = {number: self._worth_of(self._summarise_runs(own)) for number, own in tasks.items()}
+            best = sorted(points, key=lambda number: -worth[number])
+            points = sorted(best[: search.count(len(points), turn + 1)])
 
-    def _task(self, cell: Cell, seed: int, config: TrainConfig, point: int | None = None) -> Task:
-        name = f"seed-{seed}" if point is None else f"search-{point + 1}-seed-{seed}"
+    def _worth_of(self, tried: Tried) -> float:
+        """Return the mean score of a point, so that higher is better; minus infinity where a run failed."""
+        return -tried.mean if self.study.score == "turns" and tried.mean > float("-inf") else tried.mean
+
+    def _summarise_runs(self, tasks: Sequence[Task]) -> Tried:
+        """Return what runs of one point say, all of which are recorded."""
+        runs = [run for task in tasks if (run := task.recorded) is not None]
+        scores = [score_of(run.figures, self.study.score) for run in runs]
+        search, number = self.study.search, tasks[0].point
+        assert search is not None
+        assert number is not None
+        settings = dict(search.points[number])
+        return Tried(
+            settings, scores, [run.error for run in runs], [run.cpu_s for run in runs], tasks[0].share
+        )
+
+    def _task(
+        self, cell: Cell, seed: int, config: TrainConfig, point: int | None = None, share: float = 1.0
+    ) -> Task:
+        part = "" if share == 1 else f"-share-{share:g}"
+        name = f"seed-{seed}" if point is None else f"search-{point + 1}{part}-seed-{seed}"
         own = replace(config, seed=seed, out=self.runs / cell.slug / name)
         transfers = self.study.transfers(cell, own) if point is None else {}
-        return Task(cell, seed, own, transfers, point)
+        return Task(cell, seed, own, transfers, point, share)
 
     def find_search(self, cell: Cell) -> Searched | None:
         """Return the result of a cell's search, if its row holds it and it is of this study; else None."""
@@ -240,20 +275,24 @@ class Plan:
             StoreError: when the row cannot be written.
         """
         search = self.study.search
-        tasks = self.searches(cell)
-        runs = [run for task in tasks if (run := task.recorded) is not None]
-        if search is None or len(runs) < len(tasks):
+        rounds = list(self._rounds(cell))
+        if search is None or len(rounds) < len(search.shares):
             return None
-        points = []
-        for number, point in enumerate(search.points):
-            own = runs[number * len(search.seeds) : (number + 1) * len(search.seeds)]
-            scores = [score_of(run.figures, self.study.score) for run in own]
-            points.append(Tried(dict(point), scores, [run.error for run in own], [run.cpu_s for run in own]))
-        tried = [number for number, point in enumerate(points) if point.mean > float("-inf")]
-        sign = -1 if self.study.score == "turns" else 1
-        chosen = max(tried, key=lambda number: sign * points[number].mean) if tried else None
+        points: dict[int, Tried] = {}
+        for tasks in rounds:
+            for number, own in tasks.items():
+                if any(task.recorded is None for task in own):
+                    return None
+                tried, before = self._summarise_runs(own), points.get(number)
+                spent = before.cpu_s if before else [0.0] * len(own)
+                cpu_s = [one + other for one, other in zip(spent, tried.cpu_s, strict=True)]
+                points[number] = replace(tried, cpu_s=cpu_s)
+        sound = [number for number in rounds[-1] if points[number].mean > float("-inf")]
+        chosen = max(sound, key=lambda number: self._worth_of(points[number])) if sound else None
         best = chosen or 0
-        conclusion = Searched(rows.common(self.study.config(cell)), list(search.seeds), points, chosen)
+        common = rows.common(self.study.config(cell))
+        tried_points = [points[number] for number in sorted(points)]
+        conclusion = Searched(common, list(search.seeds), tried_points, chosen, list(search.shares))
         with self._row_held(cell):
             path = self.study.row_of(cell)
             row = rows.read_row(path) or self._empty(cell)
@@ -277,6 +316,8 @@ def search_changes(study: Study, cell: Cell, row: Row) -> list[str]:
     changed = rows.find_changes(stored.config, study.config(cell))
     if stored.seeds != list(search.seeds):
         changed.append("seeds of [search]")
+    if stored.shares != list(search.shares):
+        changed.append("shares of [search]")
     if [point.settings for point in stored.points] != [dict(point) for point in search.points]:
         changed.append("grid of [search]")
     return changed

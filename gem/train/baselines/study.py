@@ -25,6 +25,7 @@
     [search]                      # of each environment and variant, on seeds of its own
     seeds = [101, 102]
     grid = {lr = [3e-4, 1e-3]}
+    shares = [0.2, 0.5, 1]        # successive halving: shares of a run's episodes; all of them when left out
 
 A variant's settings override those of its environment, and these override the common ones; `env_kwargs` are
 merged keyword by keyword. Defaults that depend on an algorithm or a model follow the variant. Paths are
@@ -89,10 +90,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Search:
-    """A grid of settings that each environment and variant is tried with, on separate seeds."""
+    """A grid of settings that each environment and variant is tried with, on separate seeds.
+
+    It goes in rounds: all points run with the first of `shares` of the episodes, and the best go on to the
+    next share, as many as keep the cost of a round (`count`). The last share is 1.
+    """
 
     seeds: tuple[int, ...]
     points: tuple[Mapping[str, Any], ...]
+    shares: tuple[float, ...] = (1.0,)
+
+    def count(self, points: int, turn: int) -> int:
+        """Return how many of `points` of round `turn` - 1 go on to round `turn`; at least two, or all."""
+        return min(points, max(2, round(points * self.shares[turn - 1] / self.shares[turn])))
 
 
 @dataclass(frozen=True)
@@ -148,8 +158,10 @@ class Study:
         """All pairs of an environment and a variant, environment by environment."""
         return tuple(itertools.starmap(Cell, itertools.product(self.environments, self.variants)))
 
-    def config(self, cell: Cell, point: Mapping[str, Any] | None = None) -> TrainConfig:
+    def config(self, cell: Cell, point: Mapping[str, Any] | None = None, share: float = 1.0) -> TrainConfig:
         """Return a cell's config, with a point of the search if given; seed and folder are not set yet.
+
+        `share`: the share of its episodes, in whole batches.
 
         Raises:
             BadArgument: for settings that cannot be trained.
@@ -162,9 +174,11 @@ class Study:
         try:
             for name in sorted({"algorithm", "reward"} & given.keys()):  # an edited file is another setting
                 given[name] = fix_name(given[name], name)
-            return TrainConfig.fit(**given)
+            config = TrainConfig.fit(**given)
         except BadArgument as error:
             raise BadArgument(f"{cell.name}: {error}") from None
+        episodes = max(1, round(config.episodes * share / config.batch)) * config.batch
+        return config if share == 1 else replace(config, episodes=episodes)
 
     def transfers(self, cell: Cell, own: TrainConfig) -> dict[str, TrainConfig]:
         """Return the configs of the other environments that a cell's policies are evaluated on, by name.
@@ -265,7 +279,7 @@ def _variant(values: Mapping[str, Any]) -> Part:
 
 
 def _search(values: Mapping[str, Any]) -> Search:
-    _check_names("[search]", values, ("seeds", "grid"))
+    _check_names("[search]", values, ("seeds", "grid", "shares"))
     grid = values.get("grid")
     if not isinstance(grid, Mapping) or not grid or not all(isinstance(each, list) for each in grid.values()):
         raise BadArgument("grid of [search] takes lists of values by setting, as {lr = [3e-4, 1e-3]}.")
@@ -281,7 +295,12 @@ def _search(values: Mapping[str, Any]) -> Search:
         (len(points) < 2, f"grid of [search] has {len(points)} points; accepted: 2 or more."),
     )
     seeds = _convert("seeds of [search]", values.get("seeds", []), list[int])
-    return Search(_seeds("seeds of [search]", seeds), tuple(points))
+    shares = _convert("shares of [search]", values.get("shares", [1.0]), list[float])
+    rises = all(0 < one < other for one, other in itertools.pairwise(shares))
+    check_argument(
+        "shares of [search]", shares, shares[-1:] == [1.0] and rises, "rising shares of the episodes, up to 1"
+    )
+    return Search(_seeds("seeds of [search]", seeds), tuple(points), tuple(shares))
 
 
 def _check_search(study: Study) -> None:

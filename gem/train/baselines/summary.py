@@ -13,8 +13,10 @@ from gem.statistics import (
     holm,
     mann_kendall,
     mean_interval,
+    paired_bootstrap,
     paired_difference,
     paired_p,
+    sign_flip_p,
     stratified_interval,
     surely_below,
 )
@@ -37,6 +39,9 @@ P_VALUE = 0.025
 
 LEAST_POINTS = 10
 """Minimum number of points in the last third of a curve for a trend."""
+
+ENOUGH_SEEDS = 8
+"""Minimum number of seeds for a bootstrap and a p-value by signs, which is never below 2^(1 - seeds)."""
 
 LEAST_GAIN = 0.01
 """Smallest change over the last third that counts, as a share of the distance between random play and the
@@ -133,7 +138,8 @@ class Difference:
     """How much higher a variant's score is than the first variant's, over the seeds that both have finished.
 
     `corrected` is Holm's p-value over all differences of the study. Both p-values are None where all seeds
-    differ by the same amount, which cannot be tested.
+    differ by the same amount, which cannot be tested. `bootstrap` and `signs`, the p-value of all choices of
+    signs, assume no normal distribution; they need `ENOUGH_SEEDS`.
     """
 
     environment: Part
@@ -142,6 +148,8 @@ class Difference:
     interval: Interval
     p: float | None
     corrected: float | None = None
+    bootstrap: Interval | None = None
+    signs: float | None = None
 
 
 @dataclass(frozen=True)
@@ -323,7 +331,12 @@ def _differences(study: Study, cells: Sequence[CellSummary]) -> tuple[Difference
             interval = paired_difference(*pairs)
             alike = interval.high - interval.low < 1e-9
             p = None if alike else paired_p(interval)
-            differences.append(Difference(part, other.cell.variant, other.measure, interval, p))
+            difference = Difference(part, other.cell.variant, other.measure, interval, p)
+            if len(seeds) >= ENOUGH_SEEDS:
+                difference = replace(
+                    difference, bootstrap=paired_bootstrap(*pairs), signs=sign_flip_p(*pairs)
+                )
+            differences.append(difference)
     corrected = iter(holm([each.p for each in differences if each.p is not None]))
     return tuple(each if each.p is None else replace(each, corrected=next(corrected)) for each in differences)
 

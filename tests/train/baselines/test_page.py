@@ -88,6 +88,37 @@ def test_a_page_has_what_a_search_tried(study):
     assert "and 3 for the search" in text
 
 
+def test_a_page_has_the_rounds_of_a_search_and_the_edges_of_its_grid(study):
+    search = "[search]\n    seeds = [7]\n    grid = {lr = [0.5, 0.25, 1.0]}\n    shares = [0.5, 1]"
+    found = study(parts=f"{TWO.replace('    lr = 0.5' + chr(10), '')}    {search}")
+    first, _ = found.cells
+    tried = [
+        Tried({"lr": lr}, [0.4], [None], [3.0], share) for lr, share in ((0.5, 0.5), (0.25, 1.0), (1.0, 1.0))
+    ]
+    searched = Searched(common(found.config(first)), [7], tried, 2, [0.5, 1.0])
+    put(found, first, {1: a_run(), 2: a_run()}, point=found.search.points[2], search=searched)
+    text = page(summarise_study(found))
+    assert "| environment | variant | lr | episodes | score |  |" in text
+    assert "| one | first | 0.5 | 50% | 40.0% |  |" in text
+    assert "| one | first | 1 | 100% | 40.0% | chosen (highest lr) |" in text
+    assert "All ran with 50% of the episodes, the best of them with 100%." in text
+
+
+def test_with_enough_seeds_a_page_has_a_bootstrap_and_a_p_value_by_signs(study):
+    seeds = list(range(1, 9))
+    found = study(head=f'title = "t"\n    seeds = {seeds}', parts=TWO)
+    first, second = found.cells
+    put(found, first, {seed: a_run(0.4) for seed in seeds})
+    put(found, second, {seed: a_run(0.4 + seed / 100) for seed in seeds})
+    (line,) = [
+        line for line in page(summarise_study(found)).splitlines() if line.startswith("| one | second | +")
+    ]
+    cells = line.strip("| ").split(" | ")
+    assert cells[-1] == "0.008"  # 2 of 256 choices of signs
+    low, high = (float(bound) for bound in cells[-2].split(" to "))
+    assert 1 < low < 4.5 < high < 8
+
+
 def test_a_page_has_what_policies_do_elsewhere(study):
     found = study(
         head='title = "t"\n    seeds = [1, 2]\n    transfer = ["game:GuessTheNumber-v0-hard"]', parts=TWO

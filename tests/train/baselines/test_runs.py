@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gem.errors import StoreError
+from gem.errors import BadArgument, StoreError
 from gem.train.baselines import rows, runs
+from gem.train.baselines.rows import Bounds
 from gem.train.baselines.runs import Carrier, Plan
 from gem.train.baselines.study import read_study
 from gem.train.baselines.worker import JOB, RESULT, Job
@@ -385,6 +386,54 @@ def test_a_search_that_came_later_is_a_change(study):
     found = study(head=ONE, parts=SEARCHED.partition("[search]")[0])
     put(found, found.cells[0], {1: a_run()})
     assert a_plan(study(head=ONE, parts=SEARCHED)).find_changes() == {"guess, rebn": "[search]"}
+
+
+HALVED = SEARCHED.replace("0.125]}", "0.125, 0.1, 0.01, 0.001]}\n    shares = [0.34, 1]")
+
+
+def test_a_search_in_rounds_goes_on_with_the_best_of_each(study):
+    found = study(head=ONE, parts=HALVED)
+    (cell,) = found.cells
+    plan = a_plan(found)
+    first = plan.tasks(cell)
+    assert {(task.share, task.config.episodes) for task in first} == {(0.34, 32)}
+    assert len(first) == 12
+    assert "search 1 with 0.34 of the episodes, seed 8" in first[0].name
+    for task in first:
+        leave(task, a_run((0.1, 0.5, 0.2, 0.6, 0.4, 0.3)[task.point]))
+        assert plan.conclude(cell) is None
+    second = plan.tasks(cell)[12:]
+    assert [(task.point, task.config.episodes) for task in second] == [(1, 96)] * 2 + [(3, 96)] * 2
+    for task in second:
+        leave(task, a_run((0, 0.9, 0, 0.8)[task.point]))
+    searched = plan.conclude(cell)
+    assert (searched.chosen, searched.shares) == (1, [0.34, 1.0])
+    assert [point.share for point in searched.points] == [0.34, 1.0, 0.34, 1.0, 0.34, 0.34]
+    assert [point.cpu_s[0] for point in searched.points] == [10, 20, 10, 20, 10, 10]
+    assert rows.read_row(found.row_of(cell)).config["lr"] == 0.25
+    (task,) = plan.tasks(cell)
+    assert (task.point, task.config.episodes) == (None, 96)
+    other = study(head=ONE, parts=HALVED.replace("0.34", "0.5"))
+    assert a_plan(other).find_changes() == {"guess, rebn": "shares of [search]"}
+
+
+@pytest.mark.parametrize("score", ["success", "turns"])
+def test_a_point_that_failed_does_not_go_on(study, score):
+    found = study(head=f"{ONE}    score = '{score}'", parts=HALVED)
+    (cell,) = found.cells
+    plan = a_plan(found)
+    for task in plan.tasks(cell):
+        turns = Bounds(2.0, 1.0, 3.0, 50)
+        done = a_run(0.1)
+        done = replace(done, figures={"after": replace(done.figures["after"], turns_to_success=turns)})
+        leave(task, a_run(error="broke") if task.point < 4 else done)
+    assert {task.point for task in plan.tasks(cell)[12:]} == {4, 5}
+
+
+@pytest.mark.parametrize("shares", [[], [0.5], [1, 0.5], [0, 1], [0.5, 0.5, 1], [0.2, 2]])
+def test_shares_that_do_not_rise_to_one_are_refused(study, shares):
+    with pytest.raises(BadArgument, match=r"shares of \[search\].*rising shares of the episodes, up to 1"):
+        study(head=ONE, parts=HALVED.replace("[0.34, 1]", str(shares)))
 
 
 # -- interrupted
