@@ -173,7 +173,9 @@ def fetch(name: str) -> Path:
     return cache_folder() / model.file
 
 
-def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = None) -> tuple[Any, Any]:
+def load_causal(
+    name: str, *, device: str = "cpu", dtype: torch.dtype | None = None, attention: str | None = None
+) -> tuple[Any, Any]:
     """Load a causal language model and its tokenizer.
 
     Args:
@@ -181,6 +183,7 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
             Hugging Face hub.
         device: the device of the model, such as cpu or cuda.
         dtype: of the weights; None is float32.
+        attention: transformers' name of an implementation, such as eager or sdpa; None: its own choice.
 
     Returns:
         The transformers model, in evaluation mode, and the transformers tokenizer.
@@ -205,7 +208,10 @@ def load_causal(name: str, *, device: str = "cpu", dtype: torch.dtype | None = N
         _check_counts(AutoConfig.from_pretrained(folder))
         with no_progress_bar():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype or torch.float32, output_loading_info=True
+                folder,
+                dtype=dtype or torch.float32,
+                attn_implementation=attention,
+                output_loading_info=True,
             )
         model, loading = loaded
         if missing := sorted(loading["missing_keys"]):  # transformers would draw them at random

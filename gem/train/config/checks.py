@@ -33,7 +33,7 @@ an algorithm are not here: a file may hold those of several."""
 
 OF_LANGUAGE_MODELS = (
     *("train_layers", "lora_rank", "lora_alpha", "lora_targets", "checkpointing", "answer_prefix", "stop"),
-    *("sampler", "dtype", "pack"),
+    *("sampler", "dtype", "attn_implementation", "pack"),
 )
 """Settings that the tiny model does not have."""
 

@@ -14,6 +14,7 @@ from gem.train.config.bounds import Amount, Count, CountOrZero, Divisor, Limit, 
 from gem.train.config.env_part import EnvPart, MixBy, NormaliseBy, Stage, name_parts
 from gem.train.config.value_types import (
     KEYWORDS,
+    Attention,
     KlEstimator,
     MaybeAmount,
     MaybeCount,
@@ -126,6 +127,11 @@ class RunSettings:
 
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Data type that a language model computes in; auto: bfloat16 where this machine multiplies it faster."""
+
+    attn_implementation: Attention = "auto"
+    """How a language model computes attention; auto: as transformers chooses, on most models sdpa. With
+    flash_attention_2 or 3, which need a GPU and their package, rows are laid out one after another, without
+    padding, masks or shared beginnings."""
 
     train_layers: MaybeCount = None
     """Train only this many upper layers of a language model; none: train all of it."""

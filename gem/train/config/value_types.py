@@ -49,6 +49,9 @@ ValueClipBy = Literal["absolute", "spread"]
 PoolBy = Literal["uniform", "hard", "even"]
 """How often an opponent is played; see gem.train.tasks.opponents."""
 
+Attention = Literal["auto", "eager", "sdpa", "flash_attention_2", "flash_attention_3"]
+"""How a language model computes attention, by transformers' names."""
+
 KlEstimator = Literal["full", "k1", "k2", "k3"]
 """How KL(policy, reference) is estimated at a sampled token: over the whole vocabulary; or from the token's
 own log ratio r = log policy - log reference: ``k1`` r, ``k2`` r^2 / 2, ``k3`` exp(-r) - 1 + r (Schulman,

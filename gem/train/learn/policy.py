@@ -159,14 +159,17 @@ class CausalPolicy:
         self._cap: float | None = getattr(text, "final_logit_softcapping", None)
         self.width: int = self._head.weight.shape[1]
         windowed = getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True)
-        self.capacity: int | None = None if windowed else capacity  # a short trial would not see the window
+        self._attention: str = getattr(base.config, "_attn_implementation", None) or "eager"
+        self._flat = self._attention.startswith("flash")  # it takes no mask, and no padding is needed
+        # A short trial would not see the window.
+        self.capacity: int | None = None if windowed or self._flat else capacity
         with torch.no_grad(), evaluating(model):
             self._try()
         in_process = isinstance(self.agent, HuggingFaceAgent)  # then it samples from this very model
         self._served = None if in_process else ServedWeights(renderer)
 
     def _try(self) -> None:
-        """Compare logits computed here with the model's own, with a tree of rows and without."""
+        """Compare logits computed here with the model's own: of a tree of rows or flat rows, and of rows."""
         few = min(40, self._head.weight.shape[0])
         one, other = (tuple((7 * i + shift) % few for i in range(12)) for shift in (0, 3))
         made = [one[:6] + one, one[:6] + other, one[:6] + other[:5] + one[2:8]]
@@ -177,7 +180,8 @@ class CausalPolicy:
         wanted_NV = torch.cat(
             [self.model(input_ids=torch.tensor([ids], device=device)).logits[0, 6:-1] for ids in made]
         ).float()
-        for capacity in (self.capacity, None):
+        for flat, capacity in ((self._flat, self.capacity), (False, None)):
+            self._flat = flat
             batch = collate(rows, self.pad, capacity)
             try:
                 found_UV = self.logits(self.states(batch))
@@ -195,12 +199,17 @@ class CausalPolicy:
 
     def states(self, batch: Batch) -> Tensor:
         """See Policy.states."""
+        if self._flat:
+            return self._states_of_flat_rows(batch)
         device = self.model.device
         shared = len(batch.prefix)
         past = self._prefix(batch.prefix.to(device), len(batch.ids)) if shared else None
         mask = None
         if batch.sees is not None:
-            mask = _additive(batch.sees, shared, device, self.model.dtype)[:, None]
+            if self._attention == "sdpa":  # which takes the mask as it is: a byte for each pair of places
+                mask = _with_prefix(batch.sees, shared, device)[:, None]
+            else:
+                mask = _additive(batch.sees, shared, device, self.model.dtype)[:, None]
         output = self._decoder(
             input_ids=batch.ids.to(device),
             position_ids=batch.position.to(device),
@@ -209,6 +218,32 @@ class CausalPolicy:
             use_cache=past is not None,
         )
         return output.last_hidden_state.flatten(0, 1)[batch.place.to(device)]  # type: ignore[no-any-return]
+
+    def _states_of_flat_rows(self, batch: Batch) -> Tensor:
+        """Return the states of a batch of chains from one sequence without padding.
+
+        Positions that begin anew tell transformers where a row begins; flash attention also gets the bounds,
+        which it would otherwise ask the device for in each layer. What follows a row's last place of `place`
+        is left out.
+        """
+        device, (packs, steps) = self.model.device, batch.ids.shape
+        last_B = torch.zeros(packs, dtype=torch.long)
+        last_B.scatter_reduce_(0, batch.place // steps, batch.place % steps, "amax")
+        real_BT = torch.arange(steps) <= last_B[:, None]
+        bounds = F.pad((last_B + 1).cumsum(0), (1, 0)).int().to(device)
+        longest = int(last_B.max()) + 1
+        output = self._decoder(
+            input_ids=batch.ids[real_BT][None].to(device),
+            position_ids=batch.position[real_BT][None].to(device),
+            attention_mask=None,
+            use_cache=False,
+            cu_seq_lens_q=bounds,
+            cu_seq_lens_k=bounds,
+            max_length_q=longest,
+            max_length_k=longest,
+        )
+        at_U = (real_BT.flatten().cumsum(0) - 1)[batch.place]
+        return output.last_hidden_state[0][at_U.to(device)]  # type: ignore[no-any-return]
 
     def _prefix(self, ids_P: Tensor, rows: int) -> Any:
         """Return the keys and values of the shared prefix, with gradient, seen from every row."""
@@ -276,9 +311,14 @@ def _apart(found_NV: Tensor, wanted_NV: Tensor) -> float:
     return float((found_NV - wanted_NV).pow(2).mean().sqrt() / size.clamp(min=1e-9))
 
 
+def _with_prefix(sees_BTT: Tensor, shared: int, device: Any) -> Tensor:
+    """Return what a place attends to as booleans (B, T, P + T): the whole prefix, and what `sees` says."""
+    return F.pad(sees_BTT.to(device), (shared, 0), value=True)
+
+
 def _additive(sees_BTT: Tensor, shared: int, device: Any, dtype: torch.dtype) -> Tensor:
-    """Return the additive mask (B, T, P + T): the whole prefix is seen, and what `sees` says."""
-    sees_BTS = F.pad(sees_BTT.to(device), (shared, 0), value=True)
+    """Return the same as a mask (B, T, P + T) that is added to scores."""
+    sees_BTS = _with_prefix(sees_BTT, shared, device)
     mask = torch.zeros(sees_BTS.shape, dtype=dtype, device=device)
     return mask.masked_fill_(~sees_BTS, torch.finfo(dtype).min)
 
@@ -294,7 +334,12 @@ def make_policy(config: TrainConfig) -> Policy:
         shape = TinyConfig(width=config.width, layers=config.layers, heads=config.heads)
         seed = seeding.derive(config.seed, "weights")
         return TinyPolicy(shape, seed, config.temperature, config.max_tokens)
-    model, tokenizer = load_causal(config.model, device=config.device, dtype=getattr(torch, config.dtype))
+    model, tokenizer = load_causal(
+        config.model,
+        device=config.device,
+        dtype=getattr(torch, config.dtype),
+        attention=None if config.attn_implementation == "auto" else config.attn_implementation,
+    )
     if config.train_layers is not None:
         freeze_below(model, config.train_layers)
     if config.lora_rank:

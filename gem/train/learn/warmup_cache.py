@@ -33,6 +33,7 @@ SETTINGS = (
         "model",
         "device",
         "dtype",
+        "attn_implementation",
         "train_layers",
         "lora_rank",
         "lora_alpha",

@@ -146,6 +146,7 @@ def test_a_group_has_something_to_compare():
         {"answer_prefix": "x"},
         {"stop": ("}",)},
         {"dtype": "bfloat16"},
+        {"attn_implementation": "sdpa"},
         {"pack": 100},
     ],
 )
@@ -153,6 +154,13 @@ def test_what_belongs_to_a_language_model_is_refused_for_the_tiny_one(given):
     with pytest.raises(BadArgument, match=f"{next(iter(given))} is a setting of language models"):
         TrainConfig(**given)
     TrainConfig(model="some/model", **given)
+
+
+def test_an_implementation_of_attention_that_there_is_not_lists_those_that_there_are():
+    with pytest.raises(
+        BadArgument, match=r"attn_implementation.*'fast'.*auto, eager, sdpa, flash_attention_2"
+    ):
+        TrainConfig(model="some/model", attn_implementation="fast")
 
 
 def test_lora_and_layers_exclude_each_other():

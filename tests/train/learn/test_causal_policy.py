@@ -267,6 +267,13 @@ def test_no_such_device(folder):
         make_policy(small(folder, folder, device="nowhere"))
 
 
+def test_a_model_computes_attention_as_asked(folder):
+    policy = make_policy(small(folder, folder, attn_implementation="eager"))
+    assert policy.model.config._attn_implementation == "eager"
+    with pytest.raises(BadArgument, match=r"cannot be loaded on 'cpu': .*[Ff]lash"):
+        make_policy(small(folder, folder, attn_implementation="flash_attention_2"))
+
+
 @pytest.mark.system
 def test_demonstrations_alone_are_cloned(folder, tmp_path):
     demos = tmp_path / "demos.jsonl"

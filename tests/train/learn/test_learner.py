@@ -3,6 +3,7 @@
 import copy
 import random
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -62,7 +63,7 @@ class Silent:
         self.policy_version = version
 
 
-def causal(name="llama", dtype=torch.float32, seed=0):
+def causal(name="llama", dtype=torch.float32, seed=0, attention=None):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = transformers.AutoModelForCausalLM.from_config(MODELS[name]()).eval()
@@ -70,6 +71,8 @@ def causal(name="llama", dtype=torch.float32, seed=0):
             for parameter in model.parameters():
                 if parameter.dim() == 2:
                     parameter.normal_(std=0.25)
+    if attention:
+        model.config._attn_implementation = attention  # unchecked: its package is not here
     return CausalPolicy(model.to(dtype), Words(), Silent())
 
 
@@ -137,6 +140,87 @@ def test_it_says_what_the_model_says(name, logits_at_a_time, monkeypatch):
     theirs = gradients((wanted * weight).sum(), policy)
     for one, other in zip(mine, theirs, strict=True):
         assert (one - other).abs().max() <= 1e-4 * other.abs().max() + 1e-6
+
+
+@pytest.fixture
+def flash(monkeypatch):
+    """Functions with the interface of flash attention, on the CPU; returns the bounds of each call's rows."""
+    from transformers import modeling_flash_attention_utils as of_transformers
+
+    asked = []
+
+    def attend(q_BTHK, k_BTHK, v_BTHK, causal, softmax_scale, **_):
+        heads = (each.transpose(1, 2) for each in (q_BTHK, k_BTHK, v_BTHK))
+        output = torch.nn.functional.scaled_dot_product_attention(
+            *heads, is_causal=causal, scale=softmax_scale, enable_gqa=True
+        )
+        return output.transpose(1, 2)
+
+    def attend_by_row(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, **how):
+        bounds = cu_seqlens_q.tolist()
+        assert bounds == cu_seqlens_k.tolist()
+        assert max_seqlen_q == max_seqlen_k == max(b - a for a, b in pairwise(bounds))
+        asked.append(bounds)
+        return torch.cat(
+            [attend(q[None, a:b], k[None, a:b], v[None, a:b], **how)[0] for a, b in pairwise(bounds)]
+        )
+
+    monkeypatch.setattr(of_transformers, "_loaded_implementation", None)
+    monkeypatch.setattr(
+        of_transformers, "_lazy_imports", lambda *_, **__: (attend, attend_by_row, *[None] * 3)
+    )
+    return asked
+
+
+def check_same(one, other):
+    """Two policies have the same losses and gradients, up to rounding in float32."""
+    made = []
+    for policy in (one, other):
+        batch = collate(ROWS, 0, policy.capacity)
+        assert (batch.sees is None) == policy._flat
+        logprob_N = by_row(batch, Learner(policy, STEPS).forward(batch).logprob)
+        weight_N = torch.linspace(-1, 1, len(batch.of))
+        made.append((logprob_N.detach(), gradients((logprob_N * weight_N).sum(), policy)))
+    assert torch.allclose(made[0][0], made[1][0], atol=2e-5)
+    for mine, theirs in zip(made[0][1], made[1][1], strict=True):
+        assert (mine - theirs).abs().max() <= 1e-4 * theirs.abs().max() + 1e-6
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_flash_attention_gets_rows_without_padding_or_masks(name, flash):
+    """It is transformers' way to it that runs here; the attention itself is our own, as no GPU is at hand."""
+    policy = causal(name, attention="flash_attention_2")
+    flash.clear()
+    check_same(policy, causal(name))
+    assert flash == [flash[0]] * 3  # of each layer
+    rows = {tuple(item.row.ids) for item in ROWS}
+    longest = [ids for ids in rows if not any(ids == other[: len(ids)] for other in rows - {ids})]
+    assert flash[0][-1] == sum(len(ids) - 1 for ids in longest)  # nothing follows the last token
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "granite"])
+def test_flat_rows_have_the_losses_and_gradients_of_trees(name):
+    """Sdpa, which makes a mask from the positions, agrees with flash attention on what they mean."""
+    policy = causal(name)
+    policy._flat, policy.capacity = True, None
+    check_same(policy, causal(name))
+
+
+def test_masks_are_bits_where_the_model_takes_them(monkeypatch):
+    policy, kinds, found = causal(), [], []
+    decoder = policy._decoder.forward
+
+    def watch(*given, attention_mask=None, **how):
+        kinds.append(None if attention_mask is None else attention_mask.dtype)
+        return decoder(*given, attention_mask=attention_mask, **how)
+
+    monkeypatch.setattr(policy._decoder, "forward", watch)
+    batch = collate(ROWS, 0, policy.capacity)
+    for policy._attention in ("sdpa", "eager"):
+        found.append(Learner(policy, STEPS).logprobs(batch))
+    assert kinds == [None, torch.bool, None, torch.float32]  # the shared beginning has none
+    assert torch.equal(*found)
 
 
 def test_rounding_to_bfloat16_is_not_taken_for_a_model_that_sees_no_tree(monkeypatch):
