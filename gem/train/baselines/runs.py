@@ -64,6 +64,11 @@ class Task:
         return self.config.out
 
     @property
+    def lock(self) -> Path:
+        """The file that locks the run, beside its folder."""
+        return self.folder.with_name(f"{self.folder.name}.lock")
+
+    @property
     def recorded(self) -> Run | None:
         """The result in the folder, if it is of this config; else None."""
         job = rows.read_record(self.folder / JOB, Job)
@@ -422,7 +427,7 @@ class Carrier:
                     continue
                 if len(self.working) >= self.workers:
                     break
-                if (lock := _try_lock(task.folder.with_suffix(".lock"))) is None:
+                if (lock := _try_lock(task.lock)) is None:
                     elsewhere = elsewhere or task.name
                 elif not self._take_up(task, lock):
                     self._tried.add(task.folder)

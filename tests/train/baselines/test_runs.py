@@ -264,7 +264,7 @@ def test_what_another_process_is_at_work_on_is_waited_for(study, no_process):
     found = study(head=ONE)
     plan = a_plan(found)
     (task,) = plan.tasks(found.cells[0])
-    lock = task.folder.with_suffix(".lock")
+    lock = task.lock
     lock.parent.mkdir(parents=True)
     with lock.open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
@@ -303,9 +303,9 @@ def test_the_lock_lasts_as_long_as_the_process_of_the_run(study, monkeypatch):
     assert carrier._fill() == ""
     (working,) = carrier.working
     os.close(working.lock)  # as the end of the command does
-    assert runs._try_lock(task.folder.with_suffix(".lock")) is None
+    assert runs._try_lock(task.lock) is None
     started[0].communicate(b"")
-    free = runs._try_lock(task.folder.with_suffix(".lock"))
+    free = runs._try_lock(task.lock)
     assert free is not None
     os.close(free)
 
@@ -399,6 +399,7 @@ def test_a_search_in_rounds_goes_on_with_the_best_of_each(study):
     assert {(task.share, task.config.episodes) for task in first} == {(0.34, 32)}
     assert len(first) == 12
     assert "search 1 with 0.34 of the episodes, seed 8" in first[0].name
+    assert len({task.lock for task in first}) == 12
     for task in first:
         leave(task, a_run((0.1, 0.5, 0.2, 0.6, 0.4, 0.3)[task.point]))
         assert plan.conclude(cell) is None
