@@ -1,5 +1,7 @@
 import math
+import random
 from dataclasses import replace
+from itertools import accumulate
 from threading import Lock
 
 import pytest
@@ -233,6 +235,23 @@ def test_the_value_of_each_turn_is_the_mean_return_from_there():
     assert len(values) == 5
     assert values[4].after == Interval(3.0, 3.0, 3.0, 1, 1, exact=True)
     assert values[0].after == values[1].before
+
+
+@pytest.mark.system
+def test_intervals_contain_the_exact_value_of_95_in_100_turns():
+    values, gains = [], []
+    for seed in range(60):
+        whole = played(Walk, seed, ScriptedAgent(lambda ask: str(random.Random(ask.seed).randint(0, 1))))
+        with Runner(RandomAgent()) as runner:
+            found = turn_values(whole, runner, 8, env=Walk, salt=seed)
+        earned = list(accumulate((turn.reward for turn in whole.turns), initial=0.0))
+        true = [taken + (5 - turn) / 2 for turn, taken in enumerate(earned)]
+        for each, before, after in zip(found, true, true[1:], strict=False):
+            values.append(each.before.low <= before <= each.before.high)
+            gains.append(each.advantage.low <= after - before <= each.advantage.high)
+    assert len(values) == 300
+    assert sum(values) >= 285
+    assert sum(gains) >= 285
 
 
 def test_rates_have_intervals_of_rates():

@@ -7,6 +7,7 @@ because nobody would record its result.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -193,6 +194,8 @@ def record_failure(started: str, error: str) -> Run:
 def main() -> int:
     """Run the job in the folder of the first argument; return the exit code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    with contextlib.suppress(OSError):  # Linux shares time among sessions, and this process leads its own
+        Path("/proc/self/autogroup").write_text(str(os.nice(0)))
     folder, parent = Path(sys.argv[1]), int(sys.argv[2])
     try:
         work(folder, parent)
