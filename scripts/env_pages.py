@@ -86,6 +86,14 @@ AUDITED = {
 """How families are audited whose episodes take long, or that are many."""
 
 
+MEASURED = {
+    "babyai": "60 seeds",
+    "gymnasium": "seeds 0 to 499",
+    "miniwob": "100 seeds, none of them below 1,000",
+}
+"""Over what the rate of a foreign family's solver was measured; that of gem's own is of seeds 0 to 499."""
+
+
 WORLD_PAGES = {
     **dict.fromkeys(("babyai", "minigrid", "agentdojo", "repo", "textworld"), "worlds"),
     **{"bfcl": "bfcl", "tau2": "tau2", "miniwob": "browser"},
@@ -200,7 +208,9 @@ def class_of(spec: EnvSpec) -> Any:
 
 def solver(spec: EnvSpec) -> str:
     """Return a description of the solver, with its rate if that was measured."""
-    return spec.solver if spec.solver_rate is None else f"wins {spec.solver_rate:.1%} of seeds 0 to 499"
+    if spec.solver_rate is None:
+        return spec.solver
+    return f"wins {spec.solver_rate:.1%} of {MEASURED.get(spec.family, 'seeds 0 to 499')}"
 
 
 def class_page(env_class: Any, specs: list[EnvSpec]) -> Page:

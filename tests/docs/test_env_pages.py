@@ -160,6 +160,12 @@ def test_a_familys_page_has_each_of_its_entry_points(env_pages):
     )
 
 
+def test_a_page_says_over_what_a_foreign_solver_was_measured(env_pages):
+    rated = {spec.family for spec in map(gem.spec, gem.ids()) if spec.solver_rate is not None}
+    assert set(env_pages.MEASURED) == rated & set(FAMILIES)
+    assert "0 to 499" not in env_pages.solver(gem.spec("babyai:GoToLocal-v0"))
+
+
 def test_why_there_is_no_card_fits_the_id(env_pages):
     why = {i: env_pages.why_no_card(gem.spec(i)) for i in ("multi:KuhnPoker-v0", "math:GSM8K")}
     assert "several seats" in why["multi:KuhnPoker-v0"]
