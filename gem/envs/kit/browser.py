@@ -59,8 +59,9 @@ _T = TypeVar("_T")
 
 def find_chromium() -> str | None:
     """Return the path of the system's Chromium: the variable CHROMIUM, else one on PATH, or None."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    named = os.environ.get("CHROMIUM")
+    names = (named,) if named else ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 def check_browser(what: str) -> None:
@@ -72,6 +73,11 @@ def check_browser(what: str) -> None:
     with needs_extra(what, "playwright", "browser"):
         import playwright.async_api  # noqa: F401
     if find_chromium() is None:
+        if named := os.environ.get("CHROMIUM"):
+            raise MissingExtra(
+                f"{what} needs a Chromium, and the variable CHROMIUM is {named!r}, where no program is: "
+                "set it to the path of one, or unset it and have one on PATH."
+            )
         raise MissingExtra(
             f"{what} needs a Chromium, and there is none on PATH: apt install chromium (or set the variable "
             "CHROMIUM to the path of one)."

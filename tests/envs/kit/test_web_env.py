@@ -1,18 +1,36 @@
 """What an agent writes and reads of a page; without a browser."""
 
+import sys
 from itertools import chain
+from types import ModuleType
 
 import pytest
 
 from gem.envs.bridges.miniwob_experts import EXPERTS, Reading
 from gem.envs.bridges.specs import MINIWOB_FEW, MINIWOB_NAMES, MINIWOB_RELOADED, MINIWOB_SOLVED
+from gem.envs.kit.browser import check_browser
 from gem.envs.kit.web_env import ACTIONS, MAX_NODES, View, describe_nodes, read_actions, write_action
 from gem.envs.kit.workspace import write_call
+from gem.errors import MissingExtra
 
 
 def calls(text):
     """Return the calls that a text asks for, each with what is wrong."""
     return [(call.name, dict(call.arguments), call.wrong) for call in read_actions(text).calls]
+
+
+def test_a_chromium_that_is_none_is_refused_by_its_name(monkeypatch, tmp_path):
+    for module in ("playwright", "playwright.async_api"):
+        monkeypatch.setitem(sys.modules, module, ModuleType(module))
+    monkeypatch.setenv("CHROMIUM", str(tmp_path / "chromium"))
+    with pytest.raises(MissingExtra, match=r"the variable CHROMIUM is '.*/chromium', where no program is"):
+        check_browser("a page")
+    monkeypatch.setenv("CHROMIUM", sys.executable)
+    check_browser("a page")
+    monkeypatch.delenv("CHROMIUM")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingExtra, match="there is none on PATH"):
+        check_browser("a page")
 
 
 @pytest.mark.parametrize(
