@@ -119,3 +119,49 @@ def test_training_on_ray_is_refused_before_it_begins_where_ray_is_missing(folder
 def test_a_flag_given_twice_is_refused(args, flag, capsys):
     assert cli.main(args) == cli.MISUSED
     assert f"BadArgument: {flag} is given twice; give it once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("evl", "no command 'evl'. Did you mean 'eval'? `gem-gym --help` shows all."),
+        (
+            "eval --agnt x",
+            "no flag --agnt. Did you mean '--agent' or '--seat' or '--gate'? `gem-gym eval --help`",
+        ),
+        ("eval --agent", "--agent NAME: the value must be given. `gem-gym eval --help` explains it."),
+        ("eval --agent --jsn", "no flag --jsn. Did you mean '--json'"),
+        ("eval --turns 1.5", "--turns is '1.5'; accepted: a whole number."),
+        (f"eval --turns {'9' * 5000}", "--turns is too long; accepted: a whole number of fewer digits."),
+        ("eval --call-s 1,5", "--call-s is '1,5'; accepted: a number."),
+        ("eval --tool-calls x", "--tool-calls is 'x'; accepted: native, text.\n"),
+        (
+            "compare a b --metric sucess",
+            "--metric is 'sucess'; accepted: success, return. Did you mean 'success'?",
+        ),
+        ("compare a", "RUN_B must be given. `gem-gym compare --help` explains it."),
+        ("value x --agnt random", "no flag --agnt. Did you mean '--agent'"),
+        ("value x", "ID|NUMBER and --agent STR must be given. `gem-gym value --help` explains them."),
+        ("completion fish", "shell is 'fish'; accepted: bash, zsh."),
+        ("store", "the word after `gem-gym store` is missing; accepted: ls, cat, merge, verify, schema."),
+        ("store lst", "the word after `gem-gym store` is 'lst'; accepted: "),
+        ("store ls a b -3", "'b', '-3': more than `gem-gym store` takes. `gem-gym store --help` shows all."),
+    ],
+)
+def test_the_parser_refuses_with_one_sentence(line, said, capsys):
+    assert cli.main(line.split()) == cli.MISUSED
+    out, err = capsys.readouterr()
+    assert err.startswith(f"BadArgument: {said}")
+    assert err.count("\n") == 1
+    assert out == ""
+
+
+def test_the_parser_of_training_refuses_as_the_others(capsys):
+    pytest.importorskip("torch")
+    assert cli.main(["train", SUDOKU]) == cli.MISUSED
+    assert capsys.readouterr().err == (
+        f"BadArgument: '{SUDOKU}': more than `gem-gym train` takes. An environment is named by --env. "
+        "`gem-gym train --help` shows all.\n"
+    )
+    assert cli.main(["train", "--env-kwargs", "{"]) == cli.MISUSED
+    assert capsys.readouterr().err.startswith("BadArgument: --env-kwargs: Expecting property name")

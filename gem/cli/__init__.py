@@ -12,7 +12,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff
 
 import gem
+from gem.cli.parse_errors import raise_parse_errors
 from gem.cli.silence import Silence
 from gem.cli.terms import FAILED, INTERRUPTED, MISUSED
 from gem.content import printable
@@ -185,13 +186,28 @@ def _run(args: list[str]) -> int:
     if name not in REPEATS:
         _refuse_repeated(rest)
     prog = f"gem-gym {name}"
-    with nullcontext() if name in STAYS_QUIET else Silence("" if name.startswith("serve") else prog):
+    watch = nullcontext() if name in STAYS_QUIET else Silence("" if name.startswith("serve") else prog)
+    with watch, raise_parse_errors(name, rest):
         with name_wait(f"{prog} to be loaded"):
             command = load(COMMANDS[name].entry_point)
         if name in PARSES_ITSELF:
             return command(rest, prog) or 0
+        if isinstance(command, dict):
+            _check_part(prog, rest[0] if rest else "", command)
         run = tyro.extras.subcommand_cli_from_dict if isinstance(command, dict) else tyro.cli
         return run(command, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
+
+
+def _check_part(prog: str, part: str, known: Collection[str]) -> None:
+    """Check the word after a command that has commands of its own.
+
+    Raises:
+        BadArgument: it names the known ones.
+    """
+    if part not in (*known, "-h", "--help", "--tyro-print-completion"):
+        found = repr(part) if part else "missing"
+        accepted = f"accepted: {', '.join(known)}."
+        raise BadArgument(f"the word after `{prog}` is {found}; {accepted}{did_you_mean(part, known)}")
 
 
 def _refuse_repeated(args: Sequence[str]) -> None:

@@ -79,6 +79,11 @@ def completion(shell: Positional[Literal["bash", "zsh"]]) -> None:
     print(re.sub("@([A-Z_]+)@", lambda part: parts[part[1]], SCRIPT), end="")
 
 
+def list_flags(name: str) -> list[str]:
+    """Return the flags of a command, those of its subcommands too."""
+    return [flag for option in _options(_read_spec(name)) for flag in option["flags"]]
+
+
 def _read_spec(name: str) -> dict[str, Any]:
     """Return what tyro knows of a command, from the script that it would print for this command alone."""
     text = io.StringIO()
