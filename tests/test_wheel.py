@@ -150,6 +150,7 @@ def test_stored_episodes_are_read_with_base_dependencies_alone(light):
         ["serve", "game:Sudoku-v0-easy"],
         ["proxy", "--model", "smollm2", "--out", "calls"],
         ["eval", "game:Sudoku-v0-easy", "--agent", "openai:m"],
+        ["eval", "game:Wordle-v0-easy"],
         ["report", "kept"],
         ["baseline", "study.toml"],
         ["oracle", "--env", "early"],

@@ -405,9 +405,8 @@ class _SuiteRun:
         except (MissingData, MissingExtra, SandboxFailed) as error:
             if self.options.ray is not None:
                 count = entry.episodes if isinstance(entry.episodes, int) else EPISODES
-                return _Tasks(
-                    entry, label, [seeding.derive(self.suite.seed, "eval", i) for i in range(count)]
-                )
+                drawn = [seeding.derive(self.suite.seed, "eval", i) for i in range(count)]
+                return _Tasks(entry, label, entry.only or drawn)
             if not self.suite.name:
                 raise
             return _Tasks(entry, label, missing=error)

@@ -20,8 +20,8 @@ Count = int | Literal["all"] | None
 """A number of tasks; all of a data set; or None, which is all of a data set and else EPISODES."""
 
 
-def find_seeds(maker: Maker, count: Count, seed: int) -> Sequence[int]:
-    """Return the seeds of the tasks to play, each task of a data set at most once.
+def find_seeds(maker: Maker, count: Count, seed: int, only: Sequence[int] = ()) -> Sequence[int]:
+    """Return the seeds of the tasks to play, each task of a data set at most once: `only`, if it is given.
 
     All tasks of a data set are in the order of its rows; fewer are drawn by `seed`, and a smaller number of
     them is the beginning of a larger one. Where tasks are made by a program, seeds are derived from `seed`.
@@ -32,6 +32,8 @@ def find_seeds(maker: Maker, count: Count, seed: int) -> Sequence[int]:
     """
     with name_wait(f"the tasks of {maker.spec.id}"):
         with_data = _with_data(maker)
+    if only:
+        return only
     if with_data is None:
         if count == "all":
             raise BadArgument(
@@ -46,9 +48,10 @@ def find_seeds(maker: Maker, count: Count, seed: int) -> Sequence[int]:
 
 def _with_data(maker: Maker) -> Any:
     """Return the environment if it has `seed_of`, and so a finite set of tasks; else None."""
-    entry = load(maker.spec.entry_point, maker.spec.extra)
-    if isinstance(entry, type) and issubclass(entry, Env) and not hasattr(entry, "seed_of"):
-        return None  # it need not be made
+    entry = load(maker.spec.entry_point, maker.spec.extra, maker.spec.id)
+    without_data = isinstance(entry, type) and issubclass(entry, Env) and not hasattr(entry, "seed_of")
+    if without_data and maker.spec.extra is None:
+        return None  # it need not be made; one that needs packages tells here that they are missing
     with maker() as env:
         inner = env.unwrapped
         finite = hasattr(inner, "seed_of") and not isinstance(inner.tasks, ProceduralTasks)  # type: ignore[attr-defined]

@@ -154,13 +154,10 @@ class Entry:
         return TaskRef(self.env, dict(self.kwargs), tuple(map(WrapperRef, self._around)))
 
     def seeds(self, seed: int) -> Sequence[int]:
-        """Return the seeds of its tasks: `only`, or see `gem.evals.instances.find_seeds`."""
-        if self.only:
-            return self.only
+        """Return the seeds of its tasks; see `gem.evals.instances.find_seeds`."""
         made = self.task
-        return find_seeds(
-            made if isinstance(made, registry.Maker) else registry.Maker(made), self.episodes, seed
-        )
+        maker = made if isinstance(made, registry.Maker) else registry.Maker(made)
+        return find_seeds(maker, self.episodes, seed, self.only)
 
     @property
     def label(self) -> str:

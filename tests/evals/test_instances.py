@@ -1,4 +1,8 @@
+import pytest
+
+from gem.errors import MissingExtra, missing_extra
 from gem.evals import find_instances
+from gem.evals.instances import find_seeds
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.testing.doubles import EchoEnv
 
@@ -42,3 +46,17 @@ def test_an_environment_that_does_not_tell_is_measured_on_its_seeds(monkeypatch)
     instances = find_instances(Maker("test:Echo"), seed=0, wanted=5)
     assert not instances.complete
     assert len({seed for seeds in instances.seeds for seed in seeds}) == 5
+
+
+@pytest.mark.parametrize("only", [(), (3,)])
+def test_an_environment_whose_package_is_missing_is_found_out_before_it_is_played(monkeypatch, only):
+    def need(self):
+        raise missing_extra("the echo", "echo", "echoes")
+
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
+    monkeypatch.setattr(EchoEnv, "__init__", need)
+    register(EnvSpec("test:Echo", EchoEnv, extra="echoes"))
+    with pytest.raises(MissingExtra, match="the echo needs the echo package"):
+        find_seeds(Maker("test:Echo"), 2, 0, only)
+    register(EnvSpec("test:Plain", EchoEnv))
+    assert find_seeds(Maker("test:Plain"), 2, 0, (3,)) == (3,)

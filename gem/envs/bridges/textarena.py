@@ -21,7 +21,6 @@ from gem.content import Obs
 from gem.core import Env, Start, Step
 from gem.envs.bridges.generators import NUMPY_SEEDS, GlobalGenerators
 from gem.envs.bridges.specs import TEXTARENA_GAMES
-from gem.envs.games import words as english
 from gem.envs.seats.seated_env import MultiStart, MultiStep, SeatedEnv
 from gem.errors import (
     BadArgument,
@@ -370,6 +369,8 @@ class _Words:
     @staticmethod
     def words(kind: str = "en") -> Sequence[str]:
         """Return words of three to eight letters, most frequent first; fewer for basic English."""
+        from gem.envs.games import words as english  # here, because few games need the package of words
+
         lists = [english.common(n) for n in range(english.SHORTEST, english.LONGEST + 1)]
         if kind == "en-basic":
             return [word for some in lists for word in some[: _TOP_WORDS // len(lists)]]

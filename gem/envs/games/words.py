@@ -23,6 +23,13 @@ import msgspec
 from gem.envs.kit.text_game import TextGame, choose
 from gem.errors import missing_extra
 
+_PACKAGE = importlib.util.find_spec("wordfreq")
+if _PACKAGE is None or _PACKAGE.origin is None:
+    raise missing_extra("a game of words", "wordfreq", "games")
+
+_DATA = Path(_PACKAGE.origin).with_name("data")
+"""The package's folder of lists."""
+
 COMMON = 8000
 """How many of the most frequent words may be hidden; words left out count too."""
 
@@ -53,40 +60,24 @@ class WordGame(TextGame):
 
 @cache
 def common(length: int) -> tuple[str, ...]:
-    """Return the words of a length that a game may hide, most frequent first.
-
-    Raises:
-        MissingExtra: without wordfreq.
-    """
+    """Return the words of a length that a game may hide, most frequent first."""
     return tuple(word for word in _rank_words() if len(word) == length)
 
 
 @cache
 def rare(length: int) -> tuple[str, ...]:
-    """Return the known words of a length that are not common.
-
-    Raises:
-        MissingExtra: without wordfreq.
-    """
+    """Return the known words of a length that are not common."""
     return tuple(sorted(guessable(length).difference(common(length))))
 
 
 def pick(length: int, rng: Random, hardcore: bool = False) -> str:
-    """Draw one of the common words of a length (with `hardcore`, of the rare ones), all equally likely.
-
-    Raises:
-        MissingExtra: without wordfreq.
-    """
+    """Draw one of the common words of a length (with `hardcore`, of the rare ones), all equally likely."""
     return choose(rng, rare(length) if hardcore else common(length))
 
 
 @cache
 def guessable(length: int) -> frozenset[str]:
-    """Return the words of a length that may be guessed, which include the common ones.
-
-    Raises:
-        MissingExtra: without wordfreq.
-    """
+    """Return the words of a length that may be guessed, which include the common ones."""
     buckets = _buckets("large")[: 1 - round(100 * math.log10(RAREST))]
     candidates = {word for bucket in buckets for word in bucket if len(word) == length}
     return frozenset(_real(candidates)) | set(common(length))
@@ -114,10 +105,7 @@ def _buckets(size: str) -> Sequence[Sequence[str]]:
 
     The data is read without importing the package, which takes three times as long as reading.
     """
-    package = importlib.util.find_spec("wordfreq")
-    if package is None or package.origin is None:
-        raise missing_extra("a game of words", "wordfreq", "games")
-    packed = Path(package.origin).with_name("data") / f"{size}_en.msgpack.gz"
+    packed = _DATA / f"{size}_en.msgpack.gz"
     buckets: list[list[str]]
     _, *buckets = msgspec.msgpack.decode(gzip.decompress(packed.read_bytes()))  # the first is a header
     return buckets

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import gem
-from gem.envs.games import word_search, words
+from gem.envs.games import words
 from gem.errors import MissingExtra
 
 
@@ -56,10 +56,9 @@ def test_the_file_of_words_left_out_holds_plain_words():
 
 @pytest.mark.parametrize("game", ["Hangman", "Wordle", "WordSearch"])
 def test_without_wordfreq_a_game_of_words_says_how_to_get_it(monkeypatch, game):
-    for cached in (words.common, words.guessable, words._rank_words):
-        monkeypatch.setattr(words, cached.__name__, cached.__wrapped__)
-    monkeypatch.setattr(word_search, "word_pool", word_search.word_pool.__wrapped__)
     monkeypatch.setitem(sys.modules, "wordfreq", None)
-    env = gem.make(f"game:{game}-v0-easy")
+    for module in ("words", "hangman", "wordle", "word_search"):  # as in a process that begins
+        monkeypatch.delitem(sys.modules, f"gem.envs.games.{module}", raising=False)
+        monkeypatch.delattr(f"gem.envs.games.{module}", raising=False)
     with pytest.raises(MissingExtra, match=r"pip install .*\[games\]"):
-        env.reset(seed=0)
+        gem.make(f"game:{game}-v0-easy")
