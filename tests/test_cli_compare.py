@@ -84,6 +84,14 @@ def test_several_environments_have_a_mean_and_corrected_p_values(store, capsys):
     assert verdicts[2].startswith("all: B is better, by 45.0")
 
 
+def test_a_bound_that_few_tasks_leave_open_is_a_word(store, capsys):
+    a, b = store("a", {"test:X": "l" * 40}), store("b", {"test:X": "l" * 38 + "ww"})
+    code, out, _ = said(capsys, "compare", a, b)
+    assert code == 0
+    assert " to none  0 : 2" in out
+    assert "inf" not in out
+
+
 def test_little_coverage_withholds_the_headline(store, capsys):
     a, b = store("a", {"test:X": "w" * 20}), store("b", {"test:X": "l" * 17 + "---"})
     code, out, _ = said(capsys, "compare", a, b)

@@ -71,6 +71,17 @@ def test_what_cannot_be_valued_is_told(words, complaint, stored, capsys):
     assert complaint in capsys.readouterr().err
 
 
+def test_an_episode_without_an_answered_turn_has_nothing_to_value(tmp_path, capsys):
+    path = tmp_path / "episodes.jsonl"
+    (episode,) = rollout([Job(HANOI, 1)], RandomAgent())
+    episode.turns.clear()
+    with EpisodeStore(path) as store:
+        store.append(episode)
+    assert main(["value", str(path), "0", "--agent", "random"]) == MISUSED
+    told = f"BadArgument: episode {episode.id!r} has no turn that the agent answered, so none can be valued; "
+    assert capsys.readouterr().err == f"{told}accepted: an episode of 1 turn or more.\n"
+
+
 def test_code_that_a_record_names_is_not_made_unasked(tmp_path, capsys):
     path = tmp_path / "episodes.jsonl"
     with EpisodeStore(path) as store:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -236,11 +235,9 @@ def _difference(value: Interval | None, success: bool) -> str:
 
 
 def _bounds(value: Interval | None, success: bool) -> str:
-    """Return an interval's bounds, or ``-`` if both are infinite."""
-    if value is None or not (math.isfinite(value.low) or math.isfinite(value.high)):
+    if value is None:
         return "-"
-    low, high = (f"{100 * bound:+.1f}" if success else f"{bound:+.3f}" for bound in value[1:3])
-    return f"{low} to {high}"
+    return value.write_bounds(lambda bound: f"{100 * bound:+.1f}" if success else f"{bound:+.3f}")
 
 
 def _p(p: float | None) -> str:

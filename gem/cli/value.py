@@ -78,8 +78,7 @@ def value(
         from gem.viewer.values import ValuesFile
 
         ValuesFile(store_of(run)).set(stored.id, agent, samples, values)
-    end = values[-1].after if values else None
-    print(f"after the last turn: {_figure(end)}; {samples} episodes of {agent} from each place")
+    print(f"after the last turn: {_figure(values[-1].after)}; {samples} episodes of {agent} from each place")
     decided = find_deciding_turn(values)
     print(
         f"turn {decided.turn + 1} decided: {_figure(decided.advantage, '+')}"

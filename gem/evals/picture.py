@@ -99,9 +99,9 @@ def _label(row: Paired) -> str:
 def _figures(row: Paired, scale: float) -> str:
     if row.difference is None:
         return "no pair"
-    mean, low, high = (scale * value for value in row.difference[:3])
-    form = "+.1f" if scale == 100 else "+.3g"
-    figures = f"{mean:{form}} ({low:{form}} to {high:{form}})"
+    form = "{:+.1f}" if scale == 100 else "{:+.3g}"
+    bounds = row.difference.write_bounds(lambda bound: form.format(scale * bound))
+    figures = f"{form.format(scale * row.difference.mean)} ({bounds})"
     return f"{figures}, low coverage" if row.withheld else figures
 
 

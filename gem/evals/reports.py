@@ -19,8 +19,7 @@ def format_interval(value: Interval | None, form: str = "{:.1%}") -> str:
     """Return an interval as text; a dash where there is none."""
     if value is None:
         return "-"
-    mean, low, high = (form.format(number) for number in value[:3])
-    return f"{mean} ({low} to {high})"
+    return f"{form.format(value.mean)} ({value.write_bounds(form.format)})"
 
 
 def dollars(cost: float | None) -> str:

@@ -210,13 +210,19 @@ def turn_values(
         salt: see `branches`.
 
     Raises:
-        BadArgument, ContractBroken: see `branches`. BadArgument: for an episode of several seats. NoSolver:
-            where the agent is the solver or the random actor, and the environment has none.
+        BadArgument, ContractBroken: see `branches`. BadArgument: for an episode of several seats, or without
+            an answered turn. NoSolver: where the agent is the solver or the random actor, and the environment
+            has none.
     """
     if episode.several:
         raise BadArgument(f"episode {episode.id!r} has several seats; accepted: episodes of one.")
     check_argument("samples", samples, samples >= 2, "2 or more, for an interval")
     count = count_answered(episode)
+    if not count:
+        raise BadArgument(
+            f"episode {episode.id!r} has no turn that the agent answered, so none can be valued; accepted: "
+            "an episode of 1 turn or more."
+        )
     over = episode.terminated and count == len(episode.turns)
     jobs = branches(episode, range(count + (not over)), samples, env=env, fork=fork, salt=salt)
     episodes = runner.play(jobs)

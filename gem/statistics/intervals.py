@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -24,6 +24,14 @@ class Interval(NamedTuple):
     n: int
     clusters: int
     exact: bool = False
+
+    def write_bounds(self, form: Callable[[float], str]) -> str:
+        """Return the bounds as text, by what `form` writes of one; `none` for one that is infinite.
+
+        One or two tasks, or a resample of tasks that hardly differ, leave a bound open.
+        """
+        low, high = (form(bound) if math.isfinite(bound) else "none" for bound in (self.low, self.high))
+        return "no bounds" if low == high == "none" else f"{low} to {high}"
 
 
 def mean_interval(

@@ -213,3 +213,16 @@ def test_wrong_arguments_are_refused():
     for successes, n in [(0, 0), (3, 2), (-1, 2)]:
         with pytest.raises(BadArgument, match="successes"):
             wilson(successes, n)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.25, 0.75, "0.2 to 0.8"),
+        (-math.inf, 0.75, "none to 0.8"),
+        (0.25, math.inf, "0.2 to none"),
+        (-math.inf, math.inf, "no bounds"),
+    ],
+)
+def test_an_open_bound_is_written_in_words(low, high, text):
+    assert Interval(0.5, low, high, 3, 3).write_bounds("{:.1f}".format) == text

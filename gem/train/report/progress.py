@@ -231,7 +231,7 @@ def _bounds(interval: Interval | None, form: str) -> str:
         return MISSING
     if interval.exact:
         return "exact"
-    return f"{form.format(interval.low)} to {form.format(interval.high)}"
+    return interval.write_bounds(form.format)
 
 
 def sketch(values: Sequence[float], width: int = 72, height: int = 8) -> str:

@@ -32,7 +32,7 @@ def enough(evaluations: Sequence[Evaluation], config: TrainConfig) -> str | None
     if config.target is not None and score.low >= config.target:
         return (
             f"the target of {config.target:g} is reached: held-out {last.metric} is {score.mean:.3g} "
-            f"({score.low:.3g} to {score.high:.3g})"
+            f"({score.write_bounds('{:.3g}'.format)})"
         )
     best, waited = last, 0
     for at, (_, each) in enumerate(known):
