@@ -11,15 +11,34 @@ from typing import Any, Literal
 
 from tyro.conf import Positional
 
-from gem import cli
+from gem import cli, models
+from gem.agent_names import AGENTS
+from gem.cli.export import FORMATS
+from gem.estimators import ALGORITHMS
+from gem.evals.suite import known_suites
+from gem.graders import MADE
 from gem.registry import ENV_REGISTRY
 
 TAKES_IDS = ("play", "check", "audit", "demos", "eval", "serve", "mcp")
 """Commands whose first values are ids of environments; --env takes them everywhere."""
 
+NAMES = {
+    r"*\ --agent|*\ --others|*\ --opponent": [
+        *(form[: form.find(":") + 1] or form for form, *_ in AGENTS.values()),  # what follows is the user's
+        *models.KNOWN,
+    ],
+    r"train\ --model": ["tiny", *models.KNOWN],
+    r"*\ --model": list(models.KNOWN),
+    r"*\ --algorithm": list(ALGORITHMS),
+    r"*\ --grader": list(MADE),
+    r"*\ --format": list(FORMATS),
+}
+"""Names that flags take, by a shell pattern of command and flag; the flags take other values too."""
+
 SCRIPT = r"""# Completion of gem-gym, by `gem-gym completion`; make it again after an update.
 _gem_gym() {
-  local line=${COMP_LINE:0:$COMP_POINT} word before rest name words
+  local line=${COMP_LINE:0:$COMP_POINT} word before rest name words ids
+  ids='@IDS@'
   word=${line##* } before=${line% *} rest=${line#* }
   before=${before##* } name=${rest%% *}
   case $rest in
@@ -30,16 +49,21 @@ _gem_gym() {
     ' '*|help\ *) words='@COMMANDS@' ;;
 @VALUES@
     completion\ completion) words='bash zsh' ;;
-    *\ --env) words='@IDS@' ;;
+    *\ --env) words=$ids ;;
+@NAMES@
     *) case "$name $word" in
 @FLAGS@
-      @TAKES_IDS@) words='@IDS@' ;;
+      eval\ *) words="$ids @SUITES@" ;;
+      @TAKES_IDS@) words=$ids ;;
     esac ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "$word"))
   case $BASH_VERSION$word in
     [0-9]*:*) before=${word%"${word##*:}"}  # bash completes what follows the last colon
       COMPREPLY=("${COMPREPLY[@]#"$before"}") ;;
+  esac
+  case $COMPREPLY in
+    *:) compopt -o nospace 2>/dev/null ;;  # more must follow
   esac
 }
 @BEGIN@complete -o default -F _gem_gym gem-gym
@@ -71,6 +95,8 @@ def completion(shell: Positional[Literal["bash", "zsh"]]) -> None:
     parts = {
         "COMMANDS": " ".join([*cli.COMMANDS, "help"]),
         "VALUES": "\n".join(values),
+        "NAMES": "\n".join(f"    {asked}) words='{' '.join(names)}' ;;" for asked, names in NAMES.items()),
+        "SUITES": " ".join(known_suites()),
         "FLAGS": "\n".join(flags),
         "TAKES_IDS": "|".join(f"{name}\\ *" for name in TAKES_IDS),
         "IDS": " ".join(sorted(ENV_REGISTRY)),
