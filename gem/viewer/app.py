@@ -38,7 +38,7 @@ from gem.viewer.conversation import (
 )
 from gem.viewer.formats import static, templates
 from gem.viewer.guard import BODY_AT_MOST, Guard
-from gem.viewer.notes import LABELS, Note
+from gem.viewer.notes import LABELS, Note, measure_agreement
 from gem.viewer.search import find_tool_errors, search
 from gem.viewer.sources import Source
 from gem.viewer.stretches import Summary, same_start, short_actions, split_run, summary_of
@@ -156,6 +156,9 @@ class Viewer:
         if marked not in ("", TOOL_ERROR, *MARKS):
             accepted = ", ".join((*MARKS, TOOL_ERROR))
             raise HTTPException(400, f"marked is {marked!r:.40}; accepted: {accepted}.")
+        noted = source.read_notes()
+        listed = [each for each, note in noted if marked in MARKS and MARKS[marked](each, note)]
+        listed = [each for each in listed if matches(each, wanted)]
         search_page = None
         if words or marked == TOOL_ERROR:
             scan = partial(search, text=words) if words else find_tool_errors
@@ -163,14 +166,11 @@ class Viewer:
             entries: list[Entry] = [hit.entry for hit in search_page.hits]
             if marked in MARKS:
                 hits = {entry.number for entry in entries}
-                entries = [
-                    entry for entry in self._list_marked(source, marked, wanted) if entry.number in hits
-                ]
+                entries = [entry for entry in listed if entry.number in hits]
             total = len(entries)
         elif marked:
-            entries = self._list_marked(source, marked, wanted)
-            total = len(entries)
-            entries = entries[at * PAGE : (at + 1) * PAGE]
+            total = len(listed)
+            entries = listed[at * PAGE : (at + 1) * PAGE]
         else:
             entries, total = source.store.page(
                 order=order, descending=descending, start=at * PAGE, count=PAGE, **wanted
@@ -196,8 +196,8 @@ class Viewer:
             words=words,
             marks=(*MARKS, TOOL_ERROR),
             marked=marked,
-            agreement=source.agreement(),
-            notes=source.notes.all(),
+            agreement=measure_agreement((note.label, entry.success) for entry, note in noted),
+            notes={entry.id: note for entry, note in noted},
             summaries={} if search_page else {each.number: summary_in_list(source, each) for each in entries},
             total=total,
             order=order,
@@ -211,11 +211,6 @@ class Viewer:
             chart=charts.read_settings(asked, [source]),
             title=source.title(),
         )
-
-    def _list_marked(self, source: Source, marked: str, wanted: Mapping[str, Any]) -> list[Entry]:
-        """Return the episodes with one of MARKS that have the wanted values."""
-        fits = MARKS[marked]
-        return [each for each, note in source.read_notes() if fits(each, note) and matches(each, wanted)]
 
     def count(self, request: Request) -> Response:
         """Return the current number of episodes and iterations."""
@@ -237,7 +232,7 @@ class Viewer:
             note=source.notes.of(episode.id),
             labels=LABELS,
             forkable=_can_fork(episode),
-            players=_what_if_form(episode, 0, [], True)["agents"] if _can_value(episode) else {},
+            players=_list_players(episode) if _can_value(episode) else {},
             samples=SAMPLES,
             **episode_page(source, episode, colour, first=first),
             title=f"episode {number}",
@@ -547,14 +542,19 @@ def _can_value(episode: Episode) -> bool:
 def _what_if_form(episode: Episode, turn: int, typed: list[str], is_open: bool) -> dict[str, Any]:
     """Return the values of the what-if form: the turn, the typed actions, and whether play can go on."""
     at = turn + len(typed)
-    solver = registry.spec(episode.spec).solver != "none"
     return {
         "turn": turn,
         "typed": typed,
         "open": is_open,
         "stored": episode.turns[at].action if not typed and at < len(episode.turns) else None,
-        "agents": {name: label for name, label in AGENTS.items() if name != "solver" or solver},
+        "agents": _list_players(episode),
     }
+
+
+def _list_players(episode: Episode) -> dict[str, str]:
+    """Return who can play on, by name, with what the form calls them; the solver if there is one."""
+    solver = registry.spec(episode.spec).solver != "none"
+    return {name: label for name, label in AGENTS.items() if name != "solver" or solver}
 
 
 async def _form(request: Request) -> dict[str, list[str]]:

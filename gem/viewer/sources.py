@@ -27,7 +27,7 @@ from gem.rollout.store import EpisodeStore, by_end, by_task
 from gem.statistics import Interval, clustered_rate, wilson
 from gem.statistics.student_t import quantile
 from gem.viewer.json_files import JsonLines, read_json
-from gem.viewer.notes import Agreement, Note, Notes, measure_agreement
+from gem.viewer.notes import Note, Notes
 from gem.viewer.values import ValuesFile
 
 EPISODES, METRICS, CONFIG, RESULT = "episodes.jsonl", "metrics.jsonl", "config.json", "result.json"
@@ -170,10 +170,6 @@ class Source:
             entries = [entry for entry in store.select() if entry.id in notes]
         firsts = {entry.id: entry for entry in reversed(entries)}
         return sorted((entry, notes[id]) for id, entry in firsts.items())
-
-    def agreement(self) -> Agreement:
-        """Return how far labels agree with verdicts."""
-        return measure_agreement((note.label, entry.success) for entry, note in self.read_notes())
 
     def costs(self) -> dict[str, float]:
         """Return the cost of each environment's episodes in dollars, if an evaluation stored it."""

@@ -20,6 +20,7 @@ from gem.rollout import EpisodeStore, Job, rollout
 from gem.specs import TaskRef
 from gem.viewer import whatif
 from gem.viewer.notes import measure_agreement
+from gem.viewer.sources import Source
 from gem.viewer.whatif import what_if
 
 
@@ -166,6 +167,15 @@ def test_a_note_is_kept_beside_the_store_and_listed(pages, played):
     shown.post("run/0/episode/4/note", 303, data={"note": ""})
     assert shown.viewer.sources[0].notes.all() == {}
     shown.post("run/0/episode/4/note", 400, data={"note": "x" * 4001})
+
+
+def test_a_page_of_marked_episodes_looks_once_for_those_with_a_note(pages, played, monkeypatch):
+    shown, looked = pages(played), []
+    shown.post("run/0/episode/4/note", 303, data={"note": "see", "label": "right"})
+    read_notes = Source.read_notes
+    monkeypatch.setattr(Source, "read_notes", lambda source: looked.append(1) or read_notes(source))
+    assert "1 with notes" in shown.get("run/0?marked=labelled").text
+    assert looked == [1]
 
 
 def test_a_torn_note_costs_no_other(pages, played):
