@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from container_engines import SOME_IMAGE, engine_of_tasks
 from harbor_folders import write_task
-from program_code import ACT
+from program_code import ACT, ENDINGS, PROBE
 
 from gem.agents.scripted import ScriptedAgent
 from gem.envs.terminal import relay
@@ -87,13 +87,7 @@ sys.exit(3)
 
 
 ROWS = [
-    ("ask('x')", StopReason.FAILED, ""),
-    ("solve(); raise OSError", StopReason.SOLVED, ""),
-    ("ask('x'); os.kill(os.getpid(), 11)", StopReason.FAILED, ""),
-    ("x = bytearray(1 << 33)", StopReason.FAILED, ""),
-    ("print('on', flush=True); time.sleep(600)", StopReason.TIME_LIMIT, "time"),
-    ("solve(); print('on', flush=True); time.sleep(600)", StopReason.SOLVED, "time"),
-    ("[ask(str(i)) for i in range(9)]", StopReason.TURN_LIMIT, ""),
+    *ENDINGS,
     ("os.kill(-1, 9)", StopReason.FAILED, ""),  # with it the shell that waits for it
 ]
 
@@ -122,31 +116,15 @@ time.sleep(600)
 @pytest.mark.slow
 def test_it_reaches_its_own_model_alone(play):
     code = """
-wrong = []
-def refused(what, call):
-    try: found = call()
-    except Exception: return
-    wrong.append(f"{what}: {found!r:.200}")
-ask("mine")
-refused("the host", lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2])), 2))
-for place in ("1.1.1.1", "10.0.0.1", "169.254.169.254", "::1"):
-    refused(place, lambda: socket.create_connection((place, 80), 2))
-refused("DNS", lambda: socket.getaddrinfo("example.com", 80))
-base = URL.removesuffix("/v1")
-refused("episodes", lambda: send("/episodes", url=base))
-refused("its reward", lambda: send("/episodes/episode-0/reward", {"reward": 1.0}, url=base))
-for key in ("k", "", "episode-0"):
-    refused(f"the key {key!r}", lambda: send("/chat/completions", {"messages": [{"role": "user"}]}, key))
 refused("a file beside it", lambda: os.listdir(os.path.dirname(sys.argv[0]) + "/task"))
 refused("the host's files", lambda: open("/run/gem/new", "w"))
-refused("gem", lambda: __import__("gem"))
 wrong += [name for name in os.listdir("/sys/class/net") if name != "lo"]
 print(wrong)
 if not wrong: solve()
 """
     with socket.create_server(("127.0.0.1", 0)) as on_the_host:
         as_root = USER.replace("USER 1234\n", "")
-        episode = play(code, str(on_the_host.getsockname()[1]), dockerfile=as_root)
+        episode = play(PROBE + code, str(on_the_host.getsockname()[1]), dockerfile=as_root)
     assert episode.success, episode.ends["agent"].info["program"]
 
 

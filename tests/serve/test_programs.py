@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from harbor_folders import write_task
-from program_code import ACT
+from program_code import ACT, ENDINGS, PROBE
 
 import gem
 from gem.agents.named import AgentSettings, make_agent
@@ -191,29 +191,23 @@ def test_an_episode_of_a_program_is_not_played_again(act, play):
 # -- how it ends
 
 ROWS = [
-    ("solve(); ask('x')", StopReason.SOLVED, "", 1.0),
-    ("ask('x')", StopReason.FAILED, "", 0.0),
-    ("solve()", StopReason.SOLVED, "", 1.0),  # without a call
-    ("solve(); raise OSError", StopReason.SOLVED, "", 1.0),
-    ("ask('x'); sys.exit(1)", StopReason.FAILED, "", 0.0),
-    ("ask('x'); os.kill(os.getpid(), 11)", StopReason.FAILED, "", 0.0),
-    ("solve(); os.setsid(); os.kill(0, 9)", StopReason.SOLVED, "", 1.0),
-    ("time.sleep(60)", StopReason.TIME_LIMIT, "time", 0.0),
-    ("solve(); time.sleep(60)", StopReason.SOLVED, "time", 1.0),
-    ("[ask(str(i)) for i in range(9)]", StopReason.TURN_LIMIT, "", 0.0),
-    ("solve(); [ask(str(i)) for i in range(9)]", StopReason.SOLVED, "", 1.0),
-    ("x = bytearray(1 << 33)", StopReason.FAILED, "", 0.0),
-    ("os.write(1, b'x' * (1 << 27))", StopReason.FAILED, "", 0.0),
+    *ENDINGS,
+    ("solve(); ask('x')", StopReason.SOLVED, ""),
+    ("solve()", StopReason.SOLVED, ""),  # without a call
+    ("ask('x'); sys.exit(1)", StopReason.FAILED, ""),
+    ("solve(); os.setsid(); os.kill(0, 9)", StopReason.SOLVED, ""),
+    ("solve(); [ask(str(i)) for i in range(9)]", StopReason.SOLVED, ""),
+    ("os.write(1, b'x' * (1 << 27))", StopReason.FAILED, ""),
 ]
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(("code", "stop", "ended", "reward"), ROWS, ids=[row[0] for row in ROWS])
-def test_the_state_is_scored_however_a_program_ends(code, stop, ended, reward, act, play):
+@pytest.mark.parametrize(("code", "stop", "ended"), ROWS, ids=[row[0] for row in ROWS])
+def test_the_state_is_scored_however_a_program_ends(code, stop, ended, act, play):
     time_s = 1.5 if ended == "time" else 60.0
     episode = play(act(code), limits=Limits(turns=2), time_s=time_s)
     assert episode.scored, episode.error
-    assert (episode.stop, episode.reward()) == (stop, reward)
+    assert (episode.stop, episode.reward()) == (stop, float(stop is StopReason.SOLVED))
     end = episode.ends["agent"]
     assert end.info["program"]["ended"] == ended
     assert end.truncated is (stop in (StopReason.TIME_LIMIT, StopReason.TURN_LIMIT))
@@ -424,29 +418,13 @@ def test_a_program_reaches_its_own_model_alone(act, play, tmp_path, monkeypatch)
     (tmp_path / "secret").write_text("key")
     code = """
 import subprocess
-wrong = []
-def refused(what, call):
-    try: found = call()
-    except Exception: return
-    wrong.append(f"{what}: {found!r:.200}")
-ask("mine")
-refused("the host", lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2])), 2))
-for place in ("1.1.1.1", "10.0.0.1", "169.254.169.254", "::1"):
-    refused(place, lambda: socket.create_connection((place, 80), 2))
-refused("DNS", lambda: socket.getaddrinfo("example.com", 80))
 refused("its port", lambda: socket.create_server(("127.0.0.1", int(URL.split(":")[2].split("/")[0]))))
 refused("raw", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))
 refused("pid 1's descriptors", lambda: os.listdir("/proc/1/fd"))
 refused("pid 1's memory", lambda: open("/proc/1/mem", "rb"))
 refused("unshare", lambda: subprocess.run(["unshare", "-Ur", "true"], check=True))
-base = URL.removesuffix("/v1")
-refused("episodes", lambda: send("/episodes", url=base))
 refused("opening", lambda: send("/episodes", {}, url=base))
-refused("its reward", lambda: send("/episodes/episode-0/reward", {"reward": 1.0}, url=base))
-for key in ("k", "", "episode-0", "episode-1"):
-    refused(f"the key {key!r}", lambda: send("/chat/completions", {"messages": [{"role": "user"}]}, key))
 refused("a file beside it", lambda: open(os.path.dirname(sys.argv[0]) + "/secret").read())
-refused("gem", lambda: __import__("gem"))
 everything = [os.path.join(at, name) for at, _, names in os.walk("/") for name in names
               if not at.startswith(("/proc", "/dev"))]
 wrong += [path for path in everything if "/gem/" in path or "answer.txt" in path or path.endswith("act.pyc")]
@@ -458,7 +436,7 @@ if not wrong: solve()
 """
     monkeypatch.setenv("A_SECRET", "x")
     with socket.create_server(("127.0.0.1", 0)) as on_the_host:
-        episodes = play(act(code, str(on_the_host.getsockname()[1])), jobs=2)
+        episodes = play(act(PROBE + code, str(on_the_host.getsockname()[1])), jobs=2)
     for episode in episodes:
         about = episode.ends["agent"].info["program"]
         assert episode.success, (about["stdout"], about["stderr"])
