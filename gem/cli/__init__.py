@@ -189,7 +189,7 @@ def _run(args: list[str]) -> int:
     watch = nullcontext() if name in STAYS_QUIET else Silence("" if name.startswith("serve") else prog)
     with watch, raise_parse_errors(name, rest):
         with name_wait(f"{prog} to be loaded"):
-            command = load(COMMANDS[name].entry_point)
+            command: Any = load(COMMANDS[name].entry_point)
         if name in PARSES_ITSELF:
             return command(rest, prog) or 0
         if isinstance(command, dict):
