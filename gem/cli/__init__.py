@@ -205,9 +205,9 @@ def _check_part(prog: str, part: str, known: Collection[str]) -> None:
         BadArgument: it names the known ones.
     """
     if part not in (*known, "-h", "--help", "--tyro-print-completion"):
-        found = repr(part) if part else "missing"
+        given = repr(part) if part else "missing"
         accepted = f"accepted: {', '.join(known)}."
-        raise BadArgument(f"the word after `{prog}` is {found}; {accepted}{did_you_mean(part, known)}")
+        raise BadArgument(f"the word after `{prog}` is {given}; {accepted}{did_you_mean(part, known)}")
 
 
 def _refuse_repeated(args: Sequence[str]) -> None:

@@ -52,8 +52,8 @@ def _describe(event: Any, name: str, args: Sequence[str]) -> str:
             return f"{' and '.join(missing)} must be given. {more} {'it' if len(missing) == 1 else 'them'}."
         case "InvalidChoice":
             accepted = [choice for choice in event.choices if choice]  # "" stands for a flag left out
-            told = f"{_name(event.argument)} is {event.value!r}; accepted: {', '.join(accepted)}."
-            return told + did_you_mean(event.value, accepted)
+            text = f"{_name(event.argument)} is {event.value!r}; accepted: {', '.join(accepted)}."
+            return text + did_you_mean(event.value, accepted)
         case "BadValue" if event.reason == "too_few_values":
             if unknown := [each for each in _flags(args) if each not in list_flags(name)]:
                 return _describe_unknown(unknown, name)
@@ -77,12 +77,12 @@ def _describe_unknown(tokens: Sequence[str], name: str) -> str:
     from gem.cli.completion import list_flags
 
     known, flags = list_flags(name), _flags(tokens)
-    told = [f"no flag {flag}.{did_you_mean(flag, known)}" for flag in flags]
+    sentences = [f"no flag {flag}.{did_you_mean(flag, known)}" for flag in flags]
     if not flags:  # what follows an unknown flag may be its value
-        told = [f"{', '.join(map(repr, tokens))}: more than `gem-gym {name}` takes."]
+        sentences = [f"{', '.join(map(repr, tokens))}: more than `gem-gym {name}` takes."]
         if "--env" in known and ":" in tokens[0]:
-            told.append("An environment is named by --env.")
-    return " ".join([*told, f"`gem-gym {name} --help` shows all."])
+            sentences.append("An environment is named by --env.")
+    return " ".join([*sentences, f"`gem-gym {name} --help` shows all."])
 
 
 def _flags(args: Sequence[str]) -> list[str]:
