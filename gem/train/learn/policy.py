@@ -27,6 +27,7 @@ from gem.tokens.rows import Row
 from gem.tokens.tiny import PAD, TinyRenderer
 from gem.train.config import TrainConfig
 from gem.train.learn.batch import Batch, Weighted, collate
+from gem.train.learn.output_head import compute_logits
 from gem.train.learn.served_weights import ServedWeights
 
 if TYPE_CHECKING:
@@ -255,9 +256,8 @@ class CausalPolicy:
 
     def logits(self, states_UD: Tensor) -> Tensor:
         """See Policy.logits."""
-        head = self._head
-        bias = None if getattr(head, "bias", None) is None else head.bias.float()
-        logits_UV = F.linear(states_UD.float(), head.weight.float(), bias) * self._scale
+        bias_V = getattr(self._head, "bias", None)
+        logits_UV = compute_logits(states_UD, self._head.weight, bias_V) * self._scale
         return logits_UV if self._cap is None else self._cap * (logits_UV / self._cap).tanh()
 
     def temper(self, temperature: float) -> None:

@@ -199,6 +199,7 @@ def test_flash_attention_gets_rows_without_padding_or_masks(name, flash):
     assert flash[0][-1] == sum(len(ids) - 1 for ids in longest)  # nothing follows the last token
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", ["llama", "qwen3", "granite"])
 def test_flat_rows_have_the_losses_and_gradients_of_trees(name):
     """Sdpa, which makes a mask from the positions, agrees with flash attention on what they mean."""
