@@ -24,6 +24,9 @@ from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import take_calls
 
+CACHE_BYTES = 4 << 30
+"""Most bytes of keys and values that an agent keeps between calls, unless it is told."""
+
 
 class HuggingFaceAgent(BaseAgent):
     """An agent that samples batches from a decoder-only transformers model, on the model's device.
@@ -68,7 +71,7 @@ class HuggingFaceAgent(BaseAgent):
         tools: Literal["native", "text"] | None = None,
         prefix: str = "",
         stop: Sequence[str] = (),
-        cache_bytes: int = 4 << 30,
+        cache_bytes: int = CACHE_BYTES,
         *,
         entropy: bool = False,
     ) -> None:

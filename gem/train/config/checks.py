@@ -227,6 +227,13 @@ def check_defaults(algorithm: Algorithm, of: type[RunSettings]) -> None:
 
 
 def _check_model(config: RunSettings) -> None:
+    refuse_first(
+        (
+            config.pass_tokens == 0 and not config.device.startswith("cuda"),
+            "pass_tokens is 0, which means as many as a GPU has room for, and device is "
+            f"{config.device!r}; accepted there: 1 or more, or none.",
+        )
+    )
     if config.model == "tiny":
         refuse_first(
             (config.device != "cpu", f"device is {config.device!r}; the tiny model runs on cpu only."),

@@ -18,6 +18,7 @@ from gem.train.config.value_types import (
     KlEstimator,
     MaybeAmount,
     MaybeCount,
+    MaybeCountOrZero,
     MaybeNumber,
     MaybePath,
     Normalise,
@@ -213,8 +214,9 @@ class RunSettings:
     minibatch: CountOrZero = 64
     """Rows per optimiser step. 0: all of the iteration's."""
 
-    pass_tokens: MaybeCount = None
-    """Distinct tokens per pass through the model; a step takes as many passes as it needs. none: one pass."""
+    pass_tokens: MaybeCountOrZero = None
+    """Distinct tokens per pass through the model; a step takes as many passes as it needs. none: one pass.
+    0: as many as the free memory of a GPU has room for (docs/guides/training_gpu.md)."""
 
     lr: Amount = 1e-3
     """Learning rate of AdamW."""

@@ -97,6 +97,7 @@ def _maybe(read: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec
 
 MaybePath: TypeAlias = Annotated[Path | None, _maybe(Path, "FILE")]
 MaybeCount: TypeAlias = Annotated[int | None, _maybe(int, "INT"), AT_LEAST_ONE]
+MaybeCountOrZero: TypeAlias = Annotated[int | None, _maybe(int, "INT"), NOT_NEGATIVE]
 MaybeAmount: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT"), NOT_NEGATIVE]
 MaybeNumber: TypeAlias = Annotated[float | None, _maybe(float, "FLOAT"), FINITE]
 

@@ -83,7 +83,7 @@ class Settings:
 
     AdamW's learning rate, betas and weight decay, the norm that gradients are scaled down to, the temperature
     that tokens are sampled at, and the distinct tokens per pass through the model (None: all). `critic_lr`:
-    the critic's learning rate (0: the same).
+    the critic's learning rate (0: the same). `logits`: how many are computed at a time (0: `LOGITS`).
     """
 
     lr: float = 1e-3
@@ -93,6 +93,7 @@ class Settings:
     max_grad_norm: float = 1.0
     temperature: float = 1.0
     pass_tokens: int | None = None
+    logits: int = 0
 
 
 class Learner:
@@ -175,7 +176,7 @@ class Learner:
         of_N, target_N = batch.of.to(device), batch.target.to(device)
         with torch.no_grad():
             vocabulary = policy.logits(states_UD[:1]).shape[-1]
-        places = max(1, LOGITS // vocabulary)
+        places = max(1, (self.settings.logits or LOGITS) // vocabulary)
         parts = []
         for start in range(0, len(states_UD), places):
             low, high = torch.searchsorted(batch.of, torch.tensor([start, start + places])).tolist()

@@ -26,6 +26,7 @@ from gem.train.config import TrainConfig
 from gem.train.config.checks import check_algorithm
 from gem.train.learn import checkpoint, parallel
 from gem.train.learn.learner import Critic, Learner, Settings, check_shape, load_weights
+from gem.train.learn.memory import Sizes, fit_sizes
 from gem.train.learn.phases import begin_phase
 from gem.train.learn.policy import Policy, make_policy, resolve_dtype
 from gem.train.learn.preparation import prepare
@@ -142,6 +143,8 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     critic = None
     if config.algorithm_value.critic:
         critic = Critic(policy.width, make_policy(config) if config.critic == "model" else None)
+    sizes = Sizes(config.pass_tokens, 0) if config.model == "tiny" else fit_sizes(config, policy.model)
+    config = replace(config, pass_tokens=sizes.pass_tokens)
     settings = Settings(
         lr=config.lr,
         betas=(config.beta1, config.beta2),
@@ -149,7 +152,8 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         critic_lr=config.critic_lr,
         max_grad_norm=config.max_grad_norm,
         temperature=config.temperature,
-        pass_tokens=config.pass_tokens,
+        pass_tokens=sizes.pass_tokens,
+        logits=sizes.logits,
     )
     learner = Learner(policy, settings, critic=critic)
     fixed = {name: fixed_opponent(name) for name in config.opponent}
