@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
@@ -16,7 +17,14 @@ from torch.nn import functional as F
 
 from gem.agents.answer_shape import AnswerShape
 from gem.agents.base import BaseAgent
-from gem.agents.sampling import sample, sample_with_entropy, uniforms
+from gem.agents.sampling import (
+    no_distribution,
+    sample,
+    sample_with_entropy,
+    sample_without_waiting,
+    uniforms,
+    uniforms_of_steps,
+)
 from gem.content import ToolCall
 from gem.errors import BadArgument
 from gem.models import name_of
@@ -24,6 +32,8 @@ from gem.record import AgentInfo, Ask, Reply
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import take_calls
 
+CHECK_EVERY = 16
+"""Tokens that are sampled before they are looked at, on a device other than the CPU."""
 CACHE_BYTES = 4 << 30
 """Most bytes of keys and values that an agent keeps between calls, unless it is told."""
 
@@ -52,6 +62,11 @@ class HuggingFaceAgent(BaseAgent):
     recently used ones are dropped first. A model with another kind of memory (windows, states) gets whole
     prompts; the first call finds out which kind it has by comparing logits.
 
+    On a device other than the CPU each look at a token waits for the device. So there tokens are looked at
+    only after every `check_every` of them (None: 16; on the CPU 1): some are sampled in vain, behind the end
+    of an answer, and asks with the same context share a row only until the first token. A model without a
+    cache is sampled token by token.
+
     The model computes in its own precision. The logits are computed from its hidden states in float32, where
     the model's own logits are just these states times the output embedding.
 
@@ -74,6 +89,7 @@ class HuggingFaceAgent(BaseAgent):
         cache_bytes: int = CACHE_BYTES,
         *,
         entropy: bool = False,
+        check_every: int | None = None,
     ) -> None:
         """Serve `model`, at most `batch_size` conversations at a time.
 
@@ -84,6 +100,8 @@ class HuggingFaceAgent(BaseAgent):
         self._shape = shape = AnswerShape(renderer, tools, prefix, stop)
         if min(max_tokens, batch_size) < 1:
             raise BadArgument(f"got {max_tokens=}, {batch_size=}; accepted: 1 or more.")
+        if check_every is not None and check_every < 1:
+            raise BadArgument(f"{check_every=}; accepted: 1 or more, or None.")
         if cache_bytes < 0:
             raise BadArgument(f"{cache_bytes=}; accepted: 0 (keep nothing) or more.")
         self.model = model
@@ -95,6 +113,7 @@ class HuggingFaceAgent(BaseAgent):
         self.prefix_ids = shape.prefix_ids
         self.cache_bytes = cache_bytes
         self.entropy = entropy
+        self.check_every = check_every
         self.tokens_sampled = 0
         text = model.config.get_text_config()
         self.context: int | None = getattr(text, "max_position_embeddings", None)
@@ -148,7 +167,11 @@ class HuggingFaceAgent(BaseAgent):
             if rows and self._probed != place:  # the first call, or the model was moved
                 self._forward.clear()
                 self._cached, self._probed = self._probe(), place
-            generate = self._generate if self._cached is None else self._generate_cached
+            every = self.check_every or (1 if self.model.device.type == "cpu" else CHECK_EVERY)
+            self._forward.masks = every > 1
+            generate = self._generate_cached if every == 1 else partial(self._generate_unseen, every=every)
+            if self._cached is None:
+                generate = self._generate
             for start in range(0, len(rows), self.batch_size):
                 batch = [
                     _Writing(asks[row], prompts[row], limits[row], self.stop)
@@ -240,6 +263,72 @@ class HuggingFaceAgent(BaseAgent):
             logits_BV = cached.step(rows, [group[0].tokens[-1] for group in groups])
             step += 1
 
+    def _generate_unseen(self, batch: list[_Writing], every: int) -> None:
+        """Sample until every answer has ended; look at the tokens only after `every` of them.
+
+        Answers to equal prompts are next to each other in the batch. Each has a row of its own.
+        """
+        cached = self._cached
+        groups = [list(group) for _, group in groupby(batch, key=lambda writing: writing.prompt)]
+        cached.share([group[0].prompt for group in groups])
+        room = min(32, max(writing.limit for writing in batch))
+        rows, logits_BV, order = cached.start([group[0].prompt for group in groups], room)
+        batch = [writing for place in order for writing in groups[place]]
+        origins = [row for row, place in enumerate(order) for _ in groups[place]]
+        step, device = 0, logits_BV.device
+        while batch:
+            place = rows.arrange(origins)
+            batch = [batch[i] for i in place]
+            logits_BV = logits_BV[torch.tensor([origins[i] for i in place], device=device)]
+            left = [writing.limit - len(writing.tokens) for writing in batch]
+            count = min(every, *left)  # no row grows beyond its limit, which may be the model's
+            seeds = [writing.ask.seed for writing in batch]
+            u_NB = uniforms_of_steps(seeds, step, count).to(device)
+            made = []
+            for n in range(count):
+                ids_B, logp_B, logp_BV, fine_B = sample_without_waiting(logits_BV, self.temperature, u_NB[n])
+                figures = [ids_B, logp_B, fine_B]
+                if self.entropy and self.temperature:
+                    figures.append(torch.special.entr(logp_BV.exp()).sum(-1))
+                made.append(torch.stack([figure.double() for figure in figures]))
+                if n + 1 < count or count < max(left):
+                    logits_BV = cached.step(rows, ids_B)
+            ids_BN, logp_BN, fine_BN, *entropy = torch.stack(made, -1).cpu()  # the only wait
+            if not fine_BN.all():
+                raise no_distribution()
+            entropy_BN = (
+                entropy[0] if entropy else torch.full_like(logp_BN, 0.0 if self.entropy else torch.nan)
+            )
+            batch, origins = self._take_many(batch, ids_BN.long(), logp_BN, entropy_BN, rows)
+            step += count
+
+    def _take_many(
+        self, batch: list[_Writing], ids_BN: Tensor, logp_BN: Tensor, entropy_BN: Tensor, rows: Any
+    ) -> tuple[list[_Writing], list[int]]:
+        """Add tokens to answers, up to the ends of these; return those that continue, and their rows."""
+        ends_BN = torch.isin(ids_BN, torch.tensor(sorted(self.renderer.stop_ids)))
+        ends_BN[:, -1] = True
+        counts = (ends_BN.int().argmax(-1) + 1).tolist()
+        going = []
+        for row, (writing, count) in enumerate(zip(batch, counts, strict=True)):
+            figures = [each[row, :count].tolist() for each in (ids_BN, logp_BN, entropy_BN)]
+            near = (
+                self.renderer.decode([*writing.tokens[-writing.tail :], *figures[0]]) if writing.stop else ""
+            )
+            if any(text in near for text in writing.stop):
+                goes_on = all(self._take(writing, *each) for each in zip(*figures, strict=True))
+            else:
+                writing.tokens += figures[0][:-1]
+                writing.logprobs += figures[1][:-1]
+                writing.entropies += figures[2][:-1]
+                goes_on = self._take(writing, *(each[-1] for each in figures))
+            if goes_on:
+                going.append(row)
+            else:
+                kept = (*writing.prompt, *writing.tokens[:-1])
+                self._cached.keep(kept, writing.ask.episode, rows, row)
+        return [batch[row] for row in going], going
+
     def _sample(
         self, logits_BV: Tensor, groups: list[list[_Writing]], step: int
     ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
@@ -322,6 +411,8 @@ class _Forward:
         self._parts: tuple[Any, Any] | None = None
         self._probed = False
         self._weight: Tensor | None = None
+        self.masks = False
+        """Whether to make the mask of a new token here: transformers would wait for the device."""
 
     def clear(self) -> None:
         """Drop values computed from the weights."""
@@ -330,9 +421,12 @@ class _Forward:
     def __call__(self, ids_BT: Tensor, mask_BS: Tensor, at_BT: Tensor, past: Any) -> tuple[Tensor, Any]:
         """Return the logits of the last column, (B, V), and the cache."""
         device = self.model.device
+        mask = mask_BS.to(device)
+        if self.masks and ids_BT.shape[1] == 1 and self.model.config._attn_implementation == "sdpa":
+            mask = mask.bool()[:, None, None]
         inputs = {
             "input_ids": ids_BT.to(device),
-            "attention_mask": mask_BS.to(device),
+            "attention_mask": mask,
             "position_ids": at_BT.to(device),
             "past_key_values": past,
             "use_cache": True,

@@ -205,6 +205,7 @@ class Rows:
         self.end = max(lengths)
         self.start = [self.end - length for length in lengths]
         self.keys, self.values = self._buffers(len(lengths), self.end + room)
+        self._starts: dict[tuple[int, int], tuple[int, Tensor]] = {}
         self.aim(0, len(lengths), 0)
 
     def _buffers(self, rows: int, columns: int) -> KeysValues:
@@ -233,10 +234,12 @@ class Rows:
         Columns before the start of all these rows are left out.
         """
         self._rows, self.new = slice(first, last), new
-        self._left = min(self.start[first:last])
         self._real: Tensor | None = None
         device = self.shape.device
-        start_B1 = torch.tensor(self.start[first:last], device=device)[:, None]
+        if (first, last) not in self._starts:  # a copy to the device for each new token would wait for it
+            start = self.start[first:last]
+            self._starts[first, last] = min(start), torch.tensor(start, device=device)[:, None]
+        self._left, start_B1 = self._starts[first, last]
         mask_BS = torch.arange(self._left, self.end, device=device) >= start_B1
         at_BT = torch.arange(self.end - new, self.end, device=device) - start_B1
         return mask_BS.long(), at_BT.clamp(min=0)
@@ -296,6 +299,7 @@ class Rows:
             for store in (self.keys, self.values):
                 store[:, row, :, columns] = store[:, origins[place], :, columns]
         self.start = [self.start[origins[place]] for place in order]
+        self._starts.clear()
         return order
 
     def _grow(self, rows: int, columns: int) -> None:
@@ -394,11 +398,11 @@ class CachedForward:
             first = last
         return rows, torch.cat(logits), order
 
-    def step(self, rows: Rows, ids: Sequence[int]) -> Tensor:
+    def step(self, rows: Rows, ids: Sequence[int] | Tensor) -> Tensor:
         """Append one id to each row; return the next logits, (B, V)."""
         rows.step()
         mask_BS, at_B1 = rows.aim(0, len(ids), 1)
-        ids_B1 = torch.tensor(ids, device=self.shape.device)[:, None]
+        ids_B1 = torch.as_tensor(ids, device=self.shape.device)[:, None]
         self.positions += len(ids)
         return self.forward(ids_B1, mask_BS, at_B1, rows.cache)[0]
 

@@ -21,18 +21,25 @@ _MASK = (1 << 64) - 1
 
 
 def uniforms(seeds: Sequence[int], step: int) -> torch.Tensor:
-    """Return one uniform of [0, 1) per seed, float64 of shape (B,), for token number `step`.
+    """Return one uniform of [0, 1) per seed, float64 of shape (B,), for token number `step`."""
+    return uniforms_of_steps(seeds, step, 1)[0]
 
-    It is output `step` of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) from the state ``mix(seed)``;
-    without the mixing, neighbouring seeds would give shifted copies of one sequence. The same arguments give
-    the same numbers on every platform.
+
+def uniforms_of_steps(seeds: Sequence[int], first: int, count: int) -> torch.Tensor:
+    """Return one uniform of [0, 1) per token and seed, float64 of shape (N, B), for N tokens from `first`.
+
+    They are outputs of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) from the state ``mix(seed)``; without
+    the mixing, neighbouring seeds would give shifted copies of one sequence. The same arguments give the same
+    numbers on every platform.
 
     Args:
         seeds: one integer per row; the low 64 bits count.
-        step: the token's index in its answer, from 0.
+        first: the index of the first token in its answer, from 0.
+        count: N.
     """
-    state = _mix(np.array([seed & _MASK for seed in seeds], dtype=np.uint64))
-    bits = _mix(state + np.uint64((step + 1) * _GAMMA & _MASK))
+    state_B = _mix(np.array([seed & _MASK for seed in seeds], dtype=np.uint64))
+    steps_N = [(step + 1) * _GAMMA & _MASK for step in range(first, first + count)]
+    bits = _mix(state_B + np.array(steps_N, dtype=np.uint64)[:, None])
     return torch.from_numpy((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
@@ -85,6 +92,36 @@ def sample_with_entropy(
     return ids, logprobs, entropy_B if u_B.dim() == 1 else entropy_B[:, None].expand(u_B.shape)
 
 
+def sample_without_waiting(
+    logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Sample one token per row as `sample` does, without a wait for the logits' device.
+
+    Probabilities are computed in float32 and summed in float64, so a token differs from that of `sample`
+    only where its uniform is within rounding of an edge, about once in a million.
+
+    Args:
+        logits_B_V: any float type, on any device.
+        temperature: 0 or more.
+        u_B: float64 uniforms of [0, 1) on the same device.
+
+    Returns:
+        Token ids (B,), their log probabilities (B,) in float32, those of all tokens (B, V), and whether each
+        row is a distribution (B,), where `sample` raises an error. For a greedy choice log probabilities are
+        0, and those of all tokens are the logits.
+    """
+    check_argument("temperature", temperature, temperature >= 0, "0 (greedy) or more")
+    if temperature == 0:
+        ids_B = logits_B_V.argmax(-1)
+        return ids_B, torch.zeros_like(u_B).float(), logits_B_V, logits_B_V.amax(-1).isfinite()
+    logp_B_V = torch.log_softmax(logits_B_V.float() / temperature, -1)
+    cdf_B_V = logp_B_V.exp().cumsum(-1, dtype=torch.float64)
+    total_B1 = cdf_B_V[:, -1:]
+    ids_B1 = torch.searchsorted(cdf_B_V, u_B[:, None] * total_B1, right=True)
+    ids_B1 = ids_B1.clamp(max=logits_B_V.shape[1] - 1)  # of a row of NaN
+    return ids_B1[:, 0], logp_B_V.gather(-1, ids_B1)[:, 0], logp_B_V, total_B1[:, 0].isfinite()
+
+
 def _draw(
     logits_B_V: torch.Tensor, temperature: float, u_B: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
@@ -93,14 +130,14 @@ def _draw(
     u_BM = u_B if u_B.dim() == 2 else u_B[:, None]
     if temperature == 0:
         if not logits_B_V.amax(-1).isfinite().all():
-            raise _no_distribution()
+            raise no_distribution()
         ids_BM = logits_B_V.argmax(-1)[:, None].expand(u_BM.shape)
         return ids_BM.reshape(u_B.shape), torch.zeros_like(u_B, device=logits_B_V.device), None
     logp_B_V = torch.log_softmax(logits_B_V.double() / temperature, -1)
     cdf_B_V = logp_B_V.exp().cumsum(-1)
     total_B = cdf_B_V[:, -1]
     if not total_B.isfinite().all():
-        raise _no_distribution()
+        raise no_distribution()
     # The first token whose cumulative mass exceeds u: u < 1 keeps it below the total, and a token without
     # mass does not raise the sum, so it is never the first.
     u_BM = u_BM.to(logits_B_V.device) * total_B[:, None]
@@ -108,7 +145,8 @@ def _draw(
     return ids_BM.reshape(u_B.shape), logp_B_V.gather(-1, ids_BM).reshape(u_B.shape), logp_B_V
 
 
-def _no_distribution() -> BadArgument:
+def no_distribution() -> BadArgument:
+    """Return the error of logits that `sample` refuses."""
     return BadArgument(
         "a row of logits is no distribution (NaN, +inf or only -inf); the model has diverged: "
         "go back to a checkpoint."

@@ -206,3 +206,89 @@ def test_an_agent_names_its_model_settings_and_vocabulary():
     assert (info.agent, info.model) == ("HuggingFaceAgent", "Qwen3ForCausalLM")
     assert info.sampling == {"temperature": 0.5, "max_tokens": 3}
     assert info.vocabulary == RENDERER.vocab_hash
+
+
+# -- tokens that are looked at only now and then, as on a GPU
+
+
+@pytest.mark.parametrize("every", [2, 5, 16])
+@pytest.mark.parametrize(
+    "how", [{}, {"temperature": 0.5, "entropy": True}, {"temperature": 0.0}, {"stop": ("er", "low")}]
+)
+def test_answers_are_the_same_however_seldom_they_are_looked_at(how, every):
+    limits = [{}, {"max_tokens": 1}, {"max_tokens": 7}, {}, {}, {"context": 60}, {}]
+    asks = [dataclasses.replace(one, **limit) for one, limit in zip(ASKS, limits, strict=True)]
+    asks += [dataclasses.replace(asks[0], seed=seed) for seed in range(50, 54)]  # of one context
+    usual = HuggingFaceAgent(QWEN, RENDERER, max_tokens=20, **how)
+    seldom = HuggingFaceAgent(QWEN, RENDERER, max_tokens=20, check_every=every, **how)
+    for _ in range(2):  # the second time from the cache
+        wanted, replies = usual(asks), seldom(asks)
+        assert len({len(reply.token_ids) for reply in wanted}) > 2 or not how.get("temperature", 1)
+        for one, other in zip(replies, wanted, strict=True):
+            assert dataclasses.replace(one, logprobs=(), extra={}) == dataclasses.replace(
+                other, logprobs=(), extra={}
+            )
+            assert one.logprobs == pytest.approx(other.logprobs, abs=2e-5)
+            assert list(one.extra.get("entropy", [])) == pytest.approx(
+                other.extra.get("entropy", []), abs=2e-4
+            )
+        asks = [dataclasses.replace(one, seed=one.seed + 1) for one in asks]
+    assert seldom._cached.positions >= usual._cached.positions
+
+
+@pytest.mark.system
+def test_a_whole_rollout_is_the_same_however_seldom_it_is_looked_at():
+    played = [
+        rollout(
+            [Job(Chatter, seed) for seed in range(16)], HuggingFaceAgent(QWEN, RENDERER, max_tokens=12, **how)
+        )
+        for how in ({}, {"check_every": 16})
+    ]
+    for one, other in zip(*played, strict=True):
+        assert [turn.token_ids for turn in one.turns] == [turn.token_ids for turn in other.turns]
+        assert [turn.finish for turn in one.turns] == [turn.finish for turn in other.turns]
+
+
+class Waits(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts operations that would wait for a device: values that Python reads, and lists that it sends."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.name()
+        if name.startswith(
+            ("aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::lift_fresh")
+        ):
+            self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_token_waits_for_the_device():
+    counts = {}
+    for every in (1, 16):
+        for tokens in (2, 14):
+            agent = HuggingFaceAgent(QWEN, RENDERER, max_tokens=tokens, check_every=every)
+            agent(ASKS[:1])  # what the first call finds out
+            agent.publish(1)
+            with Waits() as waits:
+                agent(ASKS[1:])
+            counts[every, tokens] = waits.count
+    assert counts[16, 14] == counts[16, 2] > 0
+    assert counts[1, 14] > counts[1, 2]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_diverged_model_is_refused_at_the_next_look(temperature):
+    model = make_model()
+    agent = HuggingFaceAgent(model, RENDERER, temperature=temperature, max_tokens=8, check_every=4)
+    agent(ASKS[:2])
+    with torch.no_grad():
+        model.get_output_embeddings().weight.fill_(torch.nan)
+    agent.publish(1)
+    with pytest.raises(BadArgument, match="diverged"):
+        agent(ASKS[:2])
+
+
+def test_looks_are_one_or_more_tokens_apart():
+    with pytest.raises(BadArgument, match="check_every=0; accepted: 1 or more, or None"):
+        HuggingFaceAgent(QWEN, RENDERER, check_every=0)

@@ -7,7 +7,13 @@ torch = pytest.importorskip("torch")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem.agents.sampling import sample, sample_with_entropy, uniforms
+from gem.agents.sampling import (
+    sample,
+    sample_with_entropy,
+    sample_without_waiting,
+    uniforms,
+    uniforms_of_steps,
+)
 from gem.errors import BadArgument
 
 SEEDS = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=8)
@@ -120,3 +126,33 @@ def test_entropies_are_of_the_tempered_distribution_and_sampling_is_the_same():
     assert entropy.flatten().tolist() == pytest.approx(expected)
     assert sample_with_entropy(logits, 0.5, u[:, 0])[2].tolist() == pytest.approx(expected[::2])
     assert sample_with_entropy(logits, 0.0, u)[2].tolist() == [[0.0, 0.0]] * 3
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tokens_without_a_wait_are_those_of_float64(temperature, dtype):
+    logits = (3 * torch.randn(4000, 500, generator=torch.Generator().manual_seed(0))).to(dtype)
+    u = uniforms(range(4000), 0)
+    ids, logprobs, all_logprobs, fine = sample_without_waiting(logits, temperature, u)
+    wanted, wanted_logprobs, entropy = sample_with_entropy(logits, temperature, u)
+    assert torch.equal(ids, wanted)
+    assert torch.allclose(logprobs.double(), wanted_logprobs, atol=1e-5)
+    assert fine.all()
+    if temperature:
+        assert torch.allclose(torch.special.entr(all_logprobs.exp()).sum(-1).double(), entropy, atol=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_row_that_is_no_distribution_is_told_without_a_wait(temperature):
+    rows = torch.tensor([[math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf], [0.0, -math.inf]])
+    u = torch.full((4,), 0.9, dtype=torch.float64)
+    ids, _, _, fine = sample_without_waiting(rows, temperature, u)
+    assert fine.tolist() == [False, False, False, True]
+    assert ((ids >= 0) & (ids < 2)).all()
+    assert ids[3] == 0
+
+
+def test_uniforms_of_several_steps_are_those_of_each():
+    assert uniforms_of_steps([1, 2**64 - 1], 3, 4).tolist() == [
+        uniforms([1, 2**64 - 1], step).tolist() for step in range(3, 7)
+    ]
