@@ -192,11 +192,16 @@ class Sampling:
     def rewind(self, iteration: int) -> None:
         """Drop the stored episodes of iterations from `iteration` on: they are played again.
 
-        An iteration's episodes stand in the store before those of the next one.
+        An iteration's episodes stand in the store before those of the next one. Those of version 0.2.0 stay:
+        their groups do not tell the iteration.
         """
         if self.store is not None:
-            groups = (entry.group.partition("-")[0] for entry in self.store.select())
-            lost = (n for n, name in enumerate(groups) if name.isdecimal() and int(name) >= iteration)
+            groups = (entry.group.partition("-") for entry in self.store.select())
+            lost = (
+                n
+                for n, (of, dash, _) in enumerate(groups)
+                if dash and of.isdecimal() and int(of) >= iteration
+            )
             self.store.truncate(next(lost, len(self.store)))
 
     @functools.cached_property
