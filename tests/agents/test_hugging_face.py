@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 
 import pytest
@@ -6,6 +7,7 @@ torch = pytest.importorskip("torch")
 
 pytest.importorskip("transformers")
 
+from flash_attention import install
 from random_models import RENDERER, Chatter, make_model
 
 from gem.agents.hugging_face import HuggingFaceAgent
@@ -275,6 +277,22 @@ def test_no_token_waits_for_the_device():
             counts[every, tokens] = waits.count
     assert counts[16, 14] == counts[16, 2] > 0
     assert counts[1, 14] > counts[1, 2]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("every", [1, 16])
+def test_flash_attention_samples_the_same_answers(every, monkeypatch):
+    """A function of ours stands in its place, as no GPU is at hand; the way to it is transformers' own."""
+    asked = install(monkeypatch)
+    model = copy.deepcopy(QWEN)  # with a config of its own
+    model.config._attn_implementation = "flash_attention_2"
+    agent = HuggingFaceAgent(model, RENDERER, max_tokens=12, check_every=every)
+    usual = HuggingFaceAgent(QWEN, RENDERER, max_tokens=12)
+    for reply, wanted in zip(agent(ASKS), usual(ASKS), strict=True):
+        assert dataclasses.replace(reply, logprobs=()) == dataclasses.replace(wanted, logprobs=())
+        assert reply.logprobs == pytest.approx(wanted.logprobs, abs=2e-5)
+    assert agent._cached is not None
+    assert len(asked) > 10
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

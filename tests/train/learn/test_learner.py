@@ -3,13 +3,14 @@
 import copy
 import random
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+
+from flash_attention import install
 
 from gem.agents.tiny import TinyConfig
 from gem.errors import BadArgument
@@ -144,32 +145,8 @@ def test_it_says_what_the_model_says(name, logits_at_a_time, monkeypatch):
 
 @pytest.fixture
 def flash(monkeypatch):
-    """Functions with the interface of flash attention, on the CPU; returns the bounds of each call's rows."""
-    from transformers import modeling_flash_attention_utils as of_transformers
-
-    asked = []
-
-    def attend(q_BTHK, k_BTHK, v_BTHK, causal, softmax_scale, **_):
-        heads = (each.transpose(1, 2) for each in (q_BTHK, k_BTHK, v_BTHK))
-        output = torch.nn.functional.scaled_dot_product_attention(
-            *heads, is_causal=causal, scale=softmax_scale, enable_gqa=True
-        )
-        return output.transpose(1, 2)
-
-    def attend_by_row(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, **how):
-        bounds = cu_seqlens_q.tolist()
-        assert bounds == cu_seqlens_k.tolist()
-        assert max_seqlen_q == max_seqlen_k == max(b - a for a, b in pairwise(bounds))
-        asked.append(bounds)
-        return torch.cat(
-            [attend(q[None, a:b], k[None, a:b], v[None, a:b], **how)[0] for a, b in pairwise(bounds)]
-        )
-
-    monkeypatch.setattr(of_transformers, "_loaded_implementation", None)
-    monkeypatch.setattr(
-        of_transformers, "_lazy_imports", lambda *_, **__: (attend, attend_by_row, *[None] * 3)
-    )
-    return asked
+    """Flash attention on the CPU; returns the bounds of the rows of each call."""
+    return install(monkeypatch)
 
 
 def check_same(one, other):
@@ -196,7 +173,7 @@ def test_flash_attention_gets_rows_without_padding_or_masks(name, flash):
     assert flash == [flash[0]] * 3  # of each layer
     rows = {tuple(item.row.ids) for item in ROWS}
     longest = [ids for ids in rows if not any(ids == other[: len(ids)] for other in rows - {ids})]
-    assert flash[0][-1] == sum(len(ids) - 1 for ids in longest)  # nothing follows the last token
+    assert flash[0][0][-1] == sum(len(ids) - 1 for ids in longest)  # nothing follows the last token
 
 
 @pytest.mark.system
