@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import re
 import textwrap
 from dataclasses import dataclass, field
@@ -127,6 +128,9 @@ FAMILY_NAMES = {
     "openspiel": "OpenSpiel",
 }
 """What a family is called on the site; one that is not here goes by its prefix."""
+
+MOST_ROWS = 30
+"""Rows of a table of cards that are shown at once: a longer table is folded."""
 
 NOTHING = "envs/nothing.md"
 """The page of what foreign environments pay for play that knows nothing."""
@@ -263,12 +267,11 @@ def family_page(family: Family) -> Page:
         summary += f" {also}"
         manual += [f"## {also.rstrip('.')}", "", *(line.replace("## ", "### ", 1) for line in headings)]
     needs = [f"Needs `.venv/bin/pip install -e '.[{family.extra}]'`.", ""] if family.extra else []
-    names = ["## Ids", ""]
-    if any(spec.solver != "none" for spec in specs):
-        rows = (f"| `{spec.id}` | {spec.max_turns or ''} | {solver(spec)} |" for spec in specs)
-        names += ["| id | turns | solver |", "|---|---|---|", *rows]
-    else:
-        names += [f"- `{spec.id}`" for spec in specs]
+    alike: dict[str, list[str]] = {}
+    for spec in specs:
+        alike.setdefault(f"{spec.max_turns or ''} | {solver(spec)}", []).append(f"`{spec.id}`")
+    rows = (f"| {', '.join(ids)} | {facts} |" for facts, ids in alike.items())
+    names = ["## Ids", "", "| id | turns | solver |", "|---|---|---|", *rows]
     first = transcript(specs[0])
     guide = WORLD_PAGES.get(family.prefix, "bridges")
     about = [f"[What this bridge mends, and what it does not give](../guides/{guide}.md).", ""]
@@ -326,23 +329,33 @@ def card_section(specs: list[EnvSpec], foreign: bool = False) -> list[str]:
         )
     family = told[0].env.partition(":")[0]
     options = f" {AUDITED[family]}" if family in AUDITED else ""
-    if foreign:
-        found = [f"- `{card.env}`, {one.name}: {one.seen}" for card in told for one in card.findings]
-        full = ["Open, as the package has it:", "", *found, ""] if found else []
-    else:
-        full = ["In full:", "", *(line for card in told for line in ("```text", str(card), "```", ""))]
-    return [
-        "## Cards",
-        "",
+    table = [
         "| id | solver | random | knowing nothing | episodes | distinct | tokens | open |",
         "|---|---|---|---|---|---|---|---|",
         *rows,
         "",
+    ]
+    if foreign:
+        found = [f"- `{card.env}`, {one.name}: {one.seen}" for card in told for one in card.findings]
+        full = ["Open, as the package has it:", "", *found, ""] if found else []
+    else:
+        full = ["In full:", ""]
+        for card in told:
+            full += fold(f"<code>{card.env}</code>", ["```text", str(card), "```", ""])
+    return [
+        "## Cards",
+        "",
+        *(fold(f"The cards of {len(rows)} ids", table) if len(rows) > MOST_ROWS else table),
         f"[What a card says](index.md#what-a-card-says); from `gem-gym audit {family}{options}`.",
         "",
         *missing,
         *full,
     ]
+
+
+def fold(title: str, lines: list[str]) -> list[str]:
+    """Return lines of Markdown that a reader opens by their title."""
+    return ['<details markdown="1">', f"<summary>{title}</summary>", "", *lines, "</details>", ""]
 
 
 def nothing_page() -> str:
@@ -359,6 +372,10 @@ def nothing_page() -> str:
         rows.append(f"| `{card.env}` | {values} | {answer} |")
     free = sum(card.ignorant["empty"] > 0 for card in shown)
     third = sum(max(card.ignorant.values()) > 1 / 3 for card in shown)
+    head = [
+        "| id | silence | echo | fixed | copied | random | solver | answer |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     prefixes = sorted({card.env.partition(":")[0] for card in shown})
     return "\n".join(
         [
@@ -381,10 +398,14 @@ def nothing_page() -> str:
             f"From the stored cards; `gem-gym audit {' '.join(prefixes)}` measures them again. An id without "
             "a card is not here; [its page](index.md) says why it has none.",
             "",
-            "| id | silence | echo | fixed | copied | random | solver | answer |",
-            "|---|---|---|---|---|---|---|---|",
-            *rows,
+            "## More than a third",
             "",
+            *head,
+            *rows[:third],
+            "",
+            "## A third or less",
+            "",
+            *fold(f"The other {len(rows) - third} ids, by what they pay", [*head, *rows[third:], ""]),
         ]
     )
 
@@ -475,7 +496,7 @@ def said(who: str, obs: Any) -> str:
         else text_of(obs)
     )
     fence = "`" * (3 + max(map(len, re.findall("`{3,}", text)), default=0))
-    return f"**{who}**\n\n{fence}text\n{text}\n{fence}\n"
+    return f"**{who}**\n\n{fence} {{ .text .said }}\n{text}\n{fence}\n"
 
 
 def first_words(spec: EnvSpec) -> str:
@@ -516,18 +537,32 @@ def index(written: list[Page]) -> str:
         "",
         "# Environments",
         "",
-        f"{len(ids)} ids in {len({spec.family for spec in ids})} families. `gem-gym list` prints them too.",
+        f"{len(ids)} ids in {len({spec.family for spec in ids})} families, each of which opens.",
+        "`gem-gym list` prints them too.",
         "[What a card says](#what-a-card-says) explains the figures.",
         "",
         *filter_form(ids),
     ]
-    family = ""
-    for page in written:
-        if page.family != family:
-            family = page.family
-            lines += [f"## {FAMILY_NAMES.get(family, family)} {{ #{family} }}", ""]
-        lines += [entry(page), ""]
+    for family, group in itertools.groupby(written, lambda page: page.family):
+        lines += [family_entry(family, [*group]), ""]
     return "\n".join([*lines, ABOUT_CARDS])
+
+
+def family_entry(family: str, members: list[Page]) -> str:
+    """Write the index entry of a family: its name, what is in it, and, once it is opened, its pages."""
+    count = sum(len(page.specs) for page in members)
+    about = members[0].summary if len(members) == 1 else ", ".join(page.title for page in members)
+    return (
+        f'<details class="env-family" markdown="0"><summary><h2 id="{family}">'
+        f"{escape(FAMILY_NAMES.get(family, family))}</h2>"
+        f"<p>{count} id{'s' * (count > 1)}. {as_html(about)}</p></summary>"
+        f"{''.join(map(entry, members))}</details>"
+    )
+
+
+def as_html(text: str) -> str:
+    """Return a line of Markdown as HTML: its code, and all else escaped."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text.replace("\n", " ")))
 
 
 def filter_form(specs: list[EnvSpec]) -> list[str]:
@@ -603,11 +638,11 @@ def entry(page: Page) -> str:
     link = page.path.removeprefix("envs/").removesuffix(".md") + "/"
     picture_link = page.picture_path.removeprefix("envs/")
     rows = "".join(row(spec) for spec in page.specs)
-    summary = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(page.summary.replace("\n", " ")))
     return (
         f'<section class="env-class" markdown="0"><a class="env-picture" href="{link}">'
         f'<img src="{picture_link}" alt="{escape(page.title)}" width="120" height="84" loading="lazy"></a>'
-        f'<h3><a href="{link}">{escape(page.title)}</a></h3><p>{summary}</p><ul>{rows}</ul></section>'
+        f'<h3><a href="{link}">{escape(page.title)}</a></h3>'
+        f"<p>{as_html(page.summary)}</p><ul>{rows}</ul></section>"
     )
 
 

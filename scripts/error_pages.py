@@ -87,11 +87,12 @@ def page() -> str:
                 continue
             what, cause, cure = parts(error)
             bases = " and ".join(f"`{base.__name__}`" for base in error.__bases__)
-            lines += [f"### {error.__name__} {{ #{error.__name__} }}", "", what, ""]
-            lines += [f"- **Cause.** {cause}", f"- **Cure.** {cure}", f"- **Also a** {bases}.", ""]
+            lines += [f"### {error.__name__} {{ #{error.__name__} }}", "", f"{what} Also a {bases}.", ""]
+            lines += [f"- **Cause.** {cause}", f"- **Cure.** {cure}"]
             for module, also, base, summary in further:
                 if base == error.__name__:
-                    lines += [f"#### {also} {{ #{also} }}", "", f"`{module}.{also}`. {summary}", ""]
+                    lines.append(f"- `{module}.{also}`{{ #{also} }} is one too. {summary}")
+            lines.append("")
     return "\n".join(lines)
 
 

@@ -1,20 +1,25 @@
-"""Write the pages under reference/, one per package; used by build_site.py.
+"""Write the pages under reference/: an index per package and a page per module; used by build_site.py.
 
-A page starts with the exports of its package, by full name, and contains every module of NAMES. A test checks
-that all names that a package exports, or that a page or an example imports, are in one of these modules.
+An index has the exports of its package, by full name, and its modules (NAMES). A module that is too long for
+a page has further ones (PARTS). A test checks that all names that a package exports, or that a page or an
+example imports, are in one of these modules.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Any
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
 
 NAMES = {
     "gem": "core record registry specs content history parsing seeding errors seats models plugins codec",
     "gem.envs": (
         "kit.text_game kit.dataset kit.workspace kit.drawing math.env code.env database.env "
-        "terminal.env seats.seated_env bridges.remote bridges.openenv "
+        "terminal.env seats.seated_env seats.seat_env seats.seated_game bridges.remote bridges.openenv "
         "bridges.pettingzoo code.basics.problem terminal.base database.domains.domain "
         "database.mcp_tasks.base"
     ),
@@ -68,37 +73,128 @@ NAMES = {
         "oat roll nemo_gym prompts"
     ),
 }
-"""The modules of each page, by package; tests hold that nothing is missing."""
+"""The modules of each package; tests hold that nothing is missing."""
 
 MODULES = {package: tuple(names.split()) for package, names in NAMES.items()}
 
 CODEC = "encode, decode, encode_run, decode_run, schema_of, pack, unpack, json_schema, plain, restored"
-OPTIONS = {"gem.codec": f"[{CODEC}]"}
-"""Where not all of a module is for users: what is."""
+SEATS = "gem.seats"
+OPTIONS = {"gem.codec": f"members: [{CODEC}]", SEATS: "members: false"}
+"""Where not all of a module is on its page: what is. gem.seats exports what is defined elsewhere."""
+
+PARTS = {
+    "gem.core": {"Env": "Env", "EnvWrapper": "EnvWrapper"},
+    "gem.record": {"Episode": "Episode", "Turn": "Turn"},
+    "gem.errors": {
+        "failures": "IllegalMove ToolError NoVerdict WorkerDied OutOfTime AgentUnavailable",
+        "functions": "check_least check_argument refuse_first did_you_mean missing_extra needs_extra "
+        "install_command reason replace_surrogates text_of_error",
+    },
+    "gem.registry": {
+        "registration": "PLUGIN_GROUP Family Registry ENV_REGISTRY FAMILIES register register_family "
+        "load_plugins",
+        "foreign settings": "WITHOUT_EFFECT accept_task accept_settings task_of Maker fix_wrapper "
+        "find_wrapper",
+    },
+    "gem.tools.base_tool": {"BaseTool": "BaseTool"},
+    "gem.rollout.store": {"EpisodeStore": "EpisodeStore"},
+    "gem.estimators.algorithms": {"Algorithm": "Algorithm", "View": "View make_view"},
+    "gem.train.report.run_folder": {"RunFolder": "RunFolder"},
+    "gem.testing.faults": {
+        "environments": "FaultyWrapper FaultyEnv",
+        "tools and graders": "FaultyTool FaultyGrader FaultySandbox",
+        "agents and stores": "FaultyAgent FaultyServer FaultyStore full_disk dying_write",
+    },
+    "gem.viewer.report": {"Run": "Run"},
+}
+"""The further pages of a long module: the names on each, by the page's title."""
+
+SETTINGS = "gem.train.config.run_settings"
+"""The module of a class with a hundred fields. Its source has titles for groups of them: one page each."""
+
+
+class Page(NamedTuple):
+    """A page: its title in the navigation, its path under docs/ and its text."""
+
+    title: str
+    path: str
+    text: str
 
 
 def files() -> dict[str, str | bytes]:
     """Return every file to write, by its path under docs/."""
-    return {"reference/index.md": index(), **{path(package): page(package) for package in MODULES}}
+    every = (page for package in MODULES for page in pages(package))
+    return {"reference/index.md": index(), **{page.path: page.text for page in every}}
 
 
 def navigation() -> list[Any]:
-    """Return the entries under Reference."""
-    return ["reference/index.md", *({package: path(package)} for package in MODULES)]
+    """Return the entries under Reference: a folded list of pages for each package."""
+    packages: list[dict[str, list[Any]]] = []
+    for package in MODULES:
+        first, *others = pages(package)
+        packages.append({package: [first.path, *({page.title: page.path} for page in others)]})
+    return ["reference/index.md", {"Packages": packages}]
 
 
-def path(package: str) -> str:
-    """Return the path of a package's page under docs/."""
-    return f"reference/{package}.md"
+def pages(package: str) -> list[Page]:
+    """Return the pages of a package: its index, then those of each module."""
+    written = [Page(package, f"reference/{package}/index.md", package_page(package))]
+    for name in MODULES[package]:
+        written.append(Page(name, f"reference/{package}/{module_path(name)}", module_page(package, name)))
+        for title, names in parts(f"{package}.{name}").items():
+            path = f"reference/{package}/{further_path(name, title)}"
+            written.append(Page(f"{name}: {title}", path, further_page(f"{package}.{name}", title, names)))
+    return written
 
 
-def exports(package: str) -> dict[str, Any]:
-    """Return the exports of a package by name, without those that need a package that is not installed."""
-    module = importlib.import_module(package)
+def module_path(name: str) -> str:
+    """Return the path of a module's page from the folder of its package, which has an index of its own."""
+    return "index.py.md" if name == "index" else f"{name}.md"
+
+
+def further_path(name: str, title: str) -> str:
+    """Return the path of a further page of a module, from the folder of its package."""
+    return f"{name}.{re.sub(r'[^a-zA-Z]+', '-', title)}.md"
+
+
+def parts(module: str) -> dict[str, list[str]]:
+    """Return the names on the further pages of a module, by title."""
+    if module != SETTINGS:
+        return {title: names.split() for title, names in PARTS.get(module, {}).items()}
+    groups: dict[str, list[str]] = {}
+    found = re.findall(r"^    (?:# -- (.+)|(\w+): .+ = .+)$", source(module).read_text("utf-8"), re.MULTILINE)
+    for title, name in found:
+        if title:
+            groups[title] = []
+        else:
+            groups[[*groups][-1]].append(f"RunSettings.{name}")
+    return groups
+
+
+def source(module: str) -> Path:
+    """Return the file of a module or package."""
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def head(file: Path, title: str = "") -> list[str]:
+    """Return the first lines of a page: the source of its text, and its title."""
+    return [
+        "---",
+        f"source: {file.relative_to(ROOT).as_posix()}",
+        "---",
+        "",
+        *([f"# {title}", ""] if title else []),
+    ]
+
+
+def exports(module: str) -> dict[str, Any]:
+    """Return the exports of a module by name, without those that need a package that is not installed."""
+    loaded = importlib.import_module(module)
     found = {}
-    for name in getattr(module, "__all__", ()):
+    for name in getattr(loaded, "__all__", ()):
         try:
-            found[name] = getattr(module, name)
+            found[name] = getattr(loaded, name)
         except ImportError:
             continue
     return found
@@ -111,50 +207,72 @@ def full_name(value: Any) -> str | None:
     return None
 
 
-def summary(value: Any) -> str:
+def summary(doc: str | None) -> str:
     """Return the first line of a docstring, in a form for table cells."""
-    doc = inspect.getdoc(value) or ""
-    return doc.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+    return (doc or "").partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
 
 
-def page(package: str) -> str:
-    """Write the page of a package."""
-    module = importlib.import_module(package)
-    source = f"source: {package.replace('.', '/')}/__init__.py"
-    lines = ["---", source, "---", "", f"# {package}", "", summary(module), ""]
-    names = {name: where for name, value in exports(package).items() if (where := full_name(value))}
-    if names:
-        lines += ["| exported | what it is |", "|---|---|"]
-        lines += [
-            f"| [`{package}.{name}`][{where}] | {summary(exports(package)[name])} |"
-            for name, where in names.items()
-        ]
-        lines.append("")
-    if own := sorted(name for name, where in names.items() if where == f"{package}.{name}"):
+def module_summary(module: str) -> str:
+    """Return the first line of a module's docstring, without importing it."""
+    return summary(source(module).read_text("utf-8").split('"""')[1])
+
+
+def table_of_exports(module: str) -> list[str]:
+    """Return a table of what a module exports, with links to where it is defined."""
+    rows = [
+        f"| [`{module}.{name}`][{where}] | {summary(inspect.getdoc(value))} |"
+        for name, value in exports(module).items()
+        if (where := full_name(value))
+    ]
+    return ["| exported | what it is |", "|---|---|", *rows, ""] if rows else []
+
+
+def package_page(package: str) -> str:
+    """Write the index of a package."""
+    lines = [*head(source(package), package), module_summary(package), "", *table_of_exports(package)]
+    own = sorted(name for name, value in exports(package).items() if full_name(value) == f"{package}.{name}")
+    if own:
         lines += [f"::: {package}", "    options:", f"      members: [{', '.join(own)}]", ""]
+    lines += ["## Modules", "", "| module | what it has |", "|---|---|"]
     for name in MODULES[package]:
-        full = f"{package}.{name}"
-        lines.append(f"::: {full}")
-        if full in OPTIONS:
-            lines += ["    options:", f"      members: {OPTIONS[full]}"]
-        lines.append("")
-    return "\n".join(lines)
+        lines.append(f"| [`{package}.{name}`]({module_path(name)}) | {module_summary(f'{package}.{name}')} |")
+    return "\n".join([*lines, ""])
+
+
+def module_page(package: str, name: str) -> str:
+    """Write the page of a module: all of it, or what is not on its further pages, and a table of these."""
+    module = f"{package}.{name}"
+    lines = [*head(source(module)), f"::: {module}", "    options:", "      heading_level: 1"]
+    if module in OPTIONS:
+        lines.append(f"      {OPTIONS[module]}")
+    if further := parts(module):
+        elsewhere = "|".join(each.rpartition(".")[2] for names in further.values() for each in names)
+        lines += [f'      filters: ["!^_", "!^({elsewhere})$"]', ""]
+        lines += ["## Further pages", "", "| page | what it has |", "|---|---|"]
+    for title, names in further.items():
+        links = ", ".join(f"[`{each}`][{module}.{each}]" for each in names)
+        lines.append(f"| [{title}]({further_path(name, title)}) | {links} |")
+    return "\n".join([*lines, "", *(table_of_exports(module) if module == SEATS else [])])
+
+
+def further_page(module: str, title: str, names: list[str]) -> str:
+    """Write a further page of a module: one class, or a group of names."""
+    if names == [title]:
+        lines = [*head(source(module)), f"::: {module}.{title}", "    options:", "      heading_level: 1"]
+    else:
+        lines = [*head(source(module), f"{module}: {title}"), *(f"::: {module}.{name}\n" for name in names)]
+    return "\n".join([*lines, ""])
 
 
 def index() -> str:
     """Write the page that lists the packages."""
     rows = [
-        f"| [`{package}`]({package}.md) | {summary(importlib.import_module(package))} | {len(modules)} |"
+        f"| [`{package}`]({package}/index.md) | {module_summary(package)} | {len(modules)} |"
         for package, modules in MODULES.items()
     ]
     return "\n".join(
         [
-            "---",
-            "source: scripts/reference_pages.py",
-            "---",
-            "",
-            "# Reference",
-            "",
+            *head(Path(__file__), "Reference"),
             "Every public class and function, by its full name, from the docstrings.",
             "The commands describe themselves: `gem-gym --help`, and `gem-gym COMMAND --help`.",
             "",

@@ -1,4 +1,4 @@
-// Two small things: a table's cells learn their columns, for phones; and the filter of the environments.
+// Small things: a table's cells learn their columns, for phones; the filter of the environments; old addresses.
 function label() {
   for (const table of document.querySelectorAll(".md-typeset table:not([class])")) {
     const heads = [...table.querySelectorAll("thead th")].map((head) => head.textContent.trim());
@@ -12,7 +12,7 @@ function filter() {
   const form = document.querySelector(".env-filter");
   if (!form) return;
   const classes = [...document.querySelectorAll(".env-class")];
-  const show = () => {
+  const show = (event) => {
     const wanted = Object.fromEntries(new FormData(form));
     const words = wanted.words.toLowerCase().split(/\s+/).filter(Boolean);
     delete wanted.words;
@@ -32,19 +32,13 @@ function filter() {
       }
       section.hidden = !any;
     }
-    for (const head of document.querySelectorAll("h2")) {
-      let next = head.nextElementSibling;
-      let any = false;
-      let environments = false;
-      for (; next && next.tagName !== "H2"; next = next.nextElementSibling)
-        if (next.matches(".env-class")) {
-          environments = true;
-          any ||= !next.hidden;
-        }
-      if (environments) head.hidden = !any;
+    const address = asked(form);
+    for (const family of document.querySelectorAll(".env-family")) {
+      family.hidden = !family.querySelector(".env-class:not([hidden])");
+      if (event || address.includes("?")) family.open = address.includes("?");
     }
     form.querySelector("output").textContent = `${shown} ids`;
-    history.replaceState(null, "", asked(form));
+    history.replaceState(null, "", address);
   };
   for (const [name, value] of new URLSearchParams(location.search))
     if (form.elements[name]) form.elements[name].value = value;
@@ -60,5 +54,18 @@ function asked(form) {
   return location.pathname + (given.length ? "?" + new URLSearchParams(given) : "") + location.hash;
 }
 
+// A name that was on this page is now where the link with the longest beginning of that name leads.
+function forward() {
+  const name = decodeURIComponent(location.hash.slice(1));
+  if (!name || document.getElementById(name)) return;
+  let [best, length] = [null, 0];
+  for (const link of document.querySelectorAll("article a[href]"))
+    for (const begin of [decodeURIComponent(link.hash.slice(1)), link.textContent])
+      if (link.host === location.host && link.pathname !== location.pathname)
+        if (begin.length > length && (name + ".").startsWith(begin + ".")) [best, length] = [link, begin.length];
+  if (best) location.replace(best.pathname + location.hash);
+}
+
 label();
 filter();
+forward();

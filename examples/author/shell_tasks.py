@@ -1,6 +1,6 @@
 """Terminal tasks that one short command solves, with a held-out split, and an expert that plays the model.
 
-docs/guides/programs.md trains SmolLM2 on them, through smolagents.
+docs/guides/programs_played.md trains SmolLM2 on them, through smolagents.
 """
 
 import random

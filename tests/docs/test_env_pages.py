@@ -92,7 +92,7 @@ def test_the_index_explains_cards_and_links_pages(env_pages):
     text = env_pages.index([page])
     assert "## What a card says" in text
     assert 'href="towerofhanoi/"' in text
-    assert "## Games { #game }" in text
+    assert '<summary><h2 id="game">Games</h2><p>1 id. ' in text
 
 
 def test_the_index_has_a_line_for_each_id_with_what_the_filter_asks_for(env_pages):
@@ -179,3 +179,26 @@ def test_what_is_paid_for_nothing_is_told_for_every_foreign_card(env_pages):
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert all(line.count("|") == 9 for line in rows)
     assert next(line for line in rows if "`rg:circuit_logic`" in line).split("|")[4].strip() == "0.750"
+    assert (
+        text.partition("<details")[0].count("| `") == 24
+    )  # those that pay more than a third are shown at once
+
+
+def test_a_long_table_of_cards_is_folded(env_pages, monkeypatch):
+    specs = [gem.spec(env_id) for env_id in GAMES if "Mastermind" in env_id]
+    assert "<details" not in "".join(env_pages.card_section(specs, foreign=True))
+    monkeypatch.setattr(env_pages, "MOST_ROWS", 2)
+    lines = env_pages.card_section(specs, foreign=True)
+    folded = lines[
+        lines.index(f"<summary>The cards of {len(specs)} ids</summary>") : lines.index("</details>")
+    ]
+    assert sum(line.startswith("| `") for line in folded) == len(specs)
+
+
+@pytest.mark.system
+def test_ids_with_the_same_turns_and_solver_are_on_one_line(env_pages):
+    pytest.importorskip("reasoning_gym")
+    table = env_pages.family_page(FAMILIES["rg"]).text.partition("## Ids")[2]
+    lines = re.findall(r"^\| `rg:.*", table, re.MULTILINE)
+    assert len({line.partition(" | ")[2] for line in lines}) == len(lines) < 10
+    assert table.count("`rg:") == len(FAMILIES["rg"].names) > 90

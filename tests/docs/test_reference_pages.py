@@ -4,9 +4,14 @@ import ast
 import importlib
 import inspect
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from gem.train.config.run_settings import RunSettings
+
+yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]
 UPSTREAM = ("gem.utils", "gem.multiagent", "gem.tools.search_engine")
@@ -77,8 +82,43 @@ def test_what_pages_and_examples_import_is_in_the_reference(reference, documente
     assert missing == set()
 
 
-def test_a_page_names_things_in_full(reference):
-    text = reference.page("gem.rollout")
+def test_an_index_names_exports_in_full_and_links_each_module(reference):
+    text = reference.package_page("gem.rollout")
     assert "| [`gem.rollout.Job`][gem.rollout.jobs.Job] |" in text
-    assert "\n::: gem.rollout.jobs\n" in text
+    assert "\n| [`gem.rollout.jobs`](jobs.md) | " in text
+    assert "\n::: gem.rollout.jobs\n" in reference.module_page("gem.rollout", "jobs")
     assert importlib.import_module("gem.rollout").Job.__module__ == "gem.rollout.jobs"
+
+
+def test_what_is_on_a_further_page_is_there_and_on_its_modules_page_as_a_link_alone(reference):
+    for module in [*reference.PARTS, reference.SETTINGS]:
+        (package, name) = next(
+            (package, name)
+            for package, names in reference.MODULES.items()
+            for name in names
+            if f"{package}.{name}" == module
+        )
+        own = reference.module_page(package, name)
+        loaded = importlib.import_module(module)
+        for title, names in reference.parts(module).items():
+            further = reference.further_page(module, title, names)
+            for each in names:
+                assert hasattr(loaded, each.partition(".")[0])
+                assert f"\n::: {module}.{each}\n" in further
+                assert f"[`{each}`][{module}.{each}]" in own
+                assert re.search(rf"[(|]{each.rpartition('.')[2]}[)|]", own)
+
+
+def test_every_setting_of_a_run_is_on_a_page_of_its_group(reference):
+    groups = reference.parts(reference.SETTINGS)
+    settings = [f"RunSettings.{one.name}" for one in fields(RunSettings)]
+    assert [name for names in groups.values() for name in names] == settings
+    assert "RunSettings.kl" in groups["the loss"]
+    assert max(map(len, groups.values())) <= 24
+
+
+def test_pages_have_addresses_of_their_own(reference):
+    every = [page.path for package in reference.MODULES for page in reference.pages(package)]
+    assert len({path.lower() for path in every}) == len(every)  # also where files ignore case
+    entries = yaml.safe_dump(reference.navigation())
+    assert [path for path in every if path not in entries] == []

@@ -301,7 +301,8 @@ def _search(summary: Summary) -> Iterator[str]:
             lines.append(
                 (*who, *values, *share, score, _name_choice(search, place) if place == tried.chosen else "")
             )
-    yield _table(("environment", "variant", *names, *(("episodes",) if halved else ()), "score", ""), lines)
+    heads = ("environment", "variant", *names, *(("episodes",) if halved else ()), "score", "")
+    yield _fold("What was tried", _table(heads, lines))
     yield _prose(
         f"""
         Each environment and variant was tried with the same {len(search.points)} settings and
@@ -354,7 +355,7 @@ def _setup(summary: Summary) -> Iterator[str]:
         claimed = "" if part.cpu_s is None else f"; a run is expected to take {part.cpu_s:g} CPU seconds"
         lines.append(("environment", part.name, f"`{part.settings['env']}`; {_settings(own)}{claimed}"))
     lines += [("variant", part.name, _settings(part.settings)) for part in study.variants]
-    yield _table(("of", "name", "settings"), lines)
+    yield _fold("The settings of each environment and variant", _table(("of", "name", "settings"), lines))
     runs = [run for each in summary.cells for run in each.runs.values()]
     if runs:
         searches = [each.row.search for each in summary.cells if each.row is not None and each.row.search]
@@ -431,6 +432,11 @@ def _count(values: Sequence[object], what: str) -> str:
 def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     every = [heads, ["---"] * len(heads), *lines]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in every)
+
+
+def _fold(title: str, text: str) -> str:
+    """Return text that a reader opens by its title."""
+    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{text}\n\n</details>'
 
 
 def _settings(values: Mapping[str, Any]) -> str:
