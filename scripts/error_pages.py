@@ -1,17 +1,17 @@
-"""Write the troubleshooting page from the docstrings of the error classes; used by build_site.py."""
+"""Write the troubleshooting pages from the docstrings of the error classes; used by build_site.py."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gem import errors
 
 ROOT = Path(__file__).parents[1]
-PAGE = "troubleshooting.md"
+PAGE, WITHIN = "troubleshooting.md", "troubleshooting/episodes.md"
 
 GROUPS = {
     "Errors that you see": (
@@ -27,7 +27,7 @@ GROUPS = {
         errors.NoVerdict,
     ),
 }
-"""The groups of the page; a class belongs to the last one that has its base."""
+"""The groups of the pages; a class belongs to the last one that has its base."""
 
 HEAD = """---
 source: gem/errors.py
@@ -36,19 +36,37 @@ source: gem/errors.py
 # Troubleshooting
 
 An error message says what was wrong, which values are accepted, and what to do. This page lists every class
-of error, with its cause and its cure. Each class inherits from `gem.GemError` and from a builtin error.
+of error that a user sees, with its cause and its cure. Each class inherits from `gem.GemError` and from a
+builtin error.
 
 `gem-gym doctor` shows what works on this machine, and how to install the rest.
 """
 
+HEAD_WITHIN = """---
+source: gem/errors.py
+---
+
+# Errors within an episode
+
+What goes wrong while an episode is played, with its cause and its cure.
+[Troubleshooting](../troubleshooting.md) has the errors that the command line prints.
+"""
+
 
 def files() -> dict[str, str | bytes]:
-    """Return the one file to write, by its path under docs/."""
-    return {PAGE: page()}
+    """Return the files to write, by their paths under docs/: errors of the command line, and of episodes."""
+    seen, *within = GROUPS
+    names = [error.__name__ for error in classes() if group(error) in within]
+    names += [name for _, name, base, _ in elsewhere() if base in names]
+    links = ", ".join(f"[{name}](troubleshooting/episodes.md#{name})" for name in names)
+    return {
+        PAGE: page(HEAD, [seen]) + f"\n## Within an episode\n\n{links}\n",
+        WITHIN: page(HEAD_WITHIN, within),
+    }
 
 
 def navigation() -> list[str]:
-    """Return no entries: mkdocs.yml has the page."""
+    """Return no entries: mkdocs.yml has the pages."""
     return []
 
 
@@ -76,12 +94,12 @@ def parts(error: type[errors.GemError]) -> tuple[str, str, str]:
     return what, cause, cure
 
 
-def page() -> str:
-    """Write the page."""
+def page(head: str, groups: Iterable[str]) -> str:
+    """Write the page of some groups."""
     further = list(elsewhere())
-    lines = [HEAD]
-    for name, (about, _) in GROUPS.items():
-        lines += [f"## {name}", "", about, ""]
+    lines = [head]
+    for name in groups:
+        lines += [f"## {name}", "", GROUPS[name][0], ""]
         for error in classes():
             if group(error) != name:
                 continue

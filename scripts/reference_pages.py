@@ -86,6 +86,7 @@ PARTS = {
     "gem.core": {"Env": "Env", "EnvWrapper": "EnvWrapper"},
     "gem.record": {"Episode": "Episode", "Turn": "Turn"},
     "gem.errors": {
+        "environments": "ResetNeeded EpisodeOver EnvClosed CannotFork NoSolver ContractBroken",
         "failures": "IllegalMove ToolError NoVerdict WorkerDied OutOfTime AgentUnavailable",
         "functions": "check_least check_argument refuse_first did_you_mean missing_extra needs_extra "
         "install_command reason replace_surrogates text_of_error",
@@ -97,6 +98,7 @@ PARTS = {
         "find_wrapper",
     },
     "gem.tools.base_tool": {"BaseTool": "BaseTool"},
+    "gem.rollout.runner": {"BaseRunner": "BaseRunner"},
     "gem.rollout.store": {"EpisodeStore": "EpisodeStore"},
     "gem.estimators.algorithms": {"Algorithm": "Algorithm", "View": "View make_view"},
     "gem.train.report.run_folder": {"RunFolder": "RunFolder"},

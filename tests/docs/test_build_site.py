@@ -83,7 +83,9 @@ def test_pages_of_studies_stand_in_the_navigation_by_their_titles(script, tmp_pa
 
 @pytest.mark.system
 def test_a_generated_page_says_where_its_text_is_written(script):
-    text = "".join(script("reference_pages").files().values()) + script("error_pages").page()
+    text = "".join(script("reference_pages").files().values()) + "".join(
+        script("error_pages").files().values()
+    )
     env_pages = script("env_pages")
     spec = gem.spec("game:TowerofHanoi-v0-easy")
     text += env_pages.class_page(env_pages.class_of(spec), [spec]).text

@@ -13,7 +13,7 @@ def error_pages(script):
 
 
 def test_every_error_of_the_tree_is_reachable_by_its_name_with_cause_and_cure(error_pages):
-    text = error_pages.page()
+    text = "".join(error_pages.files().values())
     names = set(re.findall(r"\|?[|'] *[|']?- (\w+)  ", errors.__doc__))
     assert {"UnknownEnv", "DuplicateEpisode", "ToolError", "NoVerdict", "WorkerDied"} <= names
     assert names == {error.__name__ for error in error_pages.classes()}
@@ -24,7 +24,8 @@ def test_every_error_of_the_tree_is_reachable_by_its_name_with_cause_and_cure(er
 
 
 def test_errors_of_other_modules_stand_under_the_one_they_derive_from(error_pages):
-    text = error_pages.page()
+    text = "".join(error_pages.files().values())
+    assert "[SandboxFailed](troubleshooting/episodes.md#SandboxFailed)" in text
     after = text.partition("\n### NoVerdict {")[2].partition("\n### ")[0]
     assert "\n- `gem.sandbox.base.SandboxFailed`{ #SandboxFailed } is one too. " in after
 

@@ -33,6 +33,9 @@ from gem.train.baselines.transfer import MOVED, summarise_transfer
 SIGNS = """The last two columns assume no distribution: a studentised bootstrap over the seeds, and the share
 of all choices of signs of the differences whose sum is as far from 0."""
 
+MOST_ROWS = 12
+"""Rows of a table of differences that are shown at once: a longer one is folded."""
+
 HEADS = ("environment", "variant", *POLICIES.values(), "last third", "CPU s")
 
 
@@ -214,7 +217,9 @@ def _comparison(summary: Summary) -> Iterator[str]:
         )
         lines.append((*line, _bootstrap(each), _p(each.signs)) if many else line)
     heads = ("environment", "variant", f"minus {first}", "p", "p, Holm")
-    yield _table((*heads, "bootstrap", "p, signs") if many else heads, lines)
+    table = _table((*heads, "bootstrap", "p, signs") if many else heads, lines)
+    long = len(summary.differences) > MOST_ROWS
+    yield _fold("Each environment and variant", table) if long else table
     yield _prose(
         f"""
         The difference after RL between a variant and {first}, paired by seed{points}. Other pairs are not
@@ -355,12 +360,13 @@ def _setup(summary: Summary) -> Iterator[str]:
         claimed = "" if part.cpu_s is None else f"; a run is expected to take {part.cpu_s:g} CPU seconds"
         lines.append(("environment", part.name, f"`{part.settings['env']}`; {_settings(own)}{claimed}"))
     lines += [("variant", part.name, _settings(part.settings)) for part in study.variants]
-    yield _fold("The settings of each environment and variant", _table(("of", "name", "settings"), lines))
+    table = _table(("of", "name", "settings"), lines)
     runs = [run for each in summary.cells for run in each.runs.values()]
     if runs:
         searches = [each.row.search for each in summary.cells if each.row is not None and each.row.search]
         searched = sum(sum(point.cpu_s) for search in searches for point in search.points)
-        yield "\n".join(_provenance(runs, searched))
+        table = "\n".join([table, "", *_provenance(runs, searched)])
+    yield _fold("Settings of each environment and variant, machine and versions", table)
     others = {
         each.cell.name: sorted(set(each.row.runs) - {str(seed) for seed in study.seeds}, key=int)
         for each in summary.cells
