@@ -1,8 +1,8 @@
 """Check the built site and its sources: ``python scripts/check_site.py``, after build_site.py.
 
 Refuses dead links and anchors, headings that skip a level, pictures without alternative text, files that a
-page would fetch from elsewhere, palette colours with too little contrast (WCAG 2.2, AA), and code on a page
-that no test runs. Checks that need a browser are in site_pictures.py.
+page would fetch from elsewhere, pages with more than LONGEST lines, palette colours with too little contrast
+(WCAG 2.2, AA), and code on a page that no test runs. Checks that need a browser are in site_pictures.py.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ MARK_PAIRS = [("quiet", "page"), ("quiet", "panel")]
 LANGUAGES = {"python", "text", "json", "sh", "toml", "yaml"}
 """What a block of code may be: test_pages.py runs the Python, test_repository.py knows the commands."""
 
+BLOCKS = {"p", "li", "tr", "dt", "dd", "pre", "summary", *(f"h{level}" for level in range(1, 7))}
+"""Tags of what stands on lines of its own."""
+
+WIDTH, LONGEST = 86, 300
+"""Letters of a line on a desktop, and the lines that a page may have. Both are rough: a line, and a gap, takes
+18 to 23 pixels, and pictures are not counted. site_pictures.py measures pages in Chromium."""
+
 FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ ]*([\w+-]*)([^\n]*)$", re.MULTILINE)
 
 
@@ -43,6 +50,9 @@ class Page(HTMLParser):
     headings: list[int] = field(default_factory=list)
     unnamed: list[str] = field(default_factory=list)
     main: bool = False
+    lines: int = 0
+    text: str = ""
+    folded: int = 0
 
     def __post_init__(self) -> None:
         """Read the page."""
@@ -63,13 +73,29 @@ class Page(HTMLParser):
             self.fetched.append(given["href"])
         if self.main and re.fullmatch("h[1-6]", tag):
             self.headings.append(int(tag[1]))
+        if tag in BLOCKS:
+            self.end_block()
         if tag == "img" and not given.get("alt", "").strip():
             self.unnamed.append(given.get("src", ""))
 
     def handle_endtag(self, tag: str) -> None:
-        """Note the end of the page's own part."""
+        """Note the end of a block, and of the page's own part."""
+        if tag in BLOCKS:
+            self.end_block(as_it_is=tag == "pre")
+        self.folded += {"summary": 1, "details": -1}.get(tag, 0)  # the title of what is folded is shown
         if tag == "article":
             self.main = False
+
+    def handle_data(self, data: str) -> None:
+        """Note text."""
+        self.text += data
+
+    def end_block(self, as_it_is: bool = False) -> None:
+        """Count the lines of a block and the gap below it; what is folded has none."""
+        lines = self.text.strip().splitlines() if as_it_is else [" ".join(self.text.split())]
+        if self.main and any(lines) and not self.folded:
+            self.lines += 1 + sum(max(1, -(-len(line) // WIDTH)) for line in lines)
+        self.text = ""
 
 
 def main() -> int:
@@ -98,6 +124,8 @@ def check_pages(pages: dict[Path, Page]) -> Iterator[str]:
         for address in page.fetched:
             if urlsplit(address).netloc:
                 yield f"{where}: {address} would be fetched from elsewhere"
+        if page.lines > LONGEST:
+            yield f"{where}: {page.lines} lines, more than {LONGEST}: split it by what readers look for"
         if page.headings.count(1) != 1:
             yield f"{where}: {page.headings.count(1)} headings of the first level"
         for above, below in zip(page.headings, page.headings[1:], strict=False):

@@ -32,8 +32,9 @@ OLD = {
     "reference/gem.train/#gem.train.config.run_settings.RunSettings.lr": (
         "reference/gem.train/config.run_settings.the-optimiser-s-steps/"
     ),
+    "troubleshooting/#SandboxFailed": "troubleshooting/episodes/",
 }
-"""Addresses of before the reference had a page per module, and where they lead."""
+"""Addresses of before these pages were split, and where they lead."""
 
 PAGES = {
     "home": "",
@@ -125,8 +126,9 @@ def look(browser: Any, base: str, folder: Path) -> Iterator[str]:
         if high > HIGHEST:
             yield f"{where}: {high} px high, more than {HIGHEST}"
     for old, new in OLD.items():
-        page.goto(base + old)
-        page.wait_for_url(f"{base}{new}#{old.partition('#')[2]}")
+        page.goto(base + old, wait_until="networkidle")
+        if page.url != f"{base}{new}#{old.partition('#')[2]}":
+            yield f"{old} leads to {page.url}"
 
 
 def elsewhere(url: str, base: str) -> list[str]:

@@ -55,6 +55,16 @@ def test_what_is_wrong_with_a_page_is_said(site, body, says):
     assert wrong.startswith(f"a/index.html: {says}")
 
 
+def test_a_page_is_long_by_the_lines_that_are_not_folded(site, check):
+    lines = "<p>x</p>" * (check.LONGEST // 2)  # each with its gap
+    (wrong,) = site(a=lines)
+    assert wrong.startswith(f"a/index.html: {check.LONGEST + 2} lines, more than {check.LONGEST}: split it")
+    assert site(a=f"<details><summary>x</summary>{lines}</details><p>x</p>") == []
+    assert len(site(a=f"<details><summary>x</summary></details>{lines}")) == 1
+    assert len(site(a="<pre>" + "x\n" * check.LONGEST + "</pre>")) == 1
+    assert len(site(a="<p>" + "x" * check.WIDTH * check.LONGEST + "</p>")) == 1
+
+
 def test_contrast_is_that_of_the_guidelines(check):
     assert check.contrast("#000000", "#ffffff") == pytest.approx(21)
     assert check.contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
