@@ -33,7 +33,7 @@ BLOCKS = {"p", "li", "tr", "dt", "dd", "pre", "summary", *(f"h{level}" for level
 """Tags of what stands on lines of its own."""
 
 WIDTH, LONGEST = 86, 300
-"""Letters of a line on a desktop, and the lines that a page may have. Both are rough: a line, and a gap, takes
+"""Letters of a line on a desktop, and the lines that a page may have. Both are rough: a line, or a gap, takes
 18 to 23 pixels, and pictures are not counted. site_pictures.py measures pages in Chromium."""
 
 FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ ]*([\w+-]*)([^\n]*)$", re.MULTILINE)
