@@ -36,6 +36,9 @@ WIDTH, LONGEST = 86, 300
 """Letters of a line on a desktop, and the lines that a page may have. Both are rough: a line, or a gap, takes
 18 to 23 pixels, and pictures are not counted. site_pictures.py measures pages in Chromium."""
 
+SCROLLING = {"said": 18, "doc-signature": 12}
+"""Lines of blocks that scroll by themselves, by their class in docs/style.css."""
+
 FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ ]*([\w+-]*)([^\n]*)$", re.MULTILINE)
 
 
@@ -53,6 +56,7 @@ class Page(HTMLParser):
     lines: int = 0
     text: str = ""
     folded: int = 0
+    most: int = LONGEST
 
     def __post_init__(self) -> None:
         """Read the page."""
@@ -75,6 +79,8 @@ class Page(HTMLParser):
             self.headings.append(int(tag[1]))
         if tag in BLOCKS:
             self.end_block()
+        for name in given.get("class", "").split():
+            self.most = SCROLLING.get(name, self.most)
         if tag == "img" and not given.get("alt", "").strip():
             self.unnamed.append(given.get("src", ""))
 
@@ -94,8 +100,8 @@ class Page(HTMLParser):
         """Count the lines of a block and the gap below it; what is folded has none."""
         lines = self.text.strip().splitlines() if as_it_is else [" ".join(self.text.split())]
         if self.main and any(lines) and not self.folded:
-            self.lines += 1 + sum(max(1, -(-len(line) // WIDTH)) for line in lines)
-        self.text = ""
+            self.lines += 1 + min(self.most, sum(max(1, -(-len(line) // WIDTH)) for line in lines))
+        self.text, self.most = "", LONGEST if as_it_is else self.most
 
 
 def main() -> int:

@@ -337,11 +337,10 @@ def card_section(specs: list[EnvSpec], foreign: bool = False) -> list[str]:
     ]
     if foreign:
         found = [f"- `{card.env}`, {one.name}: {one.seen}" for card in told for one in card.findings]
-        full = ["Open, as the package has it:", "", *found, ""] if found else []
+        full = fold(f"The {len(found)} open findings, as the package has them", [*found, ""]) if found else []
     else:
-        full = ["In full:", ""]
-        for card in told:
-            full += fold(f"<code>{card.env}</code>", ["```text", str(card), "```", ""])
+        texts = (line for card in told for line in ("```text", str(card), "```", ""))
+        full = fold("The cards in full", [*texts])
     return [
         "## Cards",
         "",

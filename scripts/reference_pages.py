@@ -97,11 +97,19 @@ PARTS = {
         "foreign settings": "WITHOUT_EFFECT accept_task accept_settings task_of Maker fix_wrapper "
         "find_wrapper",
     },
+    "gem.agents.token_formats": {"servers": "VLLM SGLang"},
+    "gem.envs.kit.text_game": {"TextGame": "TextGame"},
+    "gem.hosts.base": {"Host": "Host"},
+    "gem.sandbox.base": {"Session": "Session"},
     "gem.tools.base_tool": {"BaseTool": "BaseTool"},
     "gem.rollout.runner": {"BaseRunner": "BaseRunner"},
     "gem.rollout.store": {"EpisodeStore": "EpisodeStore"},
     "gem.estimators.algorithms": {"Algorithm": "Algorithm", "View": "View make_view"},
     "gem.train.report.run_folder": {"RunFolder": "RunFolder"},
+    "gem.testing.rules": {
+        "tools and seats": "seats tools_declared tools_reachable write_call make_arguments unknown_keywords",
+        "hostile text": "HOSTILE hostile_actions mutate text_only right_text bad_seeds",
+    },
     "gem.testing.faults": {
         "environments": "FaultyWrapper FaultyEnv",
         "tools and graders": "FaultyTool FaultyGrader FaultySandbox",

@@ -34,7 +34,7 @@ SIGNS = """The last two columns assume no distribution: a studentised bootstrap 
 of all choices of signs of the differences whose sum is as far from 0."""
 
 MOST_ROWS = 12
-"""Rows of a table of differences that are shown at once: a longer one is folded."""
+"""Differences, and panels of curves, that are shown at once: where there are more, they are folded."""
 
 HEADS = ("environment", "variant", *POLICIES.values(), "last third", "CPU s")
 
@@ -170,7 +170,8 @@ def _results(summary: Summary) -> Iterator[str]:
             f"- {each.cell.name}, seed {seed}: {_code(run.error or '')}" for each, seed, run in failed
         )
     if any(each.curves for each in cells):
-        yield f"![Learning curves of every environment and variant]({study.name}.png)"
+        drawn = f"![Learning curves of every environment and variant]({study.name}.png)"
+        yield _fold("Learning curves", drawn) if len(study.environments) > MOST_ROWS else drawn
         yield _prose(
             f"""
             Each panel is an environment. A thick line is the mean over seeds, thin lines are the seeds, and
