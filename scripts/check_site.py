@@ -32,9 +32,9 @@ LANGUAGES = {"python", "text", "json", "sh", "toml", "yaml"}
 BLOCKS = {"p", "li", "tr", "dt", "dd", "pre", "summary", *(f"h{level}" for level in range(1, 7))}
 """Tags of what stands on lines of its own."""
 
-WIDTH, LONGEST = 86, 300
+WIDTH, LONGEST = 86, 320
 """Letters of a line on a desktop, and the lines that a page may have. Both are rough: a line, or a gap, takes
-18 to 23 pixels, and pictures are not counted. site_pictures.py measures pages in Chromium."""
+17 to 25 pixels, and pictures are not counted. site_pictures.py measures pages in Chromium."""
 
 SCROLLING = {"said": 18, "doc-signature": 12}
 """Lines of blocks that scroll by themselves, by their class in docs/style.css."""

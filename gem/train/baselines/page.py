@@ -34,7 +34,7 @@ SIGNS = """The last two columns assume no distribution: a studentised bootstrap 
 of all choices of signs of the differences whose sum is as far from 0."""
 
 MOST_ROWS = 12
-"""Differences, and panels of curves, that are shown at once: where there are more, they are folded."""
+"""Differences, or environments, of which all is shown at once; where there are more, a part is folded."""
 
 HEADS = ("environment", "variant", *POLICIES.values(), "last third", "CPU s")
 
@@ -128,7 +128,11 @@ WHAT: dict[Measure, str] = {
 
 def _results(summary: Summary) -> Iterator[str]:
     study, cells = summary.study, summary.cells
-    yield _table(HEADS, table_rows(summary))
+    lines = table_rows(summary)
+    waiting = [line for line in lines if "not run" in line] if len(study.environments) > MOST_ROWS else []
+    yield _table(HEADS, [line for line in lines if line not in waiting])
+    if waiting:
+        yield _fold("What has not run", _table(HEADS, waiting))
     measures = {each.measure for each in cells if each.runs}
     figures = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
     yield _points(

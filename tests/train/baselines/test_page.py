@@ -156,6 +156,20 @@ def test_an_environment_without_runs_has_one_line_and_no_panel(study):
     assert [part.name for part in panels(summary)] == ["one"]
 
 
+def test_where_there_are_many_environments_what_has_not_run_and_the_curves_are_folded(study, monkeypatch):
+    found = study(parts=MORE)
+    put(found, found.cells[2], {1: a_run()})
+    plain = page(summary := summarise_study(found))
+    monkeypatch.setattr("gem.train.baselines.page.MOST_ROWS", 1)
+    shown, _, folded = page(summary).partition("<summary>What has not run</summary>")
+    assert "| one | first | 20.0% |" in shown
+    assert "| - | not run |" not in shown
+    assert folded.partition("</details>")[0].count("| - | not run |") == 2
+    assert "<summary>Learning curves</summary>" in folded
+    assert "What has not run" not in plain
+    assert "Learning curves</summary>" not in plain
+
+
 def test_environments_with_few_instances_are_named(study):
     found = study(parts=TWO)
     run = a_run()
