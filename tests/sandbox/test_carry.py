@@ -37,7 +37,7 @@ OPEN = {
     # None of its own: the machine's.
     "landlock": {"inode numbers", "process numbers", "number of standard"},
 }
-"""What the kernel counts for all, so no backend hides it: "What carries over" in docs/guides/sandbox_promises.md."""
+"""What the kernel counts for all, so no backend hides it: see docs/guides/sandbox_promises.md."""
 
 
 @pytest.fixture(params=["userns", "bwrap-slots", "landlock"])
