@@ -213,7 +213,7 @@ def test_an_agent_names_its_model_settings_and_vocabulary():
 # -- tokens that are looked at only now and then, as on a GPU
 
 
-@pytest.mark.parametrize("every", [2, 5, 16])
+@pytest.mark.parametrize("every", [3, 16])
 @pytest.mark.parametrize(
     "how", [{}, {"temperature": 0.5, "entropy": True}, {"temperature": 0.0}, {"stop": ("er", "low")}]
 )
