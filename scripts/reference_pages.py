@@ -98,13 +98,21 @@ PARTS = {
         "find_wrapper",
     },
     "gem.agents.token_formats": {"servers": "VLLM SGLang"},
+    "gem.envs.kit.dataset": {"DatasetEnv": "DatasetEnv"},
     "gem.envs.kit.text_game": {"TextGame": "TextGame"},
     "gem.hosts.base": {"Host": "Host"},
     "gem.sandbox.base": {"Session": "Session"},
+    "gem.sandbox.seccomp": {
+        "lists of calls": "ALLOWED MESSAGES ALWAYS UNPRIVILEGED CONFINING SIGNALS NEIGHBOURS INQUIRIES "
+        "PRIORITIES PRETENDED",
+    },
+    "gem.statistics.intervals": {"rates": "rate_interval clustered_rate wilson"},
     "gem.tools.base_tool": {"BaseTool": "BaseTool"},
     "gem.rollout.runner": {"BaseRunner": "BaseRunner"},
     "gem.rollout.store": {"EpisodeStore": "EpisodeStore"},
     "gem.estimators.algorithms": {"Algorithm": "Algorithm", "View": "View make_view"},
+    "gem.train.learn.learner": {"Learner": "Learner"},
+    "gem.train.learn.policy": {"Policy": "Policy"},
     "gem.train.report.run_folder": {"RunFolder": "RunFolder"},
     "gem.testing.rules": {
         "tools and seats": "seats tools_declared tools_reachable write_call make_arguments unknown_keywords",
