@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import itertools
 import re
 import textwrap
 from dataclasses import dataclass, field
@@ -542,8 +541,8 @@ def index(written: list[Page]) -> str:
         "",
         *filter_form(ids),
     ]
-    for family, group in itertools.groupby(written, lambda page: page.family):
-        lines += [family_entry(family, [*group]), ""]
+    for family in dict.fromkeys(page.family for page in written):
+        lines += [family_entry(family, [page for page in written if page.family == family]), ""]
     return "\n".join([*lines, ABOUT_CARDS])
 
 

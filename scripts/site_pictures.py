@@ -98,6 +98,8 @@ def main() -> int:
 
 def look(browser: Any, base: str, folder: Path) -> Iterator[str]:
     """Yield the problems of the shown pages, and save their pictures."""
+    from playwright.sync_api import TimeoutError as TooLate
+
     for scheme in SCHEMES:
         for width in WIDTHS:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
@@ -129,8 +131,10 @@ def look(browser: Any, base: str, folder: Path) -> Iterator[str]:
         if high > HIGHEST:
             yield f"{where}: {high} px high, more than {HIGHEST}"
     for old, new in OLD.items():
-        page.goto(base + old, wait_until="networkidle")
-        if page.url != f"{base}{new}#{old.partition('#')[2]}":
+        page.goto(base + old)
+        try:
+            page.wait_for_url(f"{base}{new}#{old.partition('#')[2]}")
+        except TooLate:
             yield f"{old} leads to {page.url}"
 
 

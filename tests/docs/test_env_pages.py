@@ -89,10 +89,12 @@ def test_a_page_has_manual_ids_cards_an_episode_and_a_picture(env_pages):
 def test_the_index_explains_cards_and_links_pages(env_pages):
     specs = [gem.spec("game:TowerofHanoi-v0-easy")]
     page = env_pages.class_page(env_pages.class_of(specs[0]), specs)
+    other = env_pages.Page("Other", "Says no.", [gem.spec("terminal:Makefile-v0-easy")], "")
     text = env_pages.index([page])
     assert "## What a card says" in text
     assert 'href="towerofhanoi/"' in text
     assert '<summary><h2 id="game">Games</h2><p>1 id. ' in text
+    assert env_pages.index([page, other, page]).count("<h2 id=") == 2
 
 
 def test_the_index_has_a_line_for_each_id_with_what_the_filter_asks_for(env_pages):
