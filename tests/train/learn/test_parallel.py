@@ -7,6 +7,10 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from bpe_tokenizers import make_tokenizer
+from model_folders import write_folder
 
 from gem.errors import BadArgument
 from gem.rollout import EpisodeStore
@@ -27,7 +31,7 @@ FLAGS = [
 ]
 
 
-def run(out, *more, processes):
+def run(out, *more, processes, flags=FLAGS):
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command = [
         sys.executable,
@@ -35,7 +39,7 @@ def run(out, *more, processes):
         "-m",
         "gem",
         "train",
-        *FLAGS,
+        *flags,
         "--out",
         str(out),
     ]
@@ -91,6 +95,26 @@ def test_two_processes_have_the_losses_of_one(tmp_path, algorithm):
             jobs.append(sorted((episode.job, episode.policy_version) for episode in store))
     assert jobs[0] == jobs[1]  # the first process alone plays the watched seeds
     assert len(jobs[0]) == 5 * 4
+
+
+@pytest.mark.slow
+def test_two_processes_train_an_adapter_and_a_critic_as_one_does(tmp_path):
+    """They share the passes of the reference, whose states they exchange, and of the critic."""
+    pytest.importorskip("peft")
+    texts = ["Guess the secret number from 1 to 10. higher lower user assistant boxed 0123456789"]
+    folder = write_folder(tmp_path / "model", tokenizer=make_tokenizer(texts, 300))
+    flags = (
+        *("--model", str(folder), "--lora-rank=2", "--algorithm=ppo", "--kl=0.1", "--dtype=float32"),
+        *("--episodes=32", "--batch=16", "--minibatch=8", "--max-turns=2", "--max-tokens=12"),
+        *("--warmup-steps=2", "--warmup-batch=8", "--eval-episodes=4", "--watch=0", "--lr=1e-2"),
+    )
+    one, two = (run(tmp_path / str(count), processes=count, flags=flags) for count in (1, 2))
+    assert len(one) == len(two) == 2
+    for mine, theirs in zip(one, two, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-2, abs=1e-4)
+    divergence = one[1][-1]
+    assert divergence > 1e-4  # not just rounding
+    assert divergence == pytest.approx(two[1][-1], rel=0.2)  # AdamW takes whole steps by rounded signs
 
 
 @pytest.fixture
