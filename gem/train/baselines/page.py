@@ -9,6 +9,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def page(summary: Summary) -> str:
         *_comparison(summary),
         *_transfer(summary),
         *_search(summary),
+        *_cost(summary),
         "## Set-up",
         *_setup(summary),
         "## How to repeat it",
@@ -348,6 +350,29 @@ def _bootstrap(each: Difference) -> str:
         return "-"
     low, high = (number(bound, each.measure, signed=True) for bound in each.bootstrap[1:3])
     return f"{low} to {high}"
+
+
+def _cost(summary: Summary) -> Iterator[str]:
+    """Yield what training cost for each episode that it solved, where the rows tell."""
+    lines = []
+    for each in summary.cells:
+        if solved := each.count_in_training("success"):
+            cpu_s = fsum(run.cpu_s for run in each.runs.values()) / solved
+            tokens = each.count_in_training("turns", "answer_tokens")
+            sampled = "-" if tokens is None else f"{tokens / solved:,.1f}"
+            who = (each.cell.environment.name, each.cell.variant.name)
+            lines.append((*who, f"{solved / len(each.runs):,.0f}", f"{1000 * cpu_s:,.1f}", sampled))
+    if lines:
+        heads = ("environment", "variant", "solved in a run", "CPU ms for each", "sampled tokens for each")
+        yield "## Cost"
+        yield _prose(
+            """
+            The training episodes that a run solved, and what a run took for each of them: all its CPU time,
+            with warm-up and measurements, and the tokens that it sampled in training, which older rows do not
+            have.
+            """
+        )
+        yield _fold("What a solved episode took", _table(heads, lines))
 
 
 def _setup(summary: Summary) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from statistics import fmean, linear_regression
 from typing import Literal, NamedTuple
 
@@ -89,6 +90,20 @@ class CellSummary:
     def cpu_s(self) -> float | None:
         """Mean CPU seconds of a run."""
         return fmean(run.cpu_s for run in self.runs.values()) if self.runs else None
+
+    def count_in_training(self, *names: str) -> float | None:
+        """Return the sum, over the training episodes of all runs, of a metric or the product of several.
+
+        It is of the means that the curves hold. None where a curve lacks a metric, as older rows do.
+        """
+        total = 0.0
+        for run in self.runs.values():
+            ends, *columns = (run.curve.get(name, []) for name in ("episodes", *names))
+            if not ends or any(len(column) != len(ends) or None in column for column in columns):
+                return None
+            for begin, end, *means in zip([0, *ends], ends, *columns, strict=False):
+                total += ((end or 0) - (begin or 0)) * prod(mean or 0 for mean in means)
+        return total
 
     @property
     def whole(self) -> bool:

@@ -55,7 +55,7 @@ def test_a_page_has_question_verdict_table_and_settings(study):
     )
     assert "| one | second | 20.0% | 30.0% | 50.0% (one seed); seed 2 failed |" in text
     assert "\\* At least one run took more CPU seconds than the study expects." in text
-    (line,) = (line for line in text.splitlines() if line.startswith("| one | first |"))
+    line, *_ = (line for line in text.splitlines() if line.startswith("| one | first |"))
     assert line.endswith("* |")
     assert "- one, second, seed 2: `it 'broke' <b> | badly`" in text
     assert "| variant | first | `lr = 0.5` |" in text
@@ -72,6 +72,17 @@ def test_a_page_marks_a_warm_up_that_ended_below_random_play(study):
     assert "| one | first | 20.0% | 15.0%† |" in text
     assert "| one | second | 20.0% | 24.5% |" in text
     assert "\n† The warm-up ended below random play, beyond noise: one, first, seed 2.\n" in text
+
+
+def test_a_page_has_what_a_solved_episode_cost(study):
+    found = study(head=WORDS, parts=TWO)
+    run = a_run(curve=(0.25, 0.5, 0.75), cpu_s=24.0)  # 32 episodes each, so 48 solved
+    curve = {**run.curve, "turns": [2.0, 3.0, 4.0], "answer_tokens": [5.0, 5.0, 6.0]}
+    put(found, found.cells[0], {1: replace(run, curve=curve), 2: replace(run, curve=curve)})
+    put(found, found.cells[1], {1: run, 2: replace(run, curve={})})
+    text = page(summarise_study(found))
+    assert f"| one | first | 48 | 500.0 | {32 * (10 + 15 + 24) / 48:.1f} |" in text
+    assert "| one | second | 48 |" not in text
 
 
 def test_a_page_has_what_a_search_tried(study):
