@@ -79,7 +79,7 @@ AUDITED = {
     "babyai": "--episodes 8 --instances 40",
     "bfcl": "--episodes 8 --instances 40",
     "minigrid": "--episodes 8 --instances 40",
-    "miniwob": "--episodes 8 --instances 40",
+    "miniwob": "--episodes 4 --instances 40",
     "repo": "--episodes 8 --instances 40",
     "textworld": "--episodes 2 --instances 5",
 }
