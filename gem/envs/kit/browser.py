@@ -189,7 +189,7 @@ class Browser:
         with contextlib.suppress(ImportError):  # it draws from the global generator
             from playwright._impl.isomorphic import trace_utils
 
-            trace_utils.random = random.Random()
+            vars(trace_utils)["random"] = random.Random()
         self._playwright = await async_playwright().start()
         self._browser = await self._playwright.chromium.launch(
             executable_path=find_chromium(),
@@ -262,10 +262,10 @@ class Page(Closing):
                 _browsers.append(Browser())
             self._browser = free[0] if free else _browsers[-1]
             self._browser.pages += 1
+        self._page: Any = None
         try:
             self._page = self._browser.run(self._browser.open(url, size), LAUNCH_S)
         except BaseException:
-            self._page = None
             self.close()
             raise
 
