@@ -270,6 +270,11 @@ class AgentUnavailable(NoVerdict):
     """
 
 
+LONGEST_S = 1e9
+"""The most seconds of a limit, thirty years; the locks and timers of a system take no more than a few times
+that."""
+
+
 def check_least(name: str, value: float | None, least: int = 1) -> None:
     """Refuse a number below `least`; None stands for a number that was not given.
 
@@ -288,6 +293,16 @@ def check_argument(name: str, value: object, right: bool, accepted: str) -> None
     """
     if not right:
         raise BadArgument(f"{name} is {value!r}; accepted: {accepted}.")
+
+
+def check_seconds(name: str, value: float | None) -> None:
+    """Refuse seconds that are not above 0, or longer than a system can wait; None stands for no limit.
+
+    Raises:
+        BadArgument: with the name, the number and what is accepted.
+    """
+    right = value is None or 0 < value <= LONGEST_S  # NaN is not
+    check_argument(name, value, right, f"seconds above 0, at most {LONGEST_S:,.0f}")
 
 
 def refuse_first(*faults: tuple[object, str]) -> None:

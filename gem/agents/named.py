@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn
 from gem import models
 from gem.agent_names import AGENTS, AgentName
 from gem.agents.endpoint import Endpoint
-from gem.errors import BadArgument, check_argument, check_least, did_you_mean, text_of_error
+from gem.errors import BadArgument, check_argument, check_least, check_seconds, did_you_mean, text_of_error
 from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.plugins import load
 from gem.record import Agent, AgentInfo, Episode
@@ -67,7 +67,8 @@ class AgentSettings:
         )
         check_least("max_tokens", self.max_tokens)
         check_least("concurrency", self.concurrency)
-        check_argument("timeout", self.timeout_s, 0 < self.timeout_s < math.inf, "seconds above 0")
+        check_seconds("timeout", self.timeout_s)
+        check_seconds("program_s", self.program_s)
         if self.template is not None and self.api != "completions":
             raise BadArgument(
                 "a template goes with the API 'completions'; for other APIs the server renders."

@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 import gem
 from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import BadArgument, ContractBroken, GemError, check_least
+from gem.errors import BadArgument, ContractBroken, GemError, check_argument, check_least
 from gem.naming import is_fixed
 from gem.registry import load, spec_named
 from gem.sandbox.base import SandboxFailed
@@ -22,6 +22,10 @@ from gem.sandbox.choice import check_needs, require_sandbox
 from gem.waiting import name_wait
 
 T = TypeVar("T", bound=str | Callable[..., Any])
+
+
+MOST_SEEDS = 1_000_000
+"""The most episodes that a check tries."""
 
 
 def check(
@@ -48,6 +52,7 @@ def check(
 
     if not targets:
         raise BadArgument("no environment was named; accepted: an id, or a class as my_envs.py:MyEnv.")
+    check_argument("seeds", seeds, 1 <= seeds <= MOST_SEEDS, f"1 to {MOST_SEEDS:,}")
     if record and not FOLDER.is_dir():
         raise BadArgument(f"there is no {FOLDER}/ here; run --record in the root of a checkout of gem.")
     playable = _leave_out_programs(targets)

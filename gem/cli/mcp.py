@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 
 from gem import seeding
 from gem.cli.terms import open_store
-from gem.errors import BadArgument, check_argument, check_least
+from gem.errors import BadArgument, check_argument, check_least, check_seconds
 from gem.registry import Maker, spec_named
 from gem.sandbox.choice import check_needs
 
@@ -64,7 +64,7 @@ def mcp(
         ("message-bytes", message_bytes, 1000),
     ):
         check_least(flag, value, least)
-    check_argument("call-s", call_s, call_s > 0, "seconds, more than 0")
+    check_seconds("call-s", call_s)
     check_argument("backend", backend, backend in ("thread", "process"), "thread or process")
     spec = spec_named(env_id)
     check_needs([spec])

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from gem import plugins
 from gem.closing import Closing
 from gem.core import Env
-from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, check_argument, text_of_error
+from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, check_seconds, text_of_error
 from gem.hosts.verbs import VERBS, failure_of
 from gem.record import Failure
 from gem.registry import load
@@ -129,7 +129,7 @@ class Host(Closing, ABC):
 
     @call_s.setter
     def call_s(self, value: float | None) -> None:
-        check_argument("call_s", value, value is None or value > 0, "seconds, more than 0, or None")
+        check_seconds("call_s", value)
         if self.busy:
             raise BadArgument(f"call_s is set while {len(self.busy)} calls are in flight; wait for them.")
         self._call_s = value

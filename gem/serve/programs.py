@@ -42,7 +42,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.named import AgentSettings, make_agent
 from gem.content import text_of
 from gem.core import Env, Start, Step
-from gem.errors import AgentUnavailable, BadArgument, check_argument, text_of_error
+from gem.errors import AgentUnavailable, BadArgument, check_seconds, text_of_error
 from gem.hosts.verbs import VERBS
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Failure, Reply, SeatEnd, StopReason
 from gem.rollout.episode import Playing, find_task_stop
@@ -140,7 +140,7 @@ class ProgramAgent(BaseAgent):
             BadArgument: for a command that cannot be run.
             SandboxFailed: where this machine cannot give a program a network of its own.
         """
-        check_argument("program_s", time_s, time_s > 0, "seconds above 0")
+        check_seconds("program_s", time_s)
         if getattr(model, "verb", None):
             raise BadArgument(f"the model of a program answers messages; {type(model).__name__} cannot.")
         self.program = read_program(command, visible)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
-from gem.errors import BadArgument
+from gem.errors import check_seconds
 from gem.testing.places import env_of, is_authors, method_name, place
 
 CALL_S = 30.0
@@ -83,8 +83,7 @@ def call_deadline(call_s: float | None, *, end_process: bool = False) -> Iterato
     Raises:
         BadArgument: for a number that is not above 0.
     """
-    if call_s is not None and not call_s > 0:
-        raise BadArgument(f"call_s is {call_s}; accepted: more than 0 seconds, or None for no limit.")
+    check_seconds("call_s", call_s)
     main = threading.current_thread() is threading.main_thread()
     if call_s is None or not main or not hasattr(signal, "SIGALRM"):
         yield None
