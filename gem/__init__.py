@@ -29,7 +29,7 @@ if _typing.TYPE_CHECKING:
 _catalog.register_all()
 _upstream.serve()
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Agent",
