@@ -234,7 +234,8 @@ def test_what_kills_its_player_takes_nobody_along(play_on, tmp_path):
 
 
 def test_a_player_that_is_silent_is_given_up(play_on):
-    jobs = [Job(partial(Waits, 0.05), seed) for seed in range(60)]
+    # after ten episodes each player is in the middle of long ones
+    jobs = [Job(partial(Waits, 0.05 if seed < 10 else 0.5), seed) for seed in range(60)]
     with play_on(host="thread", concurrency=8, heartbeat_s=2.0) as runner:
         played = []
         for episode in runner.stream(jobs):
