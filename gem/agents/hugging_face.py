@@ -167,7 +167,7 @@ class HuggingFaceAgent(BaseAgent):
             if rows and self._probed != place:  # the first call, or the model was moved
                 self._forward.clear()
                 self._cached, self._probed = self._probe(), place
-            every = self.check_every or (1 if self.model.device.type == "cpu" else CHECK_EVERY)
+            every = self.check_every or (1 if torch.device(self.model.device).type == "cpu" else CHECK_EVERY)
             self._forward.masks = every > 1
             generate = self._generate_cached if every == 1 else partial(self._generate_unseen, every=every)
             if self._cached is None:
