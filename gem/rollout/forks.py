@@ -195,11 +195,11 @@ def turn_values(
     `samples` continuations are played from before each turn, and from after the last turn if the episode did
     not end with it. Returns are undiscounted and count from the start of the episode. Intervals are Wilson's
     where all returns are 0 or 1. Else they are Student's t of the position's returns and two more, the lowest
-    and the highest return of all continuations: of a few returns that are alike, or rarely high, Student's t
-    alone contains the true mean too seldom (`python -m bench.values`). Agresti and Coull (The American
-    Statistician 52, 1998) widen the interval of a rate so. The interval of the advantage combines both by
-    MOVER (Zou and Donner, Statistics in Medicine 27, 2008), as they are independent. The environment's random
-    numbers come from the seed.
+    and the highest return of all continuations, where they end: of a few returns that are alike, or rarely
+    high, Student's t alone contains the true mean too seldom (`python -m bench.values`). Agresti and Coull
+    (The American Statistician 52, 1998) widen the interval of a rate so. The interval of the advantage
+    combines both by MOVER (Zou and Donner, Statistics in Medicine 27, 2008), as they are independent. The
+    environment's random numbers come from the seed.
 
     Args:
         episode: an episode of one seat; see `branches`.
@@ -261,8 +261,9 @@ def _mean_with_interval(returns: Sequence[float], distinct: Set[float]) -> Inter
     if distinct <= {0, 1}:
         return rate_interval(returns)
     mean, n = fmean(returns), len(returns)
-    around = mean_interval([*returns, min(distinct), max(distinct)])
-    return Interval(mean, min(mean, around.low), max(mean, around.high), n, n)
+    least, most = min(distinct), max(distinct)
+    around = mean_interval([*returns, least, most])
+    return Interval(mean, max(least, min(mean, around.low)), min(most, max(mean, around.high)), n, n)
 
 
 def _subtract(one: Interval | None, other: Interval | None) -> Interval | None:
