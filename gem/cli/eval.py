@@ -209,8 +209,12 @@ def command(args: list[str], prog: str) -> int:
         return 0
     if given.output.resume:
         words, own = _stored_command(given.output.out)
+        try:
+            stored = _parse(words, prog)
+        except BadArgument as error:
+            raise BadArgument(f"{given.output.out}/command.json: {error}") from None
         if not (own or given.trust):
-            _check_stored(_parse(words, prog), str(given.output.out))
+            _check_stored(stored, str(given.output.out))
         args = [*words, *args]
         given = _parse(args, prog)
         gates = tuple(dict.fromkeys(given.output.gate))  # one that was given before is the same one
