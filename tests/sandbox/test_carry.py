@@ -55,12 +55,21 @@ def parts() -> tuple[str, str, str]:
     return f"NUMBER = {number!r}\n{LOOK}", "print(json.dumps(facts))\n", LEAVE
 
 
+def _apart(first, second):
+    """Return two values, and of two lists of one length the places where they differ."""
+    if not isinstance(first, list) or not isinstance(second, list) or len(first) != len(second):
+        return first, second
+    return [
+        (place, *pair) for place, pair in enumerate(zip(first, second, strict=True)) if pair[0] != pair[1]
+    ]
+
+
 def differing(sandbox, before, after, *, but=()):
     first, second = json.loads(before), json.loads(after)
     open_here = tuple(OPEN[sandbox.backend])
     assert first.keys() == second.keys()
     return {
-        name: (first[name], second[name])
+        name: _apart(first[name], second[name])
         for name in first
         if first[name] != second[name] and not name.startswith((*open_here, *but))
     }
