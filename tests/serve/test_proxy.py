@@ -13,7 +13,7 @@ import pytest
 from waiting import until
 
 pytest.importorskip("starlette", reason="needs starlette: pip install 'gem-gym[serve]'")
-pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'gem-gym[serve]'")
+uvicorn = pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'gem-gym[serve]'")
 httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[serve]'")
 
 from gem.agents.scripted import ScriptedAgent
@@ -1001,3 +1001,14 @@ def test_an_agent_drops_what_it_keeps_of_each_episode_that_ended(serve, in_batch
         Program(server, key).say(user("hi"))
         ended.append(server.reward(key, 1.0).id)
     assert dropped == (ended[:2] if in_batches else ended)  # with batches, before the next one
+
+
+def test_why_a_server_cannot_start_is_told(monkeypatch):
+    server = Server(ScriptedAgent(["x"]))
+
+    def refuse(config):
+        raise OSError("no event loop")
+
+    monkeypatch.setattr(uvicorn.Config, "load", refuse)
+    with pytest.raises(OSError, match="no event loop"):
+        server.serve()

@@ -37,6 +37,9 @@ class Silent:
 
     context = None
 
+    def publish(self, version, weights=None):
+        self.policy_version = version
+
 
 def make_rows(count, vocabulary):
     rng = random.Random(count)

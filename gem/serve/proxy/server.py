@@ -235,7 +235,7 @@ class _Server(uvicorn.Server):
         try:
             await super().serve(sockets)
         finally:
-            for listener in self.servers:
+            for listener in getattr(self, "servers", ()):  # uvicorn has none before it has started
                 listener.close()
             for connection in list(self.server_state.connections):
                 connection.transport.abort()

@@ -6,7 +6,6 @@ It depends on the study's file and its rows alone, so that a page can be compare
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
@@ -346,10 +345,9 @@ def _name_choice(search: Search, place: int) -> str:
 
 
 def _bootstrap(each: Difference) -> str:
-    if each.bootstrap is None or not math.isfinite(each.bootstrap.high - each.bootstrap.low):
+    if each.bootstrap is None:
         return "-"
-    low, high = (number(bound, each.measure, signed=True) for bound in each.bootstrap[1:3])
-    return f"{low} to {high}"
+    return each.bootstrap.write_bounds(lambda bound: number(bound, each.measure, signed=True))
 
 
 def _cost(summary: Summary) -> Iterator[str]:

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from flash_attention import install
+from step_memory import Silent, Words
 
 from gem.agents.tiny import TinyConfig
 from gem.errors import BadArgument
@@ -45,23 +46,6 @@ MODELS = {
     "granite": lambda: transformers.GraniteConfig(**SHAPE, logits_scaling=3.0),
 }
 STEPS = Settings(temperature=0.7)
-
-
-class Words:
-    """As much of a renderer as a learner asks for."""
-
-    stop_ids = frozenset({0})
-    vocab_hash = "words"
-    knows_tools = False
-
-
-class Silent:
-    """As much of an agent."""
-
-    context = None
-
-    def publish(self, version, weights=None):
-        self.policy_version = version
 
 
 def causal(name="llama", dtype=torch.float32, seed=0, attention=None):
