@@ -64,6 +64,12 @@ def test_it_is_refused_with_one_message(folder, capsys, args, said):
     assert "Traceback" not in err
 
 
+def test_a_file_of_cards_that_cannot_be_written_is_refused_before_the_audit(folder, capsys, monkeypatch):
+    monkeypatch.setattr("gem.testing.audit.audit_env", lambda *args, **kwargs: pytest.fail("it was audited"))
+    assert cli.main(["audit", SUDOKU, "--json", "text.txt/cards.json"]) == 2
+    assert "text.txt" in capsys.readouterr().err
+
+
 def test_replay_refuses_an_unknown_host_once(folder, capsys):
     with EpisodeStore(folder / "e.jsonl"):
         pass

@@ -87,6 +87,7 @@ def test_replay_makes_nothing_that_the_record_names_code_for(tmp_path, capsys):
             "limit is 0; accepted: 1 or more",
         ),
         (["view", "{folder}", "--export", "{folder}/no/x.html"], "cannot be written"),
+        (["view", "{folder}", "--export", "{folder}/x.html", "--port", "-1"], "Give one of them."),
         (["view"], "no run was named"),
     ],
 )

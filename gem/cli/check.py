@@ -158,6 +158,8 @@ def audit(
     for flag, value in (("episodes", episodes), ("instances", instances)):
         check_least(flag, value, 2)
     cards = read_cards(json) if json is not None and json.exists() else {}
+    if json is not None:
+        write_cards(cards, json)  # a file that cannot be written is refused before the audit, not after it
     rows, code = [], 0
     for target in _leave_out_programs(wanted):
         try:
