@@ -314,6 +314,11 @@ def _folder(name: str) -> Path | str:
             )
         return _convert_once(path, ready)
     path = Path(name)
+    if (path / "checkpoint.pt").is_file():
+        raise BadArgument(
+            f"model is {name!r}, the folder of a training run, not of a model; accepted: the folder as an "
+            f"agent, or what `gem-gym export {name} OUT --format hf` writes."
+        )
     if path.suffix == ".gguf" and path.is_file():
         stat = path.stat()
         key = f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"

@@ -7,7 +7,7 @@ import pytest
 from local_wheels import write_wheel
 
 from gem import cli, models
-from gem.errors import MissingData, StoreError
+from gem.errors import BadArgument, MissingData, StoreError
 from gem.models import KnownModel
 
 
@@ -108,3 +108,9 @@ def test_the_list_says_where_models_are_and_how_to_get_them(known, cache, tmp_pa
 def test_a_name_that_is_not_known(capsys):
     assert cli.main(["models", "--fetch", "smolm2"]) == 2
     assert "no model 'smolm2'. Did you mean 'smollm2'?" in capsys.readouterr().err
+
+
+def test_the_folder_of_a_training_run_is_no_model(tmp_path):
+    (tmp_path / "checkpoint.pt").touch()
+    with pytest.raises(BadArgument, match=r"the folder of a training run, .* `gem-gym export"):
+        models.load_causal(str(tmp_path))

@@ -46,7 +46,9 @@ def view(
     if not runs:
         raise BadArgument("no run was named; give a store, or the folder of a run.")
     if export is not None and port != 0:
-        raise BadArgument("--port is for the viewer's server; --export writes a file instead. Give one of them.")
+        raise BadArgument(
+            "--port is for the viewer's server; --export writes a file instead. Give one of them."
+        )
     if export is None and (episode is not None or limit is not None):
         raise BadArgument("--episode and --limit choose what is exported; name the file by --export.")
     with ExitStack() as last:

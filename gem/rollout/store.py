@@ -443,8 +443,8 @@ class EpisodeStore(Sequence[Episode], Closing):
             raise SchemaMismatch(f"{self.path}: byte {start} begins {error}") from error
         except ValueError as error:
             raise StoreError(
-                f"{self.path}: byte {start} does not begin an episode; found {head[:40]!r}. Accepted: a store of"
-                " episodes, as the file episodes.jsonl of a run."
+                f"{self.path}: byte {start} does not begin an episode; found {head[:40]!r}. Accepted: a "
+                "store of episodes, as the file episodes.jsonl of a run."
             ) from error
 
 
