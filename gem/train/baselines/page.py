@@ -33,6 +33,12 @@ from gem.train.baselines.transfer import MOVED, summarise_transfer
 SIGNS = """The last two columns assume no distribution: a studentised bootstrap over the seeds, and the share
 of all choices of signs of the differences whose sum is as far from 0."""
 
+TURNS = """A curve of turns is the length of all episodes: one that an unreadable answer ends early is short,
+so the curve can fall below the solver's line, which the figures of the table cannot."""
+
+NARROW = """‡ Few seeds agree here more closely than their evaluations are precise, which is chance: the
+interval is narrower than that of the evaluations alone, and a p-value beside it is too small."""
+
 MOST_ROWS = 12
 """Differences, or environments, of which all is shown at once; where there are more, a part is folded."""
 
@@ -93,7 +99,7 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
             figures.append("-" if name != "after" or not each.state else each.state)
         elif name == "after":
             state = f"; {each.state}" if each.state else ""
-            figures.append(with_interval(figure, each.measure) + state)
+            figures.append(with_interval(figure, each.measure) + "‡" * each.narrow + state)
         else:
             figures.append(number(figure.mean, each.measure) + mark)
     trend = "-"
@@ -170,10 +176,13 @@ def _results(summary: Summary) -> Iterator[str]:
             )
             + "."
         )
+    if any(each.narrow for each in cells):
+        yield _prose(NARROW)
     if failed := [(each, seed, run) for each in cells for seed, run in each.failed.items()]:
         yield "Failed:\n\n" + "\n".join(
             f"- {each.cell.name}, seed {seed}: {_code(run.error or '')}" for each, seed, run in failed
         )
+    yield from _gain(summary)
     if any(each.curves for each in cells):
         drawn = f"![Learning curves of every environment and variant]({study.name}.png)"
         yield _fold("Learning curves", drawn) if len(study.environments) > MOST_ROWS else drawn
@@ -182,9 +191,21 @@ def _results(summary: Summary) -> Iterator[str]:
             Each panel is an environment. A thick line is the mean over seeds, thin lines are the seeds, and
             the band goes from the lowest seed to the highest. Each point is the mean of the training
             episodes of a part of the run, of at most {rows.POINTS} parts. Horizontal lines show random play
-            and the solver.
+            and the solver. {TURNS if "turns" in measures else ""}
             """
         )
+
+
+def _gain(summary: Summary) -> Iterator[str]:
+    """Yield what RL added to the policy before it, where several seeds tell."""
+    lines = [
+        (each.cell.environment.name, each.cell.variant.name, with_interval(gain, each.measure, signed=True))
+        for each in summary.cells
+        if (gain := each.gain) is not None
+    ]
+    if lines:
+        table = _table(("environment", "variant", "after RL minus before RL"), lines)
+        yield _fold("What RL added, paired by seed, with Student's t interval", table)
 
 
 def _instances(cells: Sequence[CellSummary]) -> str:
@@ -214,10 +235,11 @@ def _comparison(summary: Summary) -> Iterator[str]:
     many = any(each.signs is not None for each in summary.differences)
     lines = []
     for each in summary.differences:
+        seeds = f"; {each.interval.n} of {len(study.seeds)} seeds" * (each.interval.n < len(study.seeds))
         line = (
             each.environment.name,
             each.variant.name,
-            with_interval(each.interval, each.measure, signed=True),
+            with_interval(each.interval, each.measure, signed=True) + "‡" * each.narrow + seeds,
             _p(each.p),
             _p(each.corrected),
         )
@@ -230,11 +252,14 @@ def _comparison(summary: Summary) -> Iterator[str]:
         f"""
         The difference after RL between a variant and {first}, paired by seed{points}. Other pairs are not
         tested. Runs with the same seed are evaluated on the same instances. They also start from the same
-        policy if model and warm-up are the same. Interval and p are Student's t over the seeds. Holm's
-        correction accounts for the number of comparisons.
+        policy if model and warm-up are the same. Interval and p are Student's t over the seeds, which
+        assumes normal differences{_least_p(summary)}. They are of the settings that were run, and do not tell
+        how uncertain their choice is. {_family(summary)}
         {SIGNS if many else ""}
         """
     )
+    if any(each.narrow for each in summary.differences):
+        yield _prose(NARROW)
     if summary.aggregates:
         yield _table(
             ("variant", "interquartile mean"),
@@ -256,6 +281,22 @@ def _comparison(summary: Summary) -> Iterator[str]:
             yield f"Not in the mean over environments: {omitted}."
     elif len(study.environments) > 1:
         yield "There is no mean over environments: fewer than two are finished and can be put on one scale."
+
+
+def _least_p(summary: Summary) -> str:
+    """Return what a test without that assumption could show at best, where the seeds are few."""
+    n = max((each.interval.n for each in summary.differences if each.signs is None), default=0)
+    return f": with {n} seeds a test by signs alone is never below {_p(2.0 ** (1 - n))}" if n else ""
+
+
+def _family(summary: Summary) -> str:
+    """Return which comparisons Holm's correction is over, and whether there will be more."""
+    tested = sum(each.corrected is not None for each in summary.differences)
+    begun = f"Holm's correction is over {tested} comparison{'s' * (tested != 1)}"
+    if all(each.whole for each in summary.cells):
+        return f"{begun}."
+    planned = len(summary.study.environments) * (len(summary.study.variants) - 1)
+    return f"{begun} so far, of {planned} in the study: it will be stricter with more of them."
 
 
 def _transfer(summary: Summary) -> Iterator[str]:
@@ -318,7 +359,7 @@ def _search(summary: Summary) -> Iterator[str]:
         f"""
         Each environment and variant was tried with the same {len(search.points)} settings and
         {_count(search.seeds, "seed")} ({", ".join(map(str, search.seeds))}) that no other figure uses.
-        {_halving(search.shares) if halved else ""}
+        {_halving(search.shares) if halved else ""} {_short_grids(search)}
         The score is the mean after RL over these seeds. The best one was chosen; of equal ones, the first.
         The best score of a search is biased upwards. Use the figures above.
         """
@@ -332,6 +373,13 @@ def _halving(shares: Sequence[float]) -> str:
         f"All ran with {first} of the episodes, the best of them with {later}. The row of a setting has the "
         "largest share that it ran with."
     )
+
+
+def _short_grids(search: Search) -> str:
+    """Return that each choice is at an edge, where a setting has two values."""
+    two = [name for name in search.points[0] if len({str(point[name]) for point in search.points}) == 2]
+    names = " and ".join(f"`{name}`" for name in two)
+    return f"Of {names} two values were tried, so each choice is at an edge of the grid." if two else ""
 
 
 def _name_choice(search: Search, place: int) -> str:
@@ -363,11 +411,16 @@ def _cost(summary: Summary) -> Iterator[str]:
     if lines:
         heads = ("environment", "variant", "solved in a run", "CPU ms for each", "sampled tokens for each")
         yield "## Cost"
+        pairs = [[run.cpu_s for run in each.runs.values()] for each in summary.cells if len(each.runs) > 1]
+        spread = max((max(each) / min(each) for each in pairs if min(each) > 0), default=0.0)
+        differ = f": the dearest seed of a row took up to {spread:.2f} times the cheapest" * (spread > 0)
+        searched = ", without the search" * (summary.study.search is not None)
         yield _prose(
-            """
+            f"""
             The training episodes that a run solved, and what a run took for each of them: all its CPU time,
-            with warm-up and measurements, and the tokens that it sampled in training, which older rows do not
-            have.
+            with warm-up and measurements{searched}, and the tokens that it sampled in training, which older
+            rows do not have. CPU time depends on what else the machine did, so small differences mean
+            nothing{differ}.
             """
         )
         yield _fold("What a solved episode took", _table(heads, lines))

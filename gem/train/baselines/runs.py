@@ -21,7 +21,7 @@ from typing import Any, Literal
 from gem.errors import StoreError
 from gem.files import explain_errors, lock_file
 from gem.train.baselines import rows
-from gem.train.baselines.rows import Figures, Row, Run, Searched, Tried
+from gem.train.baselines.rows import Bounds, Figures, Row, Run, Searched, Tried
 from gem.train.baselines.study import Cell, Study
 from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, now, record_failure, write_job
 from gem.train.config import TrainConfig
@@ -337,8 +337,8 @@ def row_changes(study: Study, cell: Cell, row: Row) -> list[str]:
     return rows.find_changes(row.config, study.config(cell, study.search.points[row.search.chosen]))
 
 
-def score_of(figures: Mapping[str, Figures], score: str, policy: str = "after") -> float | None:
-    """Return the score of a policy from figures by policy; None where there is no such figure.
+def bounds_of(figures: Mapping[str, Figures], score: str, policy: str = "after") -> Bounds | None:
+    """Return the score of a policy and its interval; None where there is no such figure.
 
     `score`: see `gem.train.baselines.study.Score`.
     """
@@ -346,8 +346,12 @@ def score_of(figures: Mapping[str, Figures], score: str, policy: str = "after") 
     if own is None:
         return None
     bounds = {"turns": own.turns_to_success, "return": own.reward}.get(score, own.success)
-    if bounds is None and score == "auto":
-        bounds = own.reward
+    return own.reward if bounds is None and score == "auto" else bounds
+
+
+def score_of(figures: Mapping[str, Figures], score: str, policy: str = "after") -> float | None:
+    """Return the score of a policy; see bounds_of()."""
+    bounds = bounds_of(figures, score, policy)
     return None if bounds is None else bounds.mean
 
 

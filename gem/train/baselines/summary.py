@@ -23,7 +23,7 @@ from gem.statistics import (
 )
 from gem.train.baselines import rows
 from gem.train.baselines.rows import Bounds, Row, Run
-from gem.train.baselines.runs import row_changes, score_of, scores_of
+from gem.train.baselines.runs import bounds_of, row_changes, score_of, scores_of
 from gem.train.baselines.study import Cell, Part, Study
 
 POLICIES = {
@@ -117,6 +117,28 @@ class CellSummary:
         return {seed: score for seed, score in measured.items() if score is not None}
 
     @property
+    def noise(self) -> dict[int, float]:
+        """The half width of the interval that the evaluation of each seed's trained policy has by itself."""
+        every = {seed: bounds_of(run.figures, self.measure) for seed, run in self.runs.items()}
+        return {seed: _half_width(bounds) for seed, bounds in every.items() if bounds is not None}
+
+    @property
+    def gain(self) -> Interval | None:
+        """How much better the trained policy is than that before RL, over seeds in pairs."""
+        pairs = [
+            [score_of(run.figures, self.measure, policy) for policy in ("before", "after")]
+            for run in self.runs.values()
+        ]
+        known = [(before, after) for before, after in pairs if before is not None and after is not None]
+        return paired_difference(*zip(*known, strict=True)) if len(known) > 1 else None
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the interval after RL is narrower than the evaluations of the seeds alone make it."""
+        scores = list(self.scores.values())
+        return len(scores) > 1 and is_too_narrow(mean_interval(scores), list(self.noise.values()))
+
+    @property
     def state(self) -> str:
         """What is missing in a cell that is not whole, as text; empty where it is."""
         if self.stale:
@@ -152,9 +174,9 @@ class CellSummary:
 class Difference:
     """How much higher a variant's score is than the first variant's, over the seeds that both have finished.
 
-    `corrected` is Holm's p-value over all differences of the study. Both p-values are None where all seeds
-    differ by the same amount, which cannot be tested. `bootstrap` and `signs`, the p-value of all choices of
-    signs, assume no normal distribution; they need `ENOUGH_SEEDS`.
+    `corrected` is Holm's p-value over the differences that can be tested so far. Both p-values are None where
+    all seeds differ by the same amount, which cannot be tested. `narrow`: see is_too_narrow(). `bootstrap`
+    and `signs`, the p-value of all choices of signs, assume no normal distribution; they need `ENOUGH_SEEDS`.
     """
 
     environment: Part
@@ -162,6 +184,7 @@ class Difference:
     measure: Measure
     interval: Interval
     p: float | None
+    narrow: bool = False
     corrected: float | None = None
     bootstrap: Interval | None = None
     signs: float | None = None
@@ -288,12 +311,25 @@ def _interval(bounds: Bounds) -> Interval:
     return Interval(bounds.mean, low, math.inf if bounds.high is None else bounds.high, bounds.n, bounds.n)
 
 
+def _half_width(bounds: Bounds) -> float:
+    return 0.0 if bounds.low is None or bounds.high is None else (bounds.high - bounds.low) / 2
+
+
 def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:
     """Return the mean over seeds and Student's t interval; that of a rate is cut at 0 and 1."""
     interval = mean_interval(scores)
     if measure != "success":
         return interval
     return interval._replace(low=max(0.0, interval.low), high=min(1.0, interval.high))
+
+
+def is_too_narrow(interval: Interval, noise: Sequence[float]) -> bool:
+    """Return whether an interval over seeds is narrower than the evaluations of its scores alone make it.
+
+    Seeds differ at least as much as their evaluations do by chance, but a few of them may seem to agree.
+    `noise`: the half width of the interval of each score; of a difference, the least that it can be.
+    """
+    return interval.high - interval.low < 2 * math.hypot(*noise) / interval.n
 
 
 def trend(curves: Sequence[Sequence[float]], scale: float) -> Trend | None:
@@ -346,7 +382,9 @@ def _differences(study: Study, cells: Sequence[CellSummary]) -> tuple[Difference
             interval = paired_difference(*pairs)
             alike = interval.high - interval.low < 1e-9
             p = None if alike else paired_p(interval)
-            difference = Difference(part, other.cell.variant, other.measure, interval, p)
+            noise = [abs(first.noise[seed] - other.noise[seed]) for seed in seeds]  # least: the same chance
+            narrow = is_too_narrow(interval, noise)
+            difference = Difference(part, other.cell.variant, other.measure, interval, p, narrow)
             if len(seeds) >= ENOUGH_SEEDS:
                 difference = replace(
                     difference, bootstrap=paired_bootstrap(*pairs), signs=sign_flip_p(*pairs)

@@ -97,6 +97,8 @@ def test_a_page_has_what_a_search_tried(study):
     assert "| one | first | 0.25 | failed |  |" in text
     assert "| one | second | - | not run |  |" in text
     assert "and 3 for the search" in text
+    assert "Of `lr` two values were tried, so each choice is at an edge of the grid." in text
+    assert "measurements, without the search, and the tokens" in text
 
 
 def test_a_page_has_the_rounds_of_a_search_and_the_edges_of_its_grid(study):
@@ -121,13 +123,64 @@ def test_with_enough_seeds_a_page_has_a_bootstrap_and_a_p_value_by_signs(study):
     first, second = found.cells
     put(found, first, {seed: a_run(0.4) for seed in seeds})
     put(found, second, {seed: a_run(0.4 + seed / 100) for seed in seeds})
-    (line,) = [
+    _, line = [
         line for line in page(summarise_study(found)).splitlines() if line.startswith("| one | second | +")
-    ]
+    ]  # the first is what RL added
     cells = line.strip("| ").split(" | ")
     assert cells[-1] == "0.008"  # 2 of 256 choices of signs
     low, high = (float(bound) for bound in cells[-2].split(" to "))
     assert 1 < low < 4.5 < high < 8
+
+
+def test_a_page_tells_of_how_many_seeds_and_comparisons_its_p_values_are(study):
+    head = 'title = "t"\n    seeds = [1, 2, 3, 4]'
+    found = study(head=head, parts=f'{TWO}\n    [[variants]]\n    name = "third"')
+    first, second, third = found.cells
+    put(found, first, {seed: a_run(0.1 * seed) for seed in (1, 2, 3, 4)})
+    put(found, second, {seed: a_run(0.2 * seed) for seed in (1, 2, 3)})
+    text = page(summarise_study(found))
+    assert "| one | second | +20.0 (-4.8 to +44.8); 3 of 4 seeds | 0.074 | 0.074 |" in text
+    assert "with 3 seeds a test by signs alone is never below 0.250" in text
+    assert "over 1 comparison so far, of 2 in the study" in text
+    put(found, second, {seed: a_run(0.2 * seed) for seed in (1, 2, 3, 4)})
+    put(found, third, {seed: a_run(0.3 * seed) for seed in (1, 2, 3, 4)})
+    text = page(summarise_study(found))
+    assert "Holm's correction is over 2 comparisons." in text
+    assert "; 4 of 4 seeds" not in text
+
+
+def test_a_page_marks_an_interval_narrower_than_its_evaluations(study):
+    """The evaluations of these runs have bounds 0.1 from their rates; an exact one adds no noise."""
+    found = study(head=WORDS, parts=TWO)
+
+    def be_exact(rate):
+        run = a_run(rate)
+        after = replace(run.figures["after"], success=Bounds(rate, rate, rate, 50, exact=True))
+        return replace(run, figures={**run.figures, "after": after})
+
+    put(found, found.cells[0], {1: a_run(0.5), 2: a_run(0.501)})
+    put(found, found.cells[1], {1: a_run(0.7), 2: a_run(0.702)})
+    text = page(summarise_study(found))
+    assert "| 50.0% (49.4% to 50.7%)‡ |" in text
+    assert "| +20.0 (+19.4 to +20.7) |" in text  # the same chance in both may cancel
+    assert text.count("\n‡ Few seeds agree") == 1
+    put(found, found.cells[1], {1: be_exact(0.7), 2: be_exact(0.702)})
+    text = page(summarise_study(found))
+    assert "| 70.1% (68.8% to 71.4%) |" in text
+    assert "| +20.0 (+19.4 to +20.7)‡ |" in text
+    assert text.count("\n‡ Few seeds agree") == 2
+    put(found, found.cells[0], {1: a_run(0.4), 2: a_run(0.6)})
+    put(found, found.cells[1], {1: a_run(0.3), 2: a_run(0.9)})
+    assert "‡" not in page(summarise_study(found))
+
+
+def test_a_page_has_what_rl_added(study):
+    found = study(head=WORDS, parts=TWO)
+    put(found, found.cells[0], {1: a_run(0.5, before=0.3), 2: a_run(0.8, before=0.4)})
+    put(found, found.cells[1], {1: a_run(0.5)})
+    text = page(summarise_study(found))
+    assert "| one | first | +30.0 (-97.1 to +157.1) |" in text
+    assert text.count("| one | second |") == 2  # the table and the cost
 
 
 def test_a_page_has_what_policies_do_elsewhere(study):
@@ -202,6 +255,7 @@ def test_lines_of_turns_are_at_the_length_of_episodes(study):
     summary = summarise_study(found)
     assert references(summary.cells) == (4.5, 2.0)
     assert levels(summary.cells) == (4.0, 2.0)
+    assert "the curve can fall below the solver's line" in page(summary)
 
 
 def test_a_page_names_what_it_leaves_out(study):
