@@ -130,7 +130,9 @@ class CellSummary:
             for run in self.runs.values()
         ]
         known = [(before, after) for before, after in pairs if before is not None and after is not None]
-        return paired_difference(*zip(*known, strict=True)) if len(known) > 1 else None
+        if len(known) < 2:
+            return None
+        return paired_difference([before for before, _ in known], [after for _, after in known])
 
     @property
     def narrow(self) -> bool:
