@@ -27,7 +27,7 @@ from gem.statistics.paired import (
 from gem.statistics.passes import pass_at_k, pass_hat_k
 from gem.statistics.power import Noise, noise, noise_of_rate, smallest_difference
 from gem.statistics.sequential import ConfidenceSequence
-from gem.statistics.trend import mann_kendall
+from gem.statistics.trend import mann_kendall, moving_average
 
 __all__ = [
     "ConfidenceSequence",
@@ -43,6 +43,7 @@ __all__ = [
     "mann_kendall",
     "mcnemar",
     "mean_interval",
+    "moving_average",
     "noise",
     "noise_of_rate",
     "normalised",

@@ -1,4 +1,4 @@
-"""The Mann-Kendall test for values that rise over time."""
+"""Values over time: a test whether they rise, and their moving average."""
 
 from __future__ import annotations
 
@@ -31,3 +31,18 @@ def mann_kendall(values: Sequence[float]) -> float:
     ties = sum(t * (t - 1) * (2 * t + 5) for t in Counter(values).values())
     variance = (n * (n - 1) * (2 * n + 5) - ties) / 18
     return NormalDist().cdf(-score / math.sqrt(variance)) if variance else 0.5
+
+
+def moving_average(values: Sequence[float], width: int) -> list[float]:
+    """Return, for each value, the mean of the finite ones of the `width` around it; NaN if there are none.
+
+    Towards the ends fewer count, equally many on both sides: else the first averages of a rise would be too
+    high.
+    """
+
+    def average(at: int) -> float:
+        reach = min(width // 2, at, len(values) - 1 - at)
+        known = [value for value in values[at - reach : at + reach + 1] if math.isfinite(value)]
+        return math.fsum(known) / len(known) if known else math.nan
+
+    return [average(at) for at in range(len(values))]

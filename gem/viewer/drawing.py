@@ -67,11 +67,6 @@ def thin_curve(
     return [mean(x[i : i + size]) for i in starts], [mean(y[i : i + size]) for i in starts]
 
 
-def smooth_curve(y: Sequence[float], width: int) -> list[float]:
-    """Return, for each value, the mean of the finite ones among the `width` values around it."""
-    return [mean(y[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(y))]
-
-
 def mean(values: Sequence[float]) -> float:
     """Return the mean of the finite values; NaN if there is none."""
     known = [value for value in values if math.isfinite(value)]

@@ -26,10 +26,10 @@ from gem.evals import EnvResult
 from gem.files import lock_file, replace_file
 from gem.record import Episode
 from gem.rollout.index import Entry
-from gem.statistics import Interval, clustered_rate, mean_interval, wilson
+from gem.statistics import Interval, clustered_rate, mean_interval, moving_average, wilson
 from gem.viewer.charts import is_figure, labels, together
 from gem.viewer.conversation import conversation, parts_of
-from gem.viewer.drawing import Level, Line, Mark, Point, bar, chart, mean, smooth_curve, thin_curve
+from gem.viewer.drawing import Level, Line, Mark, Point, bar, chart, mean, thin_curve
 from gem.viewer.formats import content_policy, number, percent, static, templates
 from gem.viewer.json_files import JsonLines, read_json
 from gem.viewer.sources import Source, open_sources
@@ -367,7 +367,7 @@ class Run:
                 x, y = self.series("environments", environment, name)
                 if _is_worth_a_chart(y):
                     lines.append(
-                        Line(*thin_curve(x, smooth_curve(y, SMOOTH // 2), 150), f"s{hue}", environment)
+                        Line(*thin_curve(x, moving_average(y, SMOOTH // 2), 150), f"s{hue}", environment)
                     )
             if lines:
                 charts.append(_small_chart(name, title, lines))
@@ -388,7 +388,7 @@ class Run:
         x, y = self.series(self.goal)
         lines = [
             Line(*thin_curve(x, y), "each"),
-            Line(*thin_curve(x, smooth_curve(y, min(SMOOTH, max(1, len(y) // 4)))), "s1 main"),
+            Line(*thin_curve(x, moving_average(y, min(SMOOTH, max(1, len(y) // 4)))), "s1 main"),
         ]
         levels = []
         for who, style in (("random", "dotted"), ("before", "dashed"), ("optimum", "long")):
@@ -434,7 +434,7 @@ class Group(NamedTuple):
         by_episodes: dict[float, list[float]] = {}
         for run in self.runs:
             x, y = run.series(*path)
-            y = smooth_curve(y, min(SMOOTH, max(1, len(y) // 4))) if path[0] in ("success", "reward") else y
+            y = moving_average(y, min(SMOOTH, max(1, len(y) // 4))) if path[0] in ("success", "reward") else y
             for at, value in zip(x, y, strict=True):
                 if math.isfinite(value):
                     by_episodes.setdefault(at, []).append(value)

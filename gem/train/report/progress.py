@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from gem.evals import EnvResult
-from gem.statistics import Interval
+from gem.statistics import Interval, moving_average
 from gem.train.config import TrainConfig
 from gem.train.report.run_folder import HELD_OUT, Evaluation, Metrics
 from gem.train.report.selection import best
@@ -278,7 +278,9 @@ def draw(
     for axes, name, label in ((left, goal, title), (right, "turns", "turns per episode")):
         raw = [getattr(metrics, name) for metrics in history]
         axes.plot(episodes, raw, color="#9ecae1", linewidth=0.8, label="each iteration")
-        axes.plot(episodes, _smooth(raw), color="#08519c", linewidth=1.8, label="moving average")
+        axes.plot(
+            episodes, moving_average(raw, 2 * SMOOTH), color="#08519c", linewidth=1.8, label="moving average"
+        )
         axes.set_xlabel("episodes")
         axes.set_ylabel(label)
         axes.grid(alpha=0.25)
@@ -309,8 +311,3 @@ def draw(
         f"{config.title}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}", fontsize=10
     )
     figure.savefig(path)
-
-
-def _smooth(values: Sequence[float], width: int = 2 * SMOOTH) -> list[float]:
-    """Return the mean of the `width` values around each; of fewer at the ends."""
-    return [fmean(values[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(values))]
