@@ -26,7 +26,6 @@ import copy
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -115,6 +114,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=choose_size(18, 1), help="trained ones, the upper")
     parser.add_argument("--rounds", type=int, default=choose_size(3, 1), help="how often each is measured")
     parser.add_argument("--answers", nargs="+", choices=ANSWERS, default=list(ANSWERS), help="their form")
+    parser.add_argument("--only", choices=("sampling", "learning"), help="leave the other out")
     options = parse_args(parser)
     transformers.logging.set_verbosity_error()
     model, renderer = load(options.model)
@@ -154,12 +154,21 @@ def measure(
         for number in range(options.rounds):
             agent.publish(number)  # as in training: the weights are others each time
             for name, player in (("gem", agent), ("TRL", sampler)):
+                if options.only == "learning" and replay.episodes:
+                    continue
                 before = player.tokens_sampled
-                seconds, played = cpu_seconds(lambda player=player: play(player, options.tasks))
-                note("sampled token", name, seconds, player.tokens_sampled - before)
+                began = time.process_time()
+                played = play(player, options.tasks)
+                seconds = time.process_time() - began
+                if options.only != "learning":
+                    note("sampled token", name, seconds, player.tokens_sampled - before)
                 replay.episodes = replay.episodes or played
+            if options.only == "sampling":
+                continue
             positions = sum(len(row_of(episode).ids) for episode in replay.episodes)
-            seconds, computed = cpu_seconds(lambda: learn(learner, replay.episodes))
+            began = time.process_time()
+            computed = learn(learner, replay.episodes)
+            seconds = time.process_time() - began
             print(f"of {positions:,} positions gem computes {computed:,}, padding included")
             note("position of a step", "gem", seconds, positions)
             trainer.train()
@@ -171,7 +180,7 @@ def make_trainer(
     agent: HuggingFaceAgent, replay: Replay, timer: Timer, tasks: int, folder: str
 ) -> GRPOTrainer:
     """Return a trainer of a copy of the agent's model; its `train` takes one step on all of `replay`."""
-    model, tokenizer = copy.deepcopy(agent.model), agent.renderer.tokenizer
+    model, tokenizer = copy.deepcopy(agent.model), agent.renderer.tokenizer  # type: ignore[attr-defined]
     ends = set(agent.renderer.stop_ids)
     for text in agent.stop:  # TRL has no stop texts, but takes any ids as ends
         ends |= {token for token in range(len(tokenizer)) if text in tokenizer.decode([token])}
@@ -194,12 +203,6 @@ def make_trainer(
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def cpu_seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.process_time()
-    found = work()
-    return time.process_time() - began, found
 
 
 def play(agent: HuggingFaceAgent, tasks: int) -> list[Episode]:
