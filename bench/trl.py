@@ -77,7 +77,7 @@ class Replay:
         }
 
 
-class Timer(TrainerCallback):  # type: ignore[misc]
+class Timer(TrainerCallback):
     """The CPU seconds of a trainer's last step."""
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
