@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import math
 import sys
 import types
@@ -62,6 +63,13 @@ seed for each item. All others are built again for each item, because some draw 
 
 BLANK = {"base_conversion": "", "codeio": "{}"}
 """The reference answer of an item that a data set failed to make; another item is made instead."""
+
+EXAMPLES = {
+    "graph_color": "possible_answer",
+    "propositional_logic": "example_answer",
+    "rubiks_cube": "example_correct_answer",
+}
+"""Where the metadata of an item has a right answer, in sets that have several and give none as reference."""
 
 EVALUATES_OWN = {"bitwise_arithmetic": frozenset({"eval"})}
 """What a scorer calls with its own question and never with an answer, by data set."""
@@ -165,16 +173,23 @@ class ReasoningGymEnv(Env):
         return Step(f"Your answer scores {score:.4g} of 1.", score, True, False, info)
 
     def sample_random_action(self) -> str:
-        """Return the reference answer of a random question, or a digit if the data set has none."""
-        other = self._item(self.actor_rng.randrange(self.size))["answer"]
-        return _answer(str(self.actor_rng.randrange(10)) if other is None else str(other))
+        """Return a right answer of a random question, or a digit if the data set gives none."""
+        other = self._right_answer(self._item(self.actor_rng.randrange(self.size)))
+        return _answer(str(self.actor_rng.randrange(10)) if other is None else other)
 
     def solve(self) -> str:
-        """Return the reference answer, which the agent does not see (an oracle)."""
-        reference = self._entry.get("answer")
-        if reference is None:
-            raise NoSolver(f"{self} has no solver: the data set gives no reference answer.")
-        return _answer(str(reference))
+        """Return a right answer, which the agent does not see (an oracle)."""
+        right = self._right_answer(self._entry)
+        if right is None:
+            raise NoSolver(f"{self} has no solver: the data set gives no right answer.")
+        return _answer(right)
+
+    def _right_answer(self, entry: dict[str, Any]) -> str | None:
+        if entry.get("answer") is not None:
+            return str(entry["answer"])
+        metadata = entry.get("metadata", {})
+        example = metadata.get(EXAMPLES.get(metadata.get("source_dataset", self.name), ""))
+        return example if example is None or isinstance(example, str) else json.dumps(example)
 
     # -- what scripts read and assign, by upstream's names
 

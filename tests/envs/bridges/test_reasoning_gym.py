@@ -172,6 +172,14 @@ def test_unsolved_sets_give_no_reference(name):
         env.solve()
 
 
+@pytest.mark.parametrize("name", sorted(bridge.EXAMPLES))
+def test_a_right_answer_stands_in_the_metadata_of_sets_that_have_several(name):
+    for seed in range(5):
+        env = start(name, seed)
+        assert env._entry["answer"] is None
+        assert env.step(env.solve()).reward == 1.0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RG_NAMES)
 def test_every_reference_scores_in_full(name):

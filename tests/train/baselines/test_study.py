@@ -134,10 +134,10 @@ WRONG = [
     ),
     (
         {
-            "parts": '[[environments]]\n    id = "rg:graph_color"\n' + VARIANT,
+            "parts": '[[environments]]\n    id = "rg:rush_hour"\n' + VARIANT,
             "settings": 'warmup_by = "solver"',
         },
-        "rg:graph_color has none",
+        "rg:rush_hour has none",
     ),
     ({"parts": GUESS + VARIANT + "[serch]\n    seeds = [2]"}, "Did you mean 'search'"),
 ]
