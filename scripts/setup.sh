@@ -11,7 +11,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 PART=${1:-all}
-ALL=rg,sandbox,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,agentdojo,tau2,textworld,openspiel,openai,train,llm,trl,viewer,serve,docs,dev
+ALL=rg,sandbox,games,data,math,vision,search,mcp,postgres,multiagent,textarena,gymnasium,agentdojo,tau2,browser,textworld,openspiel,openai,train,llm,trl,viewer,serve,docs,dev
 BUILD="hatchling editables setuptools wheel" # in .venv itself, so that a changed pyproject.toml re-installs without network
 WHEELS=${WHEELS:-wheels}
 LOG=.venv/setup.log
