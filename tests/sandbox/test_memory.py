@@ -335,13 +335,15 @@ def test_no_way_takes_half_as_much_again(watched, way, use):
     alone = watched.backend == "landlock"  # which lets no program start another: the kernel holds the one
     if alone and use == "command":
         pytest.skip("no commands without processes")
-    for seconds in (1.6, 4):  # on a busy machine one may end before the next look
+    for seconds in (1.6, 4):  # on a busy machine one may end before the next look, which may come late
         with Outside() as outside:
             ran = USES[use](watched, begin_paced(seconds) + PACED[way])
-        assert max(outside.peak_mb, 4 * ran.stdout.count("|")) <= 1.5 * BUDGET.memory_mb, ran
+        taken = max(outside.peak_mb, 4 * ran.stdout.count("|"))
         within = outside.peak_mb <= 1.25 * BUDGET.memory_mb  # which the watch may allow
-        if held := ran.status is Status.MLE or "refused" in ran.stdout or within:
+        held = ran.status is Status.MLE or "refused" in ran.stdout or within
+        if held and taken <= 1.5 * BUDGET.memory_mb:
             break
+    assert taken <= 1.5 * BUDGET.memory_mb, ran
     assert held, (ran, outside.peak_mb)
     assert watched.run("print(1)").stdout == "1\n"
 
