@@ -53,6 +53,7 @@ TICK_S, SHORTEST_TICK_S = 0.1, 0.02
 IDLE_TICK_S, LEFTOVERS_TICK_S = 1.0, 0.25
 GROWTH = 2 << 30  # bytes that processes take in a second, by each core
 REHEARSALS = 20  # after which the interpreter has specialized what it will
+MAPPED_STEP = 32 << 20
 _PAGE = resource.getpagesize()
 _STDIO, _REQUEST, _STATUS, _WIRE, _FIRST_FREE = 3, 3, 4, 5, 6
 TURNS = 4096  # sessions of a fork server whose requests are counted apart
@@ -763,5 +764,6 @@ def _end(processes: Iterable[int]) -> None:
 
 
 def _read_mapped() -> int:
+    """Return the bytes that this process maps, rounded up, or a program would know its server by them."""
     with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[0]) * _PAGE
+        return -(-int(file.read().split()[0]) * _PAGE // MAPPED_STEP) * MAPPED_STEP

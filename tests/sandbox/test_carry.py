@@ -16,6 +16,7 @@ import pytest
 from gem.sandbox.base import Budget, Case
 from gem.sandbox.choice import open_sandbox
 from gem.sandbox.selftest import self_test
+from gem.sandbox.zygote import MAPPED_STEP
 
 pytestmark = pytest.mark.filterwarnings("ignore:programs run on the backend")
 
@@ -171,6 +172,11 @@ def test_between_a_session_and_its_forks(sandbox, parts):
     own = ("frames", "inode numbers")  # of the slot that each has while all are open
     assert differing(sandbox, before.stdout, after_its_parent.stdout, but=own) == {}
     assert differing(sandbox, before.stdout, after_another.stdout, but=own) == {}
+
+
+def test_the_limit_of_addresses_does_not_tell_how_much_a_server_maps(sandbox):
+    code = "import resource; print(resource.getrlimit(resource.RLIMIT_AS)[0])"
+    assert int(sandbox.run(code, budget=BUDGET).stdout) % MAPPED_STEP == 0
 
 
 def test_nobody_is_told_when_another_reads_a_folder(sandbox):
