@@ -149,9 +149,9 @@ def test_all_that_was_tried_changed_nothing(env):
     ],
 )
 def test_whatever_an_agent_stores_its_state_has_a_verdict(fresh, statement):
-    fresh.step(f"<sql>{statement}</sql>")
+    said = fresh.step(f"<sql>{statement}</sql>").obs
     step = fresh.step(fresh.solve())
-    undone = "foreign_keys" in statement  # refused: nothing was stored
+    undone = "foreign_keys" in statement or "it takes longer than" in said  # refused: nothing was stored
     assert (step.reward, step.terminated, step.info["success"]) == (float(undone), True, undone)
 
 
