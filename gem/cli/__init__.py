@@ -7,13 +7,15 @@ that listing ids does not load torch.
 
 from __future__ import annotations
 
+import ast
 import errno
 import inspect
 import io
 import os
+import re
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext, redirect_stdout, suppress
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -187,7 +189,7 @@ def _run(args: list[str]) -> int:
         _refuse_repeated(rest)
     prog = f"gem-gym {name}"
     watch = nullcontext() if name in STAYS_QUIET else Silence("" if name.startswith("serve") else prog)
-    with watch, raise_parse_errors(name, rest):
+    with watch, raise_parse_errors(name, rest, list_flags):
         with name_wait(f"{prog} to be loaded"):
             command: Any = load(COMMANDS[name].entry_point)
         if name in PARSES_ITSELF:
@@ -244,3 +246,24 @@ def _help() -> str:
             "`gem-gym help COMMAND` explains a command; `gem-gym --version` prints gem's version.",
         ]
     )
+
+
+def list_flags(name: str) -> list[str]:
+    """Return the flags of a command, those of its subcommands too."""
+    return [flag for option in list_options(read_spec(name)) for flag in option["flags"]]
+
+
+def read_spec(name: str) -> dict[str, Any]:
+    """Return what tyro knows of a command, from the script that it would print for this command alone."""
+    text = io.StringIO()
+    with redirect_stdout(text), suppress(SystemExit):
+        main([name, "--tyro-print-completion", "bash"])
+    spec = re.search(r"^COMPLETION_SPEC = (.*)$", text.getvalue(), re.MULTILINE)
+    return ast.literal_eval(spec[1]) if spec else {}
+
+
+def list_options(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the options of what `read_spec` returns, those of its subcommands too."""
+    yield from spec.get("options", ())
+    for part in spec.get("subcommands", {}).values():
+        yield from list_options(part)

@@ -231,7 +231,8 @@ def _audit_code() -> int:
 
 def _audit_judge(name: str, labels: Path, prices: Path | None) -> int:
     from gem.evals.usage import Prices
-    from gem.graders.functions import make_grader, ping_judges
+    from gem.graders.functions import ping_judges
+    from gem.graders.named import make_grader
     from gem.testing.audit_judge import audit_judge, read_labels
 
     known = read_labels(labels)
@@ -246,7 +247,7 @@ def _audit_judge(name: str, labels: Path, prices: Path | None) -> int:
 
 def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     from gem.envs.data.reading import first_row, read_tasks
-    from gem.graders.functions import named_grader
+    from gem.graders.named import named_grader
     from gem.tasks.columns import find_columns, parse_columns
     from gem.tasks.files import place_of
     from gem.tasks.sources import has_cell, open_rows

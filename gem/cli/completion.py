@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-from collections.abc import Iterator
-from contextlib import redirect_stdout, suppress
-from typing import Any, Literal
+from typing import Literal
 
 from tyro.conf import Positional
 
@@ -81,8 +77,8 @@ def completion(shell: Positional[Literal["bash", "zsh"]]) -> None:
     """
     flags, values = [], []
     for name in cli.COMMANDS:
-        spec = _read_spec(name)
-        options = list(_options(spec))
+        spec = cli.read_spec(name)
+        options = list(cli.list_options(spec))
         words = " ".join(dict.fromkeys(flag for option in options for flag in option["flags"]))
         flags.append(f"      {name}\\ -*) words='{words}' ;;")
         if parts := spec.get("subcommands"):
@@ -103,23 +99,3 @@ def completion(shell: Positional[Literal["bash", "zsh"]]) -> None:
         "BEGIN": begin,
     }
     print(re.sub("@([A-Z_]+)@", lambda part: parts[part[1]], SCRIPT), end="")
-
-
-def list_flags(name: str) -> list[str]:
-    """Return the flags of a command, those of its subcommands too."""
-    return [flag for option in _options(_read_spec(name)) for flag in option["flags"]]
-
-
-def _read_spec(name: str) -> dict[str, Any]:
-    """Return what tyro knows of a command, from the script that it would print for this command alone."""
-    text = io.StringIO()
-    with redirect_stdout(text), suppress(SystemExit):
-        cli.main([name, "--tyro-print-completion", "bash"])
-    spec = re.search(r"^COMPLETION_SPEC = (.*)$", text.getvalue(), re.MULTILINE)
-    return ast.literal_eval(spec[1]) if spec else {}
-
-
-def _options(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from spec.get("options", ())
-    for part in spec.get("subcommands", {}).values():
-        yield from _options(part)

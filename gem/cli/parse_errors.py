@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from gem.errors import BadArgument, did_you_mean
+
+ListFlags = Callable[[str], list[str]]
+"""A function that returns the flags of a command; it is only called where arguments are wrong."""
 
 NUMBERS = {
     "invalid literal for int() with base 10: ": "a whole number",
@@ -18,7 +21,7 @@ NUMBERS = {
 
 
 @contextmanager
-def raise_parse_errors(name: str, args: Sequence[str]) -> Iterator[None]:
+def raise_parse_errors(name: str, args: Sequence[str], list_flags: ListFlags) -> Iterator[None]:
     """Make tyro raise `BadArgument` in a block, for the command of that name and its arguments.
 
     The hook is private to tyro: a version that lacks it prints its own text, and exits.
@@ -30,24 +33,22 @@ def raise_parse_errors(name: str, args: Sequence[str]) -> Iterator[None]:
         return
 
     def refuse(event: Any) -> None:
-        if text := _describe(event, name, args):
+        if text := _describe(event, name, args, list_flags):
             raise BadArgument(text)
 
     with events.on_parse_error(refuse):
         yield
 
 
-def _describe(event: Any, name: str, args: Sequence[str]) -> str:
+def _describe(event: Any, name: str, args: Sequence[str], list_flags: ListFlags) -> str:
     """Return what is wrong, what is accepted and what to do; empty for an event that is not known here."""
-    from gem.cli.completion import list_flags  # here and below, because few arguments are wrong
-
     more = f"`gem-gym {name} --help` explains"
     match type(event).__name__:
         case "UnrecognizedArgs":
-            return _describe_unknown(event.tokens, name)
+            return _describe_unknown(event.tokens, name, list_flags(name))
         case "MissingArgs":
             if event.unrecognized_tokens:  # a required flag that is misspelt is both
-                return _describe_unknown(event.unrecognized_tokens, name)
+                return _describe_unknown(event.unrecognized_tokens, name, list_flags(name))
             missing = [_name(each.arg, with_value=True) for each in event.missing_arguments]
             return f"{' and '.join(missing)} must be given. {more} {'it' if len(missing) == 1 else 'them'}."
         case "InvalidChoice":
@@ -55,8 +56,9 @@ def _describe(event: Any, name: str, args: Sequence[str]) -> str:
             text = f"{_name(event.argument)} is {event.value!r}; accepted: {', '.join(accepted)}."
             return text + did_you_mean(event.value, accepted)
         case "BadValue" if event.reason == "too_few_values":
-            if unknown := [each for each in _flags(args) if each not in list_flags(name)]:
-                return _describe_unknown(unknown, name)
+            known = list_flags(name)
+            if unknown := [each for each in _flags(args) if each not in known]:
+                return _describe_unknown(unknown, name, known)
             return f"{_name(event.argument, with_value=True)}: the value must be given. {more} it."
         case "InstantiationFailure":
             return _describe_value(str(event.message), event.argument)
@@ -73,10 +75,8 @@ def _describe_value(message: str, argument: Any) -> str:
     return f"{_name(argument)}: {message.rstrip('.')}."
 
 
-def _describe_unknown(tokens: Sequence[str], name: str) -> str:
-    from gem.cli.completion import list_flags
-
-    known, flags = list_flags(name), _flags(tokens)
+def _describe_unknown(tokens: Sequence[str], name: str, known: Sequence[str]) -> str:
+    flags = _flags(tokens)
     sentences = [f"no flag {flag}.{did_you_mean(flag, known)}" for flag in flags]
     if not flags:  # what follows an unknown flag may be its value
         sentences = [f"{', '.join(map(repr, tokens))}: more than `gem-gym {name}` takes."]

@@ -12,7 +12,7 @@ from tyro.conf import arg
 
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText, open_store
 from gem.errors import BadArgument, check_argument, check_least
-from gem.graders.functions import GRADER_HELP, make_grader
+from gem.graders.named import GRADER_HELP, make_grader
 from gem.record import Agent, Limits
 
 ENDPOINT = re.compile(r"(?:openai:(.+)@)?(https?://.+)", re.DOTALL)
@@ -62,7 +62,7 @@ def proxy(
         context: the most tokens of prompt and answer together.
         sessions: how many episodes may be open at a time.
         idle: seconds without a call after which an episode ends without a verdict.
-        grader: the grader's name; see `gem.graders.functions.GRADER_HELP`.
+        grader: the grader's name; see `gem.graders.named.GRADER_HELP`.
         task: the task name stored in the episodes.
         seed: the seed for sampling from a local model.
         api_key_env: the environment variable that holds the server's key.

@@ -13,7 +13,8 @@ from gem.cli.terms import MaybePath, table
 from gem.content import printable
 from gem.errors import StoreError, reason
 from gem.graders.code import CodeGrader
-from gem.graders.functions import GRADER_HELP, FunctionGrader, make_grader, ping_judges
+from gem.graders.functions import FunctionGrader, ping_judges
+from gem.graders.named import GRADER_HELP, make_grader
 from gem.sandbox.choice import require_sandbox
 
 
@@ -30,7 +31,7 @@ def regrade(
 
     Args:
         store: a file of episodes, or the folder of a run.
-        grader: the grader's name; see `gem.graders.functions.GRADER_HELP`.
+        grader: the grader's name; see `gem.graders.named.GRADER_HELP`.
         cache: an SQLite file of verdicts, keyed by content, so that nothing is graded twice.
         out: write each verdict to this file, one JSON object a line.
         trust: make what the records name, even if a file may not name it; docs/guides/trust.md has the rule.

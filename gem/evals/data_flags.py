@@ -10,7 +10,7 @@ from tyro.conf import arg
 
 from gem.envs.data.named import OwnData, data_task
 from gem.errors import BadArgument
-from gem.graders.functions import GRADER_HELP
+from gem.graders.named import GRADER_HELP
 from gem.registry import splits_of
 
 

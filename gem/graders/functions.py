@@ -1,4 +1,4 @@
-"""Graders by name, for command lines and suites: gem's own, a judge, and functions of one's own."""
+"""Graders of one's own: functions, and judges by name."""
 
 from __future__ import annotations
 
@@ -23,15 +23,12 @@ from gem.errors import (
     NoVerdict,
     check_argument,
     check_least,
-    did_you_mean,
 )
 from gem.graders import MADE
-from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with, takes_question
+from gem.graders.base import DataGrader, Score, check_score, grade_with, takes_question
 from gem.graders.judge import JudgeGrader, check_instructions
-from gem.naming import load_named
 from gem.plugins import check_parameters, load
 from gem.record import Ask
-from gem.source_files import remember_name
 from gem.specs import Rebuildable
 
 FORMS = ", ".join(
@@ -39,74 +36,11 @@ FORMS = ", ".join(
 )
 """The names of graders, for messages."""
 
-GRADER_HELP = (
-    f"{', '.join(MADE)}, judge:MODEL[@URL] (a model grades), a function of answer and reference, as "
-    "package.module:fn or file.py:fn, or several with weights: rubric.toml"
-)
-"""The names of graders, for the help of commands."""
-
 RUBRIC = (
     "1: the ANSWER gives the same final answer as the REFERENCE; wording, detail and format make no "
     "difference. Where there is no REFERENCE, the ANSWER is right and answers what was asked. 0: all else."
 )
 """What a judge by name is told; a judge with another rubric is a `gem.graders.judge.JudgeGrader`."""
-
-
-def named_grader(name: Any, folder: str = "") -> tuple[str, Grader | None]:
-    """Return the kind of grader that a name means, and the grader where the kind alone does not say which.
-
-    Kinds are those of `gem.graders.MADE` and `GIVEN`. Only a name that this user gave may come here: the
-    module of a function is executed.
-
-    Args:
-        name: a name as in `FORMS`, or a function ``(answer, reference)``, or a grader; or the table of a
-            rubric, see `gem.graders.rubric.read_rubric`.
-        folder: the folder that a relative path of a file starts from.
-
-    Raises:
-        BadArgument: for an unknown name, and a function that does not take an answer and a reference.
-    """
-    if isinstance(name, Mapping):
-        from gem.graders.rubric import read_rubric  # which is made of what is here
-
-        return read_rubric(name)
-    if not isinstance(name, str):
-        return "function", name if isinstance(name, FunctionGrader | JudgeByName) else FunctionGrader(name)
-    if name in MADE:
-        return name, None
-    if name.startswith("judge:"):
-        judge = JudgeByName(name.removeprefix("judge:"))
-        remember_name("judge", judge.model)
-        return "judge", judge
-    if name.endswith(".toml"):
-        return named_grader(read_grader(name, folder))
-    if ":" not in name:
-        raise BadArgument(f"grader is {name!r}.{did_you_mean(name, (*MADE, 'judge:'))} Accepted: {FORMS}.")
-    return "function", FunctionGrader(load_named(name, "grader", folder=folder))
-
-
-def read_grader(name: str, folder: str = "") -> Any:
-    """Return a grader's name as settings can hold it: the table in place of the file of a rubric.
-
-    Raises:
-        BadArgument: for a file that cannot be read.
-    """
-    if not name.endswith(".toml"):
-        return name
-    from gem.graders.rubric import read_file  # which is made of what is here
-
-    return read_file(os.path.join(folder, os.path.expanduser(name)))
-
-
-def make_grader(name: str) -> Grader:
-    """Return the grader of a name that this user gave; see `named_grader`.
-
-    Raises:
-        BadArgument: as `named_grader`.
-    """
-    kind, grader = named_grader(name)
-    made: Grader = class_of(kind)() if grader is None else grader  # type: ignore[assignment]
-    return made
 
 
 def class_of(kind: str) -> type[DataGrader]:

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any, cast
 
-from gem.errors import BadArgument, NoVerdict, check_argument, reason
-from gem.files import read_toml
+from gem.errors import NoVerdict, check_argument
 from gem.graders import MADE
 from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with
-from gem.graders.functions import FunctionGrader, JudgeByName, class_of, named_grader
-from gem.naming import fix_name
+from gem.graders.functions import FunctionGrader, JudgeByName, class_of
 from gem.specs import Rebuildable, Unwritable, check_accepted, write_value
-
-SETTINGS = ("correct", "passing")
-"""The keys of a table that are no part."""
-
-LIMITS = ("at_once", "seconds", "retries")
-"""The keys of a part that is an ``async def`` function; the first is a judge's too."""
-
-JUDGE_KEYS = ("rubric", "prompt", "passing", "at_once")
-
-PART_KEYS = ("grader", "weight", *JUDGE_KEYS, *LIMITS[1:])
-"""The keys of a part."""
 
 
 class Rubric(Rebuildable):
@@ -157,72 +142,3 @@ def _grade_part(grader: Grader, answer: str, reference: Any, question: str | Non
 
 def _describe(name: str, score: Score) -> str:
     return f"{name} {score.value:.3g}" + (f" ({score.why})" if score.why else "")
-
-
-def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the table of a TOML file that this user named, with the Python files of its functions fixed.
-
-    Raises:
-        BadArgument: for a file that is no TOML, or names a Python file that is not there.
-    """
-    try:
-        table = read_toml(path)
-    except (OSError, ValueError) as error:
-        raise BadArgument(f"the rubric's file {str(path)!r} cannot be read: {reason(error)}.") from error
-    return fix_table(table, Path(path).parent)
-
-
-def fix_table(table: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the table of a rubric, in which a function's file has its digest in place of its path.
-
-    Raises:
-        BadArgument: see `gem.naming.fix_name`.
-    """
-    fixed: dict[str, Any] = {}
-    for name, part in table.items():
-        named = isinstance(part, Mapping) and isinstance(part.get("grader"), str)
-        fixed[name] = {**part, "grader": fix_name(part["grader"], "grader", folder)} if named else part
-    return fixed
-
-
-def read_rubric(table: Mapping[str, Any]) -> tuple[str, Rubric]:
-    """Return the rubric of a table, and the kind of grader that says how rows are read and answers look.
-
-    Each table in it is a part, with the keys of `PART_KEYS`; beside them stand `SETTINGS`. The kind is that
-    of the first part of `gem.graders.MADE`. Only a table that this user gave, or that the rule of trust
-    accepted, may come here: the module of a function is executed.
-
-    Raises:
-        BadArgument: for another form.
-    """
-    graders: dict[str, Grader] = {}
-    weights, kinds = {}, []
-    parts = {name: part for name, part in table.items() if name not in SETTINGS or isinstance(part, Mapping)}
-    for name, part in parts.items():
-        if not isinstance(part, Mapping) or not isinstance(part.get("grader"), str):
-            raise BadArgument(
-                f"{name} of the rubric is {part!r:.80}; accepted: a table with a grader, as "
-                f'{name} = {{grader = "math", weight = 0.5}}, and the settings {" and ".join(SETTINGS)}.'
-            )
-        check_accepted(PART_KEYS, part, f"the part {name}")
-        try:
-            kind, grader = named_grader(part["grader"])
-        except RecursionError:
-            raise BadArgument(f"the part {name} names a rubric that names itself.") from None
-        is_judge, is_function = isinstance(grader, JudgeByName), isinstance(grader, FunctionGrader)
-        given = {key: part[key] for key in PART_KEYS[2:] if key in part}
-        accepted = JUDGE_KEYS if is_judge else LIMITS if is_function else ()
-        if extra := [key for key in given if key not in accepted]:
-            takes = "a judge" if extra[0] in JUDGE_KEYS[:-1] else "an async def function"
-            also = " or a judge" if extra[0] == "at_once" else ""
-            raise BadArgument(f"the part {name} has {', '.join(extra)}, which only {takes}{also} takes.")
-        if isinstance(grader, JudgeByName):
-            grader = JudgeByName(grader.model, **given)
-        elif isinstance(grader, FunctionGrader) and given:
-            grader = FunctionGrader(grader.function, **given)
-        graders[name] = _open_grader(name, kind if grader is None else grader)
-        weights[name] = part.get("weight", 1.0)
-        kinds.append(kind)
-    settings = {key: table[key] for key in SETTINGS if key in table and key not in parts}
-    kind = next((each for each in kinds if each in MADE), "judge" if "judge" in kinds else "function")
-    return kind, Rubric(graders, weights, **settings)

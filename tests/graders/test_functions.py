@@ -11,16 +11,8 @@ from gem.agents.openai import OpenAIAgent
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict
 from gem.graders import MADE
 from gem.graders.base import Score
-from gem.graders.functions import (
-    FORMS,
-    GRADER_HELP,
-    FunctionGrader,
-    JudgeByName,
-    class_of,
-    make_grader,
-    named_grader,
-    ping_judges,
-)
+from gem.graders.functions import FORMS, FunctionGrader, JudgeByName, class_of, ping_judges
+from gem.graders.named import GRADER_HELP, make_grader, named_grader
 from gem.testing.stub_server import StubServer
 
 

@@ -16,17 +16,11 @@ from gem.evals.evaluator import play_suite
 from gem.evals.results import EnvResult
 from gem.graders.base import Score
 from gem.graders.cascade import CascadeGrader
-from gem.graders.functions import (
-    FunctionGrader,
-    JudgeByName,
-    make_grader,
-    named_grader,
-    ping_judges,
-    read_grader,
-)
+from gem.graders.functions import FunctionGrader, JudgeByName, ping_judges
 from gem.graders.judge import JudgeGrader
 from gem.graders.math import MathGrader
-from gem.graders.rubric import Rubric, read_rubric
+from gem.graders.named import make_grader, named_grader, read_grader, read_rubric
+from gem.graders.rubric import Rubric
 from gem.naming import fix_name
 from gem.record import Reply
 from gem.registry import Maker

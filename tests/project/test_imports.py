@@ -5,7 +5,9 @@ import json
 import subprocess
 import sys
 import typing
+from graphlib import TopologicalSorter
 
+import grimp
 import pytest
 
 import gem
@@ -101,3 +103,10 @@ def test_every_row_of_the_catalogue_names_what_is_there(entry_point):
     made = entry if isinstance(entry, type) else typing.get_type_hints(entry)["return"]
     for cls in typing.get_args(made) or (made,):
         assert issubclass(cls, gem.Env)
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = grimp.build_graph("gem", exclude_type_checking_imports=True, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert imports["gem.cli.completion"] >= {"gem.cli", "gem.graders"}
+    TopologicalSorter(imports).prepare()  # raises CycleError with the circle; imports in functions count

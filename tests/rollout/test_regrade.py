@@ -6,7 +6,7 @@ from gem.agents.scripted import ScriptedAgent
 from gem.cli import main
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Score
-from gem.graders.functions import make_grader
+from gem.graders.named import make_grader
 from gem.record import Verdict
 from gem.rollout import Job, rollout
 from gem.rollout.regrade import regrade

@@ -461,7 +461,7 @@ def test_rewards_add_up_where_they_were_earned(serve):
 
 
 def test_a_grader_scores_the_last_answer(serve):
-    from gem.graders.functions import make_grader
+    from gem.graders.named import make_grader
 
     server = serve(lambda ask: "it is \\boxed{7}", grader=make_grader("math"))
     for reference, reward in (("7", 1.0), ("8", 0.0)):

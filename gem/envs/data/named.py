@@ -14,9 +14,8 @@ from gem.envs.data.env import DataEnv
 from gem.envs.data.reading import digest_of, first_row, read_tasks
 from gem.errors import BadArgument, reason
 from gem.files import read_text
-from gem.graders.functions import named_grader, read_grader
+from gem.graders.named import fix_table, named_grader, read_grader
 from gem.graders.number import find_numbers
-from gem.graders.rubric import fix_table
 from gem.graders.text import unboxed_references
 from gem.tasks.columns import find_columns, parse_columns
 from gem.tasks.sources import Source, is_place, open_rows
@@ -53,10 +52,10 @@ def data_task(
 
     A path is relative to `folder`, and is kept relative to the working folder. Without a grader, its kind
     follows from the data; see `guess_kind`. A prompt that ends in ``.txt`` is the file that holds it. A
-    grader may be the table of a rubric (`gem.graders.rubric.read_rubric`), or a TOML file that holds it.
+    grader may be the table of a rubric (`gem.graders.named.read_rubric`), or a TOML file that holds it.
 
     Raises:
-        MissingData, BadArgument: see DataEnv and `gem.graders.functions.named_grader`.
+        MissingData, BadArgument: see DataEnv and `gem.graders.named.named_grader`.
     """
     kwargs: dict[str, Any] = {"data": _relative(data, folder)}
     given = parse_columns(columns) if isinstance(columns, str) else dict(columns)
@@ -84,7 +83,7 @@ def data_task(
 def named_kwargs(env_id: str, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the keywords of an environment, in which a grader's name over data becomes the grader.
 
-    Only keywords that this user gave may come here; see `gem.graders.functions.named_grader`.
+    Only keywords that this user gave may come here; see `gem.graders.named.named_grader`.
     """
     if not env_id.startswith("data:") or not isinstance(kwargs.get("grader"), str | Mapping):
         return kwargs
