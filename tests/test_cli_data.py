@@ -89,10 +89,12 @@ def test_some_rows_are_each_asked_once_and_all_of_them_go_on(capsys):
         (("--data", "https://example.com/q.csv"), "is an address; download the file"),
         (("--data", "q.txt"), "'q.txt' is a file of a type that is not read"),
         (("--data", "folder"), "the folder .* has no file of data"),
+        (("--data", "q.csv", "--grader", "none.toml"), "graders is {}; accepted: one grader or more by name"),
     ],
 )
 def test_a_mistake_is_told_in_one_sentence(words, said, capsys, tmp_path):
     (tmp_path / "q.txt").write_text(ROWS)
+    (tmp_path / "none.toml").touch()
     (tmp_path / "folder").mkdir()
     assert run("eval", *words) == cli.MISUSED
     told = capsys.readouterr()

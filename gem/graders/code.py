@@ -19,13 +19,14 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
-from gem.errors import NoVerdict, check_argument, replace_surrogates
+from gem.errors import NoVerdict, check_argument, replace_surrogates, text_of_error
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.code_tests import (
     CANDIDATE,
     Checker,
     CodeTests,
     TestsReader,
+    check_checker,
     find_definitions,
     read_tests,
     root,
@@ -121,12 +122,7 @@ class CodeGrader(DataGrader):
         check_argument(
             "max_tests", max_tests, max_tests is None or max_tests >= 1, "1 or more, or None for all"
         )
-        check_argument(
-            "checker",
-            checker,
-            checker is None or isinstance(checker, str) or callable(checker),
-            "Python code in text, or a function of what was given, the output and the expected output",
-        )
+        check_checker(checker)
         self.sandbox = sandbox
         self.compare = check_compare(compare)
         self.checker = checker
@@ -377,35 +373,38 @@ class _Run:
         for place, got in self.unchecked:
             given, wanted = (each[self.chosen[place]] for each in (self.tests.inputs, self.tests.outputs))
             right = self._run_checker(given, got, wanted)
-            if right is None and self._run_checker(given, wanted, wanted) is None:
-                raise NoVerdict("the task's checker fails on the wanted output too.")
-            if not right:
+            if isinstance(right, str) and isinstance(why := self._run_checker(given, wanted, wanted), str):
+                raise NoVerdict(f"the task's checker fails on the wanted output too: {why}.")
+            if right is not True:
                 self.outcomes[place] = replace(self.outcomes[place], verdict="WA")
                 if not self.partial:
                     return
 
-    def _run_checker(self, given: Any, got: Any, wanted: Any) -> bool | None:
-        """Return the checker's verdict on an output; None if the checker fails."""
+    def _run_checker(self, given: Any, got: Any, wanted: Any) -> bool | str:
+        """Return the checker's verdict on an output; if the checker fails, how."""
         checker = self.tests.checker or ""
         if callable(checker):
             try:
                 verdict = checker(given, got, wanted)
-            except Exception:
-                return None
-            return verdict if isinstance(verdict, bool) else None
+            except Exception as error:
+                return f"{type(error).__name__}: {text_of_error(error)}"
+            return verdict if isinstance(verdict, bool) else f"it returned {verdict!r:.80}, no bool"
         if re.search(r"^def check\(", checker, re.MULTILINE):
             cases = [Case(call="check", args=(given, got, wanted))]
             results = _results(self.sandbox.judge(checker, cases, budget=self.budget))
             if not results:
                 raise SandboxFailed("the sandbox did not run the task's checker.")
             result = results[0]
-            return result.value == "true" if result.ok and result.value in ("true", "false") else None
+            if result.ok and result.value in ("true", "false"):
+                return result.value == "true"
+            return f"it returned {result.value!r:.80}, no bool" if result.ok else _describe_end(result)
         files = {
             name: (text if isinstance(text, str) else write_plain(text)).encode("utf-8", "surrogatepass")
             for name, text in (("given", given), ("output", got), ("expected", wanted))
         }
         result = check_result(self.sandbox.run(checker, args=list(files), files=files, budget=self.budget))
-        return {0: True, 1: False, 2: False}.get(-1 if result.exit_code is None else result.exit_code)
+        code = result.exit_code
+        return code == 0 if code in (0, 1, 2) else _describe_end(result)
 
     # -- asserts
 
@@ -458,6 +457,13 @@ class _Run:
             return verdict == "AC" or (self.partial and verdict != "CE")
 
         self._judge(program, cases, enter)
+
+
+def _describe_end(result: Result) -> str:
+    """Return how a run of a checker ended that gave no verdict."""
+    if result.ok or result.status.value == "RE":
+        return f"exit code {result.exit_code} {_last_line(result.stderr)}".rstrip()
+    return f"{VERDICTS[result.status.value]} {_last_line(result.stderr)}".rstrip()
 
 
 def _limit(result: Result) -> str | None:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.graders.compare import check_compare, plain, read_int, write_plain
+from gem.plugins import check_parameters
 from gem.tasks.sources import cell
 
 Checker: TypeAlias = Callable[[Any, Any, Any], bool]
@@ -140,8 +141,7 @@ def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
         )
     accepted = _further(raw.get("accepted_outputs", row.get("accepted_outputs")), outputs)
     compare, checker = raw.get("compare", row.get("compare")), raw.get("checker", row.get("checker"))
-    if checker and not isinstance(checker, str) and not callable(checker):
-        raise BadArgument(f"checker is {checker!r:.80}; accepted: Python code in text, or a function.")
+    check_checker(checker or None)
     public = raw.get("public", 0)
     if isinstance(public, bool) or not isinstance(public, int) or not 0 <= public <= len(inputs):
         raise BadArgument(
@@ -176,6 +176,32 @@ def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
     return replace(tests, wrapped=all(isinstance(each, list) and len(each) == 1 for each in right))
 
 
+def check_checker(checker: Any) -> None:
+    """Refuse a checker that could decide on no output.
+
+    Raises:
+        BadArgument: for what is neither code nor a function with three parameters.
+    """
+    known = checker is None or isinstance(checker, str) or callable(checker)
+    three = "what was given, the output and the expected output"
+    check_argument("checker", checker, known, f"Python code in text, or a function of {three}")
+    if isinstance(checker, str):
+        _check_code("the checker", checker)
+    elif checker is not None:
+        check_parameters("the checker", checker, ("given", "output", "expected"))
+
+
+def _check_code(what: str, code: str) -> None:
+    """Refuse code of a task that is no Python: no submission could be right."""
+    try:
+        _tree(code)
+    except (RecursionError, MemoryError):
+        return  # the sandbox has room of its own
+    except (SyntaxError, ValueError) as error:
+        why = str(error).replace("<unknown>, ", "")
+        raise BadArgument(f"{what} is no Python, {why}: {code!r:.200}. Correct it in the data.") from None
+
+
 def _further(accepted: Any, outputs: Sequence[Any]) -> Sequence[Sequence[Any]]:
     """Return the further right outputs of each test, of none if there are none."""
     lists = accepted if isinstance(accepted, list | tuple) else [accepted]
@@ -194,6 +220,8 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:
     """Read asserts: HumanEval's `check(candidate)`, or MBPP's list."""
     setup = row.get("test_setup_code") or row.get("test_imports") or ""
     preamble = "\n".join(setup) if isinstance(setup, list | tuple) else str(setup)
+    for code in (preamble, *pieces):
+        _check_code("a test", code)
     classes = row.get("classes") or ()
     tests = CodeTests(
         "asserts",

@@ -44,8 +44,11 @@ class Rubric(Rebuildable):
             passing: the lowest value that is correct.
 
         Raises:
-            BadArgument: for a part that is no grader, an unknown part, or weights of which none is positive.
+            BadArgument: for no part, a part that is no grader, an unknown part, or weights of which none is
+                positive.
         """
+        known = isinstance(graders, Mapping) and len(graders) > 0
+        check_argument("graders", graders, known, 'one grader or more by name, as {"exact": "math"}')
         self.graders = {name: _open_grader(name, grader) for name, grader in graders.items()}
         check_accepted([*self.graders], weights or {}, "the rubric")
         self.weights = dict.fromkeys(self.graders, 1.0) | dict(weights or {})

@@ -259,7 +259,7 @@ def test_a_function_of_the_authors_own_may_be_the_checker(judge):
     largest = "n = int(input())\nprint(max(d for d in range(2, n) if n % d == 0))"
     score = CodeGrader(checker=divides)(f"```python\n{largest}\n```", FACTOR)
     assert (score.correct, score.info["compare"]) == (True, "checker")
-    for wrong in (7, ["def check"]):
+    for wrong in (7, ["def check"], "def check(given:", lambda output: True):
         with pytest.raises(BadArgument, match="checker"):
             CodeGrader(checker=wrong)
         with pytest.raises(BadArgument, match="checker"):
@@ -281,10 +281,16 @@ def test_output_that_a_checker_cannot_read_is_wrong(judge, checker):
 
 
 @pytest.mark.parametrize(
-    "checker", ["def check(given, output, expected):\n    return 1 / 0", "raise SystemExit(3)"]
+    ("checker", "why"),
+    [
+        ("def check(given, output, expected):\n    return 1 / 0", "ZeroDivisionError: division by zero"),
+        ("def check(given, output, expected):\n    return 1", "it returned '1', no bool"),
+        ("raise SystemExit(3)", "exit code 3"),
+        (lambda given, output, expected: 1 / 0, "ZeroDivisionError: division by zero"),
+    ],
 )
-def test_a_checker_that_fails_on_the_wanted_output_too_gives_no_verdict(judge, checker):
-    with pytest.raises(NoVerdict, match="checker fails"):
+def test_a_checker_that_fails_on_the_wanted_output_too_gives_no_verdict(judge, checker, why):
+    with pytest.raises(NoVerdict, match=f"checker fails on the wanted output too: .*{why}"):
         judge("print(2)", {**FACTOR, "checker": checker})
 
 

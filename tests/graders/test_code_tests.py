@@ -100,6 +100,20 @@ def test_anything_else_is_refused_with_what_is_accepted(raw):
         read_tests(raw)
 
 
+@pytest.mark.parametrize(
+    ("raw", "row"),
+    [
+        (["assert f(1) == 1", "assert f(2) =="], {}),
+        ("def check(candidate):\n    assert candidate(1) ==", {"entry_point": "f"}),
+        (["assert f(1) == 1"], {"test_setup_code": "import math as"}),
+        ({**PAIRS, "checker": "def check(given, output, expected)"}, {}),
+    ],
+)
+def test_tests_that_are_no_python_are_refused_and_blame_no_submission(raw, row):
+    with pytest.raises(BadArgument, match=r"is no Python, .*line "):
+        read_tests(raw, row)
+
+
 def test_the_tests_shown_come_first_then_small_ones():
     tests = CodeTests("program", ("333", "22", "1", "55555", "4444"), ("",) * 5, public=1)
     assert tests.choose_tests(None) == [0, 2, 1, 4, 3]

@@ -115,7 +115,8 @@ def test_each_part_reads_the_answer_reference_and_question_as_alone():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (({},), "sum of the positive weights is 0"),
+        (({},), "graders is {}; accepted: one grader or more by name"),
+        ((["math"],), r"graders is \['math'\]; accepted: one grader or more by name"),
         (({"a": "math"}, {"a": 0}), "sum of the positive weights"),
         (({"a": "math"}, {"a": float("nan")}), "the weight of a is nan"),
         (({"a": "math"}, {"a": 10**400}), "the weight of a is 1000"),

@@ -70,7 +70,7 @@ def data_task(
     if few_shot:
         kwargs["few_shot"] = _relative(few_shot, folder)
     grader = read_grader(grader, str(folder)) if isinstance(grader, str) else fix_table(grader, folder)
-    kind, own_grader = named_grader(grader, str(folder)) if grader else ("", None)
+    kind, own_grader = named_grader(grader, str(folder)) if grader != "" else ("", None)
     kind = kind or guess_kind(kwargs["data"], split or None, given)
     digest = digest_of(kwargs["data"], kwargs.get("few_shot"))
     env = DataEnv(kind, grader=own_grader, **kwargs)  # all rows are checked here, before anything is asked
