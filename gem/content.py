@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
@@ -120,6 +121,14 @@ def printable(obs: Obs) -> str:
     return "".join(
         c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text_of(obs)
     )
+
+
+def quote_formula(cell: Any) -> Any:
+    """Return a cell, with an apostrophe before a text that a spreadsheet would run as a formula."""
+    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
+
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![0-9.]+$)")
 
 
 def join(pieces: Iterable[Obs], separator: str = "\n") -> Obs:

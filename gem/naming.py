@@ -318,6 +318,6 @@ def _list_definitions(source: Source | None) -> str:
     if source is None:
         return ""
     body = ast.parse(source.files[source.main]).body
-    made = (ast.ClassDef, ast.FunctionDef)
+    made = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     names = [node.name for node in body if isinstance(node, made) and not node.name.startswith("_")]
     return f" It defines {', '.join(names[:20])}." if names else " It defines no class and no function."

@@ -42,7 +42,7 @@ def test_a_file_is_named_by_a_path_from_here_or_from_a_folder(tmp_path, monkeypa
     assert load_named("./math.py:Outer.INNER", "number") == 7
 
 
-FILE = "import json\nclass Relay: ...\ndef build(): ...\nclass _Private: ...\n"
+FILE = "import json\nclass Relay: ...\ndef build(): ...\nasync def ask(): ...\nclass _Private: ...\n"
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ FILE = "import json\nclass Relay: ...\ndef build(): ...\nclass _Private: ...\n"
             FILE,
             r"environment 'file.py:Rely': there is no 'Rely' in it. Did you mean 'Relay'\?",
         ),
-        ("file.py:Xyz", FILE, "there is no 'Xyz' in it. It defines Relay, build."),
+        ("file.py:Xyz", FILE, "there is no 'Xyz' in it. It defines Relay, build, ask."),
         ("file.py:Xyz", "X = 1", "It defines no class and no function."),
-        ("file.py", FILE, "'file.py' names a file; accepted: file.py:NAME. It defines Relay, build."),
-        ("file.py:", FILE, "'file.py:' names a file; accepted: file.py:NAME. It defines Relay, build."),
+        ("file.py", FILE, "'file.py' names a file; accepted: file.py:NAME. It defines Relay, build, ask."),
+        ("file.py:", FILE, "'file.py:' names a file; accepted: file.py:NAME. It defines Relay, build, ask."),
         (
             "gone.py:X",
             FILE,

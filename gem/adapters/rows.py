@@ -22,7 +22,7 @@ from gem.adapters.records import (
     whole_file,
     write_lines,
 )
-from gem.content import Message, text_of
+from gem.content import Message, quote_formula, text_of
 from gem.errors import BadArgument, check_argument
 from gem.history import CHAT, messages
 from gem.record import Episode
@@ -36,9 +36,6 @@ SHEET = (
     *("id", "run", "job", "attempt", "group", "policy_version"),
 )
 """The columns of `write_csv`."""
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell begins with that a spreadsheet would calculate."""
 
 
 def episode_row(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
@@ -161,7 +158,7 @@ def write_csv(episodes: Iterable[Episode], path: str | Path) -> int:
         table = csv.DictWriter(file, SHEET)
         table.writeheader()
         for episode in episodes:
-            table.writerow({name: _quote_formula(value) for name, value in _sheet_row(episode).items()})
+            table.writerow({name: quote_formula(value) for name, value in _sheet_row(episode).items()})
             count += 1
     return count
 
@@ -176,10 +173,6 @@ def _sheet_row(episode: Episode) -> dict[str, Any]:
         "prompt_tokens": sum(long_or_none(usage.get("prompt_tokens")) or 0 for usage in usages),
         "completion_tokens": sum(long_or_none(usage.get("completion_tokens")) or 0 for usage in usages),
     }
-
-
-def _quote_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def read_jsonl(path: str | Path) -> Iterator[Callable[[], Episode]]:

@@ -233,18 +233,24 @@ class HuggingFaceAgent(BaseAgent):
 
         return add_cache(self._forward, text.vocab_size, self.cache_bytes)
 
+    def _start_groups(self, batch: list[_Writing]) -> tuple[list[list[_Writing]], Any, Tensor]:
+        """Process the prompts; return the answers to each, the cached rows and the logits, in one order.
+
+        Answers to equal prompts are next to each other in the batch.
+        """
+        groups = [list(group) for _, group in groupby(batch, key=lambda writing: writing.prompt)]
+        prompts = [group[0].prompt for group in groups]
+        self._cached.share(prompts)
+        rows, logits_BV, order = self._cached.start(prompts, min(32, max(each.limit for each in batch)))
+        return [groups[place] for place in order], rows, logits_BV
+
     def _generate_cached(self, batch: list[_Writing]) -> None:
         """Sample until every answer has ended. Answers with the same ids so far share a row.
 
         Answers to equal prompts are next to each other in the batch.
         """
-        cached = self._cached
-        groups = [list(group) for _, group in groupby(batch, key=lambda writing: writing.prompt)]
-        cached.share([group[0].prompt for group in groups])
-        room = min(32, max(writing.limit for writing in batch))
-        rows, logits_BV, order = cached.start([group[0].prompt for group in groups], room)
-        groups = [groups[place] for place in order]
-        step = 0
+        cached, step = self._cached, 0
+        groups, rows, logits_BV = self._start_groups(batch)
         while True:
             going: dict[tuple[int, int], list[_Writing]] = {}
             for row, (group, ids, *figures) in enumerate(
@@ -268,14 +274,10 @@ class HuggingFaceAgent(BaseAgent):
 
         Answers to equal prompts are next to each other in the batch. Each has a row of its own.
         """
-        cached = self._cached
-        groups = [list(group) for _, group in groupby(batch, key=lambda writing: writing.prompt)]
-        cached.share([group[0].prompt for group in groups])
-        room = min(32, max(writing.limit for writing in batch))
-        rows, logits_BV, order = cached.start([group[0].prompt for group in groups], room)
-        batch = [writing for place in order for writing in groups[place]]
-        origins = [row for row, place in enumerate(order) for _ in groups[place]]
-        step, device = 0, logits_BV.device
+        groups, rows, logits_BV = self._start_groups(batch)
+        batch = [writing for group in groups for writing in group]
+        origins = [row for row, group in enumerate(groups) for _ in group]
+        cached, step, device = self._cached, 0, logits_BV.device
         while batch:
             place = rows.arrange(origins)
             batch = [batch[i] for i in place]

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
+from gem.content import quote_formula
 from gem.errors import StoreError
 from gem.evals.doubts import describe_doubts
 from gem.evals.fairness import unfair
@@ -209,7 +209,7 @@ class SuiteResult:
             self._samples, key=lambda at: (labels.index(at[0]), agents.index(at[1]), *at[2:])
         ):
             row = (label, agent, *self._samples[label, agent, place, sample])
-            table.writerow(map(_without_formula, row))
+            table.writerow(map(quote_formula, row))
         return text.getvalue()
 
     def count(self, label: str, agent: str, place: int, episode: Episode, seat: str | None = None) -> None:
@@ -297,14 +297,6 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_to_json(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _without_formula(cell: object) -> object:
-    """Return a cell, with an apostrophe before a text that a spreadsheet would run as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell
-
-
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?![0-9.]+$)")
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -8,8 +8,10 @@ from awkward_episodes import awkward, broken, echoed, with_pictures, with_tools
 
 from gem import codec
 from gem.adapters import rows
-from gem.adapters.rows import FORMULA, SHEET, episode_row, read_jsonl, turn_rows, write_csv, write_jsonl
+from gem.adapters.rows import SHEET, episode_row, read_jsonl, turn_rows, write_csv, write_jsonl
 from gem.errors import BadArgument, MissingData, StoreError
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def lines(episodes):
@@ -110,6 +112,9 @@ def test_a_sheet_has_a_row_per_episode_and_no_formula(tmp_path):
     cells = dict(zip(head, zip(*found, strict=True), strict=True))
     assert [*cells["id"]] == [each.id for each in (*awkward(), *hostile)]
     assert [cell[:2] for cell in cells["last_action"][6:]] == [f"'{sign}" for sign in FORMULA]
+    number = replace(echoed(), turns=[replace(echoed().turns[0], action="-1.5")])
+    write_csv([number], tmp_path / "number.csv")
+    assert ",-1.5," in (tmp_path / "number.csv").read_text()  # no formula
     assert not [
         cell
         for name in ("first_observation", "error", "agent")

@@ -10,7 +10,6 @@ from gem.content import printable
 from gem.envs.bridges.tau2_worlds import (
     MOST_ERRORS,
     DomainTasks,
-    PackageTool,
     Play,
     draw_arguments,
     read_domain,
@@ -281,9 +280,5 @@ class CustomerServiceEnv(DomainTasks, SeatedGame):
         return [
             write_call(name, gold.get(name, {}))
             for name in dict.fromkeys(names)
-            if name in gold or not _needs_arguments(tools[name])
+            if name in gold or not tools[name].described.get("required")
         ]
-
-
-def _needs_arguments(tool: PackageTool) -> bool:
-    return bool(tool.described.get("required"))
