@@ -36,6 +36,7 @@ from gem.envs.terminal.base import (
     read_rewards,
     script_verdict,
 )
+from gem.envs.terminal.harbor import MISSING, check_tools
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.files import read_bytes
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status, check_result
@@ -513,9 +514,9 @@ def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = 
     ``/logs/verifier/reward.txt``, or, without such a file, with exit code 0.
     """
 
-    def read(session: ContainerSession, name: str) -> bytes | None:
+    def read(session: ContainerSession, path: str) -> bytes | None:
         try:
-            return session.read_file(f"/logs/verifier/{name}")
+            return session.read_file(path)
         except ToolError:
             return None
 
@@ -529,15 +530,17 @@ def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = 
         if not made.ok:
             raise ToolError("the folders of the test cannot be made: the agent's files are in the way")
         session.write_files({f"/tests/{name}": data for name, data in files.items()}, mode=0o755)
-        test = f"export TEST_DIR=/tests LOGS_DIR=/logs; {command}"
+        test = f"export TEST_DIR=/tests LOGS_DIR=/logs PATH=$PATH:/tests/.absent; {command}"
         done = check_result(session.shell(test, budget, clean=True))
         if rewards:
             check_finished(done, machine)
-            json_file, text_file = (read(session, name) for name in REWARD_FILES)
+        check_tools(read(session, f"/tests/{MISSING}"))
+        if rewards:
+            json_file, text_file = (read(session, f"/logs/verifier/{name}") for name in REWARD_FILES)
             return read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
         if done.info.get("ended"):
             return "the machine ended in the test"
-        written = read(session, "reward.txt")
+        written = read(session, "/logs/verifier/reward.txt")
         return script_verdict(None if written is None else written.decode("utf-8", "replace").strip(), done)
 
     return check

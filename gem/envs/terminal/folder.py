@@ -27,16 +27,18 @@ from gem.envs.terminal.base import (
 from gem.envs.terminal.container import container_test, digest_folder
 from gem.envs.terminal.dockerfile import Ground, read_dockerfile, regular_files
 from gem.envs.terminal.harbor import (
+    ABSENT,
     MISSING,
     TOOLS,
     check_settings,
+    check_tools,
     read_health,
     read_image,
     read_variables,
     strip_canary,
     write_exports,
 )
-from gem.errors import BadArgument, NoVerdict, ToolError, reason
+from gem.errors import BadArgument, ToolError, reason
 from gem.files import parse_toml, read_text
 from gem.sandbox.base import Result, SandboxFailed
 from gem.sandbox.container import find_engine
@@ -55,7 +57,7 @@ _PREPARE = (
     "head -c 65536 /dev/zero | tee .logs/room{1..4} > /dev/null && rm .logs/room*"
 )
 _SETTINGS = (
-    "export TEST_DIR=$HOME/.tests LOGS_DIR=$HOME/.logs PYTHONNOUSERSITE=1 "
+    "export TEST_DIR=$HOME/.tests LOGS_DIR=$HOME/.logs PYTHONNOUSERSITE=1 PATH=$PATH:$HOME/.tests/.absent "
     'PYTEST_ADDOPTS="--rootdir=$HOME/.tests --confcutdir=$HOME/.tests -c /dev/null -p no:cacheprovider"'
 )
 
@@ -154,7 +156,11 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         )
         return TerminalTask(
             instruction.strip(),
-            container_test(tests, write_exports(test_env) + command, rewards=harbor),
+            container_test(
+                tests if machine.internet else tests | ABSENT,
+                write_exports(test_env) + command,
+                rewards=harbor,
+            ),
             solved,
             looks=("ls -a", "pwd", "id"),
             test_s=test_s,
@@ -251,6 +257,7 @@ def script_test(files: Mapping[str, bytes], home: str = "/app") -> Check:
 
     def check(machine: Machine) -> str:
         done = _run_test(machine, files, home, "bash .tests/test.sh")
+        check_tools(machine.read(f".tests/{MISSING}"))
         return script_verdict(machine.text(".logs/verifier/reward.txt"), done)
 
     return check
@@ -275,16 +282,12 @@ def harbor_test(
         start += "export PATH=$HOME/.tests/.tools:$PATH; rm -rf .local/bin; mkdir -p .local/bin; "
         start += ": > .local/bin/env && "  # a test reads it after the installer of uv
 
+    hint = "" if shims else " shims=True (+shims behind an id) has uvx run pytest."
+
     def check(machine: Machine) -> dict[str, float]:
-        calls_uvx = not shims and re.search(rb"(?m)^\s*uvx\b", files["test.sh"])
-        if calls_uvx and not machine.run("command -v uvx").ok:  # it would write 0, whatever the agent did
-            raise NoVerdict(
-                "the test calls uvx, which is not here; shims=True (+shims behind an id) has it run pytest."
-            )
         done = _run_test(machine, files, home, f"{exports}{start}.tests/test.sh")
         check_finished(done, machine)
-        if missing := machine.text(MISSING):
-            raise NoVerdict(f"the test needs what is not here: {', '.join(missing.split())[:200]}.")
+        check_tools(machine.read(f".tests/{MISSING}"), hint)
         json_file, text_file = (machine.read(f".logs/verifier/{name}") for name in REWARD_FILES)
         return read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
 
@@ -297,9 +300,9 @@ def _run_test(machine: Machine, files: Mapping[str, bytes], home: str, command: 
         raise ToolError(
             "the folders of the test cannot be made: the agent's files are in the way or fill the disk"
         )
-    for name, data in files.items():
+    for name, data in {**files, **ABSENT}.items():
         machine.write_file(f".tests/{name}", data)
-    machine.run(f"cd .tests && {_rewritten(home)}", PREPARATION)
+    machine.run(f"cd .tests && chmod +x .absent/* && {_rewritten(home)}", PREPARATION)
     return machine.run(f"{_SETTINGS}; {command}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.envs.terminal.base import HealthCheck
-from gem.errors import BadArgument
+from gem.errors import BadArgument, NoVerdict
 
 _REFUSED = {
     "steps": "several steps",
@@ -139,10 +139,22 @@ def write_exports(variables: Mapping[str, str], home: str = "") -> str:
     return "".join(lines)
 
 
-MISSING = ".tests/.tools/missing"
-"""The file in which a tool's replacement says what is not here."""
+MISSING = ".absent/missing"
+"""The file among those of a test in which a program below says what is not here."""
 
-_MISSES = 'miss() { echo "$1" >> "$HOME/.tests/.tools/missing"; echo "$1 is not here" >&2; exit 127; }\n'
+_ABSENT = """#!/bin/sh
+echo "${0##*/}" >> "${0%/*}/missing"
+echo "${0##*/} is not here" >&2
+exit 127
+"""
+
+ABSENT = {f".absent/{name}": _ABSENT.encode() for name in ("uv", "uvx", "pytest")}
+"""Programs for the end of a test's path, by the file among those of the test.
+
+Without network a test cannot install these, and would write 0 where they fail, whatever the agent did.
+"""
+
+_MISSES = 'miss() { echo "$1" >> "$HOME/.tests/.absent/missing"; echo "$1 is not here" >&2; exit 127; }\n'
 
 TOOLS = {
     "apt-get": f"""#!/bin/bash
@@ -198,3 +210,10 @@ exec python3 -c "$run" "${{arguments[@]}}"
 installer of uv; ``uvx`` runs pytest of ``python3``, without the report in CTRF. What is not here goes into
 `MISSING`, and the test gives no verdict.
 """
+
+
+def check_tools(missing: bytes | None, hint: str = "") -> None:
+    """Raise NoVerdict if the programs above left `missing`, the content of `MISSING`."""
+    if missing:
+        names = ", ".join(dict.fromkeys(missing.decode("utf-8", "replace").split()))
+        raise NoVerdict(f"the test needs what is not here: {names[:200]}.{hint}")
