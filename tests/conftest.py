@@ -61,12 +61,19 @@ def pytest_runtest_protocol(item):
     return (yield)
 
 
+def _plays(nodeid, world):
+    """Tell whether a test is one of a world, by its file or the id that it names."""
+    return f"bridges/test_{world.name}" in nodeid or any(f"{family}:" in nodeid for family in world.families)
+
+
 def pytest_terminal_summary(terminalreporter, config):
     from gem import worlds
 
     absent = [name for name in worlds.KNOWN if worlds.find(name) is None]
     names = f": {', '.join(absent)} (gem-gym worlds --fetch all)" if absent else ""
-    terminalreporter.line(f"{len(worlds.KNOWN) - len(absent)} worlds here, {len(absent)} absent{names}")
+    passed = [report.nodeid for report in terminalreporter.stats.get("passed", ())]
+    played = [world for world in worlds.KNOWN.values() if any(_plays(each, world) for each in passed)]
+    terminalreporter.line(f"{len(played)} worlds played, {len(absent)} absent{names}")
     if not (count := config.getoption("--cpu")):
         return
     files = Counter()

@@ -62,6 +62,15 @@ def test_a_fair_game_has_no_finding():
     assert (card.distinct, card.dealt) == (9, 40)
 
 
+def test_tasks_that_are_known_to_be_wrong_stand_on_the_card():
+    class Disputed(Riddle):
+        disputed = tuple("abcdefghij")
+
+    (finding,) = audit_env(Disputed, **QUICK).findings
+    assert finding.seen == "10 pay for doing nothing or cannot be solved: a, b, c, d, e, f, g, h and 2 more"
+    assert "--exclude disputed" in finding.change
+
+
 def test_a_reward_for_any_list_is_found():
     class TakesLists(Riddle):
         def play(self, move):

@@ -21,7 +21,7 @@ from gem.core import Env, Start, Step
 from gem.envs.bridges.specs import AGENTDOJO_SUITES
 from gem.envs.kit.splits import Exclude, Split, check_split
 from gem.envs.kit.workspace import MAX_CALLS, TurnReport, WorkCall, write_call
-from gem.errors import BadArgument, check_least, did_you_mean
+from gem.errors import BadArgument, check_argument, check_least, did_you_mean
 from gem.record import StopReason
 from gem.tools import calls
 from gem.tools.base_tool import BaseTool
@@ -127,8 +127,7 @@ class AgentDojoEnv(Env):
                 raise BadArgument(f"no {kind} {given!r} in {name}.{did_you_mean(given, known)}")
         if injection is not None and not self.attacked:
             raise BadArgument(f"{name} has no attacks; accepted: an injection with {name}-attacked.")
-        if "{goal}" not in attack:
-            raise BadArgument(f"attack is {attack!r:.80}; accepted: text with {{goal}}.")
+        check_argument("attack", attack, isinstance(attack, str) and "{goal}" in attack, "text with {goal}")
         self.name, self.attack = name, attack
         self.split, self.exclude = split, exclude
         self.given_task, self.given_injection = task, injection
@@ -139,6 +138,11 @@ class AgentDojoEnv(Env):
         self._before: Any = None
         self._trace: list[FunctionCall] = []
 
+    @property
+    def disputed(self) -> tuple[str, ...]:
+        """The tasks that ``exclude="disputed"`` leaves out."""
+        return DISPUTED.get(self.suite, ())
+
     def reset(self, seed: int | None = None) -> Start:
         """Draw a task; see Env.reset."""
         super().reset(seed)
@@ -146,7 +150,7 @@ class AgentDojoEnv(Env):
         suite = _suite(self.suite)
         tasks = tasks_of(self.suite, self.split, self.attacked)
         if self.exclude:
-            tasks = [task for task in tasks if task not in DISPUTED.get(self.suite, ())]
+            tasks = [task for task in tasks if task not in self.disputed]
         self.task = self.given_task or self.rng.choice(tasks)
         planted: tuple[tuple[str, str], ...] = ()
         self.injection = ""

