@@ -106,7 +106,9 @@ class TextWorldEnv(Env):
             if type(value) is not type(usual[key]):
                 raise BadArgument(f"the setting {key!r} is {value!r:.40}; accepted: as {usual[key]!r}.")
             if key in _CHOICES and value not in _CHOICES[key]:  # the package would make a game without points
-                raise BadArgument(f"the setting {key!r} is {value!r:.40}; accepted: {', '.join(_CHOICES[key])}.")
+                raise BadArgument(
+                    f"the setting {key!r} is {value!r:.40}; accepted: {', '.join(_CHOICES[key])}."
+                )
         self.name, self.admissible, self.split = name, admissible, split
         self.settings = {**usual, **(settings or {})}
         self.max_turns = max_turns
