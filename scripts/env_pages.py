@@ -65,8 +65,7 @@ The other columns:
     - copying that pays more than guessing, where the card does not say why;
     - a solver hardly better than random play;
     - an answer that leaks;
-    - tasks of a foreign environment that pay for doing nothing or cannot be solved; `--exclude disputed` leaves
-      them out;
+    - foreign tasks that pay for doing nothing or cannot be solved; `--exclude disputed` leaves them out;
     - fewer than five instances.
 """
 

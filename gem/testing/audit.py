@@ -294,14 +294,8 @@ def _disputed(env: Any) -> list[Check]:
         return []
     shown = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
     change = "leave them out: exclude='disputed' in gem.make, --exclude disputed in gem-gym eval"
-    return [
-        Check(
-            "tasks are sound",
-            True,
-            f"{len(known)} pay for doing nothing or cannot be solved: {shown}",
-            change,
-        )
-    ]
+    seen = f"{len(known)} pay for doing nothing or cannot be solved: {shown}"
+    return [Check("tasks are sound", True, seen, change)]
 
 
 def _bounds(played: Mapping[str, Played]) -> Check:
