@@ -164,7 +164,7 @@ def _audit(target: Target, episodes: int, instances: int) -> Card:
             _leak(deals, seeds, views, oracle),
             _instances(distinct, instances, size),
             _survival(failed),
-            *_disputed(env),
+            *_soundness(env),
         )
     later = [tokens(obs) for observations, _ in views for obs in observations[1:]]
     return Card(
@@ -287,15 +287,15 @@ def _full_reward(played: Mapping[str, Played]) -> Check:
     return Check(name, True, summary, "let a solved episode return 1, or mend solve()")
 
 
-def _disputed(env: Any) -> list[Check]:
+def _soundness(env: Any) -> list[Check]:
     """Return the finding about the tasks that ``exclude="disputed"`` leaves out, if there are any."""
     known = getattr(env.unwrapped, "disputed", ())
     if not known:
         return []
-    shown = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
+    names = ", ".join(known[:8]) + (f" and {len(known) - 8} more" if len(known) > 8 else "")
     change = "leave them out: exclude='disputed' in gem.make, --exclude disputed in gem-gym eval"
-    seen = f"{len(known)} pay for doing nothing or cannot be solved: {shown}"
-    return [Check("tasks are sound", True, seen, change)]
+    summary = f"{len(known)} pay for doing nothing or cannot be solved: {names}"
+    return [Check("tasks are sound", True, summary, change)]
 
 
 def _bounds(played: Mapping[str, Played]) -> Check:
