@@ -53,6 +53,12 @@ def read_labels(path: str | Path) -> list[Label]:
         MissingData, BadArgument: for a file that cannot be read, and bad rows: all are listed.
     """
     rows, name, _ = open_rows(path, None)
+    columns = dict.fromkeys(key for row in scan(rows) if isinstance(row, Mapping) for key in row)
+    if absent := [column for column in ("answer", "label") if column not in columns]:
+        raise BadArgument(
+            f"{name} has no column {' or '.join(map(repr, absent))}; accepted: the columns answer and "
+            f"label, and if known question and reference. It has: {', '.join(map(repr, columns)) or 'none'}."
+        )
     labels, bad = [], []
     for number, row in enumerate(scan(rows)):
         try:

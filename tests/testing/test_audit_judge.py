@@ -97,6 +97,13 @@ def test_a_rubric_is_audited_with_its_judges_and_without_an_order_where_it_has_n
     assert "verdicts that change with the order" in plain.describe()
 
 
+def test_a_file_of_labels_without_a_column_is_refused_once(tmp_path):
+    file = tmp_path / "labels.csv"
+    file.write_text("answer,right\na,1\nb,0\n")
+    with pytest.raises(BadArgument, match=r"has no column 'label'; .*It has: 'answer', 'right'\.$"):
+        read_labels(file)
+
+
 @pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
 def test_labels_are_read_and_all_bad_rows_listed(tmp_path, name):
     file = tmp_path / name
