@@ -119,17 +119,16 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
     Args:
         weighted: the rows, each with a token to learn on.
         pad: the token id for padding.
-        capacity: maximum tokens of a pack, but at least those of the longest row. None: for models that take
-            no mask of what a token attends to. Then no prefix is shared, and a pack is one row and rows that
-            are a prefix of it.
+        capacity: tokens of a pack, up to twice as many where that leaves less padding, and at least those of
+            the longest row. None: for models that take no mask of what a token attends to. Then no prefix is
+            shared, and a pack is one row and rows that are a prefix of it.
     """
     order = sorted(range(len(weighted)), key=lambda b: tuple(weighted[b].row.ids))
     all_ids = [weighted[b].row.ids for b in order]
     # The token before the first sampled one must stay outside the prefix: its hidden state is wanted.
     first_sampled = min(item.row.mask.index(1) for item in weighted)
     shared = 0 if capacity is None else min(common_prefix(all_ids), first_sampled - 1)
-    packs = _pack([ids[shared:] for ids in all_ids], capacity)
-    longest = max(len(pack.ids) for pack in packs)
+    packs, longest = _pack([ids[shared:] for ids in all_ids], capacity)
     ids_BT = torch.full((len(packs), longest), pad)
     position_BT = torch.zeros((len(packs), longest), dtype=torch.long)
     chains = all(pack.chain for pack in packs)
@@ -190,6 +189,10 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
     )
 
 
+_LIMITS = 8
+"""How many larger sizes of packs are tried; more of them save under 1% of the places."""
+
+
 class _Pack:
     """Rows in lexicographic order as one sequence: each adds what it does not share with the one before."""
 
@@ -228,9 +231,17 @@ class _Pack:
             sees_TT[start:end, start:end] = torch.ones(end - start, end - start, dtype=torch.bool).tril()
 
 
-def _pack(all_ids: Sequence[Sequence[int]], capacity: int | None) -> list[_Pack]:
-    """Return sorted rows in packs of at most `capacity` tokens."""
-    limit = 0 if capacity is None else max(capacity, *map(len, all_ids))
+def _pack(all_ids: Sequence[Sequence[int]], capacity: int | None) -> tuple[list[_Pack], int]:
+    """Return sorted rows in the packs that need the fewest places, and the tokens of the longest."""
+    longest = 0 if capacity is None else max(map(len, all_ids))
+    limits = {max(longest, (capacity or 0) * (_LIMITS + i) // _LIMITS) for i in range(_LIMITS + 1)}
+    return min(
+        (_fill(all_ids, limit) for limit in sorted(limits)), key=lambda found: len(found[0]) * found[1]
+    )
+
+
+def _fill(all_ids: Sequence[Sequence[int]], limit: int) -> tuple[list[_Pack], int]:
+    """Return sorted rows in packs of at most `limit` tokens, and the tokens of the longest."""
     packs: list[_Pack] = []
     for ids in all_ids:
         pack = packs[-1] if packs else None
@@ -242,7 +253,7 @@ def _pack(all_ids: Sequence[Sequence[int]], capacity: int | None) -> list[_Pack]
                 continue
         packs.append(_Pack())
         packs[-1].add(ids)
-    return packs
+    return packs, max(len(pack.ids) for pack in packs)
 
 
 def common_prefix(sequences: Sequence[Sequence[int]]) -> int:

@@ -142,6 +142,13 @@ def test_the_prefix_ends_before_the_token_that_predicts_the_first_answer():
     assert batch.of.tolist() == [0, 0, 1, 1]
 
 
+def test_a_pack_is_longer_where_that_leaves_less_padding():
+    rows = [Row((first,) * 4, (0, 0, 0, 1), (0.0,) * 4, (-1, -1, -1, 0)) for first in (1, 2, 3)]
+    assert collate([Weighted(row) for row in rows], PAD, 8).ids.shape == (1, 12)  # 8 would leave 4 of 16
+    assert collate([Weighted(row) for row in rows[:2]], PAD, 8).ids.shape == (1, 8)
+    assert collate([Weighted(row) for row in rows], PAD, 0).ids.shape == (3, 4)
+
+
 def test_a_turn_without_target_counts_for_nothing_and_as_a_turn():
     row = Row((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (-1, 0, 1))
     batch = collate([Weighted(row, {1: Target(3.0)})], PAD)
