@@ -315,7 +315,7 @@ class TinyAgent(BaseAgent):
             for row, i in enumerate(rows):
                 # The last token was sampled, not yet processed: the next turn processes it.
                 talks[row].ids = (*prompts[i], *tokens[row][:-1])
-                ended = tokens[row][-1] in self.renderer.stop_ids
+                ended = self.renderer.ends(tokens[row])
                 replies[i] = Reply(
                     self.renderer.decode(tokens[row]),
                     prompts[i],
@@ -419,7 +419,7 @@ class TinyAgent(BaseAgent):
             ):
                 tokens[row].append(token)
                 logprobs[row].append(logp)
-                if token not in self.renderer.stop_ids and len(tokens[row]) < limits[row]:
+                if not self.renderer.ends(tokens[row]) and len(tokens[row]) < limits[row]:
                     keep.append(place)
             if not keep:
                 break

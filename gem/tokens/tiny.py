@@ -40,7 +40,7 @@ def _vocabulary() -> tuple[str, ...]:
 class TinyRenderer:
     """The tiny model's tokenizer, lossless for any text, and its chat format.
 
-    An answer ends with the end token or with a closing brace, the end of a boxed answer. Without the brace,
+    An answer ends with the end token or with the brace that closes its box (see `ends`). Without the brace,
     the model could write any text after its box, because the reward does not depend on it.
 
     The model does not know tools: offered tools are left out, and calls are text.
@@ -56,6 +56,7 @@ class TinyRenderer:
         self._bytes += [piece.encode() for piece in pieces]
         self._ids = {piece: _FIRST_BYTE + 256 + i for i, piece in enumerate(pieces)}
         self.stop_ids = frozenset((END, BRACE))
+        self._opens = {self._ids["\\boxed{"], _FIRST_BYTE + ord("{")}
         self._encode_short = lru_cache(maxsize=65536)(self._encode)
         layout = self.prompt([Message(role, "\\boxed{7}") for role in _ROLES])
         meaning = (*SPECIAL, *pieces, _PIECE.pattern, repr(layout), repr(sorted(self.stop_ids)))
@@ -106,6 +107,12 @@ class TinyRenderer:
         """Return the ids of an answer that is given as text, with the id that ends it."""
         ids = self.encode(written.write(text, calls) if calls else text)
         return ids if ids and ids[-1] in self.stop_ids else (*ids, END)
+
+    def ends(self, ids: Sequence[int]) -> bool:
+        """Return whether sampled `ids` are a whole answer: the last is a stop id, and no brace is open."""
+        if ids[-1] != BRACE:
+            return ids[-1] in self.stop_ids
+        return sum(i in self._opens for i in ids) <= ids.count(BRACE)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; special ids are left out, broken bytes are replaced."""

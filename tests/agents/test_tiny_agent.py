@@ -291,7 +291,7 @@ def test_an_answer_ends_at_its_limit():
     replies = agent([ask(episode=str(n), seed=n, max_tokens=limit) for n, limit in enumerate((1, 3, 50))])
     assert [len(r.token_ids) <= limit for r, limit in zip(replies, (1, 3, 8), strict=True)] == [True] * 3
     for reply in replies:
-        assert (reply.finish == "stop") == (reply.token_ids[-1] in RENDERER.stop_ids)
+        assert (reply.finish == "stop") == RENDERER.ends(reply.token_ids)
     assert replies[0].finish == "length"
 
 

@@ -116,6 +116,15 @@ def test_an_answer_carries_the_id_that_ends_it(ended_by):
     assert sum(i in RENDERER.stop_ids for i in answer) == 1
 
 
+@pytest.mark.parametrize(
+    "answer", ["\\boxed{7}", '\\boxed{{"0": {}, "1": 2}}', "\\boxed{\\frac{1}{2}}", "7}"]
+)
+def test_an_answer_ends_where_its_last_brace_closes(answer):
+    ids = RENDERER.encode(answer)
+    assert [n for n in range(1, len(ids) + 1) if RENDERER.ends(ids[:n])] == [len(ids)]
+    assert RENDERER.ends((*ids[:-1], END))
+
+
 def test_a_renderer_can_be_sent_to_another_process():
     renderer = TinyRenderer()
     sent = pickle.loads(pickle.dumps(renderer))
