@@ -1,11 +1,12 @@
 """Labelled replies graded by gem and by others: false accepts, false refusals, CPU.
 
-``python -m bench.replies [--half open|sealed|later|pairs] [--gem-only] [--list] [--kind KIND]``. About 2,300
-replies stand in ``tests/graders/replies/``, written as models write, to real references, by authors who had
-not seen the grader, and labelled right or wrong; a second reader judged each without its label. The sealed
-half was fixed by its digest before the grader was mended on the open half; the later set was written and
-sealed after that, and the pairs after further mending. gem gets the question too, as in its environments, where it is here (GEM_TEST_DATA names
-the folder of the data sets); the others take none. ``--list`` prints what gem judges wrongly.
+``python -m bench.replies [--half open|sealed|later|pairs|mixed] [--gem-only] [--list] [--kind KIND]``.
+About 2,700 replies stand in ``tests/graders/replies/``, written as models write, to real references, by
+authors who had not seen the grader, and labelled right or wrong; a second reader judged each without its
+label. The sealed half was fixed by its digest before the grader was mended on the open half; the later set
+was written and sealed after that, and two sets after further mending. gem gets the question too, as in its
+environments, where it is here (GEM_TEST_DATA names the folder of the data sets); the others take none.
+``--list`` prints what gem judges wrongly.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ FOLDER = HERE.parent / "tests" / "graders" / "replies"
 SEALS = {
     "sealed": "e3398b0f8632b725a5c70f879cfec5be078020706c71adfd0b5af29fb5159c79",
     "pairs": "be8049bad9412dcfb2cede20168ebb61a66e525b3756e7ffdfb420fe727142db",
+    "mixed": "aae8f0e3dce06cb153ec308d17cd3c2eeee3a22ccd332f1b791cdf5570164cfc",
     "later": "ae0e88d39d73abc3fc3b1cc11c10302ccf045a5920e6cbdd7a42e0cd800d494b",
 }
 """SHA-256 of the sealed sets, uncompressed."""
