@@ -236,7 +236,7 @@ def _pack(all_ids: Sequence[Sequence[int]], capacity: int | None) -> tuple[list[
     longest = 0 if capacity is None else max(map(len, all_ids))
     limits = {max(longest, (capacity or 0) * (_LIMITS + i) // _LIMITS) for i in range(_LIMITS + 1)}
     return min(
-        (_fill(all_ids, limit) for limit in sorted(limits)), key=lambda found: len(found[0]) * found[1]
+        (_fill(all_ids, limit) for limit in sorted(limits)), key=lambda filled: len(filled[0]) * filled[1]
     )
 
 
