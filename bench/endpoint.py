@@ -9,6 +9,7 @@ own cost per request.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import re
@@ -192,4 +193,5 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_known_args()
     asyncio.run(serve())

@@ -42,6 +42,8 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from numbers import Real
+from typing import Any
 
 
 class GemError(Exception):
@@ -275,14 +277,14 @@ LONGEST_S = 1e9
 that."""
 
 
-def check_least(name: str, value: float | None, least: int = 1) -> None:
+def check_least(name: str, value: Any, least: int = 1) -> None:
     """Refuse a number below `least`; None stands for a number that was not given.
 
     Raises:
         BadArgument: with the name, the number and what is accepted.
     """
-    if value is not None and not value >= least:  # NaN is neither
-        raise BadArgument(f"{name} is {value}; accepted: {least} or more.")
+    if value is not None and not (isinstance(value, Real) and float(value) >= least):  # NaN is not
+        raise BadArgument(f"{name} is {value!r}; accepted: {least} or more.")
 
 
 def check_argument(name: str, value: object, right: bool, accepted: str) -> None:

@@ -125,8 +125,8 @@ def test_without_pip_the_command_is_uvs(monkeypatch):
     assert errors.install_command("data").startswith("uv pip install --python ")
 
 
-@pytest.mark.parametrize("value", [0, -1, 0.5, math.nan])
-def test_a_number_below_the_least_is_refused_and_nan_is(value):
+@pytest.mark.parametrize("value", [0, -1, 0.5, math.nan, "3"])
+def test_what_is_no_number_of_the_least_or_more_is_refused(value):
     with pytest.raises(errors.BadArgument, match="accepted: 1 or more"):
         errors.check_least("turns", value)
     errors.check_least("turns", None)

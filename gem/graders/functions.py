@@ -144,10 +144,12 @@ class FunctionGrader(Rebuildable):
             async with places:
                 for left in range(self.retries, -1, -1):
                     try:
-                        async with asyncio.timeout(self.seconds):
+                        async with asyncio.timeout(self.seconds) as limit:
                             return await call
-                    except Exception:
+                    except Exception as error:
                         if not left:
+                            if limit.expired():
+                                raise TimeoutError(f"no answer within {self.seconds:g} s") from error
                             raise
                         call = self._call(*args, **extra)
         finally:
