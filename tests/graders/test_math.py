@@ -634,7 +634,7 @@ def test_of_an_unboxed_reply_no_piece_is_taken(reply, gold, right):
 
 
 UNREAD = (
-    r"$2 n \pi-\pi/2$, any integer $n$",
+    r"$2 n \pi-\pi/2$, any odd integer $n$",
     "about 3 m",
     "x > 3 or so",
     "5+",

@@ -14,12 +14,20 @@ from itertools import permutations
 
 from gem.graders.base import UNDECIDED
 from gem.graders.mathematics import number_words
-from gem.graders.mathematics.algebra import same
+from gem.graders.mathematics.algebra import same, same_progression
 from gem.graders.mathematics.evaluation import TooBig
 from gem.graders.mathematics.latex import LENGTH, english, read
-from gem.graders.mathematics.notation import STYLED, Unread, prepare_text, strip_styles, strip_to_words
+from gem.graders.mathematics.notation import (
+    STYLED,
+    Unread,
+    canonical,
+    normalise_text,
+    prepare_text,
+    strip_styles,
+    strip_to_words,
+)
 from gem.graders.mathematics.nouns import is_unit_or_noun
-from gem.graders.mathematics.quantities import read_quantity, same_quantity
+from gem.graders.mathematics.quantities import given_unit, read_quantity, same_quantity
 from gem.graders.mathematics.replies import ANSWER
 from gem.graders.mathematics.scalars import constant
 from gem.graders.mathematics.trees import Node, bare, rename_variables, symbols
@@ -120,22 +128,30 @@ def decide(gold: str, answer: str, question: str = "") -> Verdict:
     left, right = prepare_text(gold), prepare_text.__wrapped__(answer)
     if not right:
         return False, "no answer"
-    asked = asked_unit(question) if question else None
+    asked = (asked_unit(question) or given_unit(question, right)) if question else None
     measured = same_quantity(left, right, asked) if asked is not None and right != left else None
     if measured is not None:
         return measured, "equal" if measured else "different"
     best: Verdict | None = None
-    for text in _readings(left, right):
+    for text in _readings(left, right, question):
         verdict = _compare_texts(left, text)
         if verdict[0]:
             return verdict
         if best is None or (best[0] is False and verdict[0] is None):
             best = verdict
+    said = _RESTATED.split(right, maxsplit=1)
+    if len(said) == 2 and said[0]:  # x > 2, that is, (2, inf): both are right
+        said[1] = said[1].removesuffix(")") if "(" in right[len(said[0]) : -len(said[1])] else said[1]
+        if all(_compare_texts(left, text)[0] for text in said):
+            return True, "equal"
     return best or (False, "no answer")
 
 
-def _readings(gold: str, answer: str) -> Iterator[str]:
-    """Yield an answer, the value that it states in words, and the same with its numbers in digits."""
+def _readings(gold: str, answer: str, question: str) -> Iterator[str]:
+    """Yield an answer, the value that it states in words, and the same with its numbers in digits.
+
+    Then the value behind a left side that is no unknown, and the answer with the reference's parameter.
+    """
     answer = _drop_name(gold, answer) if "=" in answer else answer
     yield answer
     if _TALK.search(answer):
@@ -154,6 +170,14 @@ def _readings(gold: str, answer: str) -> Iterator[str]:
     scaled = _SCALED_LETTER.fullmatch(answer) if "k" in answer else None
     if scaled and not re.search("[a-z]", gold):
         yield f"{scaled[1]}*1000 {scaled[2] or ''}"
+    stated = _drop_left_side(gold, answer, question)
+    for _ in range(3):  # an integral = its bounds put in = its value
+        if stated is not None:
+            yield stated
+            stated = _drop_left_side(gold, stated, question)
+    renamed = _rename_parameter(gold, answer, question)
+    if renamed:
+        yield renamed
 
 
 def _drop_name(gold: str, answer: str) -> str:
@@ -168,6 +192,91 @@ def _drop_name(gold: str, answer: str) -> str:
     return answer
 
 
+def _drop_left_side(gold: str, answer: str, question: str) -> str | None:
+    """Return the last side of an equation whose left side is a quantity, and cannot be an unknown.
+
+    It is an operation (an integral, a probability), holds two unknowns, or is what the question asks for:
+    x^2 = 9 does not say that x is 9, a^2 + b^2 = 9 says what a^2 + b^2 is.
+    """
+    if "\\equiv" in answer and gold.isdigit():
+        residue = _REDUCED.fullmatch(answer)
+        return residue[1] if residue and int(residue[1]) < int(residue[2]) else None
+    sides = _SIDES.fullmatch(answer) if "=" in answer and "=" not in gold else None
+    if sides is None:
+        return None
+    side, value = sides.groups()
+    several = len(_unknowns(side)) > 1 and not _unknowns(gold) and not _WORD_IN_IT.search(side)
+    if several or _QUANTITY.match(side) or ("\\begin" in gold and _MATRIX_NAME.fullmatch(side)):
+        return value if not question or _squeeze(answer) not in _squeeze(question) else None
+    asked = (_squeeze("".join(groups)) for groups in _FORMULAS.findall(question[-ANSWER:]))
+    return value if question and _squeeze(side) in asked else None
+
+
+def _squeeze(text: str) -> str:
+    return re.sub(r"\s", "", canonical(normalise_text(text)))
+
+
+_FORMULAS = re.compile(r"\$\$?([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]")
+
+
+_NESTED = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}|\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)"
+_SIDES = re.compile(
+    rf"((?:{_NESTED}|[^\\{{}}()=<>,;:!?~]|:(?!=)|!(?!=)|\\(?!(?:ne|neq|le|leq|lt|ge|geq|gt|approx|equiv|in|sim|text)"
+    r"(?![a-zA-Z]))(?:[a-zA-Z]+|[^a-zA-Z])|\\text\s*\{[^{}]*\})++)=(?!=)\s*(.+)",
+    re.DOTALL,
+)
+"""The left side of an equation, in which every bracket is closed, and the rest."""
+_QUANTITY = re.compile(
+    r"\s*(?:\\(?:i*int|oint|sum|prod|lim|limsup|liminf|Pr|det|dim|deg|gcd|max|min|sup|binom|nabla|overline)(?![a-zA-Z])"
+    r"|(?:\\mathbb\s*\{?\s*)?[PE]\s*\}?\s*[(\[]|\\(?:text|operatorname|mathrm)\s*\{\s*"
+    r"(?!(?i:(?:[^{}]*\s)?(?:not|no|never|if|half|twice|double|or|and|than)\b))[a-zA-Z][a-zA-Z :]{2,40}\}"
+    r"|(?:\||\\[lr]?vert ?)\s*(?:[A-Zz]|\\(?:vec|mathbf)\s*\{?\s*\w\s*\}?)\s*(?:\||\\[lr]?vert)\s*$"
+    r"|\\(?:\||[lr]?Vert).*(?:\\\||\\[lr]?Vert)\s*$|\[[A-Z]{3,}\]\s*$|\\#"
+    r"|\(\s*[fgh]\s*\\circ\s*[fgh]\s*\)|\\d?frac\s*\{\s*(?:d|\\partial)(?![a-z])|\[.*\]\s*_"
+    r"|\\(?:sin|cos|tan|cot|sec|csc)\s*\(?\s*(?:\\(?:angle ?[A-Z]+|theta|alpha|beta|gamma|phi)|[A-D])"
+    r"\s*\)?\s*$)"
+)
+"""How a left side begins that is an operation, or names a quantity in words."""
+_MATRIX_NAME = re.compile(r"\s*[A-Z]{1,3}\s*(?:\^\s*(?:\{[^{}]*\}|\w))?\s*")
+_REDUCED = re.compile(
+    r"(?:\d|[-+*!\s^{}()]|\\(?:cdot|times)(?![a-zA-Z]))+\\equiv\s*(\d{1,9})\s*\(?\s*\\[bp]?mod\s*\{?\s*(\d{1,9})\s*\}?\s*\)?"
+)
+"""A number and its residue."""
+_WORD_IN_IT = re.compile(r"\\text|(?<![\\a-zA-Z])[a-zA-Z]{4,}|(?<![\\a-zA-Z])[a-z]{3,}")
+_NAMES = re.compile(
+    r"\\(?:(alpha|beta|gamma|delta|theta|lambda|mu|phi|omega)|[a-zA-Z]+)|([a-zA-Z](?:_\{?\w+\}?)?)"
+)
+
+
+def _unknowns(text: str) -> set[str]:
+    """Return the letters of a formula that are no constants."""
+    return {name for match in _NAMES.finditer(text) if (name := match[1] or match[2])} - {"e", "i"}
+
+
+def _rename_parameter(gold: str, answer: str, question: str) -> str | None:
+    """Return a point with one parameter with the name that the parameter has in the reference.
+
+    None if the question names that parameter.
+    """
+    if _TUPLE.match(gold):
+        answer = _write_points(gold, answer) or answer.rpartition("=")[2]
+    elif gold.count("=") < 2:
+        return None
+    ours, theirs = _unknowns(gold), _unknowns(answer)
+    one, other = ("".join(names) for names in (ours - theirs, theirs - ours))
+    if not {one, other} <= _PARAMETERS:
+        return None
+    if re.search(rf"(?<![a-zA-Z]){one}(?![a-zA-Z])", question):
+        return None
+    name, plain = (rf"\{x} " if len(x) > 1 else x for x in (one, other))
+    return re.sub(
+        r"\\[a-zA-Z]+ ?|[a-zA-Z]", lambda m: name if m[0].strip() == plain.strip() else m[0], answer
+    )
+
+
+_PARAMETERS = frozenset(("r", "s", "t", "u", "v", "k", "m", "n", "p", "lambda", "mu"))
+
+
 def _compare_texts(left: str, right: str) -> Verdict:
     """Compare two normalised texts."""
     if left == right or (STYLED.search(left + right) and _flatten_words(left) == _flatten_words(right)):
@@ -178,6 +287,8 @@ def _compare_texts(left: str, right: str) -> Verdict:
         verdict = compare(left, right) if mark in left else None
         if verdict is not None:
             return verdict, "text"
+    if "\\mathbb" in right and _compare_families(left, right):
+        return True, "equal"
     verdict, why = _compare_trees(left, right)
     measured = None if verdict else same_quantity(left, right)
     return (verdict, why) if measured is None else (measured, "equal" if measured else "different")
@@ -192,7 +303,8 @@ def readable(gold: str) -> bool | None:
     words = _WORD.search(plain) and (_PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain))
     if read_quantity(text) or _CHOICE.fullmatch(plain) or words or number_words.date(plain):
         return True
-    for form in (text, number_words.extract_value(strip_to_words(text))):
+    family = _FAMILY.fullmatch(text) if "\\in" in text else None
+    for form in (family[1] if family else text, number_words.extract_value(strip_to_words(text))):
         with contextlib.suppress(Unread):
             if form is not None and _has_known_unit(read(form)):
                 return True
@@ -241,6 +353,29 @@ def _read_residue(text: str) -> tuple[int, int] | None:
     modulus = int(match["modulus"] or match["step"] or match["by"])
     residue = int((match["residue"] or match["added"] or match["first"] or "0").replace(" ", ""))
     return (residue % modulus, modulus) if modulus else None
+
+
+def _compare_families(gold: str, answer: str) -> bool | None:
+    """Compare formulas with an integer or real parameter, which may have another name: k pi and n pi."""
+    wanted, given = _FAMILY.fullmatch(gold), _FAMILY.fullmatch(answer)
+    if given is None or (wanted and wanted[3] != given[3]):
+        return None
+    try:
+        left = read(prepare_text(wanted[1]) if wanted else gold)
+        right = read.__wrapped__(prepare_text.__wrapped__(given[1]))
+        integers = {wanted[2]} if wanted else symbols(left) & set("klmn") if given[3] == "Z" else set()
+        ours, theirs = ("sym", *integers), ("sym", given[2])
+        if len(integers) != 1 or (ours != theirs and ours[1] in symbols(right)):
+            return None
+        right = rename_variables(right, {theirs: ours})
+        return same(left, right) or (given[3] == "Z" and same_progression(left, right, ours)) or None
+    except (Unread, TooBig, RecursionError):
+        return None
+
+
+_FAMILY = re.compile(
+    r"(.+?)\s*[,;]?\s*\(?\s*(?:\\text\s*\{\s*(?:where|with|for)?\s*\}\s*)?([a-z])\s*\\in\s*\\mathbb\s*\{?\s*([ZNR])\s*\}?\s*\)?"
+)
 
 
 def _write_points(gold: str, answer: str) -> str | None:
@@ -364,6 +499,10 @@ def _compare_phrases(gold: str, answer: str) -> bool | None:
 
 
 _TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
+_RESTATED = re.compile(
+    r"\s*[,;]?\s*\(?\s*\\text\s*\{\s*\(?(?:i\.\s?e\.|that is|(?:or )?equivalently|in other words)[,:]?"
+    r"\s*\}\s*"
+)
 _COMPARERS: tuple[tuple[str, Callable[[str, str], bool | None]], ...] = (
     ("mod", _compare_residues),
     ("", _compare_options),
@@ -449,6 +588,32 @@ def _read_gold(gold: str) -> Node:
     return tree
 
 
+def _compare_parts(gold: str, answer: str) -> bool | None:
+    """Compare with a list of values that words name: by these names, or without names in that order."""
+    wanted = [_NAMED_PART.fullmatch(part) for part in _split_parts(gold)]
+    parts = _split_parts(answer)
+    if None in wanted or not 1 < len(wanted) == len(parts):
+        return None
+    golds = {part[1].casefold(): part[2] for part in wanted if part}
+    named = [part for part in map(_NAMED_PART.fullmatch, parts) if part]
+    given = (
+        {part[1].casefold(): part[2] for part in named} if named else dict(zip(golds, parts, strict=False))
+    )
+    return golds.keys() == given.keys() and all(_compare_texts(golds[x], given[x])[0] is True for x in golds)
+
+
+def _split_parts(text: str) -> list[str]:
+    """Return the items of a list; commas in brackets do not divide."""
+    plain = strip_to_words(text) if len(text) <= LENGTH else ""
+    return [part.strip() for part in re.split(r"[,;](?![^()]*\))|\band\b", plain) if part.strip()]
+
+
+_NAMED_PART = re.compile(
+    r"(?:the )?(?!sin|cos|tan|log|ln|not)([A-Za-z]{3,}(?: [A-Za-z]+)?)\s*(?:[:=]|\bis\b|\bat\b)?"
+    r"\s*([-+(\[\\$\d].*)"
+)
+
+
 def _ask_sympy(gold: str, answer: str, why: str) -> Verdict:
     """Return None if a worker may be asked, which needs two plain formulas."""
     if _BURST.search(answer):
@@ -476,6 +641,9 @@ def _compare_unread(gold: str, answer: str) -> Verdict:
     if main and main != gold and rest != answer:  # "2n, where n is odd": both halves count
         conditions = _flatten_words(gold[len(main) :]) == _flatten_words(answer[len(rest) :])
         return (_compare_texts(main, rest)[0] is True and conditions), "formula and condition"
+    parts = _compare_parts(gold, answer)
+    if parts is not None:
+        return parts, "text"
     day = number_words.date(gold) if _WORD.search(gold) else None
     if day is not None:
         return day == number_words.date(answer), "text"

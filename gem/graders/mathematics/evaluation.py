@@ -32,8 +32,8 @@ class Inexact(Exception):
     """The value is not a fraction."""
 
 
-USERS = frozenset("fghFG")
-"""Undefined functions: two of their values are equal if name and arguments are."""
+USERS = frozenset(["f", "g", "h", "F", "G", "f⁻", "g⁻", "h⁻", "F⁻", "G⁻"])
+"""Undefined functions and their inverses: two of their values are equal if name and arguments are."""
 
 
 class TooBig(Exception):

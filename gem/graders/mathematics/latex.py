@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from gem.graders.mathematics.languages import word_set
 from gem.graders.mathematics.notation import FUNCTIONS, STYLES, Unread, rewrite_numbers
 from gem.graders.mathematics.trees import Node
-from gem.graders.mathematics.units import UNITS, fold_case
+from gem.graders.mathematics.units import UNITS, fold_case, measure
 
 LENGTH = 1200
 """The most characters of an answer that is read as mathematics."""
@@ -42,7 +42,7 @@ _RENAMED = {
     "backslash": "setminus", "varnothing": "emptyset", "lbrack": "[", "rbrack": "]", "cosec": "csc",
     "varepsilon": "epsilon", "varphi": "phi", "vartheta": "theta",
     "arcctg": "arccot", "tg": "tan", "ctg": "cot", "lg": "log10", "sim": "approx", "doteq": "approx",
-    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "colon": ":",
+    "langle": "(", "rangle": ")", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "colon": ":",
 }  # fmt: skip
 _WORDS = {
     "pi": r"\pi", "inf": r"\infty", "infinity": r"\infty", "oo": r"\infty", "and": r"\and", "or": r"\or",
@@ -112,7 +112,9 @@ def _tokens(text: str) -> list[str]:
             tokens += _read_styled(value.strip(), tokens)
         elif kind == "cmd":
             value = _RENAMED.get(value, value)
-            sign = "\\" + value if value[0].isalpha() else _ESCAPED.get(value)
+            sign = (
+                "\\" + value if value[0].isalpha() else _ESCAPED.get(value, value if value in "()" else None)
+            )
             if sign is None:
                 raise Unread(f"command \\{value}")
             if sign and value not in STYLES:
@@ -298,14 +300,21 @@ class _Reader:
             terms.append(self.apply_sign(self.sign(), self.term()))
         if len(terms) == 1:
             return terms[0]
+        if all(_is_vector(term) and len(term[3]) == len(terms[0][3]) for term in terms):
+            sums = zip(*(term[3] for term in terms), strict=True)
+            return self.node("seq", "(", ")", tuple(self.node("+", parts) for parts in sums))
         self.refuse(any(term[0] in ("seq", "union", "matrix") for term in terms), "a sum of sets or matrices")
         return self.node("+", tuple(terms))
 
     def apply_sign(self, sign: int, term: Node) -> Node:
         if sign > 0:
             return term
-        if term[0] == "seq" and term[1:3] == ("(", ")"):  # -(1, 2)
+        if _is_vector(term):  # -(1, 2)
             return self.node("seq", "(", ")", tuple(self.node("-", member) for member in term[3]))
+        if term[0] == "matrix":
+            return self.node(
+                "matrix", tuple(tuple(self.node("-", member) for member in row) for row in term[1])
+            )
         is_unit = term[0] == "unit"  # -3 cm
         return self.node("unit", self.node("-", term[1]), term[2]) if is_unit else self.node("-", term)
 
@@ -349,11 +358,23 @@ class _Reader:
             return factors[0]
         if len(factors) == 2 and factors[0][0] == "sym" and factors[1][1:3] in (("(", "]"), ("[", ")")):
             return self.node("in", *factors)  # "t(0,4]": the sign was lost
+        if all(
+            factor[0] in ("num", "/", "fn", "const") or factor[1:] in _PARAMETERS for factor in factors[:-1]
+        ):
+            scale = self.join_items("*", factors[:-1])
+            if _is_vector(factors[-1]):
+                return self.scale("seq", scale, factors[-1][3], "(", ")")
+            if factors[-1][0] == "matrix":
+                return self.node("matrix", tuple(self.scale("", scale, row)[1] for row in factors[-1][1]))
         self.refuse(
             any(factor[0] in ("seq", "union", "matrix", "unit", "ratio") for factor in factors),
             "a product of sets, matrices or measures",
         )
         return self.node("*", tuple(factors))
+
+    def scale(self, tag: str, scale: Node, members: tuple[Node, ...], *between: str) -> Node:
+        """Return a node whose members are multiplied by a number."""
+        return self.node(tag, *between, tuple(self.node("*", (scale, member)) for member in members))
 
     def mixed_number(self, factors: list[Node]) -> Node | None:
         r"""Read 1\frac{2}{3}: an integer and a proper fraction side by side are a sum."""
@@ -386,7 +407,8 @@ class _Reader:
             self.expect(")")
             words = ["(" + " ".join(words) + ")"]
         self.refuse(
-            amount[0] in ("seq", "rel", "matrix", "sym", "unit") or (amount[0] == "*" and len(words) != 1),
+            amount[0] in ("seq", "rel", "matrix", "sym", "unit")
+            or (amount[0] == "*" and len(words) != 1 and measure(" ".join(words)) is None),
             "words",
         )
         return self.node("unit", amount, " ".join(words))
@@ -499,7 +521,9 @@ class _Reader:
             if name and self.take() in ("|", ":", "\\mid"):
                 inside = self.listing()
                 parts = inside[1] if inside[0] == "union" else (inside,)
-                if self.take() == "\\}" and all(_inequality(x) and name in x[2] for x in parts):
+                if self.take() == "\\}" and all(
+                    (_inequality(x) or x[1] == ("!=",)) and name in x[2] for x in parts
+                ):
                     return inside
                 self.fail("a described set")
         except Unread:
@@ -544,6 +568,9 @@ class _Reader:
             name += self.take()
         if name in ("e", "i"):
             return self.node("const", name)
+        if letter in "fghFG" and self.after("^", "{", "-", "1", "}"):
+            self.refuse(self.peek() != "(", "the inverse of a function")
+            name += "⁻"
         if letter in "fghFG" and self.peek() == "(":
             return self.node("fn", name, self.items(self.group()))
         return self.node("sym", name)
@@ -674,6 +701,13 @@ _COMMANDS: dict[str, Callable[[_Reader, str], Node]] = {
     "begin": _Reader.matrix,
 }
 """How a command that is no symbol, and no function of one argument, is read."""
+
+
+_PARAMETERS = {(name,) for name in ("r", "s", "t", "u", "lambda", "mu")}
+
+
+def _is_vector(node: Node) -> bool:
+    return bool(node[0] == "seq" and node[1:3] == ("(", ")"))
 
 
 def _is_point(node: Node) -> bool:

@@ -73,7 +73,8 @@ _CHARACTERS = str.maketrans(
         "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}", "º": r"^{\circ}",
         "ℝ": r"\mathbb{R}", "∅": r"\emptyset ", "±": r"\pm ", "∓": r"\mp ", "²": "^{2}", "³": "^{3}",
         "⁴": "^{4}", "⁵": "^{5}", "⁶": "^{6}", "⁷": "^{7}", "⁸": "^{8}", "⁹": "^{9}", "¹": "^{1}",
-        "⁰": "^{0}", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
+        "⁰": "^{0}", "∛": r"\sqrt[3]", "⟨": r"\langle ",
+        "⟩": r"\rangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
         "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "∨": r"\vee ",
         "¬": r"\neg ", "∩": r"\cap ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
         "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "½": r"\frac{1}{2}", "¼": r"\frac{1}{4}",
@@ -83,6 +84,9 @@ _CHARACTERS = str.maketrans(
     }
 )  # fmt: skip
 _RAISED = re.compile("[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{2,}|⁻")
+_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+_ROOT = re.compile(r"([√∛])\s*(\d+(?:\.\d+)?)")
+"""A root sign over all the digits behind it, which NFKC and LaTeX would divide."""
 _NO_MEANING = re.compile(
     r"\\(?:(?:left|right)(?![a-zA-Z])\s*\.?|[hv]space\{[^{}]*\}|phantom\{[^{}]*\}|[,;:>!\s]"
     r"|(?:text)?color\s*\{[a-zA-Z]+\}|(?:middle|[bB]igg?[lrm]?|large|Large|huge|small|bfseries|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
@@ -100,6 +104,7 @@ _PRICE = re.compile(
     r"(-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?: (?:thousand|million|billion|trillion)\b)?)"
     r"(?=[\s.$)\\\]]*(?:$|(?:per|each|for|a|an|in total|and|or)\b|,\s|/\s?[a-z]))"
 )
+_ROW_END = re.compile(r"\\\\(?:\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm)\s*\])?")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z{}()\[\]%$,;!])")
 
 
@@ -110,12 +115,13 @@ def normalise_text(text: str) -> str:
     """Return `text` without decoration: delimiters, spacing and variants of style."""
     if not text.isascii():
         text = _RAISED.sub(lambda m: "^{" + unicodedata.normalize("NFKC", m[0]) + "}", text)
-        text = unicodedata.normalize("NFKC", text.translate(_CHARACTERS))
+        text = _LOWERED.sub(lambda m: "_{" + unicodedata.normalize("NFKC", m[0]) + "}", text)
+        text = unicodedata.normalize("NFKC", _ROOT.sub(r"\1{\2}", text).translate(_CHARACTERS))
         text = text.translate(_CHARACTERS).replace("⁄", "/")
     text = "".join(c if c >= " " else " " for c in text) if not text.isprintable() else text
     if "\\\\" in text:  # the end of a row, or doubled by an escape too many
         text = text if "\\begin" in text else _DOUBLED.sub(r"\\", text)
-        text = text.replace("\\\\", "\\cr ")
+        text = _ROW_END.sub(r"\\cr ", text)
     if "," in text:
         text = _THIN_COMMA.sub(",", _SPACES.sub(" ", text))
     foreign = not text.isascii()
@@ -144,8 +150,16 @@ def _without_ending(text: str) -> str:
     return text[:end]
 
 
+_IF = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?:if|for|when|where)\s*\}|(?<![\\\w])(?:if|for|when)\b")
+
+
 def _join_lines(block: re.Match[str]) -> str:
-    """Return the lines of aligned formulas as a list."""
+    """Return the lines of aligned formulas as a list, and the pieces of a function as a set of pairs."""
+    if block[1] == "cases" and "&" in block[2] and "=" not in block[2].replace("\\ge", ""):
+        rows = [row.split("&") for row in _ROW_END.split(_IF.sub("", block[2])) if row.strip(" ,;.")]
+        if all(len(row) == 2 for row in rows):
+            pieces = (", ".join(part.strip(" ,;.") for part in row) for row in rows)
+            return rf"\{{({'), ('.join(pieces)})\}}"
     lines = (line.replace("&", " ").strip(" ,;") for line in block[2].replace("\\cr", "\\\\").split("\\\\"))
     return ", ".join(line for line in lines if line)
 
@@ -195,7 +209,54 @@ _DOMAIN = (
     + _SET
     + r"[RQZN]\s*\}?(?:\s*\^\s*\{?\s*[+*]\s*\}?|_\{?\s*>\s*0\s*\}?)?|\(\s*\2\s*(?:>|\\ge)\s*\d+\s*\))\s*\Z"
 )
+_ANY_NUMBER = (
+    r"\A(?!.*(?:\(\s*[a-z]\s*\)|\b(?:positive|natural|non|negative|prime|even|odd)))(.+?)\s*[,;]?\s*\(?"
+    r"\s*(?:\\text\s*\{)?\s*(?:,\s*)?(?:(?:where|with|and|for) )?(?:(?:any|all|every|each|some) )?"
+    r"(?:(integer|real)s?(?: numbers?)?\s*\}?\s*(?<![a-zA-Z])([a-z])(?![a-z])"
+    r"|\}?\s*(?<![a-zA-Z\\])([a-z])(?![a-z])\s*(?:\\text\s*\{)?\s*(?:(?:is|being|are|can be) )?"
+    r"(?:(?:an|any|a|some) )?(?:arbitrary )?(integer|real)(?: numbers?| parameter)?)\s*\}?\s*\)?\Z"
+)
+"""A letter that is said to be any integer or real number."""
 _PHRASES = make_rules(
+    *(
+        (
+            mark,
+            _ANY_NUMBER,
+            lambda m: rf"{m[1]}, {m[3] or m[4]} \in \mathbb{{{'ZR'[(m[2] or m[5]) == 'real']}}}",
+        )
+        for mark in ("integer", "real")
+    ),
+    # the points of a set that a parameter describes
+    (
+        "\\in",
+        r"\A\\\{\s*(\(.*\))\s*(?:\||:|\\mid(?![a-zA-Z]))\s*([a-z]\s*\\in\s*\\mathbb\s*\{?\s*[RZ]\s*\}?)\s*\\\}\Z",
+        r"\1, \2",
+    ),
+    # what is said of a set or an equation before it, or of a value behind it
+    (
+        "\\text",
+        r"\A\s*\\text(?:bf)?\s*\{\s*(?:the )?(?!(?i:not|no|never|half|twice|double|wrong|option|choice)\b)"
+        r"[A-Za-z]{2,}(?: [A-Za-z]+)?\s*:\s*\}\s*(?=[^:]+\Z)",
+        "",
+    ),
+    ("only", r"(?<=[\d})])\s*\\text\s*\{\s*\(?(?:the )?only (?:\w+ )?(?:solution|root|value)\)?\s*\}\Z", ""),
+    ("\\checkmark", r"(?<=[\d})])\s*\\checkmark\Z", ""),
+    ("^", r"(\([^()]*,[^()]*\))\s*\^\s*\{?\s*(?:T|\\top(?![a-z]))\s*\}?\Z", r"\1"),
+    # a value said again as a decimal
+    ("approx", r"(?<=.)\s*\(\s*\\approx\s*([\d.]+\s*(?:\\?%)?)\s*\)\Z", r" \\approx \1"),
+    ("\\text", r"\A\s*\\text\s*\{\s*(?:the )?(?:line|plane|circle|parabola)\s*\}\s*(?=[^=]+=[^=]+\Z)", ""),
+    (":", r"\A(?:\\ell|[lLC])(?:_\w)?\s*:\s*(?=[^=:]+=[^=:]+\Z)", ""),
+    ("\\times", r"(?<=[\d})])\\times\Z", ""),  # 8 times as much; "8 \times" breaks off
+    # the name of a vector, and unit vectors; no product of vectors is read
+    ("\\", r"\A\\(?:vec|hat|overrightarrow|bm)\s*\{?\s*([A-Za-z]{1,2})\s*\}?\s*=(?=[^=]+\Z)", r"\1 ="),
+    (
+        "\\hat",
+        r"\A(?!.*(?:\\times|\\cdot|\*)).*\\hat.*\Z",
+        lambda m: re.sub(
+            r"\\hat\s*(?:\{\s*\\?([ijk])(?:math)?\s*\}|\\?([ijk])(?:math)?(?![a-z]))", r" \1\2 ", m[0]
+        ),
+    ),
+    ("!=", r"(?<=\d)!=(?=\s*\d)", "! ="),
     *(
         (mark, r"\A\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{\s*([^{}]*\d[^{}]*?)\s*\}\Z", r"\1")
         for mark in ("\\text", "\\math", "\\underline")
@@ -203,9 +264,9 @@ _PHRASES = make_rules(
     # what says that constants are any numbers
     (
         "\\in",
-        r"(?<=.)\s*(?:,|\bwhere\b)\s*(?:\\text\s*\{\s*)?(?:where\s*\}?\s*)?[A-Za-z](?:_\w)?(?:\s*,\s*[A-Za-z](?:_\w)?)*"
+        r"(?<=.)\s*(?:,|\bwhere\b|(?<=\))|\()\s*(?:\\text\s*\{\s*)?(?:(?:where|with|for)?\s*\}?\s*)?[A-Za-z](?:_\w)?(?:\s*,\s*[A-Za-z](?:_\w)?)*"
         + _SET
-        + r"R\s*\}?\s*(?:\\text\s*\{\s*)?(?:arbitrary|constants?)?\s*\}?\Z",
+        + r"R\s*\}?\s*(?:\\text\s*\{\s*)?(?:arbitrary|constants?)?\s*\}?\s*\)?\Z",
         "",
     ),
     ("for ", _FOR_ALL, " "),
@@ -246,7 +307,7 @@ _PHRASES = make_rules(
         r"|(?P<endless>(?:there are )?(?:infinitely many|an infinite number of)(?: solutions?)?))\s*\}?\Z",
         lambda m: _SAYINGS[str(m.lastgroup)],
     ),
-    (" to ", r"\A(\d+) to (\d+)\Z", r"\1:\2"),
+    *((mark, r"\A(\d+)\s*(?:to|\\text\s*\{\s*to\s*\})\s*(\d+)\Z", r"\1:\2") for mark in (" to ", "{to")),
     ("illion", _SCALED, number_words.write_out_scale),
     ("housand", _SCALED, number_words.write_out_scale),
     (":", r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?", r"\1 \2m"),
@@ -260,6 +321,14 @@ def prepare_text(text: str) -> str:
     text = apply_rules(_LAYOUT, text)
     text = _NEXT_EQUATION.sub(", ", text) if text.count("=") > 1 else text
     return apply_rules(_PHRASES, normalise_text(text)).strip(" ,")
+
+
+def canonical(text: str) -> str:
+    """Return a text with one notation for fractions, products and powers."""
+    text = re.sub(r"\\[dt](?=frac|binom)", r"\\", text)
+    text = re.sub(r"\\(?:cdot|times)(?![a-zA-Z])|[×·]", "*", text)
+    text = re.sub(r"\\b?(?=(?:mod|gcd|lcm|min|max)(?![a-zA-Z]))", "", text)
+    return re.sub(r"\{\s*(\w)\s*\}", r"\1", re.sub(r"\^\s*\{\s*(\w+)\s*\}", r"^\1", text))
 
 
 # -- numbers
@@ -363,6 +432,7 @@ _NUMBERS = make_rules(
         lambda m: str(int(m[0], 0)),
     ),
     ("_", r"\\(?:text|mathrm|textbf|mathbf)\s*\{\s*([0-9A-Fa-f]+)\s*\}\s*(?=_)", r"\1"),
+    (")", r"\A\(\s*([0-9A-F]+)\s*\)\s*(?=_)", r"\1"),
     ("_", r"(?<![\w\\.])([0-9A-F]*[A-F][0-9A-F]*)_(?:\{\s*(1[1-6])\s*\}|(1[1-6])(?!\d))", _write_decimal),
     ("C(", r"(?<![\w\\])C\s*\(\s*(\w+)\s*,\s*(\w+)\s*\)", r"\\binom{\1}{\2}"),
     (

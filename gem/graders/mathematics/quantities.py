@@ -147,6 +147,27 @@ def _same_quantity(gold: str, answer: str, asked: Unit | None) -> bool | None:
     return converted == exactly(left.tree) or _agrees(left, converted, _digits(right.number) + 3)
 
 
+_MEASURED = re.compile(r"\d\s*-?\s*([a-zA-Z]+)\b(?!\s*(?:per\b|/|an?\b|each\b|every\b))")
+
+
+def given_unit(question: str, answer: str) -> Unit | None:
+    """Return the only unit in which a question gives what an answer measures, if it names no other such unit.
+
+    >>> given_unit("It takes 18 minutes there. How long is it back?", "45 hours") == read_unit("min")
+    True
+    """
+    if not answer[:1].isdigit() or answer[-1:].isdigit() or "$" in answer:
+        return None
+    quantity = read_quantity(answer)
+    if quantity is None or quantity.unit is None or _COUNTED.intersection(x for x, _ in quantity.unit.powers):
+        return None
+    question = strip_styles(question[-2000:], " ")
+    named = [unit for word in re.findall("[a-zA-Z]{2,}", question) if (unit := read_unit(word))]
+    given = {unit for word in _MEASURED.findall(question) if (unit := read_unit(word))}
+    given = {unit for unit in given if unit.powers == quantity.unit.powers}
+    return given.pop() if len(given) == 1 and quantity.unit not in named else None
+
+
 _CHAIN = re.compile(r"\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|(?<![<>!\\])=")
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from gem.graders.mathematics.latex import LENGTH, read
-from gem.graders.mathematics.notation import Unread, normalise_text, prepare_text
+from gem.graders.mathematics.notation import Unread, canonical, normalise_text, prepare_text
 from gem.graders.mathematics.replies import ANSWER, final_answer, references
 from gem.graders.mathematics.scalars import constant
 from gem.graders.mathematics.trees import Node, bare, leaves
@@ -24,10 +24,10 @@ def copied(reply: str, reference: Any, question: str) -> bool:
     (True, False)
     """
     given = prepare_text.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
-    short = re.sub(r"\s", "", _canonical(given))
+    short = re.sub(r"\s", "", canonical(given))
     wanted = r"\s*".join(map(re.escape, short))
     question = question[:ANSWER]
-    there = re.search(rf"(?<![\w.]){wanted}(?!\w|\.\d)", _canonical(normalise_text(question))) is not None
+    there = re.search(rf"(?<![\w.]){wanted}(?!\w|\.\d)", canonical(normalise_text(question))) is not None
     tree = _read(given)
     if tree is None:
         return there and "\\" in short and given not in map(prepare_text, references(reference))
@@ -108,11 +108,3 @@ _ASKED_FOR = re.compile(r"\\(?:int|sum|prod|lim)(?![a-zA-Z])|\\d?frac\s*\{?d\}?\
 _UNDONE = re.compile(r"\\(?:int|iint|oint|sum|prod|lim|det|begin)(?![a-zA-Z])")
 
 _LEFT_TO_DO = ("+", "*", "/", "^", "-", "%", "fn", "unit", "rel")
-
-
-def _canonical(text: str) -> str:
-    """Return a text with one notation for fractions, products and powers."""
-    text = re.sub(r"\\[dt](?=frac|binom)", r"\\", text)
-    text = re.sub(r"\\(?:cdot|times)(?![a-zA-Z])|[×·]", "*", text)
-    text = re.sub(r"\\b?(?=(?:mod|gcd|lcm|min|max)(?![a-zA-Z]))", "", text)
-    return re.sub(r"\{\s*(\w)\s*\}", r"\1", re.sub(r"\^\s*\{\s*(\w+)\s*\}", r"^\1", text))

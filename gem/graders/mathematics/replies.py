@@ -279,6 +279,10 @@ def _read_conclusion(behind: str) -> str | None:
 def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
     """Return the contents of boxes, of equal ones the last; of a single one with a percent sign after it."""
     kept = distinct_texts(box[2] for box in reversed(boxes))
+    if len(kept) == 1 < len(boxes) < 4:  # angle A = 90 and angle B = 90: two values
+        names = {_LABEL.search(text, max(0, start - 60), start) for start, _, _ in boxes}
+        if None not in names and len({name[1] for name in names if name}) == len(boxes):
+            kept = [box[2] for box in reversed(boxes)]
     if len(kept) > 1:
         return ", ".join(languages.join_groups(inside, text) for inside in reversed(kept))
     last = _strip_style(kept[0])
@@ -286,6 +290,8 @@ def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
     return last + "%" if sign and "%" not in last else _in_english(languages.join_groups(last, text), text)
 
 
+_LABEL = re.compile(r"(\\?(?:angle|text|vec)?[\s{]*[A-Za-z][\w{} ]*)=\s*\Z")
+"""The name before a box."""
 _ALL_STYLED = re.compile(
     r"\\(?:text|textbf|textrm|textit|mathbf|mathrm|mbox|underline|bf|rm|boldsymbol|bm"
     r"|fbox)\s*\{((?:[^{}\\]|\\[a-z]+\{[^{}]*\}|\\[^a-z])*)\}"

@@ -111,6 +111,11 @@ _REASON = re.compile(
     r"|\s*,\s*(?:and )?not\s(?:(?!;\s).)*|\s+(?:rather than|instead of)\s(?:(?!;\s).)*",
     re.DOTALL | re.IGNORECASE,
 )
+_FREE = re.compile(
+    r",?\s+(?:(?:where|with|for)\s+)?\$?\b[a-z]\$?\s+(?:(?:is|being|can be)\s+)?"
+    r"(?:any|an arbitrary|arbitrary)\s+real(?:\s+(?:number|parameter))?\b(?=[.*\s]*$)"
+)
+"""What says of a parameter that it is any real number."""
 _ODDS = re.compile(r"(?<=\s)(\d+) (?:in|out of) (\d+)(?=[.*\s]*$)")
 """A fraction as a chance is said: 2 in 5."""
 _RATHER = re.compile(r"\s*,\s*(?:and )?not\s[^,;]*$|\s*,\s+(?:who|whose)\s[^,;]*$")
@@ -319,7 +324,7 @@ def value_of(piece: str, text: str) -> str:
         return piece
     if ("\\\\" in piece or ("\\" in piece and "&" in piece)) and not re.search("matrix|cases|array", piece):
         piece = _last_row(piece)
-    piece = _OPENING_MARKS.sub("", _QED.sub("", _ICONS.sub(" ", piece)).strip(), count=1)
+    piece = _OPENING_MARKS.sub("", _FREE.sub("", _QED.sub("", _ICONS.sub(" ", piece))).strip(), count=1)
     value = _bare(piece) or _value_in(languages.set_spaces(piece), text) or _last_side(piece)
     if value is None:
         value = (piece.strip("*_ `") if piece[:1] in "*_`" else piece.strip()).replace("**", "")
