@@ -139,10 +139,12 @@ def decide(gold: str, answer: str, question: str = "") -> Verdict:
             return verdict
         if best is None or (best[0] is False and verdict[0] is None):
             best = verdict
-    said = _RESTATED.split(right, maxsplit=1)
-    if len(said) == 2 and said[0]:  # x > 2, that is, (2, inf): both are right
-        said[1] = said[1].removesuffix(")") if "(" in right[len(said[0]) : -len(said[1])] else said[1]
-        if all(_compare_texts(left, text)[0] for text in said):
+    halves = _RESTATED.split(right, maxsplit=1)
+    if len(halves) == 2 and halves[0]:  # x > 2, that is, (2, inf): both are right
+        halves[1] = (
+            halves[1].removesuffix(")") if "(" in right[len(halves[0]) : -len(halves[1])] else halves[1]
+        )
+        if all(_compare_texts(left, text)[0] for text in halves):
             return True, "equal"
     return best or (False, "no answer")
 
