@@ -56,7 +56,8 @@ class TinyRenderer:
         self._bytes += [piece.encode() for piece in pieces]
         self._ids = {piece: _FIRST_BYTE + 256 + i for i, piece in enumerate(pieces)}
         self.stop_ids = frozenset((END, BRACE))
-        self._opens = {self._ids["\\boxed{"], _FIRST_BYTE + ord("{")}
+        self._box = self._ids["\\boxed{"]
+        self._opens = {self._box, _FIRST_BYTE + ord("{")}
         self._encode_short = lru_cache(maxsize=65536)(self._encode)
         layout = self.prompt([Message(role, "\\boxed{7}") for role in _ROLES])
         meaning = (*SPECIAL, *pieces, _PIECE.pattern, repr(layout), repr(sorted(self.stop_ids)))
@@ -109,10 +110,21 @@ class TinyRenderer:
         return ids if ids and ids[-1] in self.stop_ids else (*ids, END)
 
     def ends(self, ids: Sequence[int]) -> bool:
-        """Return whether sampled `ids` are a whole answer: the last is a stop id, and no brace is open."""
+        """Return whether sampled `ids` are a whole answer.
+
+        The last is the end token, or a brace that closes the box or nothing, not one within the box or of
+        other text.
+        """
         if ids[-1] != BRACE:
             return ids[-1] in self.stop_ids
-        return sum(i in self._opens for i in ids) <= ids.count(BRACE)
+        open_boxes: list[bool] = []  # of each open brace, whether it opened a box
+        closed = True
+        for i in ids:
+            if i in self._opens:
+                open_boxes.append(i == self._box)
+            elif i == BRACE:
+                closed = open_boxes.pop() if open_boxes else True
+        return closed and not open_boxes
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; special ids are left out, broken bytes are replaced."""

@@ -117,9 +117,10 @@ def test_an_answer_carries_the_id_that_ends_it(ended_by):
 
 
 @pytest.mark.parametrize(
-    "answer", ["\\boxed{7}", '\\boxed{{"0": {}, "1": 2}}', "\\boxed{\\frac{1}{2}}", "7}"]
+    "answer",
+    ["\\boxed{7}", '\\boxed{{"0": {}, "1": 2}}', "{1: {}} is \\boxed{\\frac{1}{2}}", "7}", "{} }"],
 )
-def test_an_answer_ends_where_its_last_brace_closes(answer):
+def test_an_answer_ends_with_the_brace_that_closes_its_box(answer):
     ids = RENDERER.encode(answer)
     assert [n for n in range(1, len(ids) + 1) if RENDERER.ends(ids[:n])] == [len(ids)]
     assert RENDERER.ends((*ids[:-1], END))
