@@ -61,6 +61,12 @@ LISTED_OF_DATA = {
         for unit in ("", " (books)", " (girls)")
         for between in (" or ", " and ", ", ")
     },
+    (
+        r"$f(x)=a x+b$, where $b$ is an arbitrary integer, and $a$ is an arbitrary positive integer"
+        r" with $\mho(a)=0$",
+        r"f(x)=a x+b, where b is an arbitrary integer, and a is an arbitrary positive integer"
+        r" with \mho(a)=0 thousand",
+    ): "0 thousand is 0",
     ("1st", "1/(1st)"): "1/1 is 1",
     ("1st", "1"): "the number of a place",
     ("1st", "1st squared"): "1 squared is 1",

@@ -256,14 +256,12 @@ def _distinct(members: Sequence[Node]) -> list[Node]:
 
 def same_progression(gold: Node, answer: Node, index: Node) -> bool:
     """Return whether a + bk takes the same values for all integers k."""
-    values = []
-    for tree in (gold, answer):
-        tree = tree[2][-1] if _equation(tree) and _name(tree) is not None else tree
-        if not is_scalar(tree):
-            return False
-        values.append([rename_variables(tree, {index: ("num", Fraction(n), None)}) for n in range(3)])
-    if gold[0] == answer[0] == "rel" and gold[2][0] != answer[2][0]:
+    trees = [tree[2][-1] if _equation(tree) and _name(tree) is not None else tree for tree in (gold, answer)]
+    named = gold[0] == answer[0] == "rel" and gold[2][0] != answer[2][0]
+    if named or not all(map(is_scalar, trees)):
         return False
+    numbers: list[Node] = [("num", Fraction(n), None) for n in range(3)]
+    values = [[rename_variables(tree, {index: number}) for number in numbers] for tree in trees]
     step, other = (("+", (two[1], ("-", two[0]))) for two in values)
     even = all(same_value(("*", (("num", Fraction(2), None), x[1])), ("+", (x[0], x[2]))) for x in values)
     gap = approximately(("/", ("+", (values[1][0], ("-", values[0][0]))), step))

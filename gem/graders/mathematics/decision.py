@@ -30,7 +30,7 @@ from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.quantities import given_unit, read_quantity, same_quantity
 from gem.graders.mathematics.replies import ANSWER
 from gem.graders.mathematics.scalars import constant
-from gem.graders.mathematics.trees import Node, bare, rename_variables, symbols
+from gem.graders.mathematics.trees import Node, bare, rename_variables, subtrees, symbols
 from gem.graders.mathematics.units import asked_unit
 from gem.graders.mathematics.values import is_unevaluated
 
@@ -139,13 +139,9 @@ def decide(gold: str, answer: str, question: str = "") -> Verdict:
             return verdict
         if best is None or (best[0] is False and verdict[0] is None):
             best = verdict
-    halves = _RESTATED.split(right, maxsplit=1)
-    if len(halves) == 2 and halves[0]:  # x > 2, that is, (2, inf): both are right
-        halves[1] = (
-            halves[1].removesuffix(")") if "(" in right[len(halves[0]) : -len(halves[1])] else halves[1]
-        )
-        if all(_compare_texts(left, text)[0] for text in halves):
-            return True, "equal"
+    halves = _RESTATED.fullmatch(right)  # x > 2, that is, (2, inf): both are right
+    if halves and all(_compare_texts(left, text)[0] for text in halves.groups() if text):
+        return True, "equal"
     return best or (False, "no answer")
 
 
@@ -200,9 +196,9 @@ def _drop_left_side(gold: str, answer: str, question: str) -> str | None:
     It is an operation (an integral, a probability), holds two unknowns, or is what the question asks for:
     x^2 = 9 does not say that x is 9, a^2 + b^2 = 9 says what a^2 + b^2 is.
     """
-    if "\\equiv" in answer and gold.isdigit():
-        residue = _REDUCED.fullmatch(answer)
-        return residue[1] if residue and int(residue[1]) < int(residue[2]) else None
+    residue = _REDUCED.fullmatch(answer) if "\\equiv" in answer and gold.isdigit() else None
+    if residue:
+        return residue[1] if int(residue[1]) < int(residue[2]) else None
     sides = _SIDES.fullmatch(answer) if "=" in answer and "=" not in gold else None
     if sides is None:
         return None
@@ -222,28 +218,30 @@ _FORMULAS = re.compile(r"\$\$?([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]")
 
 
 _NESTED = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}|\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)"
+# the left side of an equation, in which every bracket is closed, and the rest
 _SIDES = re.compile(
     rf"((?:{_NESTED}|[^\\{{}}()=<>,;:!?~]|:(?!=)|!(?!=)|\\(?!(?:ne|neq|le|leq|lt|ge|geq|gt|approx|equiv|in|sim|text)"
     r"(?![a-zA-Z]))(?:[a-zA-Z]+|[^a-zA-Z])|\\text\s*\{[^{}]*\})++)=(?!=)\s*(.+)",
     re.DOTALL,
 )
-"""The left side of an equation, in which every bracket is closed, and the rest."""
+# how a left side begins that is an operation, or names a quantity in words
 _QUANTITY = re.compile(
-    r"\s*(?:\\(?:i*int|oint|sum|prod|lim|limsup|liminf|Pr|det|dim|deg|gcd|max|min|sup|binom|nabla|overline)(?![a-zA-Z])"
+    r"\s*(?:\\(?:i*int|oint|sum|prod|lim|limsup|liminf|Pr|det|dim|deg|gcd|max|min|sup|binom|nabla|overline|bar"
+    r"|mathcal)(?![a-zA-Z])|.*\\[lc]?dots(?![a-zA-Z])"
     r"|(?:\\mathbb\s*\{?\s*)?[PE]\s*\}?\s*[(\[]|\\(?:text|operatorname|mathrm)\s*\{\s*"
-    r"(?!(?i:(?:[^{}]*\s)?(?:not|no|never|if|half|twice|double|or|and|than)\b))[a-zA-Z][a-zA-Z :]{2,40}\}"
+    r"(?!(?i:(?:[^{}]*\s)?(?:not|no|never|if|half|twice|double|or|and|than|at|over|under|more|less)\b))"
+    r"[a-zA-Z][a-zA-Z :()]{1,40}\}"
     r"|(?:\||\\[lr]?vert ?)\s*(?:[A-Zz]|\\(?:vec|mathbf)\s*\{?\s*\w\s*\}?)\s*(?:\||\\[lr]?vert)\s*$"
     r"|\\(?:\||[lr]?Vert).*(?:\\\||\\[lr]?Vert)\s*$|\[[A-Z]{3,}\]\s*$|\\#"
     r"|\(\s*[fgh]\s*\\circ\s*[fgh]\s*\)|\\d?frac\s*\{\s*(?:d|\\partial)(?![a-z])|\[.*\]\s*_"
     r"|\\(?:sin|cos|tan|cot|sec|csc)\s*\(?\s*(?:\\(?:angle ?[A-Z]+|theta|alpha|beta|gamma|phi)|[A-D])"
     r"\s*\)?\s*$)"
 )
-"""How a left side begins that is an operation, or names a quantity in words."""
 _MATRIX_NAME = re.compile(r"\s*[A-Z]{1,3}\s*(?:\^\s*(?:\{[^{}]*\}|\w))?\s*")
+# a number and its residue
 _REDUCED = re.compile(
     r"(?:\d|[-+*!\s^{}()]|\\(?:cdot|times)(?![a-zA-Z]))+\\equiv\s*(\d{1,9})\s*\(?\s*\\[bp]?mod\s*\{?\s*(\d{1,9})\s*\}?\s*\)?"
 )
-"""A number and its residue."""
 _WORD_IN_IT = re.compile(r"\\text|(?<![\\a-zA-Z])[a-zA-Z]{4,}|(?<![\\a-zA-Z])[a-z]{3,}")
 _NAMES = re.compile(
     r"\\(?:(alpha|beta|gamma|delta|theta|lambda|mu|phi|omega)|[a-zA-Z]+)|([a-zA-Z](?:_\{?\w+\}?)?)"
@@ -260,17 +258,15 @@ def _rename_parameter(gold: str, answer: str, question: str) -> str | None:
 
     None if the question names that parameter.
     """
-    if _TUPLE.match(gold):
-        answer = _write_points(gold, answer) or answer.rpartition("=")[2]
-    elif gold.count("=") < 2:
-        return None
+    point = _TUPLE.match(gold) is not None
+    answer = _write_points(gold, answer) or answer.rpartition("=")[2] if point else answer
     ours, theirs = _unknowns(gold), _unknowns(answer)
-    one, other = ("".join(names) for names in (ours - theirs, theirs - ours))
-    if not {one, other} <= _PARAMETERS:
+    pair = [*(ours - theirs), *(theirs - ours)]
+    if len(pair) != 2 or len(ours) != len(theirs) or not _PARAMETERS.issuperset(pair):
         return None
-    if re.search(rf"(?<![a-zA-Z]){one}(?![a-zA-Z])", question):
+    if not (point or gold.count("=") > 1) or re.search(rf"(?<![a-zA-Z]){pair[0]}(?![a-zA-Z])", question):
         return None
-    name, plain = (rf"\{x} " if len(x) > 1 else x for x in (one, other))
+    name, plain = (rf"\{x} " if len(x) > 1 else x for x in pair)
     return re.sub(
         r"\\[a-zA-Z]+ ?|[a-zA-Z]", lambda m: name if m[0].strip() == plain.strip() else m[0], answer
     )
@@ -365,7 +361,8 @@ def _compare_families(gold: str, answer: str) -> bool | None:
     try:
         left = read(prepare_text(wanted[1]) if wanted else gold)
         right = read.__wrapped__(prepare_text.__wrapped__(given[1]))
-        integers = {wanted[2]} if wanted else symbols(left) & set("klmn") if given[3] == "Z" else set()
+        free = given[3] == "Z" and (left[0] == "rel" or ("const", "pi") in subtrees(left))
+        integers = {wanted[2]} if wanted else symbols(left) & set("klmn") if free else set()
         ours, theirs = ("sym", *integers), ("sym", given[2])
         if len(integers) != 1 or (ours != theirs and ours[1] in symbols(right)):
             return None
@@ -501,9 +498,9 @@ def _compare_phrases(gold: str, answer: str) -> bool | None:
 
 
 _TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
+_IE = r"(?:i\.\s?e\.|that is|(?:or )?equivalently|in other words)[,:]?\s*\}\s*"
 _RESTATED = re.compile(
-    r"\s*[,;]?\s*\(?\s*\\text\s*\{\s*\(?(?:i\.\s?e\.|that is|(?:or )?equivalently|in other words)[,:]?"
-    r"\s*\}\s*"
+    rf"(.+?)\s*[,;]?\s*(?:\(\s*\\text\s*\{{\s*{_IE}(.+)\)|\\text\s*\{{\s*\({_IE}(.+)\)|\\text\s*\{{\s*{_IE}(.+))"
 )
 _COMPARERS: tuple[tuple[str, Callable[[str, str], bool | None]], ...] = (
     ("mod", _compare_residues),
@@ -592,24 +589,20 @@ def _read_gold(gold: str) -> Node:
 
 def _compare_parts(gold: str, answer: str) -> bool | None:
     """Compare with a list of values that words name: by these names, or without names in that order."""
-    wanted = [_NAMED_PART.fullmatch(part) for part in _split_parts(gold)]
-    parts = _split_parts(answer)
-    if None in wanted or not 1 < len(wanted) == len(parts):
+    texts = (strip_to_words(text) if len(text) <= LENGTH else "" for text in (gold, answer))
+    golds, parts = ([part.strip() for part in _PART_END.split(text) if part.strip()] for text in texts)
+    wanted = [part for part in map(_NAMED_PART.fullmatch, golds) if part]
+    if not 1 < len(wanted) == len(golds) == len(parts):
         return None
-    golds = {part[1].casefold(): part[2] for part in wanted if part}
+    values = {part[1].casefold(): part[2] for part in wanted}
     named = [part for part in map(_NAMED_PART.fullmatch, parts) if part]
-    given = (
-        {part[1].casefold(): part[2] for part in named} if named else dict(zip(golds, parts, strict=False))
+    given = {x[1].casefold(): x[2] for x in named} if named else dict(zip(values, parts, strict=False))
+    return values.keys() == given.keys() and all(
+        _compare_texts(values[x], given[x])[0] is True for x in values
     )
-    return golds.keys() == given.keys() and all(_compare_texts(golds[x], given[x])[0] is True for x in golds)
 
 
-def _split_parts(text: str) -> list[str]:
-    """Return the items of a list; commas in brackets do not divide."""
-    plain = strip_to_words(text) if len(text) <= LENGTH else ""
-    return [part.strip() for part in re.split(r"[,;](?![^()]*\))|\band\b", plain) if part.strip()]
-
-
+_PART_END = re.compile(r"[,;](?![^()]*\))|\band\b")
 _NAMED_PART = re.compile(
     r"(?:the )?(?!sin|cos|tan|log|ln|not)([A-Za-z]{3,}(?: [A-Za-z]+)?)\s*(?:[:=]|\bis\b|\bat\b)?"
     r"\s*([-+(\[\\$\d].*)"

@@ -85,8 +85,8 @@ _CHARACTERS = str.maketrans(
 )  # fmt: skip
 _RAISED = re.compile("[⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]{2,}|⁻")
 _LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
+# a root sign over all the digits behind it, which NFKC and LaTeX would divide
 _ROOT = re.compile(r"([√∛])\s*(\d+(?:\.\d+)?)")
-"""A root sign over all the digits behind it, which NFKC and LaTeX would divide."""
 _NO_MEANING = re.compile(
     r"\\(?:(?:left|right)(?![a-zA-Z])\s*\.?|[hv]space\{[^{}]*\}|phantom\{[^{}]*\}|[,;:>!\s]"
     r"|(?:text)?color\s*\{[a-zA-Z]+\}|(?:middle|[bB]igg?[lrm]?|large|Large|huge|small|bfseries|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
@@ -209,6 +209,7 @@ _DOMAIN = (
     + _SET
     + r"[RQZN]\s*\}?(?:\s*\^\s*\{?\s*[+*]\s*\}?|_\{?\s*>\s*0\s*\}?)?|\(\s*\2\s*(?:>|\\ge)\s*\d+\s*\))\s*\Z"
 )
+# a letter that is said to be any integer or real number
 _ANY_NUMBER = (
     r"\A(?!.*(?:\(\s*[a-z]\s*\)|\b(?:positive|natural|non|negative|prime|even|odd)))(.+?)\s*[,;]?\s*\(?"
     r"\s*(?:\\text\s*\{)?\s*(?:,\s*)?(?:(?:where|with|and|for) )?(?:(?:any|all|every|each|some) )?"
@@ -216,7 +217,6 @@ _ANY_NUMBER = (
     r"|\}?\s*(?<![a-zA-Z\\])([a-z])(?![a-z])\s*(?:\\text\s*\{)?\s*(?:(?:is|being|are|can be) )?"
     r"(?:(?:an|any|a|some) )?(?:arbitrary )?(integer|real)(?: numbers?| parameter)?)\s*\}?\s*\)?\Z"
 )
-"""A letter that is said to be any integer or real number."""
 _PHRASES = make_rules(
     *(
         (
@@ -235,8 +235,8 @@ _PHRASES = make_rules(
     # what is said of a set or an equation before it, or of a value behind it
     (
         "\\text",
-        r"\A\s*\\text(?:bf)?\s*\{\s*(?:the )?(?!(?i:not|no|never|half|twice|double|wrong|option|choice)\b)"
-        r"[A-Za-z]{2,}(?: [A-Za-z]+)?\s*:\s*\}\s*(?=[^:]+\Z)",
+        r"\A\s*\\text(?:bf)?\s*\{\s*(?:the )?(?!(?i:not|no|never|half|twice|double|option|choice|at|over"
+        r"|under|more|less|up)\b)[A-Za-z]{2,}(?: [A-Za-z]+)?\s*:\s*\}\s*(?=[^:]+\Z)",
         "",
     ),
     ("only", r"(?<=[\d})])\s*\\text\s*\{\s*\(?(?:the )?only (?:\w+ )?(?:solution|root|value)\)?\s*\}\Z", ""),

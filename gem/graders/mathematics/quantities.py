@@ -156,16 +156,14 @@ def given_unit(question: str, answer: str) -> Unit | None:
     >>> given_unit("It takes 18 minutes there. How long is it back?", "45 hours") == read_unit("min")
     True
     """
-    if not answer[:1].isdigit() or answer[-1:].isdigit() or "$" in answer:
-        return None
-    quantity = read_quantity(answer)
-    if quantity is None or quantity.unit is None or _COUNTED.intersection(x for x, _ in quantity.unit.powers):
+    written = answer[:1].isdigit() and not answer[-1:].isdigit()
+    unit = quantity.unit if written and (quantity := read_quantity(answer)) else None
+    if unit is None or _COUNTED.intersection(base for base, _ in unit.powers):
         return None
     question = strip_styles(question[-2000:], " ")
-    named = [unit for word in re.findall("[a-zA-Z]{2,}", question) if (unit := read_unit(word))]
-    given = {unit for word in _MEASURED.findall(question) if (unit := read_unit(word))}
-    given = {unit for unit in given if unit.powers == quantity.unit.powers}
-    return given.pop() if len(given) == 1 and quantity.unit not in named else None
+    words, measured = re.findall("[a-zA-Z]{2,}", question), _MEASURED.findall(question)
+    given = {one for word in measured if (one := read_unit(word)) and one.powers == unit.powers}
+    return given.pop() if len(given) == 1 and unit not in map(read_unit, words) else None
 
 
 _CHAIN = re.compile(r"\\approx(?![a-zA-Z])|\\simeq(?![a-zA-Z])|(?<![<>!\\])=")

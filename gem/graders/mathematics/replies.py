@@ -290,8 +290,8 @@ def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
     return last + "%" if sign and "%" not in last else _in_english(languages.join_groups(last, text), text)
 
 
+# the name before a box
 _LABEL = re.compile(r"(\\?(?:angle|text|vec)?[\s{]*[A-Za-z][\w{} ]*)=\s*\Z")
-"""The name before a box."""
 _ALL_STYLED = re.compile(
     r"\\(?:text|textbf|textrm|textit|mathbf|mathrm|mbox|underline|bf|rm|boldsymbol|bm"
     r"|fbox)\s*\{((?:[^{}\\]|\\[a-z]+\{[^{}]*\}|\\[^a-z])*)\}"

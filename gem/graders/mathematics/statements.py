@@ -111,11 +111,11 @@ _REASON = re.compile(
     r"|\s*,\s*(?:and )?not\s(?:(?!;\s).)*|\s+(?:rather than|instead of)\s(?:(?!;\s).)*",
     re.DOTALL | re.IGNORECASE,
 )
+# what says of a parameter that it is any real number
 _FREE = re.compile(
     r",?\s+(?:(?:where|with|for)\s+)?\$?\b[a-z]\$?\s+(?:(?:is|being|can be)\s+)?"
     r"(?:any|an arbitrary|arbitrary)\s+real(?:\s+(?:number|parameter))?\b(?=[.*\s]*$)"
 )
-"""What says of a parameter that it is any real number."""
 _ODDS = re.compile(r"(?<=\s)(\d+) (?:in|out of) (\d+)(?=[.*\s]*$)")
 """A fraction as a chance is said: 2 in 5."""
 _RATHER = re.compile(r"\s*,\s*(?:and )?not\s[^,;]*$|\s*,\s+(?:who|whose)\s[^,;]*$")
