@@ -34,7 +34,7 @@ from gem.graders.mathematics.scalars import (
     same_scalar,
     same_value,
 )
-from gem.graders.mathematics.trees import Node, rename_variables, subtrees
+from gem.graders.mathematics.trees import Node, rename_variables
 
 SETS = 40  # members of a finite set that are compared one by one
 
@@ -71,23 +71,8 @@ def same(gold: Node, answer: Node) -> bool | None:
     if kinds[1] == "seq" and not answer[1] and is_scalar(gold) and len(answer[3]) < 4:
         return all_of(same(gold, member) for member in answer[3])  # 3/4, or 75%
     if "seq" in kinds:
-        point, other = (gold, answer) if kinds[0] == "seq" else (answer, gold)
-        if point[1] == "(" and 1 < len(point[3]) < 4 and is_scalar(other):
-            return _same_coordinates(point[3], other)
         return False if is_scalar(answer if kinds[0] == "seq" else gold) else None
     return _same_notation(gold, answer) if "ratio" in kinds else same_scalar(gold, answer)
-
-
-_BASIS = (("const", "i"), ("sym", "j"), ("sym", "k"))
-
-
-def _same_coordinates(members: Sequence[Node], other: Node) -> bool:
-    """Return whether an expression is the vector with these coordinates in terms of i, j and k."""
-    if any(not is_scalar(member) for member in members) or _BASIS[1] not in subtrees(other):
-        return False
-    total = ("+", tuple(("*", pair) for pair in zip(members, _BASIS, strict=False)))
-    names: dict[Node, Node] = {_BASIS[0]: ("sym", "first coordinate")}
-    return same_value(rename_variables(total, names), rename_variables(other, names)) is True
 
 
 def _same_matrix(gold: Node, answer: Node) -> bool | None:
@@ -254,28 +239,6 @@ def _distinct(members: Sequence[Node]) -> list[Node]:
     return kept
 
 
-def same_progression(gold: Node, answer: Node, index: Node) -> bool:
-    """Return whether a + bk takes the same values for all integers k."""
-    trees = [tree[2][-1] if _equation(tree) and _name(tree) is not None else tree for tree in (gold, answer)]
-    named = gold[0] == answer[0] == "rel" and gold[2][0] != answer[2][0]
-    if named or not all(map(is_scalar, trees)):
-        return False
-    numbers: list[Node] = [("num", Fraction(n), None) for n in range(3)]
-    values = [[rename_variables(tree, {index: number}) for number in numbers] for tree in trees]
-    step, other = (("+", (two[1], ("-", two[0]))) for two in values)
-    even = all(same_value(("*", (("num", Fraction(2), None), x[1])), ("+", (x[0], x[2]))) for x in values)
-    gap = approximately(("/", ("+", (values[1][0], ("-", values[0][0]))), step))
-    if (
-        gap is None
-        or abs(gap) > 1000
-        or not even
-        or not (same_value(step, other) or same_value(step, ("-", other)))
-    ):
-        return False
-    shift: Node = ("*", (("num", Fraction(round(gap)), None), step))
-    return same_value(values[1][0], ("+", (values[0][0], shift))) is True
-
-
 # -- equations and inequalities
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
@@ -388,13 +351,6 @@ def _same_relation(gold: Node, answer: Node) -> bool | None:
                 )
             if constant(gold[2][-1]) and constant(answer[2][-1]) and left[0] == right[0] == "sym":
                 return False  # x = 1 and y = 1
-            if (
-                left == ("sym", "y")
-                and right[0] == "fn"
-                and right[1] in USERS
-                and right[2] == (("sym", "x"),)
-            ):
-                return same(gold[2][-1], answer[2][-1])  # y = 2x and f(x) = 2x
             if "fn" in (left[0], right[0]):  # f(x) = 2x and y = 2x may be the same: sympy may say
                 return None if same(gold[2][-1], answer[2][-1]) is not False else False
         return _same_equation(gold, answer) if len(gold[1]) == len(answer[1]) == 1 else None

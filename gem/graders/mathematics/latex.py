@@ -300,7 +300,7 @@ class _Reader:
             terms.append(self.apply_sign(self.sign(), self.term()))
         if len(terms) == 1:
             return terms[0]
-        if all(_is_vector(term) and len(term[3]) == len(terms[0][3]) for term in terms):
+        if all(term[1:3] == ("(", ")") and len(term[3]) == len(terms[0][3]) for term in terms):
             sums = zip(*(term[3] for term in terms), strict=True)
             return self.node("seq", "(", ")", tuple(self.node("+", parts) for parts in sums))
         self.refuse(any(term[0] in ("seq", "union", "matrix") for term in terms), "a sum of sets or matrices")
@@ -310,11 +310,7 @@ class _Reader:
         if sign > 0:
             return term
         if _is_vector(term):  # -(1, 2)
-            return self.node("seq", "(", ")", tuple(self.node("-", member) for member in term[3]))
-        if term[0] == "matrix":
-            return self.node(
-                "matrix", tuple(tuple(self.node("-", member) for member in row) for row in term[1])
-            )
+            return _change_members(term, lambda member: ("-", member))
         is_unit = term[0] == "unit"  # -3 cm
         return self.node("unit", self.node("-", term[1]), term[2]) if is_unit else self.node("-", term)
 
@@ -358,23 +354,15 @@ class _Reader:
             return factors[0]
         if len(factors) == 2 and factors[0][0] == "sym" and factors[1][1:3] in (("(", "]"), ("[", ")")):
             return self.node("in", *factors)  # "t(0,4]": the sign was lost
-        if all(
-            factor[0] in ("num", "/", "fn", "const") or factor[1:] in _PARAMETERS for factor in factors[:-1]
-        ):
+        numbers = [x[0] in ("num", "/", "fn", "const") or x[1:] in _PARAMETERS for x in factors[:-1]]
+        if _is_vector(factors[-1]) and all(numbers):
             scale = self.join_items("*", factors[:-1])
-            if _is_vector(factors[-1]):
-                return self.scale("seq", scale, factors[-1][3], "(", ")")
-            if factors[-1][0] == "matrix":
-                return self.node("matrix", tuple(self.scale("", scale, row)[1] for row in factors[-1][1]))
+            return _change_members(factors[-1], lambda member: ("*", (scale, member)))
         self.refuse(
             any(factor[0] in ("seq", "union", "matrix", "unit", "ratio") for factor in factors),
             "a product of sets, matrices or measures",
         )
         return self.node("*", tuple(factors))
-
-    def scale(self, tag: str, scale: Node, members: tuple[Node, ...], *between: str) -> Node:
-        """Return a node whose members are multiplied by a number."""
-        return self.node(tag, *between, tuple(self.node("*", (scale, member)) for member in members))
 
     def mixed_number(self, factors: list[Node]) -> Node | None:
         r"""Read 1\frac{2}{3}: an integer and a proper fraction side by side are a sum."""
@@ -707,7 +695,14 @@ _PARAMETERS = {(name,) for name in ("r", "s", "t", "u", "lambda", "mu")}
 
 
 def _is_vector(node: Node) -> bool:
-    return bool(node[0] == "seq" and node[1:3] == ("(", ")"))
+    return bool(node[0] == "matrix" or (node[0] == "seq" and node[1:3] == ("(", ")")))
+
+
+def _change_members(vector: Node, change: Callable[[Node], Node]) -> Node:
+    """Return a vector or matrix with each member changed."""
+    if vector[0] == "seq":
+        return (*vector[:3], tuple(map(change, vector[3])))
+    return ("matrix", tuple(tuple(map(change, row)) for row in vector[1]))
 
 
 def _is_point(node: Node) -> bool:

@@ -150,16 +150,8 @@ def _without_ending(text: str) -> str:
     return text[:end]
 
 
-_IF = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?:if|for|when|where)\s*\}|(?<![\\\w])(?:if|for|when)\b")
-
-
 def _join_lines(block: re.Match[str]) -> str:
-    """Return the lines of aligned formulas as a list, and the pieces of a function as a set of pairs."""
-    if block[1] == "cases" and "&" in block[2] and "=" not in block[2].replace("\\ge", ""):
-        rows = [row.split("&") for row in _ROW_END.split(_IF.sub("", block[2])) if row.strip(" ,;.")]
-        if all(len(row) == 2 for row in rows):
-            pieces = (", ".join(part.strip(" ,;.") for part in row) for row in rows)
-            return rf"\{{({'), ('.join(pieces)})\}}"
+    """Return the lines of aligned formulas as a list."""
     lines = (line.replace("&", " ").strip(" ,;") for line in block[2].replace("\\cr", "\\\\").split("\\\\"))
     return ", ".join(line for line in lines if line)
 
@@ -247,15 +239,8 @@ _PHRASES = make_rules(
     ("\\text", r"\A\s*\\text\s*\{\s*(?:the )?(?:line|plane|circle|parabola)\s*\}\s*(?=[^=]+=[^=]+\Z)", ""),
     (":", r"\A(?:\\ell|[lLC])(?:_\w)?\s*:\s*(?=[^=:]+=[^=:]+\Z)", ""),
     ("\\times", r"(?<=[\d})])\\times\Z", ""),  # 8 times as much; "8 \times" breaks off
-    # the name of a vector, and unit vectors; no product of vectors is read
+    # the name of a vector
     ("\\", r"\A\\(?:vec|hat|overrightarrow|bm)\s*\{?\s*([A-Za-z]{1,2})\s*\}?\s*=(?=[^=]+\Z)", r"\1 ="),
-    (
-        "\\hat",
-        r"\A(?!.*(?:\\times|\\cdot|\*)).*\\hat.*\Z",
-        lambda m: re.sub(
-            r"\\hat\s*(?:\{\s*\\?([ijk])(?:math)?\s*\}|\\?([ijk])(?:math)?(?![a-z]))", r" \1\2 ", m[0]
-        ),
-    ),
     ("!=", r"(?<=\d)!=(?=\s*\d)", "! ="),
     *(
         (mark, r"\A\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{\s*([^{}]*\d[^{}]*?)\s*\}\Z", r"\1")

@@ -279,10 +279,9 @@ def _read_conclusion(behind: str) -> str | None:
 def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
     """Return the contents of boxes, of equal ones the last; of a single one with a percent sign after it."""
     kept = distinct_texts(box[2] for box in reversed(boxes))
-    if len(kept) == 1 < len(boxes) < 4:  # angle A = 90 and angle B = 90: two values
-        names = {_LABEL.search(text, max(0, start - 60), start) for start, _, _ in boxes}
-        if None not in names and len({name[1] for name in names if name}) == len(boxes):
-            kept = [box[2] for box in reversed(boxes)]
+    labels = (_LABEL.search(text, max(0, start - 60), start) for start, _, _ in boxes[:4])
+    if len(kept) == 1 < len({label[1] if label else None for label in labels} - {None}) == len(boxes) < 4:
+        kept = [box[2] for box in reversed(boxes)]  # angle A = 90 and angle B = 90: two values
     if len(kept) > 1:
         return ", ".join(languages.join_groups(inside, text) for inside in reversed(kept))
     last = _strip_style(kept[0])
