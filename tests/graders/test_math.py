@@ -751,3 +751,28 @@ aabbb ; a^2b^3 ; Simplify ; 1
 def test_an_equal_answer_has_the_form_that_the_question_asks_for(row):
     answer, gold, question, right = row.split(" ; ")
     assert formed(rf"\boxed{{{answer}}}", gold, question) is (right == "1")
+
+
+WALK = "A walk along the shore takes 25 minutes with the wind and $t$ minutes against it. How long is it?"
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "answer", "right"),
+    [
+        (WALK, "40", "40 minutes", True),
+        (WALK, "40", "40 hours", False),
+        (WALK, "40", "2400 seconds", True),
+        (WALK + " Give it in hours.", "40", "40 hours", True),
+        ("He drives at 50 miles per hour. How long does it take?", "30", "30 minutes", True),
+        ("A rod is 3 metres long, a table 90 cm. How high is it?", "40", "40 inches", True),
+        (WALK, "(2+3t, t)", "(2+3s, s)", False),
+        ("Describe the line.", "(2+3t, t)", "(2+3s, s)", True),
+        ("Let $x-1=6$. Find $x^2+1$.", "50", "x^2+1=50", True),
+        ("Let $x-1=6$. Find $x^2+1$.", "50", "x^2-1=50", False),
+        ("Let $x^2+1=50$. Find $x$.", "50", "x^2+1=50", False),
+        ("Let $a^2+b^2=50$. Find $a$.", "50", "a^2+b^2=50", False),
+        ("Find $a^2+b^2$ if $ab=7$ and $a+b=8$.", "50", "a^2+b^2=50", True),
+    ],
+)
+def test_the_question_says_what_is_named(question, gold, answer, right):
+    assert decide(gold, answer, question)[0] is right

@@ -231,7 +231,11 @@ _PHRASES = make_rules(
         r"|under|more|less|up)\b)[A-Za-z]{2,}(?: [A-Za-z]+)?\s*:\s*\}\s*(?=[^:]+\Z)",
         "",
     ),
-    ("only", r"(?<=[\d})])\s*\\text\s*\{\s*\(?(?:the )?only (?:\w+ )?(?:solution|root|value)\)?\s*\}\Z", ""),
+    (
+        "only",
+        r"(?<=[\d})])\s*\\text\s*\{\s*\(?(?:the )?only (?:(?:real|positive|integer|possible|valid) )?(?:solution|root|value)\)?\s*\}\Z",
+        "",
+    ),
     ("\\checkmark", r"(?<=[\d})])\s*\\checkmark\Z", ""),
     ("^", r"(\([^()]*,[^()]*\))\s*\^\s*\{?\s*(?:T|\\top(?![a-z]))\s*\}?\Z", r"\1"),
     # a value said again as a decimal
