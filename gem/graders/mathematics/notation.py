@@ -233,7 +233,7 @@ _PHRASES = make_rules(
     ),
     (
         "only",
-        r"(?<=[\d})])\s*\\text\s*\{\s*\(?(?:the )?only (?:(?:real|positive|integer|possible|valid) )?(?:solution|root|value)\)?\s*\}\Z",
+        r"(?<=[\d})])\s*\\text\s*\{\s*\(?(?:the )?only (?:real |possible )?(?:solution|root|value)\)?\s*\}\Z",
         "",
     ),
     ("\\checkmark", r"(?<=[\d})])\s*\\checkmark\Z", ""),
