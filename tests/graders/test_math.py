@@ -772,6 +772,11 @@ WALK = "A walk along the shore takes 25 minutes with the wind and $t$ minutes ag
         ("Let $x^2+1=50$. Find $x$.", "50", "x^2+1=50", False),
         ("Let $a^2+b^2=50$. Find $a$.", "50", "a^2+b^2=50", False),
         ("Find $a^2+b^2$ if $ab=7$ and $a+b=8$.", "50", "a^2+b^2=50", True),
+        ("How far is the star in parsecs?", "25", "so it is 25 parsecs.", True),
+        ("How far is the star in parsecs?", "25", "it is 25 light years", False),
+        ("How far is the star in light years?", "25", "it is 25 pc", False),
+        ("How many cups does she need?", r"2\frac{3}{4}", "2 3/4 cups", True),
+        ("How many cups does she need?", r"2\frac{3}{4}", r"5 3/4 cups", False),
     ],
 )
 def test_the_question_says_what_is_named(question, gold, answer, right):

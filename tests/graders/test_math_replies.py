@@ -107,7 +107,7 @@ PIECES_LIST = r"""
 </answer> <think> </think> \boxed{ \boxed{1}_ \boxed{1}_and_ \boxed{1}._But_that_fails._ { } \\ &
 so_1_ =_ 1_=_ 1_+_ not_ 1,_ one_ if_ 答案是 15个 ٣ ،_ →1 if_1,_ a_ \text{ \begin{align} \end{align}
 e.g._ Mr._ 1:1_ 1.000. x^ (1, ⌊ 1/ ✅ ∎ q.e.d. maybe_ it_is_1._ No,_ Actually,_1._
-the_only_value_is_1._ Case_1_ <<1>> ```
+the_only_value_is_1._ Case_1_ <<1>> ``` **Final_Answer:_1**_ _(choice_A) \text{A_1_
 """
 PIECES = [*(piece.replace("_", " ") for piece in PIECES_LIST.split()), "\n", "\n\n", '{"answer": "']
 

@@ -28,8 +28,9 @@ from gem.graders.mathematics.notation import (
 )
 from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.quantities import given_unit, read_quantity, same_quantity
-from gem.graders.mathematics.replies import ANSWER
+from gem.graders.mathematics.replies import ANSWER, SPOKEN
 from gem.graders.mathematics.scalars import constant
+from gem.graders.mathematics.statements import stated_answer
 from gem.graders.mathematics.trees import Node, bare, rename_variables, subtrees, symbols
 from gem.graders.mathematics.units import asked_unit
 from gem.graders.mathematics.values import is_unevaluated
@@ -46,12 +47,12 @@ _OPTION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A letter, alone or as the label of a value: ``B``, ``(B) 42``, ``Option B``."""
-_VALUE_BESIDE = re.compile(r"[\d$\\A-Z(.\u2212-]|(?:none|all|both|neither|the|an?)\b")
+_VALUE_BESIDE = re.compile(r"[a-z] ?=|[\d$\\A-Z(.\u2212-]|(?:none|all|both|neither|the|an?)\b")
 _NAMED_EXTREME = re.compile(r"\s*([a-zA-Z])_\s*\{?\s*\\?(?:text\s*\{|mathrm\s*\{)?\s*(?:min|max)[\s}]*=")
 _RESIDUE = re.compile(
     r"(?:[a-z]\s*\\equiv\s*)?(?P<residue>-?\d+)\s*\(?\s*\\?[bp]?mod\s*\{?\s*(?P<modulus>\d+)\s*\}?\s*\)?"
-    r"|[a-z]\s*=\s*(?:(?P<step>\d+)\s*[i-nt]\s*(?P<added>[+-]\s*\d+)?|(?P<first>-?\d+)\s*\+\s*(?P<by>\d+)\s*[i-nt])"
-    r"(?:\s*,?\s*(?:\(|\\text\s*\{\s*(?:for|where|with)?\s*\}\s*)?\s*[i-nt]\s*\\in\s*\\mathbb\s*\{?\s*Z\s*\}?\s*\)?)?"
+    r"|[a-z]\s*=\s*(?:(?P<step>\d+)\s*(?P<i>[i-nt])\s*(?P<added>[+-]\s*\d+)?|(?P<first>-?\d+)\s*\+\s*(?P<by>\d+)\s*(?P<j>[i-nt]))"
+    r"(?:\s*,?\s*(?:\(|\\text\s*\{\s*(?:for|where|with)?\s*\}\s*)?\s*(?:(?P=i)|(?P=j))\s*\\in\s*\\mathbb\s*\{?\s*Z\s*\}?\s*\)?)?"
 )
 _ASSIGNED = re.compile(r"\s*([a-zA-Z](?:_\w)?)\s*=\s*([^=,;<>]+)")
 _GROUPS = re.compile(r"\s*(?:;|,?\s*\\text\s*\{\s*(?:or|and)\s*\}|,?\s*\bor\b|\n)\s*")
@@ -59,7 +60,7 @@ _SCALED_LETTER = re.compile(r"\$?\s*(\d[\d.,]*)\s?k\s*(\\text\s*\{\s*dollars\s*\
 _LONG_NAME = re.compile(
     r"\A\s*(?:[A-Za-z]{2,8}(?:_\{?\w+\}?)?|[A-Za-z]_\s*\{?\s*\\?[A-Za-z]+\s*\}?)\s*=(?!=)\s*(?=[-+\d.\\(]+[^=]*$)"
 )
-_ARGUMENT = re.compile(r"\s*([a-zA-Z])\s*\([a-z]\)\s*=")
+_ARGUMENT = re.compile(r"\s*([a-zA-Z])\s*\(\s*(?:[a-z]|\\math[a-z]+\s*\{?\s*\w\s*\}?)\s*\)\s*=(?=[^=]+\Z)")
 _LABELLED = re.compile(
     r"\s*(?:\\text\s*\{)?\s*(?P<name>[A-Za-z][A-Za-z ]{0,30}?)\s*(?::|=)\s*\}?\s*(?P<value>[^=:]+)"
 )
@@ -70,6 +71,7 @@ _PARTED = re.compile(r"\s*(?:,(?!\d{3}(?!\d))|;|\\text\s*\{\s*and\s*\}|\band\b|\
 _ARBITRARY = re.compile(r"[Cc](?:_?\w)?")
 _ANY_CONSTANT = re.compile(r"(?:[A-Z]|[ck])(?:_?\w)?")
 _TIME = re.compile(r"(?:at )?(\d{1,2}) ?:(\d\d)(?:\s*([ap])\.? ?m)?\b\.?", re.IGNORECASE)
+_HOURS = re.compile(r"(?i)(?<=\d) ?(?:uhr|h)\b\.?\Z")  # behind a time of the day
 _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)")
 _SAID = re.compile(
     r"(?!.*\b(?:not|never|if|no|or|either|maybe|might|could|would|was)\b)[A-Z][\w' ]{0,60}"
@@ -129,16 +131,20 @@ def decide(gold: str, answer: str, question: str = "") -> Verdict:
     if not right:
         return False, "no answer"
     asked = (asked_unit(question) or given_unit(question, right)) if question else None
-    measured = same_quantity(left, right, asked) if asked is not None and right != left else None
-    if measured is not None:
-        return measured, "equal" if measured else "different"
     best: Verdict | None = None
     for text in _readings(left, right, question):
+        measured = same_quantity(left, text, asked) if asked is not None and right != left else None
+        if measured is not None:
+            return measured, "equal" if measured else "different"
         verdict = _compare_texts(left, text)
         if verdict[0]:
             return verdict
         if best is None or (best[0] is False and verdict[0] is None):
             best = verdict
+    spoken = SPOKEN.fullmatch(answer)
+    value = stated_answer(spoken[1])[0] if spoken else None
+    if spoken and value and value != spoken[1]:
+        return decide(gold, value, question)
     return best or (False, "no answer")
 
 
@@ -172,12 +178,13 @@ def _readings(gold: str, answer: str, question: str) -> Iterator[str]:
 
 def _drop_name(gold: str, answer: str) -> str:
     """Return an answer without a long name before its value, or an argument that the reference leaves out."""
-    if "=" not in gold:
-        return _LONG_NAME.sub("", answer, count=1)
     extreme, argument = _NAMED_EXTREME.match(answer), _ARGUMENT.match(answer)
+    if "=" not in gold:
+        named = argument and "\\" in argument[0]
+        return answer[argument.end() :] if argument and named else _LONG_NAME.sub("", answer, count=1)
     if extreme and gold.startswith(extreme[1]) and "_" not in gold:
         return f"{extreme[1]} = {answer[extreme.end() :]}"
-    if argument and gold[:2].strip("=") == argument[1] + " ":
+    if argument and re.match(rf"{argument[1]}\s*=", gold):
         return f"{argument[1]} ={answer[argument.end() :]}"
     return answer
 
@@ -332,7 +339,7 @@ def _digits(match: re.Match[str]) -> tuple[bool, str]:
 def _compare_residues(gold: str, answer: str) -> bool | None:
     """Compare classes of integers, as 3 (mod 7) and x = 7k + 3."""
     wanted = _read_residue(gold)
-    return None if wanted is None else wanted == _read_residue(answer)
+    return None if wanted is None or "mod" not in gold + answer else wanted == _read_residue(answer)
 
 
 def _read_residue(text: str) -> tuple[int, int] | None:
@@ -420,7 +427,7 @@ def _compare_options(gold: str, answer: str) -> bool | None:
 def _compare_times(gold: str, answer: str) -> bool | None:
     """Compare times of the day: 3:45 pm is 15:45; None unless one side says which half of the day."""
     wanted = _TIME.fullmatch(strip_to_words(gold))
-    given = _TIME.fullmatch(strip_to_words(answer).replace("{:}", ":"))
+    given = _TIME.fullmatch(_HOURS.sub("", strip_to_words(answer).replace("{:}", ":")))
     if wanted is None or given is None:
         return None
     if wanted[3] or int(wanted[1]) > 12:
@@ -491,6 +498,7 @@ def _compare_phrases(gold: str, answer: str) -> bool | None:
 _TRUTHS = {"yes": True, "true": True, "no": False, "false": False}
 _COMPARERS: tuple[tuple[str, Callable[[str, str], bool | None]], ...] = (
     ("mod", _compare_residues),
+    ("\\mathbb", _compare_residues),
     ("", _compare_options),
     (":", _compare_times),
     (":", _compare_named),
@@ -534,7 +542,7 @@ def _compare_trees(gold: str, answer: str) -> Verdict:
         if not verdict:
             verdict = any(same(left, renamed) for renamed in _rename_constants(gold, left, right)) or verdict
         if not verdict and "," in answer:
-            verdict = _compare_decimal_comma(left, answer) or verdict
+            verdict = _compare_decimal_comma(gold, left, answer) or verdict
     except TooBig:
         return False, UNDECIDED  # too big for sympy as well: no worker's time is spent on it
     except RecursionError:
@@ -605,13 +613,14 @@ def _ask_sympy(gold: str, answer: str, why: str) -> Verdict:
     return (False if formula(gold) is None or formula(answer) is None else None), why
 
 
-def _compare_decimal_comma(gold: Node, answer: str) -> bool | None:
+def _compare_decimal_comma(text: str, gold: Node, answer: str) -> bool | None:
     """Compare 1,5 with a reference of 1.5; a number with groups of thousands is never a decimal."""
     number = bare(gold)
     exact = re.match(r"[+-]?\d+,00(?!\d)", answer) is not None
     if number[0] == "num" and (exact or number[2] is not None) and _COMMA.fullmatch(answer):
         with contextlib.suppress(Unread):
-            return same(gold, read(answer.replace(",", ".")))
+            answer = answer.replace(",", ".")
+            return same(gold, read(answer)) or same_quantity(text, answer)
     return None
 
 

@@ -73,7 +73,7 @@ _CHARACTERS = str.maketrans(
         "∞": r"\infty ", "∪": r"\cup ", "∈": r"\in ", "∖": r"\setminus ", "°": r"^{\circ}", "º": r"^{\circ}",
         "ℝ": r"\mathbb{R}", "∅": r"\emptyset ", "±": r"\pm ", "∓": r"\mp ", "²": "^{2}", "³": "^{3}",
         "⁴": "^{4}", "⁵": "^{5}", "⁶": "^{6}", "⁷": "^{7}", "⁸": "^{8}", "⁹": "^{9}", "¹": "^{1}",
-        "⁰": "^{0}", "∛": r"\sqrt[3]", "⟨": r"\langle ",
+        "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "⁰": "^{0}", "∛": r"\sqrt[3]", "⟨": r"\langle ",
         "⟩": r"\rangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
         "⌉": r"\rceil ", "ⁿ": "^{n}", "∧": r"\wedge ", "∨": r"\vee ",
         "¬": r"\neg ", "∩": r"\cap ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ",
@@ -297,6 +297,17 @@ _PHRASES = make_rules(
         lambda m: _SAYINGS[str(m.lastgroup)],
     ),
     *((mark, r"\A(\d+)\s*(?:to|\\text\s*\{\s*to\s*\})\s*(\d+)\Z", r"\1:\2") for mark in (" to ", "{to")),
+    # what joins two values in another language
+    *(
+        (
+            word,
+            rf"(?<=[\d)\]}}])\s*\\(?:text|mathrm)\s*\{{\s{'+*'[word > 'z']}{word}\s{'+*'[word > 'z']}\}}"
+            r"(?=\s*[-+\\\d(\[a-zA-Z])",
+            rf" \\text{{ {plain} }}",
+        )
+        for plain, words in (("and", "和 与 y et und и e"), ("or", "或 oder ou o или"))
+        for word in words.split()
+    ),
     ("illion", _SCALED, number_words.write_out_scale),
     ("housand", _SCALED, number_words.write_out_scale),
     (":", r"(\d:\d\d)\s*([apAP])\.?\s?[mM]\b\.?", r"\1 \2m"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from gem.errors import BadArgument
@@ -17,6 +18,11 @@ from gem.parsing import boxed
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
 REPLY = 8_000  # characters at the end of an unboxed reply that a worker looks through
+SPOKEN = re.compile(
+    r"\\text\s*\{\s*((?=[A-Z])[^{}\\=\d]{3,200} [$€£]?\d[\d.,:/%]*"
+    r"(?: (?!(?:than|more|less|fewer|if|unless|when|where|or|but|not|except|and)\b)[^{}\\= \d]+){0,12})\s*\}"
+)
+"""A sentence with one number that is all of a box."""
 _ITEM = re.compile(r"[-*•]|(?<!\w)\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
 _JOINING = re.compile(r"\b(?:and|or|either|maybe|perhaps|also|both|as well as)\b", re.IGNORECASE)
 _CONCLUDING = re.compile(
@@ -138,6 +144,8 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     text = text if text.isascii() else languages.write_ascii_digits(text)
     text = text.replace("\\fbox{", "\\boxed{") if "\\fbox{" in text else text
     text = _reply(text) if "<" in text or "◁" in text else text
+    if _differ(text):
+        return None, True
     if "\\boxed" in text:
         inside = boxed(text)
         if inside is not None:
@@ -150,6 +158,18 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     return answer[-ANSWER:] if answer is not None else None, whole or len(stripped) < 40
 
 
+def _differ(text: str) -> bool:
+    """Return whether a reply gives two final answers, one right behind the other."""
+    if len(_FINAL.findall(text[-REPLY:])) < 2:
+        return False
+    lines = [
+        _FINAL.match(line) for line in re.split(r"\n|(?<=\*\*) (?=\*\*)", text[-REPLY:]) if line.strip()
+    ][-20:]
+    values = [match and value_of(match.string[match.end() :].strip("*_ "), text) for match in lines]
+    return any(one and other and len(distinct_texts((one, other))) > 1 for one, other in pairwise(values))
+
+
+_FINAL = re.compile(r"(?i)(?<!\w)[*_#]{0,6} ?final answer[*_]{0,3}:")
 _TEXT_LABEL = re.compile(r"\s*\\text\s*\{[^{}]{0,40}\banswers? (?:is|are):?\s*\}\s*(?=\S)")
 
 
@@ -300,7 +320,7 @@ _ALL_STYLED = re.compile(
 def _strip_style(value: str) -> str:
     r"""Return the number in \\textbf{(113)}, and the words in \\text{42 apples}."""
     styled = _ALL_STYLED.fullmatch(value) if value.startswith("\\") and len(value) < 300 else None
-    if styled is None or not re.search(r"\d", styled[1]):
+    if styled is None or not re.search(r"\d", styled[1]) or SPOKEN.fullmatch(value):
         return value
     inner = styled[1].strip()
     alone = re.fullmatch(r"\(\s*(-?[\d.,/]*\d)\s*\)", inner)

@@ -177,7 +177,7 @@ def _is_sentence(line: str) -> bool:
     if line.startswith(("| ", "|-", "`", '{"')) or len(line) > 300:
         return True
     words = len(re.findall(r"(?<![\\\w])[^\W\d_]{2,}", line[:PIECE]))
-    computed = ("=" in line and _COMPUTING.match(line)) or len(_sentences(line)) > 1
+    computed = ("=" in line and _COMPUTING.match(line)) or len(_sentences(line)) > 1 or _CHAINED.search(line)
     spoken = words > 2 or (words and _VERB.search(line)) or (words == 2 and "=" in line)
     return bool(
         (words and computed)
@@ -187,6 +187,11 @@ def _is_sentence(line: str) -> bool:
     )
 
 
+_CHAINED = re.compile(
+    r"[,;.]\s(?:and )?(?:so|hence|thus|therefore)\s"
+    r"|\$,? (?:times|plus|minus|multiplied by|divided by) \$[^$]{1,80}\$: \$[^$]+\$\.?$"
+)
+"""What makes a line of formulas a computation: so, or an operation and its result behind a colon."""
 _COMPUTING = re.compile(r"[\d(]|\\?[$€£]\d")
 
 
@@ -328,7 +333,18 @@ def value_of(piece: str, text: str) -> str:
     value = _bare(piece) or _value_in(languages.set_spaces(piece), text) or _last_side(piece)
     if value is None:
         value = (piece.strip("*_ `") if piece[:1] in "*_`" else piece.strip()).replace("**", "")
+    letters = _LETTERED.findall(piece)
+    if (
+        len(letters) == 1
+        and value != piece
+        and value[-1:].isdigit()
+        and _LETTERED.sub("", piece).strip(" .*").endswith(value)
+    ):
+        value = f"({letters[0]}) {value}"  # x = 3 (choice C)
     return languages.join_groups(value, text)
+
+
+_LETTERED = re.compile(r"\s\((?:choice|option|answer) \(?([A-J])\)+")
 
 
 def _last_side(piece: str) -> str | None:
@@ -562,7 +578,7 @@ _KINDS = re.compile(
     rf"(?P<value>{_NUMBER.pattern})"
     r"|(?P<operator>[-+−–×*·⋅÷/<>≤≥≠=≈≡∈∪±^|&]+|\\(?:times|cdot|approx|ge|le|in|cup|pm|div)|[xX×])"
     rf"|(?P<words>(?i:(?:{number_words.CARDINAL})(?:-(?:{number_words.CARDINAL}))?))"
-    r"|(?P<word>[aAIeyo]?|[^\W\d_a-zA-Zαβγδεθλμνπρστφψω½¼¾⅓⅔⅛²³¹⁰⁴-⁹₀-₉])"
+    r"|(?P<word>[aAIeyo]?|[^\W\d_a-zA-Zαβγδεθλμνπρστφψωℤℝℕ½¼¾⅓⅔⅛²³¹⁰⁴-⁹₀-₉])"
     rf"|(?P<weak>[^\W\d_]|abc?|(?!(?:{_SHORT_WORDS})$)[b-df-hj-np-tv-z]{{2,3}})"
 )
 
@@ -644,7 +660,7 @@ def _continues(atoms: list[_Atom], first: int, i: int) -> bool:
     if here.behind:
         return here.behind == "," and not _is_computation(atoms, first, i)
     digits = here.text[-1:].isdigit() and following.text[:1].isdigit()
-    thousands = re.fullmatch(r"\d{1,3}", here.text) and re.match(r"\d{3}(?!\d)", following.text)
+    thousands = re.fullmatch(r"\d{1,3}", here.text) and re.match(r"\d{3}(?!\d)|\d+/\d+$", following.text)
     alike = here.kind == following.kind and (here.kind == "words" or (here.kind == "value" and not digits))
     return alike or thousands is not None
 

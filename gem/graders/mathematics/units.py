@@ -147,7 +147,7 @@ _PREFIXED, _PLAIN = _read_table(_TABLE), _read_table(_UNPREFIXED)
 ALONE = frozenset("msghdtlLAKNJWVCFSHTGMBbu")
 """Letters that may be variables too: units where a space or a style stands before them."""
 _FACTOR = re.compile(
-    r"\s*(?P<op>[*/]|\bper\b|)\s*(?P<open>\(?)\s*(?P<name>[A-Za-zµΩÅ°å-]+)\s*(?:\^\s*\{?\s*\(?\s*(?P<power>[-+]?\d)\s*\)?\s*\}?)?"
+    r"\s*(?P<op>[*/]|\bper\b|)\s*(?P<open>\(?)\s*(?P<name>[A-Za-zµΩÅ°å-]+)\s*(?:\^\s*\{?\s*(?P<power>[-+]?\d|\(\s*[-+]?\d\s*\))\s*\}?)?"
     r"\s*(?P<close>\)?)"
 )
 _RAISED = re.compile(r"\b(square|sq|cubic) (\w+)", re.IGNORECASE)
@@ -160,6 +160,7 @@ def read_unit(text: str) -> Unit | None:
     >>> read_unit("kJ/mol").size, read_unit("N*m") == read_unit("J"), read_unit("apples")
     (Fraction(1000, 1), True, None)
     """
+    text = text.replace("light year", "light-year")
     factors = list(_FACTOR.finditer(text.strip()))
     units = [unit for factor in factors[:10] if (unit := _find_unit(factor["name"]))]
     if not 0 < len(units) == len(factors) or "".join(factor[0] for factor in factors) != text.strip():
@@ -169,7 +170,7 @@ def read_unit(text: str) -> Unit | None:
     for factor, unit in zip(factors, units, strict=True):
         sign = -1 if factor["op"] in ("/", "per") else sign if in_brackets else 1
         in_brackets = (in_brackets or bool(factor["open"])) and not factor["close"]
-        power = sign * int(factor["power"] or 1)
+        power = sign * int((factor["power"] or "1").strip("() "))
         size *= unit.size**power
         for base, exponent in unit.powers:
             powers[base] += power * exponent
