@@ -201,8 +201,8 @@ def _same_sequence(gold: Node, answer: Node) -> bool | None:
     _, opened_too, closed_too, others = answer
     kinds = opened + closed, opened_too + closed_too
     finite = [kind in ("", "{}") for kind in kinds]
-    imaginary = kinds[0] == "[]" and all(constant(x) and approximately(x) is None for x in members)
-    if all(finite) or (finite[1] and imaginary):  # [2i, -2i] is no interval
+    no_interval = "[]" in kinds and all(constant(x) and approximately(x) is None for x in (*members, *others))
+    if all(finite) or (any(finite) and no_interval):  # [2i, -2i] is no interval
         return _same_members(members, others)
     if len(members) != len(others):
         return False

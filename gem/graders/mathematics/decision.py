@@ -56,6 +56,7 @@ _RESIDUE = re.compile(
 )
 _ASSIGNED = re.compile(r"\s*([a-zA-Z](?:_\w)?)\s*=\s*([^=,;<>]+)")
 _GROUPS = re.compile(r"\s*(?:;|,?\s*\\text\s*\{\s*(?:or|and)\s*\}|,?\s*\bor\b|\n)\s*")
+_JOINED = re.compile(r"(?<=[)\]}])\s*\\text\s*\{\s*(?:and|or)\s*\}\s*(?=[(\[]|\\\{)")  # (1, 2) and (3, 4)
 _SCALED_LETTER = re.compile(r"\$?\s*(\d[\d.,]*)\s?k\s*(\\text\s*\{\s*dollars\s*\}\s*)?")
 _LONG_NAME = re.compile(
     r"\A\s*(?:[A-Za-z]{2,8}(?:_\{?\w+\}?)?|[A-Za-z]_\s*\{?\s*\\?[A-Za-z]+\s*\}?)\s*=(?!=)\s*(?=[-+\d.\\(]+[^=]*$)"
@@ -154,6 +155,7 @@ def _readings(gold: str, answer: str, question: str) -> Iterator[str]:
     Then the value behind a left side that is no unknown, and the answer with the reference's parameter.
     """
     answer = _drop_name(gold, answer) if "=" in answer else answer
+    answer = _JOINED.sub(r" \\cup ", answer) if "\\cup" in gold else answer
     yield answer
     if _TALK.search(answer):
         plain = strip_to_words(answer)

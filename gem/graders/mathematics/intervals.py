@@ -49,8 +49,6 @@ def _pieces(node: Node) -> list[Piece]:
     if tag != "seq":
         return [_piece(node, node)]
     _, opened, closed, members = node
-    if not opened and members[0][0] == "seq":  # (1, 2) and (3, 4)
-        return [piece for member in members for piece in _pieces(member)]
     if opened in ("{", ""):
         return [_piece(member, member) for member in members]
     if len(members) != 2:
