@@ -19,10 +19,15 @@ ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
 REPLY = 8_000  # characters at the end of an unboxed reply that a worker looks through
 SPOKEN = re.compile(
-    r"\\text\s*\{\s*((?=[A-Z])[^{}\\=\d]{3,200} [$€£]?\d[\d.,:/%]*"
-    r"(?: (?!(?:than|more|less|fewer|if|unless|when|where|or|but|not|except|and)\b)[^{}\\= \d]+){0,12})\s*\}"
+    r"\\text\s*\{\s*((?:[A-Z][a-z]+'s|The|His|Her|Their|Its)"
+    r"(?: (?!(?:not|no|wrong|false|incorrect|half|error|mistake|other|first|initial|old"
+    r"|sum|product|square|double)\b)"
+    r"[A-Za-z]+){1,2} (?:is|are|was|weighs?|costs?|has|takes?|lasts?) [$€£]?\d[\d.,:/%]*"
+    r"(?: (?!(?:than|more|less|fewer|if|unless|when|where|or|but|not|except|and|per"
+    r"|short|off|from|plus|minus|times)\b)"
+    r"[A-Za-z]+){0,2}\.?)\s*\}"
 )
-"""A sentence with one number that is all of a box."""
+"""A sentence that gives one thing one number, and is all of a box."""
 _ITEM = re.compile(r"[-*•]|(?<!\w)\(?(?:\d{1,2}|[a-zA-Z]|[ivx]{1,4})[.):]")
 _JOINING = re.compile(r"\b(?:and|or|either|maybe|perhaps|also|both|as well as)\b", re.IGNORECASE)
 _CONCLUDING = re.compile(
