@@ -92,13 +92,19 @@ def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the table of a TOML file that this user named, with the Python files of its functions fixed.
 
     Raises:
-        BadArgument: for a file that is no TOML, or names a Python file that is not there.
+        BadArgument: for a file that is no TOML or no rubric, or names a Python file that is not there.
     """
     try:
         table = read_toml(path)
     except (OSError, ValueError) as error:
         raise BadArgument(f"the rubric's file {str(path)!r} cannot be read: {reason(error)}.") from error
-    return fix_table(table, Path(path).parent)
+    table = fix_table(table, Path(path).parent)
+    try:
+        read_rubric(table)
+    except BadArgument as error:
+        start = f"the rubric's file {str(path)!r}: "
+        raise BadArgument(f"{start}{error}" if start not in str(error) else str(error)) from error
+    return table
 
 
 def fix_table(table: Mapping[str, Any], folder: str | os.PathLike[str]) -> dict[str, Any]:
