@@ -25,7 +25,7 @@ from unittest import mock
 
 import pytest
 
-from gem import cli
+from gem import cli, source_files
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef
@@ -498,7 +498,8 @@ def fault_of(case: Case, damage: Damage, seed: str, good: Path, folder: Path) ->
     try:
         # A damaged name of a grader is named by the user then, which no other test may find.
         own = {"GEM_CACHE": str(folder / "cache")} if case.code else {}
-        with mock.patch.dict(os.environ, own), limits():
+        names = set() if case.code else source_files._NAMES
+        with mock.patch.object(source_files, "_NAMES", names), mock.patch.dict(os.environ, own), limits():
             code, _, err = call(case.command.split())
     except TooLong:
         return f"it had not ended after {LONGEST_S:g} s"
