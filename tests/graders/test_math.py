@@ -781,3 +781,24 @@ WALK = "A walk along the shore takes 25 minutes with the wind and $t$ minutes ag
 )
 def test_the_question_says_what_is_named(question, gold, answer, right):
     assert decide(gold, answer, question)[0] is right
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "reply"),
+    [
+        ("Compute $-3(2,-4)$.", "(-6,12)", "-3(2,-4)"),
+        ("Find the sum $(2,3)+(3,-2)$.", "(5,1)", "(2,3)+(3,-2)"),
+        (r"Add $\langle 1,2\rangle+\langle 3,4\rangle$.", "(4,6)", r"\langle 1,2\rangle+\langle 3,4\rangle"),
+        ("Compute $2^{10}$.", "1024", "2^{10} = 2^{10}"),
+        ("Compute $2^{10}$.", "1024", "E[X] = 2^{10}"),
+        (r"Simplify $\sqrt{72}$.", r"6\sqrt2", r"\sqrt{72} = \sqrt{72}"),
+        (r"Simplify $\frac68$.", r"\frac34", r"\text{value} = \frac{6}{8}"),
+        ("Expand $(x+1)^2$.", "x^2+2x+1", r"\int = (1+x)^2"),
+        ("The side is $2x$ and the area $x^2$. Find $x$.", "8", "x^2 = 8"),
+        ("Add 1 to $3$.", "4", "3 = 4"),
+        (r"Find $2^{10} \bmod 7$.", "2", r"9 \equiv 2 \pmod 4"),
+        ("Find the focus of $y^2=2px$.", r"(\frac p2,0)", r"(\frac m2,0)"),
+    ],
+)
+def test_a_copy_behind_a_left_side_or_as_vectors_is_none(question, gold, reply):
+    assert not MathGrader.grade_row(MathGrader(), rf"\boxed{{{reply}}}", gold, question).correct

@@ -199,7 +199,13 @@ def _drop_left_side(gold: str, answer: str, question: str) -> str | None:
     """
     residue = _REDUCED.fullmatch(answer) if "\\equiv" in answer and gold.isdigit() else None
     if residue:
-        return residue[1] if int(residue[1]) < int(residue[2]) else None
+        left, rest, modulus = residue[1], int(residue[2]), int(residue[3])
+        power = _POWER.fullmatch(left)
+        true = (
+            pow(int(power[1]), int(power[2] or 1), modulus) == rest if power and modulus else rest < modulus
+        )
+        known = power is not None or (_squeeze(left) in _squeeze(question) and residue[3] in question)
+        return residue[2] if true and known else None
     sides = _SIDES.fullmatch(answer) if "=" in answer and "=" not in gold and len(answer) < LENGTH else None
     if sides is None:
         return None
@@ -216,7 +222,11 @@ def _squeeze(text: str) -> str:
     return re.sub(r"\s", "", canonical(normalise_text(text)))
 
 
-_FORMULAS = re.compile(r"\$\$?([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]")
+_FORMULAS = re.compile(
+    r"(?i:find|determine|compute|evaluate|calculate|simplify|what is|value of)\b[^.?!$\\]{0,80}"
+    r"(?:\$\$?([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\])"
+)
+"""What a question asks for."""
 
 
 _NESTED = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}|\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)"
@@ -242,8 +252,9 @@ _QUANTITY = re.compile(
 _MATRIX_NAME = re.compile(r"\s*[A-Z]{1,3}\s*(?:\^\s*(?:\{[^{}]*\}|\w))?\s*")
 # a number and its residue
 _REDUCED = re.compile(
-    r"(?:\d|[-+*!\s^{}()]|\\(?:cdot|times)(?![a-zA-Z]))+\\equiv\s*(\d{1,9})\s*\(?\s*\\[bp]?mod\s*\{?\s*(\d{1,9})\s*\}?\s*\)?"
+    r"((?:\d|[-+*!\s^{}()]|\\(?:cdot|times)(?![a-zA-Z]))+)\\equiv\s*(\d{1,9})\s*\(?\s*\\[bp]?mod\s*\{?\s*(\d{1,9})\s*\}?\s*\)?"
 )
+_POWER = re.compile(r"\s*(\d{1,9})\s*(?:\^\s*\{?\s*(\d{1,9})\s*\}?\s*)?")
 _WORD_IN_IT = re.compile(r"\\text|(?<![\\a-zA-Z])[a-zA-Z]{4,}|(?<![\\a-zA-Z])[a-z]{3,}")
 _NAMES = re.compile(
     r"\\(?:(alpha|beta|gamma|delta|theta|lambda|mu|phi|omega)|[a-zA-Z]+)|([a-zA-Z](?:_\{?\w+\}?)?)"
@@ -267,12 +278,15 @@ def _rename_parameter(gold: str, answer: str, question: str) -> str | None:
     two = (point or gold.count("=") > 1) and len(pair) == 2 and len(ours) == len(theirs)
     if not two or not _PARAMETERS.issuperset(pair) or re.search(rf"\b{pair[0]}\b", question):
         return None
+    if pair[0] in _unknowns(" ".join(_INLINE.findall(question[-ANSWER:]))):
+        return None
     name, plain = (rf"\{x} " if len(x) > 1 else x for x in pair)
     return re.sub(
         r"\\[a-zA-Z]+ ?|[a-zA-Z]", lambda m: name if m[0].strip() == plain.strip() else m[0], answer
     )
 
 
+_INLINE = re.compile(r"\$[^$]+\$|\\[(\[].+?\\[)\]]")
 _PARAMETERS = frozenset(("r", "s", "t", "u", "v", "k", "m", "n", "p", "lambda", "mu"))
 
 

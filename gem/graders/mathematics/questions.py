@@ -24,6 +24,17 @@ def copied(reply: str, reference: Any, question: str) -> bool:
     (True, False)
     """
     given = prepare_text.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
+    last = _last_side(given)
+    return _copies(given, reference, question) or (last != given and _copies(last, reference, question))
+
+
+def _last_side(given: str) -> str:
+    """Return the last side of an equation, the whole text where that is not read."""
+    last = given.rpartition("=")[2].strip()
+    return last if _read(last) is not None else given
+
+
+def _copies(given: str, reference: Any, question: str) -> bool:
     short = re.sub(r"\s", "", canonical(given))
     wanted = r"\s*".join(map(re.escape, short))
     question = question[:ANSWER]
@@ -31,13 +42,17 @@ def copied(reply: str, reference: Any, question: str) -> bool:
     tree = _read(given)
     if tree is None:
         return there and "\\" in short and given not in map(prepare_text, references(reference))
-    if tree[0] not in _LEFT_TO_DO or worked_out(tree, given):
+    computed = there and tree[0] in ("seq", "matrix") and _VECTORS.search(given)  # is read as its result
+    if not computed and (tree[0] not in _LEFT_TO_DO or worked_out(tree, given)):
         return there and _CONVERT.search(question) is not None and _rewritten(tree, given, reference)
     if not there and tree not in _formulas(question):
         return False
     golds = [_read(prepare_text(gold)) for gold in references(reference)]
     return not any(gold is None or leaves(gold) == leaves(tree) for gold in golds)
 
+
+_VECTORS = re.compile(r"^[-+]|^[\d{}\\a-z]*\d\}?\s*[(\\]|(?:[)}\]]|\\rangle)\s*[-+]\s*[\d(\\]")
+"""Sums and multiples of vectors and matrices."""
 
 _CONVERT = re.compile(
     r"\b(?:convert|express|(?:re)?write)\b[^.?!]*(?:\.\d[^.?!]*)*\b(?:to|as|in|into)\b"
@@ -81,7 +96,11 @@ def formed(reply: str, reference: Any, question: str) -> bool:
     (False, True)
     """
     given = prepare_text.__wrapped__((final_answer(reply)[0] or "")[:LENGTH])
-    return any(_has_asked_form(prepare_text(gold), given, question) for gold in references(reference))
+    last = _last_side(given)
+    return any(
+        _has_asked_form(gold, given, question) and ("=" in gold or _has_asked_form(gold, last, question))
+        for gold in map(prepare_text, references(reference))
+    )
 
 
 def _has_asked_form(gold: str, given: str, question: str) -> bool:

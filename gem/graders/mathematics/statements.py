@@ -333,18 +333,7 @@ def value_of(piece: str, text: str) -> str:
     value = _bare(piece) or _value_in(languages.set_spaces(piece), text) or _last_side(piece)
     if value is None:
         value = (piece.strip("*_ `") if piece[:1] in "*_`" else piece.strip()).replace("**", "")
-    letters = _LETTERED.findall(piece)
-    if (
-        len(letters) == 1
-        and value != piece
-        and value[-1:].isdigit()
-        and _LETTERED.sub("", piece).strip(" .*").endswith(value)
-    ):
-        value = f"({letters[0]}) {value}"  # x = 3 (choice C)
     return languages.join_groups(value, text)
-
-
-_LETTERED = re.compile(r"\s\((?:choice|option|answer) \(?([A-J])\)+")
 
 
 def _last_side(piece: str) -> str | None:
