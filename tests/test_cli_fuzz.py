@@ -50,6 +50,10 @@ class Case(NamedTuple):
     needs: str = ""
     code: bool = False
 
+    @property
+    def seed(self):
+        return f"Case(command={self.command!r}, file={self.file!r}, needs={self.needs!r})"
+
 
 CASES = [
     *[
@@ -562,7 +566,7 @@ def check(case, good, tmp_path, rounds):
         pytest.skip(f"needs {case.needs}")
     faults = []
     for number, damage in enumerate(DAMAGES * len(rounds)):
-        seed = f"{case} {rounds[number // len(DAMAGES)]} {damage.__name__}"
+        seed = f"{case.seed} {rounds[number // len(DAMAGES)]} {damage.__name__}"
         fault = fault_of(case, damage, seed, good, tmp_path / f"{number}")
         shutil.rmtree(tmp_path / f"{number}", ignore_errors=True)
         if fault:

@@ -151,7 +151,7 @@ def _open_file(path: Path) -> sqlite3.Connection:
         file.execute("PRAGMA journal_mode=WAL")
         file.execute("PRAGMA synchronous=NORMAL")
         file.execute("CREATE TABLE IF NOT EXISTS verdicts (key BLOB PRIMARY KEY, score TEXT NOT NULL)")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where SQLite quotes a damaged schema
         if file is not None:
             file.close()
         raise StoreError(f"{path}: cannot use the file of verdicts: {error}") from error

@@ -162,6 +162,14 @@ def test_a_cache_needs_a_name_a_size_and_a_file_that_can_be_used(tmp_path):
         CachedGrader(Counting(), broken)
 
 
+def test_a_damaged_file_that_sqlite_quotes_is_refused(tmp_path):
+    path = tmp_path / "verdicts.db"
+    CachedGrader(Counting(), path, name="counting").close()
+    path.write_bytes(path.read_bytes().replace(b" (key", b" \xedkey"))
+    with pytest.raises(StoreError, match="cannot use the file of verdicts"):
+        CachedGrader(Counting(), path, name="counting")
+
+
 def test_a_cascade_stops_at_the_first_that_accepts():
     strict, lenient = Counting(), Counting(fold=True)
     cascade = CascadeGrader({"strict": strict, "lenient": lenient})
