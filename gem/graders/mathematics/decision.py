@@ -18,6 +18,7 @@ from gem.graders.mathematics.algebra import same
 from gem.graders.mathematics.evaluation import TooBig
 from gem.graders.mathematics.latex import LENGTH, english, read
 from gem.graders.mathematics.notation import (
+    INLINE,
     STYLED,
     Unread,
     canonical,
@@ -278,7 +279,7 @@ def _rename_parameter(gold: str, answer: str, question: str) -> str | None:
     two = (point or gold.count("=") > 1) and len(pair) == 2 and len(ours) == len(theirs)
     if not two or not _PARAMETERS.issuperset(pair) or re.search(rf"\b{pair[0]}\b", question):
         return None
-    if pair[0] in _unknowns(" ".join(_INLINE.findall(question[-ANSWER:]))):
+    if pair[0] in _unknowns(" ".join(match[0] for match in INLINE.finditer(question[-ANSWER:]))):
         return None
     name, plain = (rf"\{x} " if len(x) > 1 else x for x in pair)
     return re.sub(
@@ -286,7 +287,6 @@ def _rename_parameter(gold: str, answer: str, question: str) -> str | None:
     )
 
 
-_INLINE = re.compile(r"\$[^$]+\$|\\[(\[].+?\\[)\]]")
 _PARAMETERS = frozenset(("r", "s", "t", "u", "v", "k", "m", "n", "p", "lambda", "mu"))
 
 

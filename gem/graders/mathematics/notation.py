@@ -323,6 +323,10 @@ def prepare_text(text: str) -> str:
     return apply_rules(_PHRASES, normalise_text(text)).strip(" ,")
 
 
+INLINE = re.compile(r"\$\$?([^$]+)\$|\\[(\[](.+?)\\[)\]]")
+"""A formula between its marks in a text."""
+
+
 def canonical(text: str) -> str:
     """Return a text with one notation for fractions, products and powers."""
     text = re.sub(r"\\[dt](?=frac|binom)", r"\\", text)

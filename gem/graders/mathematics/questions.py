@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from gem.graders.mathematics.latex import LENGTH, read
-from gem.graders.mathematics.notation import Unread, canonical, normalise_text, prepare_text
+from gem.graders.mathematics.notation import INLINE, Unread, canonical, normalise_text, prepare_text
 from gem.graders.mathematics.replies import ANSWER, final_answer, references
 from gem.graders.mathematics.scalars import constant
 from gem.graders.mathematics.trees import Node, bare, leaves
@@ -63,7 +63,7 @@ _CONVERT = re.compile(
 
 def _formulas(question: str) -> list[Node | None]:
     """Return the formulas of a question as trees, which are equal for different notations."""
-    texts = re.findall(r"\$\$?([^$]+)\$|\\[(\[](.+?)\\[)\]]", question)[:20]
+    texts = INLINE.findall(question)[:20]
     return [_read(prepare_text.__wrapped__("".join(groups).rstrip(" .,;?"))) for groups in texts]
 
 
