@@ -29,13 +29,15 @@ _DRAWS = 10_000  # in so many draws a family that has questions for both splits 
 class Problem:
     """A generated problem: the question in words, its answer, its parameters, and how to draw its picture.
 
-    `key` distinguishes problems whose words are the same but whose pictures differ.
+    `key` distinguishes problems whose words are the same but whose pictures differ. `working` is a Python
+    expression of the answer, which a solver with a Python tool computes.
     """
 
     question: str
     answer: str
     key: str = ""
     picture: Callable[[], Image] | None = None
+    working: str = ""
 
 
 class Generator(Protocol):
@@ -76,7 +78,8 @@ class ProceduralTasks(Ordered):
         question: Obs = problem.question
         if problem.picture is not None:
             question = (problem.picture(), Text(problem.question))
-        return Task(str(at), question, problem.answer)
+        info = {"working": problem.working} if problem.working else {}
+        return Task(str(at), question, problem.answer, info)
 
     def reference(self, at: int) -> str:
         """Return the answer of one task without drawing its picture."""

@@ -109,7 +109,10 @@ class BaseTool(Rebuildable):
         return ""
 
     def solving_call(self, question: str) -> str:
-        """Return the call that a solver makes to answer `question`; empty where the tool would not help."""
+        """Return the call that a solver makes to answer `question`; empty where the tool would not help.
+
+        `question` is the first observation, or what the task has in its column `working`: how to compute it.
+        """
         return ""
 
     def offered(self) -> Sequence[BaseTool]:

@@ -13,6 +13,7 @@ from gem.content import Obs, Text, ToolSpec, join, text_of, written_tools
 from gem.core import Env, EnvWrapper, Start, Step, shared_names
 from gem.errors import BadArgument, EpisodeOver, NoVerdict, check_least, did_you_mean
 from gem.record import StopReason
+from gem.tasks.base import Task
 from gem.tools.base_tool import SETTINGS, BaseTool, FunctionTool, ToolResult, is_marked
 from gem.tools.calls import Found, find
 
@@ -163,8 +164,10 @@ class ToolEnvWrapper(EnvWrapper):
         """Return a call that helps with the question, once in an episode; otherwise the inner action."""
         layers = self._layers()
         if not any(each.tool_use_counter for each in layers):
+            task = getattr(self.unwrapped, "task", None)
+            working = str(task.info.get("working") or "") if isinstance(task, Task) else ""
             for tool in _callable(layers):
-                if call := tool.solving_call(layers[-1]._question):
+                if call := tool.solving_call(working or layers[-1]._question):
                     return _check_call(tool, call)
         return layers[-1].env.solve()
 

@@ -61,6 +61,7 @@ def test_the_reference_passes_and_a_plausible_mistake_fails(name):
     problem = PROBLEMS[name]
     score = grade(problem, problem.source)
     assert score.correct, (score.why, score.info)
+    assert '"""' not in problem.source
     right, wrong = MISTAKES[name]
     assert right in problem.source
     score = grade(problem, problem.source.replace(right, wrong))

@@ -1,9 +1,14 @@
+import ast
+import operator
 import re
 
 import pytest
 
+import gem
 from gem.envs.math.word_problems import IDLE, KINDS, NAMES, WordProblems
 from gem.tasks.procedural import ProceduralTasks
+from gem.tools.python_code_tool import PythonCodeTool
+from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
 
 def stories(kind, steps=(1, 5), distractors=(0, 0), n=150):
@@ -93,6 +98,31 @@ def test_the_answer_is_what_the_story_says(kind):
         *sentences, question = re.findall(r"[^.?]+[.?]", text)
         found = read(sentences, question) if kind == "harvest" else read(sentences)
         assert found == answer >= 0, text
+
+
+def evaluate(expression):
+    """Return the value of whole numbers, the five operations and brackets."""
+    node = expression if isinstance(expression, ast.expr) else ast.parse(expression, mode="eval").body
+    if isinstance(node, ast.Constant):
+        return node.value
+    operation = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod"}
+    return getattr(operator, operation[type(node.op)])(evaluate(node.left), evaluate(node.right))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_working_of_a_story_gives_its_answer(kind):
+    tasks = ProceduralTasks("stories", WordProblems((1, 8), 60, (0, 3), (kind,)))
+    for at in range(150):
+        assert str(evaluate(tasks[at].info["working"])) == tasks[at].reference, tasks[at]
+
+
+def test_a_solver_with_python_computes_the_working_and_answers():
+    with ToolEnvWrapper(gem.make("math:WordProblems-v0-hard"), [PythonCodeTool()]) as env:
+        env.reset(seed=4)
+        call = env.solve()
+        assert call == f"<python>{env.unwrapped.task.info['working']}</python>"
+        assert env.unwrapped.answer in env.step(call)[0]
+        assert env.step(env.solve())[1] == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

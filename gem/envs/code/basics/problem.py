@@ -7,6 +7,7 @@ by hand. A reference solution runs on its own: everything that it needs is insid
 
 from __future__ import annotations
 
+import ast
 import copy
 import inspect
 import textwrap
@@ -55,10 +56,14 @@ class CodeProblem:
 
     @cached_property
     def source(self) -> str:
-        """The reference solution, as a submission."""
-        lines = textwrap.dedent(inspect.getsource(self.solution)).splitlines()
-        start = next(i for i, line in enumerate(lines) if line.startswith("def "))
-        text = "\n".join(lines[start:]) + "\n"
+        """The reference solution, as a submission, without the docstring, which is the statement."""
+        text = textwrap.dedent(inspect.getsource(self.solution))
+        function = ast.parse(text).body[0]
+        assert isinstance(function, ast.FunctionDef)
+        stated = function.body[0]
+        lines = text.splitlines(keepends=True)
+        del lines[stated.lineno - 1 : stated.end_lineno]
+        text = "".join(lines[function.lineno - 1 :])
         if self.program:
             text += f"\n\nimport sys\n\nprint({self.name}(sys.stdin.read()))\n"
         return text
