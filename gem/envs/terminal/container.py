@@ -36,7 +36,7 @@ from gem.envs.terminal.base import (
     read_rewards,
     script_verdict,
 )
-from gem.envs.terminal.harbor import MISSING, check_tools
+from gem.envs.terminal.harbor import MISSING, check_modules, check_tools
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.files import read_bytes
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status, check_result
@@ -535,6 +535,7 @@ def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = 
         if rewards:
             check_finished(done, machine)
         check_tools(read(session, f"/tests/{MISSING}"))
+        check_modules(machine.setup, done)
         if rewards:
             json_file, text_file = (read(session, f"/logs/verifier/{name}") for name in REWARD_FILES)
             return read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")

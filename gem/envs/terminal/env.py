@@ -284,12 +284,6 @@ class TerminalEnv(WorkspaceEnv):
                     budget=Budget(cpu_s=60.0, wall_s=60.0),
                 )
             self._session = session
-            if task.setup:
-                result = check_result(session.shell(f"(\n{task.setup}\n)", _SETUP))
-                if not result.ok:
-                    self._end_session()
-                    raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")
-                self._setup_said = result.stdout
             self._prepare(session)
         return self._session
 
@@ -298,8 +292,14 @@ class TerminalEnv(WorkspaceEnv):
         return self._open().snapshot(), self._setup_said
 
     def _prepare(self, session: Session) -> None:
-        """Set the task's variables, and wait until its health check succeeds. Raises NoVerdict."""
+        """Set the machine up, and wait until its health check succeeds. Raises NoVerdict."""
         task = self._need_task()
+        if task.setup:
+            result = check_result(session.shell(f"(\n{task.setup}\n)", _SETUP))
+            if not result.ok:
+                self._end_session()
+                raise NoVerdict(f"the set-up of {self} failed: {report(result, _SETUP.wall_s)[-500:]}")
+            self._setup_said = result.stdout
         if task.exports and not check_result(session.shell(task.exports, _SETUP)).ok:
             self._end_session()
             raise NoVerdict(f"the variables of {self} cannot be set.")

@@ -30,8 +30,10 @@ from gem.envs.terminal.harbor import (
     ABSENT,
     MISSING,
     TOOLS,
+    check_modules,
     check_settings,
     check_tools,
+    probe_modules,
     read_health,
     read_image,
     read_variables,
@@ -128,6 +130,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     except OSError as error:
         raise BadArgument(f"task folder {str(folder)!r} cannot be read: {reason(error)}.") from error
     tests = _files(folder / "tests") | {script.name: script.read_bytes()}
+    probe = probe_modules(script.read_bytes().decode("utf-8", "replace"))
     alone = not harbor or has_solution(folder)
     solved = _text(solution) if alone and solution.is_file() else ""
     if harbor:
@@ -163,6 +166,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
             ),
             solved,
             looks=("ls -a", "pwd", "id"),
+            setup="" if machine.internet else probe,
             test_s=test_s,
             dockerfile=machine,
             exports=write_exports(env),
@@ -175,6 +179,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
             if name.split("/")[0] not in own:
                 start.add(name, source)
     tests["test.sh"] = tests[script.name]
+    chmod = f"chmod +x -- {shlex.join(start.programs)}\n" if start.programs else ""
     exports = write_exports(start.env | test_env, start.home)
     return TerminalTask(
         _replace_home(instruction.strip(), start.home, "~"),
@@ -182,7 +187,7 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
         _replace_home(solved, start.home, "$HOME"),
         start.files,
         start.image,
-        setup=f"chmod +x -- {shlex.join(start.programs)}" if start.programs else "",
+        setup=chmod + probe,
         test_s=test_s,
         exports=write_exports(start.env | env, start.home),
         info=info,
@@ -258,6 +263,7 @@ def script_test(files: Mapping[str, bytes], home: str = "/app") -> Check:
     def check(machine: Machine) -> str:
         done = _run_test(machine, files, home, "bash .tests/test.sh")
         check_tools(machine.read(f".tests/{MISSING}"))
+        check_modules(machine.setup, done)
         return script_verdict(machine.text(".logs/verifier/reward.txt"), done)
 
     return check
@@ -288,6 +294,7 @@ def harbor_test(
         done = _run_test(machine, files, home, f"{exports}{start}.tests/test.sh")
         check_finished(done, machine)
         check_tools(machine.read(f".tests/{MISSING}"), hint)
+        check_modules(machine.setup, done)
         json_file, text_file = (machine.read(f".logs/verifier/{name}") for name in REWARD_FILES)
         return read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from gem.envs.terminal.base import HealthCheck
 from gem.errors import BadArgument, NoVerdict
+from gem.sandbox.base import Result
 
 _REFUSED = {
     "steps": "several steps",
@@ -153,6 +154,32 @@ ABSENT = {f".absent/{name}": _ABSENT.encode() for name in ("uv", "uvx", "pytest"
 
 Without network a test cannot install these, and would write 0 where they fail, whatever the agent did.
 """
+
+_MODULE = re.compile(r"\bpython3?(?:\.\d+)?(?:\s+-[A-Za-z]+)*?\s+-m\s+(pytest|uv|tox|coverage)\b")
+_LACKS = ".absent: "
+
+
+def probe_modules(script: str) -> str:
+    """Return commands for a task's set-up that print which tools a test runs as modules and are absent."""
+    find = "import importlib.util as u, sys; sys.exit(not u.find_spec(sys.argv[1]))"
+    return "".join(
+        f"python3 -c '{find}' {name} 2> /dev/null || echo '{_LACKS}{name}'\n"
+        for name in dict.fromkeys(_MODULE.findall(script))
+    )
+
+
+def check_modules(setup: str, done: Result) -> None:
+    """Raise NoVerdict if a test says that it lacks a module that was absent before the agent's first turn.
+
+    `setup` is the output of `probe_modules`. What a test says may be the agent's words.
+    """
+    output = f"{done.stdout}{done.stderr}".replace("'", "")
+    absent = re.findall(rf"^{re.escape(_LACKS)}(\w+)$", setup, re.M)
+    if names := [
+        name for name in absent if re.search(rf"No module named {name}\b|python[0-9.]*: .*not found", output)
+    ]:
+        raise NoVerdict(f"the test needs what is not here: python3 -m {', '.join(names)}.")
+
 
 _MISSES = 'miss() { echo "$1" >> "$HOME/.tests/.absent/missing"; echo "$1 is not here" >&2; exit 127; }\n'
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from importlib.util import find_spec
 
 import pytest
 
@@ -360,6 +361,21 @@ def test_a_test_whose_installer_is_not_here_gives_no_verdict(shell, no_engine, t
         (tmp_path / "run-tests.sh").write_text(text)
     with pytest.raises(NoVerdict, match=r"needs what is not here: uvx?"):
         play(tmp_path, RIGHT)
+
+
+@pytest.mark.skipif(find_spec("tox") is not None, reason="tox is here")
+@pytest.mark.parametrize("line", ["python3 -m tox -q", "cd /app; python3 -B -m tox", "python3.99 -m tox"])
+def test_a_module_that_is_not_here_gives_no_verdict(shell, no_engine, tmp_path, line):
+    write_folder(tmp_path, test=f"#!/bin/bash\n{line} || echo 0 > /logs/verifier/reward.txt\n")
+    with pytest.raises(NoVerdict, match="needs what is not here: python3 -m tox"):
+        play(tmp_path, RIGHT)
+
+
+def test_what_the_agent_says_of_a_module_that_is_here_saves_no_zero(shell, no_engine, tmp_path):
+    test = "#!/bin/bash\nsh greet.sh; : python3 -m pytest; echo 0 > /logs/verifier/reward.txt\n"
+    write_folder(tmp_path, test=test)
+    (tmp_path / "environment" / "pytest.py").write_text("")
+    assert play(tmp_path, "echo 'echo No module named pytest' > greet.sh")[1] == 0.0
 
 
 @pytest.mark.parametrize(
