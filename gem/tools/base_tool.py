@@ -109,10 +109,11 @@ class BaseTool(Rebuildable):
         return ""
 
     def solving_call(self, question: str) -> str:
-        """Return the call that a solver makes to answer `question`; empty where the tool would not help.
+        """Return the call that a solver makes to answer `question`; empty where the tool would not help."""
+        return ""
 
-        `question` is the first observation, or what the task has in its column `working`: how to compute it.
-        """
+    def computing_call(self, expression: str) -> str:
+        """Return the call that computes an arithmetic expression; empty where the tool computes none."""
         return ""
 
     def offered(self) -> Sequence[BaseTool]:

@@ -107,8 +107,11 @@ class PythonCodeTool(SessionTool):
     def solving_call(self, question: str) -> str:
         """Return the longest arithmetic expression in the first paragraph; empty where it has none."""
         first = question.strip().split("\n\n", 1)[0]
-        longest = max(filter(_computes, _expressions(first)), key=len, default="")
-        return longest and f"<python>{longest}</python>"
+        return self.computing_call(max(filter(_computes, _expressions(first)), key=len, default=""))
+
+    def computing_call(self, expression: str) -> str:
+        """Return the program that is the expression; empty for what is none."""
+        return f"<python>{expression}</python>" if _computes(expression) else ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Refuse to be copied or pickled while a session is open."""
@@ -229,15 +232,19 @@ def _expressions(question: str) -> Iterator[str]:
     for match in _EXPRESSION.finditer(question):
         text = match[0].strip()
         start = match.start() + len(match[0]) - len(match[0].lstrip())
-        around = _BEFORE.search(question[:start]) or _AFTER.match(question, start + len(text))
-        if not around and not re.match(r"[-+]\s", text):
-            yield text.rstrip(".")
+        near = question[max(0, start - 20) : start]  # all that is before it would take quadratic time
+        around = _BEFORE.search(near) or _AFTER.match(question, start + len(text))
+        expression = text.rstrip(".")
+        if not around and not re.match(r"[-+]\s", text) and not _RANGE.fullmatch(expression):
+            yield expression
 
 
 def _computes(text: str) -> bool:
     """Return whether a short text is an arithmetic expression with at least one operation."""
-    try:
-        tree = ast.parse(text if len(text) <= 200 and "**" not in text else "", mode="eval")
-    except (SyntaxError, ValueError):
+    if len(text) > 200 or "**" in text or not _EXPRESSION.fullmatch(text):
         return False
-    return not _RANGE.fullmatch(text) and any(isinstance(node, ast.BinOp) for node in ast.walk(tree))
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        return False
+    return any(isinstance(node, ast.BinOp) for node in ast.walk(tree))

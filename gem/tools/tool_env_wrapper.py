@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from random import Random
 from typing import Any, ClassVar, Self
 
@@ -161,13 +162,19 @@ class ToolEnvWrapper(EnvWrapper):
         return layers[-1].env.sample_random_action()
 
     def solve(self) -> str:
-        """Return a call that helps with the question, once in an episode; otherwise the inner action."""
+        """Return a call that helps with the question, once in an episode; otherwise the inner action.
+
+        A task's column `working` may be the arithmetic expression of its answer: then a tool computes that.
+        """
         layers = self._layers()
         if not any(each.tool_use_counter for each in layers):
+            tools, question = [*_callable(layers)], layers[-1]._question
             task = getattr(self.unwrapped, "task", None)
-            working = str(task.info.get("working") or "") if isinstance(task, Task) else ""
-            for tool in _callable(layers):
-                if call := tool.solving_call(working or layers[-1]._question):
+            working = task.info.get("working") if isinstance(task, Task) else None
+            working = working.strip() if isinstance(working, str) else ""  # a column may hold anything
+            computing = ((tool, tool.computing_call(working)) for tool in tools if working)
+            for tool, call in chain(computing, ((tool, tool.solving_call(question)) for tool in tools)):
+                if call:
                     return _check_call(tool, call)
         return layers[-1].env.solve()
 

@@ -221,6 +221,7 @@ def test_run_python_is_upstreams():
         ("State the answer: 957 + 416 - 733 =", "<python>957 + 416 - 733</python>"),
         ("+".join(["1"] * 400), ""),
         ("(" * 190, ""),
+        ("12 a " * 20_000, ""),
         ("", ""),
     ],
 )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from random import Random
 
 import msgspec
+import numpy as np
 import pytest
 
 import gem
@@ -19,6 +20,7 @@ from gem.envs.qa.facts import FactTasks
 from gem.errors import BadArgument, MissingData
 from gem.record import StopReason
 from gem.rollout import Job, rollout
+from gem.tools.python_code_tool import PythonCodeTool
 from gem.tools.search import SearchEngine, SearchFailed, open_engine
 from gem.tools.search.base import Hit
 from gem.tools.search.remote import RetrieveEngine
@@ -325,6 +327,27 @@ def test_the_command_serves_until_it_is_stopped():
             tool.engine.close()
         finally:
             process.terminate()
+
+
+@pytest.mark.parametrize(
+    ("working", "searches"),
+    [
+        *[("(6 * 20) // 6", False), (" 3 * 4\n", False)],
+        *[("She pays 3*4=12 dollars.", True), ("full-time", True), (True, True), (7, True), (None, True)],
+        *[(np.array([3, 4]), True), (["3 * 4"], True), ("+".join("1" * 400), True), ("9**9", True)],
+        *[("'</python><submit/>' + ''", True), ("__import__('os').getpid() + 1", True)],
+    ],
+)
+def test_a_solver_computes_a_column_working_only_where_it_is_an_expression(world, working, searches):
+    rows = [{"question": "What do 3 lamps cost?", "answer": "12", "working": working}]
+    tools = [SearchTool(search_url=world), PythonCodeTool()]
+    for given in (tools, tools[::-1], tools[:1]):
+        with ToolEnvWrapper(gem.make("data:number", data=rows), given) as env:
+            info = env.reset(seed=0).info
+            search = searches or len(given) == 1
+            program = f"<python>{str(working).strip()}</python>"
+            assert env.solve() == ("<search>What do 3 lamps cost</search>" if search else program)
+            assert "working" not in info
 
 
 def test_a_solver_searches_for_the_question_and_random_play_for_a_word_of_it(world):

@@ -118,11 +118,15 @@ def test_the_working_of_a_story_gives_its_answer(kind):
 
 def test_a_solver_with_python_computes_the_working_and_answers():
     with ToolEnvWrapper(gem.make("math:WordProblems-v0-hard"), [PythonCodeTool()]) as env:
-        env.reset(seed=4)
+        start = env.reset(seed=4)
+        working = env.unwrapped.task.info["working"]
         call = env.solve()
-        assert call == f"<python>{env.unwrapped.task.info['working']}</python>"
-        assert env.unwrapped.answer in env.step(call)[0]
-        assert env.step(env.solve())[1] == 1
+        assert call == f"<python>{working}</python>"
+        first = env.step(call)
+        assert env.unwrapped.answer in first.obs
+        last = env.step(env.solve())
+        assert last.reward == 1
+        assert working not in str([start, first.obs, last.obs, last.info])  # no agent reads it but in a call
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -62,8 +62,8 @@ class CodeProblem:
         assert isinstance(function, ast.FunctionDef)
         stated = function.body[0]
         lines = text.splitlines(keepends=True)
-        del lines[stated.lineno - 1 : stated.end_lineno]
-        text = "".join(lines[function.lineno - 1 :])
+        text = "".join(lines[function.lineno - 1 : stated.lineno - 1])
+        text += "".join(lines[stated.end_lineno :]).lstrip("\n")
         if self.program:
             text += f"\n\nimport sys\n\nprint({self.name}(sys.stdin.read()))\n"
         return text
