@@ -36,7 +36,7 @@ from gem.envs.terminal.base import (
     read_rewards,
     script_verdict,
 )
-from gem.envs.terminal.harbor import MISSING, check_modules, check_tools
+from gem.envs.terminal.harbor import MISSING, check_tools, confirm_verdict
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
 from gem.files import read_bytes
 from gem.sandbox.base import Budget, Result, SandboxFailed, Status, check_result
@@ -506,12 +506,15 @@ def open_container(asked: Dockerfile, budget: Budget, run: Run | None = None) ->
     return ContainerSession(engine, image, asked, budget, visible=visible, port=PORT)
 
 
-def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = False) -> ScoredCheck:
+def container_test(
+    files: Mapping[str, bytes], command: str, exports: str = "", *, rewards: bool = False
+) -> ScoredCheck:
     """Return a hidden test that runs a bash script in ``/tests``, as in Harbor and Terminal-Bench.
 
-    The script is copied into the container after the agent's processes have been ended. With `rewards`, it is
-    scored by the rewards that it writes (`read_rewards`). Else it passes with a reward of 1 or more in
-    ``/logs/verifier/reward.txt``, or, without such a file, with exit code 0.
+    `exports` are bash commands that export variables. The script is copied into the container after the
+    agent's processes have been ended. With `rewards`, it is scored by the rewards that it writes
+    (`read_rewards`). Else it passes with a reward of 1 or more in ``/logs/verifier/reward.txt``, or, without
+    such a file, with exit code 0.
     """
 
     def read(session: ContainerSession, path: str) -> bytes | None:
@@ -530,18 +533,19 @@ def container_test(files: Mapping[str, bytes], command: str, *, rewards: bool = 
         if not made.ok:
             raise ToolError("the folders of the test cannot be made: the agent's files are in the way")
         session.write_files({f"/tests/{name}": data for name, data in files.items()}, mode=0o755)
-        test = f"export TEST_DIR=/tests LOGS_DIR=/logs PATH=$PATH:/tests/.absent; {command}"
+        test = f"export TEST_DIR=/tests LOGS_DIR=/logs\n{exports}export PATH=$PATH:/tests/.absent; {command}"
         done = check_result(session.shell(test, budget, clean=True))
         if rewards:
             check_finished(done, machine)
-        check_tools(read(session, f"/tests/{MISSING}"))
-        check_modules(machine.setup, done)
+        check_tools(read(session, f"/tests/{MISSING}"), machine.setup)
         if rewards:
             json_file, text_file = (read(session, f"/logs/verifier/{name}") for name in REWARD_FILES)
-            return read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
+            numbers = read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
+            return confirm_verdict(numbers, machine, done, "/logs")
         if done.info.get("ended"):
             return "the machine ended in the test"
         written = read(session, "/logs/verifier/reward.txt")
-        return script_verdict(None if written is None else written.decode("utf-8", "replace").strip(), done)
+        reward = None if written is None else written.decode("utf-8", "replace").strip()
+        return confirm_verdict(script_verdict(reward, done), machine, done, "/logs")
 
     return check

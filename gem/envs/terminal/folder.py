@@ -29,10 +29,11 @@ from gem.envs.terminal.dockerfile import Ground, read_dockerfile, regular_files
 from gem.envs.terminal.harbor import (
     ABSENT,
     MISSING,
+    PROBE_TOOLS,
     TOOLS,
-    check_modules,
     check_settings,
     check_tools,
+    confirm_verdict,
     probe_modules,
     read_health,
     read_image,
@@ -59,7 +60,7 @@ _PREPARE = (
     "head -c 65536 /dev/zero | tee .logs/room{1..4} > /dev/null && rm .logs/room*"
 )
 _SETTINGS = (
-    "export TEST_DIR=$HOME/.tests LOGS_DIR=$HOME/.logs PYTHONNOUSERSITE=1 PATH=$PATH:$HOME/.tests/.absent "
+    "export TEST_DIR=$HOME/.tests LOGS_DIR=$HOME/.logs PYTHONNOUSERSITE=1 "
     'PYTEST_ADDOPTS="--rootdir=$HOME/.tests --confcutdir=$HOME/.tests -c /dev/null -p no:cacheprovider"'
 )
 
@@ -130,9 +131,10 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     except OSError as error:
         raise BadArgument(f"task folder {str(folder)!r} cannot be read: {reason(error)}.") from error
     tests = _files(folder / "tests") | {script.name: script.read_bytes()}
-    probe = probe_modules(script.read_bytes().decode("utf-8", "replace"))
     alone = not harbor or has_solution(folder)
     solved = _text(solution) if alone and solution.is_file() else ""
+    scripts = [data for name, data in tests.items() if name.endswith(".sh")]
+    probe = probe_modules(scripts, [solved.encode(), *_files(folder / "solution").values()])
     if harbor:
         info |= _read_labels(document)
     agent_s = _number(document.get("agent", {}), "timeout_sec")
@@ -161,12 +163,13 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
             instruction.strip(),
             container_test(
                 tests if machine.internet else tests | ABSENT,
-                write_exports(test_env) + command,
+                command,
+                write_exports(test_env),
                 rewards=harbor,
             ),
             solved,
             looks=("ls -a", "pwd", "id"),
-            setup="" if machine.internet else probe,
+            setup="" if machine.internet else write_exports(test_env) + PROBE_TOOLS + probe,
             test_s=test_s,
             dockerfile=machine,
             exports=write_exports(env),
@@ -181,13 +184,17 @@ def read_folder(path: str | PathLike[str], *, shims: bool = False) -> TerminalTa
     tests["test.sh"] = tests[script.name]
     chmod = f"chmod +x -- {shlex.join(start.programs)}\n" if start.programs else ""
     exports = write_exports(start.env | test_env, start.home)
+    if harbor:
+        check: ScoredCheck = harbor_test(tests, start.home, exports, shims=shims)
+    else:
+        check = script_test(tests, start.home, exports)
     return TerminalTask(
         _replace_home(instruction.strip(), start.home, "~"),
-        harbor_test(tests, start.home, exports, shims=shims) if harbor else script_test(tests, start.home),
+        check,
         _replace_home(solved, start.home, "$HOME"),
         start.files,
         start.image,
-        setup=chmod + probe,
+        setup=chmod + (probe and exports + _replace_home(probe, start.home, "$HOME")),
         test_s=test_s,
         exports=write_exports(start.env | env, start.home),
         info=info,
@@ -252,19 +259,20 @@ def _replace_home(text: str, home: str, by: str) -> str:
     return re.sub(rf"(?<![\w./~-]){re.escape(home)}\b", lambda match: by, text)
 
 
-def script_test(files: Mapping[str, bytes], home: str = "/app") -> Check:
+def script_test(files: Mapping[str, bytes], home: str = "/app", exports: str = "") -> Check:
     """Return a hidden test that runs a bash script, ``test.sh`` among `files`.
 
     The files are copied into the machine after the agent's processes have been ended; ``$TEST_DIR`` is their
-    folder, and the working folder replaces `home` in them. The test passes with a reward of 1 or more in
-    ``$LOGS_DIR/verifier/reward.txt``, or, without such a file, with exit code 0.
+    folder, and the working folder replaces `home` in them. `exports` are bash commands that export variables.
+    The test passes with a reward of 1 or more in ``$LOGS_DIR/verifier/reward.txt``, or, without such a file,
+    with exit code 0.
     """
 
     def check(machine: Machine) -> str:
-        done = _run_test(machine, files, home, "bash .tests/test.sh")
-        check_tools(machine.read(f".tests/{MISSING}"))
-        check_modules(machine.setup, done)
-        return script_verdict(machine.text(".logs/verifier/reward.txt"), done)
+        done = _run_test(machine, files, home, exports, "bash .tests/test.sh")
+        check_tools(machine.read(f".tests/{MISSING}"), machine.setup)
+        verdict = script_verdict(machine.text(".logs/verifier/reward.txt"), done)
+        return confirm_verdict(verdict, machine, done, ".logs")
 
     return check
 
@@ -291,17 +299,17 @@ def harbor_test(
     hint = "" if shims else " shims=True (+shims behind an id) has uvx run pytest."
 
     def check(machine: Machine) -> dict[str, float]:
-        done = _run_test(machine, files, home, f"{exports}{start}.tests/test.sh")
+        done = _run_test(machine, files, home, exports, f"{start}.tests/test.sh")
         check_finished(done, machine)
-        check_tools(machine.read(f".tests/{MISSING}"), hint)
-        check_modules(machine.setup, done)
+        check_tools(machine.read(f".tests/{MISSING}"), machine.setup, hint)
         json_file, text_file = (machine.read(f".logs/verifier/{name}") for name in REWARD_FILES)
-        return read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
+        rewards = read_rewards(json_file, text_file, f"{done.stdout}{done.stderr}")
+        return confirm_verdict(rewards, machine, done, ".logs")
 
     return check
 
 
-def _run_test(machine: Machine, files: Mapping[str, bytes], home: str, command: str) -> Result:
+def _run_test(machine: Machine, files: Mapping[str, bytes], home: str, exports: str, command: str) -> Result:
     """Copy the files of a test into the machine, and run it. Raises ToolError."""
     if not machine.run(_PREPARE, PREPARATION).ok:
         raise ToolError(
@@ -310,7 +318,7 @@ def _run_test(machine: Machine, files: Mapping[str, bytes], home: str, command: 
     for name, data in {**files, **ABSENT}.items():
         machine.write_file(f".tests/{name}", data)
     machine.run(f"cd .tests && chmod +x .absent/* && {_rewritten(home)}", PREPARATION)
-    return machine.run(f"{_SETTINGS}; {command}")
+    return machine.run(f"{_SETTINGS}\n{exports}export PATH=$PATH:$HOME/.tests/.absent; {command}")
 
 
 def _rewritten(home: str) -> str:

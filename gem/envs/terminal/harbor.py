@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gem.envs.terminal.base import HealthCheck
+from gem.envs.terminal.base import PREPARATION, HealthCheck, Machine, choose_reward
 from gem.errors import BadArgument, NoVerdict
 from gem.sandbox.base import Result
 
@@ -149,36 +149,71 @@ echo "${0##*/} is not here" >&2
 exit 127
 """
 
-ABSENT = {f".absent/{name}": _ABSENT.encode() for name in ("uv", "uvx", "pytest")}
+_NAMES = ("uv", "uvx", "pytest")
+ABSENT = {f".absent/{name}": _ABSENT.encode() for name in _NAMES}
 """Programs for the end of a test's path, by the file among those of the test.
 
 Without network a test cannot install these, and would write 0 where they fail, whatever the agent did.
 """
 
-_MODULE = re.compile(r"\bpython3?(?:\.\d+)?(?:\s+-[A-Za-z]+)*?\s+-m\s+(pytest|uv|tox|coverage)\b")
+_HAS = ".present: "
+PROBE_TOOLS = (
+    f"for tool in {' '.join(_NAMES)}; do command -v $tool > /dev/null && echo {_HAS}$tool; done; :\n"
+)
+"""Commands for the set-up of a container, in which an agent can remove them, that print which are there."""
+
+# An interpreter, and a tool that it runs as a module a few words later.
+_MODULE = re.compile(
+    r"(?<![\w./~${}-])((?:[\w./~][\w./~-]*)?python[\d.]*)\b(?:\\\n|[^\n;&|]){0,99}?\s-[A-Za-z]*m\s*"
+    r"(pytest|uv|tox|coverage)\b"
+)
 _LACKS = ".absent: "
 
 
-def probe_modules(script: str) -> str:
-    """Return commands for a task's set-up that print which tools a test runs as modules and are absent."""
+def probe_modules(scripts: Iterable[bytes], solution: Iterable[bytes]) -> str:
+    """Return commands for a task's set-up that print which tools its test's scripts cannot run as modules.
+
+    Left out is what is the agent's to install: a tool that a file of the solution installs, and an
+    interpreter that is not there yet, except on the path and in ``/usr``.
+    """
+    texts, solved = (b"\n".join(files).decode("utf-8", "replace") for files in (scripts, solution))
     find = "import importlib.util as u, sys; sys.exit(not u.find_spec(sys.argv[1]))"
     return "".join(
-        f"python3 -c '{find}' {name} 2> /dev/null || echo '{_LACKS}{name}'\n"
-        for name in dict.fromkeys(_MODULE.findall(script))
+        ("" if "/" not in python or python.startswith("/usr/") else f"! [ -e {python} ] || ")
+        + f"timeout 5 {python} -B -c '{find}' {name} 2> /dev/null || echo '{_LACKS}{python} {name}'\n"
+        for python, name in dict.fromkeys(_MODULE.findall(texts))
+        if not re.search(rf"\b(?:install|add|sync)\b.*\b{name}\b", solved)
     )
 
 
-def check_modules(setup: str, done: Result) -> None:
-    """Raise NoVerdict if a test says that it lacks a module that was absent before the agent's first turn.
+_Verdict = TypeVar("_Verdict", str, dict[str, float])
 
-    `setup` is the output of `probe_modules`. What a test says may be the agent's words.
+
+def confirm_verdict(verdict: _Verdict, machine: Machine, done: Result, logs: str) -> _Verdict:
+    """Return the verdict of a test, which gave the result `done` and left the folder `logs`.
+
+    Raises NoVerdict if the test failed and says that it lacks a tool that `probe_modules` missed before the
+    agent's first turn. What a test says may be the agent's words.
     """
-    output = f"{done.stdout}{done.stderr}".replace("'", "")
-    absent = re.findall(rf"^{re.escape(_LACKS)}(\w+)$", setup, re.M)
-    if names := [
-        name for name in absent if re.search(rf"No module named {name}\b|python[0-9.]*: .*not found", output)
-    ]:
-        raise NoVerdict(f"the test needs what is not here: python3 -m {', '.join(names)}.")
+    absent = re.findall(rf"^{re.escape(_LACKS)}(\S+) (\w+)$", machine.setup, re.M)
+    solved = not verdict if isinstance(verdict, str) else choose_reward(verdict) >= 1
+    if solved or not absent or done.info.get("ended"):
+        return verdict
+    written = machine.run(f"find {logs} -type f -exec cat {{}} +", PREPARATION).stdout
+    output = f"{done.stdout}\n{done.stderr}\n{written}"
+    gone = "(?:command not found|not found|No such file or directory)"
+    missing = [
+        f"{python} -m {name}"
+        for python, name in absent
+        if re.search(rf"\bpython[\d.]{{0,9}}: No module named {name}\b", output)
+        or re.search(rf"(?<![\w./~-]){re.escape(python)}['’]?: {gone}", output)
+    ]
+    if missing:
+        raise NoVerdict(
+            f"the test needs what is not here: {', '.join(missing)}. Install it in the image, or beside "
+            "gem where there is none."
+        )
+    return verdict
 
 
 _MISSES = 'miss() { echo "$1" >> "$HOME/.tests/.absent/missing"; echo "$1 is not here" >&2; exit 127; }\n'
@@ -239,8 +274,11 @@ installer of uv; ``uvx`` runs pytest of ``python3``, without the report in CTRF.
 """
 
 
-def check_tools(missing: bytes | None, hint: str = "") -> None:
-    """Raise NoVerdict if the programs above left `missing`, the content of `MISSING`."""
-    if missing:
-        names = ", ".join(dict.fromkeys(missing.decode("utf-8", "replace").split()))
-        raise NoVerdict(f"the test needs what is not here: {names[:200]}.{hint}")
+def check_tools(missing: bytes | None, setup: str, hint: str = "") -> None:
+    """Raise NoVerdict if the programs above left `missing`, the content of `MISSING`.
+
+    What was there before the agent's first turn, as `setup` says by `PROBE_TOOLS`, the agent has removed.
+    """
+    missed = dict.fromkeys((missing or b"").decode("utf-8", "replace").split())
+    if names := [name for name in missed if f"{_HAS}{name}\n" not in setup]:
+        raise NoVerdict(f"the test needs what is not here: {', '.join(names)[:200]}.{hint}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from importlib.util import find_spec
 
 import pytest
@@ -10,6 +11,7 @@ from gem.envs.terminal.container import build
 from gem.envs.terminal.dockerfile import read_dockerfile
 from gem.envs.terminal.env import TerminalEnv
 from gem.envs.terminal.folder import read_folder
+from gem.envs.terminal.harbor import check_tools, probe_modules
 from gem.errors import BadArgument, NoVerdict
 from gem.sandbox import SandboxFailed
 
@@ -363,19 +365,96 @@ def test_a_test_whose_installer_is_not_here_gives_no_verdict(shell, no_engine, t
         play(tmp_path, RIGHT)
 
 
+ZERO = "echo 0 > /logs/verifier/reward.txt"
+PYTHON = {"environment/bin/python": '#!/bin/sh\nexec python3 $X "$@"\n'}
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        ("python3 -m pytest -q", ["python3 pytest"]),
+        ("cd /app && X=1 /usr/bin/env python -B -W ignore -um tox", ["python tox"]),
+        ("/opt/my-venv/bin/python3.12 \\\n  -X dev -mcoverage run", ["/opt/my-venv/bin/python3.12 coverage"]),
+        ("python3 -m pytest; uv run --python python3.13 -m uv", ["python3 pytest", "python3.13 uv"]),
+        ("$HOME/v/bin/python -m tox; ${V}/python -m tox; $python -m tox", []),
+        ("python3 -m json.tool; git commit -m pytest; python3 -m pytester", []),
+        ("python3 -m unittest", []),
+    ],
+)
+def test_what_a_script_runs_as_modules_is_looked_for(line, runs):
+    probe = probe_modules([line.encode()], [])
+    assert re.findall(r"echo '.absent: (.*)'", probe) == runs
+    assert probe_modules([line.encode()], [b"python3 -m pytest && python -m tox || tox"]) == probe
+    assert probe_modules([line.encode()], [b"pip install python3-pytest tox==4 coverage 'uv'"]) == ""
+
+
 @pytest.mark.skipif(find_spec("tox") is not None, reason="tox is here")
-@pytest.mark.parametrize("line", ["python3 -m tox -q", "cd /app; python3 -B -m tox", "python3.99 -m tox"])
-def test_a_module_that_is_not_here_gives_no_verdict(shell, no_engine, tmp_path, line):
-    write_folder(tmp_path, test=f"#!/bin/bash\n{line} || echo 0 > /logs/verifier/reward.txt\n")
-    with pytest.raises(NoVerdict, match="needs what is not here: python3 -m tox"):
+@pytest.mark.parametrize(
+    ("line", "missing", "files"),
+    [
+        ("python3 -m tox -q", "python3 -m tox", {}),
+        ("python3.99 -m pytest", "python3.99 -m pytest", {}),
+        ("python3 -m tox > /logs/out.txt 2>&1", "python3 -m tox", {}),
+        ("sh /tests/run.sh", "python3 -m tox", {"tests/run.sh": "cd /app; env python3 -m tox\n"}),
+        ("/app/bin/python -m tox", r"\$HOME/bin/python -m tox", PYTHON),
+    ],
+)
+def test_a_module_that_is_not_here_gives_no_verdict(shell, no_engine, tmp_path, line, missing, files):
+    write_folder(tmp_path, test=f"#!/bin/bash\n{line} || {ZERO}\n", **files)
+    for path in tmp_path.glob("environment/bin/*"):
+        path.chmod(0o755)
+    with pytest.raises(NoVerdict, match=f"needs what is not here: {missing}"):
         play(tmp_path, RIGHT)
 
 
-def test_what_the_agent_says_of_a_module_that_is_here_saves_no_zero(shell, no_engine, tmp_path):
-    test = "#!/bin/bash\nsh greet.sh; : python3 -m pytest; echo 0 > /logs/verifier/reward.txt\n"
-    write_folder(tmp_path, test=test)
+@pytest.mark.skipif(find_spec("tox") is not None, reason="tox is here")
+@pytest.mark.parametrize(
+    ("test", "command", "files"),
+    [
+        ("sh greet.sh; : python3 -m pytest", "echo 'echo python3: No module named pytest' > greet.sh", {}),
+        ("/app/bin/python -m tox", "mkdir bin; cp $(command -v python3) bin/python", {}),
+        ("python3 a.py; python3 -m tox 2> /dev/null", "echo 'import tox' > a.py", {}),
+        ("python3 -m tox", "true", {"solution/solve.sh": "pip install /app/tox.whl\n"}),
+        (
+            "python3 -m tox",
+            "true",
+            {"solution/solve.sh": "./more.sh\n", "solution/more.sh": "pip install tox\n"},
+        ),
+    ],
+    ids=["it is here", "no venv was made", "an import of the agent's", "to install", "to install in a file"],
+)
+def test_a_module_that_the_agent_lacks_is_a_zero(shell, no_engine, tmp_path, test, command, files):
+    write_folder(tmp_path, test=f"#!/bin/bash\n{test}\n{ZERO}\n", **files)
     (tmp_path / "environment" / "pytest.py").write_text("")
-    assert play(tmp_path, "echo 'echo No module named pytest' > greet.sh")[1] == 0.0
+    assert play(tmp_path, command)[1] == 0.0
+
+
+def test_a_test_that_does_without_a_module_keeps_its_success(shell, no_engine, tmp_path):
+    write_folder(tmp_path, test=f"#!/bin/bash\npython3.99 -m pytest\n{TEST}")
+    assert play(tmp_path, RIGHT)[1] == 1.0
+
+
+def test_a_tool_that_is_not_here_is_missed_on_a_path_of_the_tasks_own(shell, no_engine, tmp_path):
+    path = '[verifier.env]\nPATH = "/usr/local/bin:/usr/bin:/bin"\n'
+    write_folder(tmp_path, toml=TOML + path, test=f"#!/bin/bash\nuvx pytest || {ZERO}\n")
+    with pytest.raises(NoVerdict, match="needs what is not here: uvx"):
+        play(tmp_path, RIGHT)
+
+
+def test_what_was_there_before_the_agent_is_not_missed():
+    check_tools(b"pytest\n", ".present: uv\n.present: pytest\n")
+    with pytest.raises(NoVerdict, match=r"needs what is not here: uvx\."):
+        check_tools(b"pytest\nuvx\nuvx\n", ".present: uv\n.present: pytest\n")
+
+
+def test_the_test_of_terminal_bench_knows_the_variables_of_a_plain_dockerfile(shell, no_engine, tmp_path):
+    write_folder(tmp_path)
+    (tmp_path / "task.toml").unlink()
+    (tmp_path / "task.yaml").write_text("instruction: Write it.\n")
+    (tmp_path / "Dockerfile").write_text("FROM x\nWORKDIR /app\nENV WORD=apple\n")
+    (tmp_path / "run-tests.sh").write_text('[ "$(cat /app/word)" = "$WORD" ]\n')
+    assert play(tmp_path, "echo $WORD > word")[1] == 1.0
+    assert play(tmp_path, "touch word")[1] == 0.0
 
 
 @pytest.mark.parametrize(

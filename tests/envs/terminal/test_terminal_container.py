@@ -119,6 +119,27 @@ def test_a_reward_that_the_agent_writes_is_worthless(played):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "missing"), [("python3.99 -m pytest", "python3.99 -m pytest"), ("uvx pytest", "uvx")]
+)
+def test_a_tool_that_the_image_lacks_gives_no_verdict(played, line, missing):
+    env = played(HARBOR, **{"tests/test.sh": f"#!/bin/sh\n{line} || echo 0 > /logs/verifier/reward.txt\n"})
+    env.reset(seed=0)
+    with pytest.raises(NoVerdict, match=f"needs what is not here: {missing}"):
+        env.step("<submit/>")
+
+
+@pytest.mark.slow
+def test_a_tool_that_the_agent_removes_is_a_zero(played):
+    tool = "RUN printf '#!/bin/sh\\nexit 1\\n' > /usr/local/bin/pytest && chmod +x /usr/local/bin/pytest\n"
+    test = "#!/bin/sh\npytest || echo 0 > /logs/verifier/reward.txt\n"
+    env = played(HARBOR, **{"environment/Dockerfile": f"{DOCKERFILE}{tool}", "tests/test.sh": test})
+    env.reset(seed=0)
+    env.step("<bash>rm /usr/local/bin/pytest</bash>")
+    assert env.step("<submit/>").reward == 0.0
+
+
+@pytest.mark.slow
 def test_an_image_that_cannot_be_built_is_no_verdict(played):
     env = played(HARBOR, **{"environment/Dockerfile": f"FROM {SOME_IMAGE}\nRUN echo the reason; false\n"})
     env.reset(seed=0)
@@ -164,7 +185,8 @@ def test_a_command_of_the_agents_that_never_stops_talking_is_stopped(fake, tmp_p
 
 
 def test_a_box_that_ended_before_its_test_has_failed(fake, tmp_path):
-    fake(f"touch '{tmp_path}/gone'; exit 1")
+    set_up = "read mark; if grep -q present; then echo $mark$mark$mark; exit; fi"
+    fake(f"{set_up}; touch '{tmp_path}/gone'; exit 1")
     for path, text in HARBOR.items():
         (tmp_path / "task" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "task" / path).write_text(text)
