@@ -142,10 +142,11 @@ class TerminalTask:
     script that solves the task with only the information of the instruction. `loopback` asks for a network
     without other machines. `looks` are commands for the random actor, and `test_s` is the limit in seconds of
     a command of the test. The tasks of a family are in a `folder` of the working folder. A task with a
-    `dockerfile` runs in a container of that image, and begins with the image's files. `exports` are bash
-    commands that export variables before the agent's first command. `info` is what the first observation's
-    info says of the task: for a folder its name as `task`, a digest as `data`, and its `difficulty`.
-    `agent_s` is how many seconds the folder gives its agent, `health` what has to succeed before it begins.
+    `dockerfile` runs in a container of that image, and begins with the image's files and `setup`. `exports`
+    are bash commands that export variables before the agent's first command. `info` is what the first
+    observation's info says of the task: for a folder its name as `task`, a digest as `data`, and its
+    `difficulty`. `agent_s` is how many seconds the folder gives its agent, `health` what has to succeed
+    before it begins.
     """
 
     instruction: str

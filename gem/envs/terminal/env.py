@@ -267,24 +267,16 @@ class TerminalEnv(WorkspaceEnv):
 
     def _open(self) -> Session:
         if self._session is None:
-            task = self._need_task()
+            task, budget = self._need_task(), Budget(cpu_s=60.0, wall_s=60.0)
             if task.dockerfile is not None:
-                budget = Budget(cpu_s=60.0, wall_s=60.0)
                 self._session = open_container(task.dockerfile, budget, self._run_of)
-                self._prepare(self._session)
-                return self._session
-            session: Session
-            if self._run_of is not None:
-                session = self._run_of.open_session(files=task.files, image=task.image)
+            elif self._run_of is not None:
+                self._session = self._run_of.open_session(files=task.files, image=task.image)
             else:
-                session = default_sandbox(self.sandbox_type).session(
-                    files=task.files,
-                    image=task.image,
-                    loopback=task.loopback,
-                    budget=Budget(cpu_s=60.0, wall_s=60.0),
+                self._session = default_sandbox(self.sandbox_type).session(
+                    files=task.files, image=task.image, loopback=task.loopback, budget=budget
                 )
-            self._session = session
-            self._prepare(session)
+            self._prepare(self._session)
         return self._session
 
     def begin_state(self) -> tuple[bytes, str]:

@@ -167,23 +167,35 @@ _MODULE = re.compile(
     r"(?<![\w./~${}-])((?:[\w./~][\w./~-]*)?python[\d.]*)\b(?:\\\n|[^\n;&|]){0,99}?\s-[A-Za-z]*m\s*"
     r"(pytest|uv|tox|coverage)\b"
 )
+_INSTALL = re.compile(r"\bpip3?\s+install\b((?:\\\n|[^\n;&|])*)")
+_PACKAGE = re.compile(r"""(?<!\S)["']?([A-Za-z][A-Za-z0-9_-]*)(?=["'\s\[=<>~!]|\Z)""")
+_MODULES = {"beautifulsoup4": "bs4", "pillow": "PIL", "pyyaml": "yaml", "scikit_learn": "sklearn"}
 _LACKS = ".absent: "
 
 
 def probe_modules(scripts: Iterable[bytes], solution: Iterable[bytes]) -> str:
-    """Return commands for a task's set-up that print which tools its test's scripts cannot run as modules.
+    """Return commands for a task's set-up that print which modules its test's scripts need in vain.
 
-    Left out is what is the agent's to install: a tool that a file of the solution installs, and an
-    interpreter that is not there yet, except on the path and in ``/usr``.
+    They need the tools that they run as modules, and what they install with pip, for which there may be no
+    network. Left out is what is the agent's to install: a package that a file of the solution installs, and
+    an interpreter that is not there yet, except on the path and in ``/usr``.
     """
     texts, solved = (b"\n".join(files).decode("utf-8", "replace") for files in (scripts, solution))
-    find = "import importlib.util as u, sys; sys.exit(not u.find_spec(sys.argv[1]))"
-    return "".join(
-        ("" if "/" not in python or python.startswith("/usr/") else f"! [ -e {python} ] || ")
-        + f"timeout 5 {python} -B -c '{find}' {name} 2> /dev/null || echo '{_LACKS}{python} {name}'\n"
-        for python, name in dict.fromkeys(_MODULE.findall(texts))
-        if not re.search(rf"\b(?:install|add|sync)\b.*\b{name}\b", solved)
-    )
+    own = "\n".join(re.findall(r"\b(?:install|add|sync)\b.*", solved))
+    installs = [name for words in _INSTALL.findall(texts) for name in _PACKAGE.findall(words)]
+    needs: dict[str, dict[str, None]] = {}
+    for python, package in (*_MODULE.findall(texts), *(("python3", name) for name in installs)):
+        if not re.search(rf"\b{package}\b", own, re.I):
+            name = package.lower().replace("-", "_")
+            needs.setdefault(python, {})[_MODULES.get(name, name)] = None
+    find = "import sys; from importlib.util import find_spec; "
+    find += "print(sys.argv[1], *[name for name in sys.argv[2:] if not find_spec(name)])"
+    lines = []
+    for python, modules in needs.items():
+        there = "" if "/" not in python or python.startswith("/usr/") else f"! [ -e {python} ] || "
+        words = f"'{_LACKS}{python}' {' '.join(modules)}"
+        lines.append(f"{there}timeout 5 {python} -B -c '{find}' {words} 2> /dev/null || echo {words}\n")
+    return "".join(lines)
 
 
 _Verdict = TypeVar("_Verdict", str, dict[str, float])
@@ -192,26 +204,28 @@ _Verdict = TypeVar("_Verdict", str, dict[str, float])
 def confirm_verdict(verdict: _Verdict, machine: Machine, done: Result, logs: str) -> _Verdict:
     """Return the verdict of a test, which gave the result `done` and left the folder `logs`.
 
-    Raises NoVerdict if the test failed and says that it lacks a tool that `probe_modules` missed before the
+    Raises NoVerdict if the test failed and says that it lacks a module that `probe_modules` missed before the
     agent's first turn. What a test says may be the agent's words.
     """
-    absent = re.findall(rf"^{re.escape(_LACKS)}(\S+) (\w+)$", machine.setup, re.M)
+    lines = re.findall(rf"^{re.escape(_LACKS)}(\S+) (.+)$", machine.setup, re.M)
+    absent = [(python, name) for python, names in lines for name in names.split()]
     solved = not verdict if isinstance(verdict, str) else choose_reward(verdict) >= 1
     if solved or not absent or done.info.get("ended"):
         return verdict
     written = machine.run(f"find {logs} -type f -exec cat {{}} +", PREPARATION).stdout
     output = f"{done.stdout}\n{done.stderr}\n{written}"
-    gone = "(?:command not found|not found|No such file or directory)"
-    missing = [
-        f"{python} -m {name}"
-        for python, name in absent
-        if re.search(rf"\bpython[\d.]{{0,9}}: No module named {name}\b", output)
-        or re.search(rf"(?<![\w./~-]){re.escape(python)}['’]?: {gone}", output)
-    ]
+    missing = []
+    for python, name in absent:
+        gone = rf"(?<![\w./~-]){re.escape(python)}['’]?: (?:(?:command )?not found|No such file or directory)"
+        plugin = (
+            r"|error: unrecognized arguments: .{1,999}\n +inifile: " if name.startswith("pytest_") else ""
+        )
+        if re.search(rf"No module named '?{name}\b|{gone}{plugin}", output):
+            missing.append(f"{name} for {python}")
     if missing:
         raise NoVerdict(
-            f"the test needs what is not here: {', '.join(missing)}. Install it in the image, or beside "
-            "gem where there is none."
+            f"the test needs what is not here: {', '.join(missing)}. Install it in the image, or beside gem "
+            "where there is none."
         )
     return verdict
 

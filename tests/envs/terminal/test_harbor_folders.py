@@ -372,31 +372,45 @@ PYTHON = {"environment/bin/python": '#!/bin/sh\nexec python3 $X "$@"\n'}
 @pytest.mark.parametrize(
     ("line", "runs"),
     [
-        ("python3 -m pytest -q", ["python3 pytest"]),
-        ("cd /app && X=1 /usr/bin/env python -B -W ignore -um tox", ["python tox"]),
-        ("/opt/my-venv/bin/python3.12 \\\n  -X dev -mcoverage run", ["/opt/my-venv/bin/python3.12 coverage"]),
-        ("python3 -m pytest; uv run --python python3.13 -m uv", ["python3 pytest", "python3.13 uv"]),
+        ("python3 -m pytest -q; python3 -m tox", [("python3", "pytest tox")]),
+        ("cd /app && X=1 /usr/bin/env python -B -W ignore -um tox", [("python", "tox")]),
+        ("/opt/v-1/bin/python3.12 \\\n  -X dev -mcoverage run", [("/opt/v-1/bin/python3.12", "coverage")]),
+        (
+            "python3 -m pytest; uv run --python python3.13 -m uv",
+            [("python3", "pytest"), ("python3.13", "uv")],
+        ),
+        (
+            "python -m pip install -q \\\n 'requests[socks]>=2' pytest-json-ctrf==0.3.5 PyYAML > /x",
+            [("python3", "requests pytest_json_ctrf yaml")],
+        ),
+        ("pip install -r /tests/needs.txt; pip install needs.txt ./a.whl; pip download tox", []),
         ("$HOME/v/bin/python -m tox; ${V}/python -m tox; $python -m tox", []),
         ("python3 -m json.tool; git commit -m pytest; python3 -m pytester", []),
         ("python3 -m unittest", []),
     ],
 )
-def test_what_a_script_runs_as_modules_is_looked_for(line, runs):
+def test_what_a_script_runs_as_modules_or_installs_is_looked_for(line, runs):
     probe = probe_modules([line.encode()], [])
-    assert re.findall(r"echo '.absent: (.*)'", probe) == runs
-    assert probe_modules([line.encode()], [b"python3 -m pytest && python -m tox || tox"]) == probe
-    assert probe_modules([line.encode()], [b"pip install python3-pytest tox==4 coverage 'uv'"]) == ""
+    assert re.findall(r"echo '.absent: (.*)' (.*)", probe) == runs
+    assert probe_modules([line.encode()], [b"python3 -m pytest && python -m tox || tox; yaml"]) == probe
+    everything = b"pip install python3-pytest tox==4 coverage 'uv' pyyaml requests pytest-json-ctrf"
+    assert probe_modules([line.encode()], [everything]) == ""
 
 
 @pytest.mark.skipif(find_spec("tox") is not None, reason="tox is here")
 @pytest.mark.parametrize(
     ("line", "missing", "files"),
     [
-        ("python3 -m tox -q", "python3 -m tox", {}),
-        ("python3.99 -m pytest", "python3.99 -m pytest", {}),
-        ("python3 -m tox > /logs/out.txt 2>&1", "python3 -m tox", {}),
-        ("sh /tests/run.sh", "python3 -m tox", {"tests/run.sh": "cd /app; env python3 -m tox\n"}),
-        ("/app/bin/python -m tox", r"\$HOME/bin/python -m tox", PYTHON),
+        ("python3.99 -m pytest", r"pytest for python3\.99", {}),
+        ("python3 -m tox > /logs/out.txt 2>&1", "tox for python3", {}),
+        ("sh /tests/run.sh", "tox for python3", {"tests/run.sh": "cd /app; env python3 -m tox\n"}),
+        ("/app/bin/python -m tox", r"tox for \$HOME/bin/python", PYTHON),
+        (
+            "pip install no-such-one; python3 /tests/a.py",
+            "no_such_one for",
+            {"tests/a.py": "import no_such_one"},
+        ),
+        ("pip install pytest-no-one; python3 -m pytest --no-one", "pytest_no_one for python3", {}),
     ],
 )
 def test_a_module_that_is_not_here_gives_no_verdict(shell, no_engine, tmp_path, line, missing, files):
@@ -413,7 +427,7 @@ def test_a_module_that_is_not_here_gives_no_verdict(shell, no_engine, tmp_path, 
     [
         ("sh greet.sh; : python3 -m pytest", "echo 'echo python3: No module named pytest' > greet.sh", {}),
         ("/app/bin/python -m tox", "mkdir bin; cp $(command -v python3) bin/python", {}),
-        ("python3 a.py; python3 -m tox 2> /dev/null", "echo 'import tox' > a.py", {}),
+        ("pip install no-such-one; python3 a.py", "echo 'import no_such_two' > a.py", {}),
         ("python3 -m tox", "true", {"solution/solve.sh": "pip install /app/tox.whl\n"}),
         (
             "python3 -m tox",

@@ -120,7 +120,7 @@ def test_a_reward_that_the_agent_writes_is_worthless(played):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("line", "missing"), [("python3.99 -m pytest", "python3.99 -m pytest"), ("uvx pytest", "uvx")]
+    ("line", "missing"), [("python3.99 -m pytest", "pytest for python3.99"), ("uvx pytest", "uvx")]
 )
 def test_a_tool_that_the_image_lacks_gives_no_verdict(played, line, missing):
     env = played(HARBOR, **{"tests/test.sh": f"#!/bin/sh\n{line} || echo 0 > /logs/verifier/reward.txt\n"})
