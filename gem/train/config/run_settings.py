@@ -215,7 +215,7 @@ class RunSettings:
     """Rows per optimiser step. 0: all of the iteration's."""
 
     pass_tokens: MaybeCountOrZero = None
-    """Distinct tokens per pass through the model; a step takes as many passes as it needs. none: one pass.
+    """Tokens to compute per pass through the model; a step takes as many passes as it needs. none: one pass.
     0: as many as the free memory of a GPU has room for (docs/guides/training_gpu.md)."""
 
     lr: Amount = 1e-3

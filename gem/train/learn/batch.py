@@ -10,16 +10,17 @@ sampled tokens of the batch, M turns that they belong to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import inf
 
 import torch
 from torch import Tensor
 
 from gem import record
 from gem.errors import BadArgument
-from gem.record import Episode
+from gem.record import Episode, Ids
 from gem.tokens.rows import Row, rows
 
 
@@ -98,6 +99,11 @@ class Batch:
         """The number of positions that a forward pass computes, padding included."""
         return len(self.prefix) + self.ids.numel()
 
+    @property
+    def memory(self) -> int:
+        """The memory of a forward pass in positions: each pack has a copy of the prefix's keys and values."""
+        return self.positions + len(self.ids) * len(self.prefix) // _PREFIX
+
 
 def weigh(episodes: Sequence[Episode], seat: str) -> list[Weighted]:
     """Return the training rows of the episodes that have a verdict, without targets yet."""
@@ -119,16 +125,17 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
     Args:
         weighted: the rows, each with a token to learn on.
         pad: the token id for padding.
-        capacity: tokens of a pack, up to twice as many where that leaves less padding, and at least those of
-            the longest row. None: for models that take no mask of what a token attends to. Then no prefix is
-            shared, and a pack is one row and rows that are a prefix of it.
+        capacity: tokens of a pack, at least those of the longest row; more where that saves computation (see
+            `_pack`). None: for models that take no mask of what a token attends to. Then no prefix is shared,
+            and a pack is one row and rows that are a prefix of it.
     """
-    order = sorted(range(len(weighted)), key=lambda b: tuple(weighted[b].row.ids))
-    all_ids = [weighted[b].row.ids for b in order]
+    ids_of = [tuple(item.row.ids) for item in weighted]
+    order = sorted(range(len(weighted)), key=ids_of.__getitem__)
     # The token before the first sampled one must stay outside the prefix: its hidden state is wanted.
     first_sampled = min(item.row.mask.index(1) for item in weighted)
-    shared = 0 if capacity is None else min(common_prefix(all_ids), first_sampled - 1)
-    packs, longest = _pack([ids[shared:] for ids in all_ids], capacity)
+    first, last = ids_of[order[0]], ids_of[order[-1]]  # what these share, all that lie between them share
+    shared = 0 if capacity is None else min(record.common_prefix(first, last), first_sampled - 1)
+    packs, longest = _pack([ids_of[b][shared:] for b in order], capacity, shared)
     ids_BT = torch.full((len(packs), longest), pad)
     position_BT = torch.zeros((len(packs), longest), dtype=torch.long)
     chains = all(pack.chain for pack in packs)
@@ -168,7 +175,7 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
     of_N, by_place = of_N.sort(stable=True)
     where = by_place.argsort()
     return Batch(
-        prefix=torch.tensor(all_ids[0][:shared], dtype=torch.long),
+        prefix=torch.tensor(first[:shared], dtype=torch.long),
         ids=ids_BT,
         position=position_BT,
         sees=sees_BTT,
@@ -191,6 +198,10 @@ def collate(weighted: Sequence[Weighted], pad: int, capacity: int | None = 0) ->
 
 _LIMITS = 8
 """How many larger sizes of packs are tried; more of them save under 1% of the places."""
+_PREFIX = 8
+"""Tokens of the prefix whose keys and values, of which each pack has a copy, take the memory of a place."""
+_SLACK = 1.1
+"""By how much a pass may exceed its tokens with padding and with what its packs compute again."""
 
 
 class _Pack:
@@ -203,17 +214,8 @@ class _Pack:
         self.chain = True
         self._added: list[tuple[int, list[int]]] = []  # where a row's own tokens begin, and the path to them
 
-    def shares(self, ids: Sequence[int]) -> int:
-        """Return how many of a row's tokens are already in the pack."""
-        if not self.paths:
-            return 0
-        path = self.paths[-1]
-        limit = min(len(path), len(ids))
-        return next((t for t in range(limit) if self.ids[path[t]] != ids[t]), limit)
-
-    def add(self, ids: Sequence[int]) -> None:
-        """Add a row."""
-        known = self.shares(ids)
+    def add(self, ids: Sequence[int], known: int) -> None:
+        """Add a row that shares its first `known` tokens with the row before."""
         path = self.paths[-1][:known] if known else []
         start, new = len(self.ids), ids[known:]
         self.chain = self.chain and (not new or known == start)
@@ -231,34 +233,53 @@ class _Pack:
             sees_TT[start:end, start:end] = torch.ones(end - start, end - start, dtype=torch.bool).tril()
 
 
-def _pack(all_ids: Sequence[Sequence[int]], capacity: int | None) -> tuple[list[_Pack], int]:
-    """Return sorted rows in the packs that need the fewest places, and the tokens of the longest."""
+def _pack(all_ids: Sequence[Ids], capacity: int | None, prefix: int) -> tuple[list[_Pack], int]:
+    """Return sorted rows, which follow `prefix` tokens, in packs, and the tokens of the longest pack.
+
+    Packs have up to twice `capacity` tokens, of these sizes the one with the fewest places. A pack computes
+    again what its first row shares with the row before, and holds the keys and values of the prefix again.
+    Where rows or the prefix are long, that may be most of the work and of the memory: packs have up to twice
+    the tokens of these where that halves both.
+    """
+    known = [0, *(record.common_prefix(*two) for two in pairwise(all_ids))]
+    rows = list(zip(map(len, all_ids), known, strict=True))
     longest = 0 if capacity is None else max(map(len, all_ids))
-    limits = {max(longest, (capacity or 0) * (_LIMITS + i) // _LIMITS) for i in range(_LIMITS + 1)}
-    return min(
-        (_fill(all_ids, limit) for limit in sorted(limits)), key=lambda filled: len(filled[0]) * filled[1]
-    )
 
+    def divide(size: int) -> list[tuple[list[int], int]]:
+        limits = {max(longest, size * (_LIMITS + i) // _LIMITS) for i in range(_LIMITS + 1)}
+        return [_divide(rows, limit) for limit in sorted(limits)]
 
-def _fill(all_ids: Sequence[Sequence[int]], limit: int) -> tuple[list[_Pack], int]:
-    """Return sorted rows in packs of at most `limit` tokens, and the tokens of the longest."""
-    packs: list[_Pack] = []
-    for ids in all_ids:
-        pack = packs[-1] if packs else None
-        if pack is not None:
-            known = pack.shares(ids)
-            goes_on = known == len(ids) or known == len(pack.ids)  # a chain stays one
-            if goes_on or len(pack.ids) + len(ids) - known <= limit:
-                pack.add(ids)
-                continue
+    def cost(division: tuple[list[int], int]) -> int:
+        return len(division[0]) * (_PREFIX * division[1] + prefix)
+
+    division = min(divide(capacity or 0), key=lambda division: len(division[0]) * division[1])
+    if capacity is not None:
+        longer = min(divide(max(capacity, longest, prefix)), key=cost)
+        division = longer if 2 * cost(longer) <= cost(division) else division
+    packs = []
+    for start, end in pairwise([*division[0], len(rows)]):
         packs.append(_Pack())
-        packs[-1].add(ids)
-    return packs, max(len(pack.ids) for pack in packs)
+        for b in range(start, end):
+            packs[-1].add(all_ids[b], known[b] if b > start else 0)
+    return packs, division[1]
 
 
-def common_prefix(sequences: Sequence[Sequence[int]]) -> int:
-    """Return how many leading elements all sequences share."""
-    return min(record.common_prefix(sequences[0], each) for each in sequences)
+def _divide(rows: Sequence[tuple[int, int]], limit: int) -> tuple[list[int], int]:
+    """Divide rows into packs of at most `limit` tokens; return the first row of each, and the most tokens.
+
+    `rows`: of each its tokens, and how many of them it shares with the row before.
+    """
+    starts: list[int] = []
+    size = most = 0
+    for b, (tokens, known) in enumerate(rows):
+        goes_on = known == tokens or known == size  # a chain stays one
+        if starts and (goes_on or size + tokens - known <= limit):
+            size += tokens - known
+        else:
+            starts.append(b)
+            size = tokens
+        most = max(most, size)
+    return starts, most
 
 
 def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Generator) -> list[list[Weighted]]:
@@ -272,22 +293,51 @@ def minibatches(weighted: Sequence[Weighted], size: int, generator: torch.Genera
     return [[weighted[i] for i in order[start:end]] for start, end in pairwise(edges)]
 
 
-def microbatches(weighted: Sequence[Weighted], tokens: int | None) -> list[list[Weighted]]:
-    """Split the rows of one step into parts of about `tokens` distinct tokens; None: one part.
+def make_batches(
+    weighted: Sequence[Weighted], pad: int, capacity: int | None, tokens: int | None, *, bare: bool
+) -> Iterator[tuple[Batch, list[Weighted]]]:
+    """Yield a batch for each pass of about `tokens` tokens (None: all), and its rows; see `collate`.
 
-    Rows that share the most are neighbours. A row of more tokens is a part of its own.
+    `bare`: without the rows' stored outputs, of which some rows may have more than others.
+    """
+    parts = microbatches(weighted, tokens, capacity)[::-1]
+    while parts:
+        part = parts.pop()
+        longest = max(len(item.row.ids) for item in part)
+        most = inf if tokens is None or len(part) == 1 else _SLACK * max(tokens, longest)
+        items = [replace(item, stored_outputs={}) for item in part] if bare else part
+        batch = collate(items, pad, capacity)
+        if batch.memory > most and capacity is not None:
+            batch = collate(items, pad, longest)
+        if batch.memory > most:
+            middle = len(part) // 2
+            parts += [part[middle:], part[:middle]]
+        else:
+            yield batch, part
+
+
+def microbatches(
+    weighted: Sequence[Weighted], tokens: int | None, capacity: int | None
+) -> list[list[Weighted]]:
+    """Split the rows of one step into parts that have about `tokens` tokens to compute; None: one part.
+
+    Rows that share the most are neighbours. Where `capacity` is None (see `collate`) nothing is shared, and
+    rows of similar length are neighbours. A row of more tokens is a part of its own.
     """
     if tokens is None:
-        return [list(weighted)]
+        return [list(weighted)] if weighted else []
+    alone = capacity is None
     parts: list[list[Weighted]] = []
-    room = 0
-    for item in sorted(weighted, key=lambda item: tuple(item.row.ids)):
-        new = len(item.row.ids)
-        if parts:
-            new -= record.common_prefix(parts[-1][-1].row.ids, item.row.ids)
-        if not parts or new > room:
+    before: Ids = ()
+    packs = size = 0
+    for item in sorted(weighted, key=lambda item: (len(item.row.ids) * alone, tuple(item.row.ids))):
+        ids = tuple(item.row.ids)
+        new = len(ids) - record.common_prefix(before, ids)
+        packs += new > 0
+        size = packs * len(ids) if alone else size + new
+        if not parts or (new and size > tokens):
             parts.append([])
-            new, room = len(item.row.ids), tokens
+            packs, size = 1, len(ids)
         parts[-1].append(item)
-        room -= new
+        before = ids
     return parts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from gem.errors import BadArgument, SchemaMismatch, StoreError
 from gem.train.config import TrainConfig
 from gem.train.learn import parallel
-from gem.train.learn.batch import REFERENCE_LOGPROB, REFERENCE_STATES, Batch, Weighted, collate, microbatches
+from gem.train.learn.batch import REFERENCE_LOGPROB, REFERENCE_STATES, Batch, Weighted, make_batches
 from gem.train.learn.checkpoint import explain_damage
 from gem.train.learn.policy import Policy
 
@@ -82,7 +82,7 @@ class Settings:
     """The optimiser settings of a learner.
 
     AdamW's learning rate, betas and weight decay, the norm that gradients are scaled down to, the temperature
-    that tokens are sampled at, and the distinct tokens per pass through the model (None: all). `critic_lr`:
+    that tokens are sampled at, and the tokens to compute per pass through the model (None: all). `critic_lr`:
     the critic's learning rate (0: the same). `logits`: how many are computed at a time (0: `LOGITS`).
     """
 
@@ -228,7 +228,7 @@ class Learner:
         turn. Where several processes train, each computes those of its share of the rows, here and in
         store_reference().
         """
-        for batch, part in self._parts(parallel.share(rows)):
+        for batch, part in self._batches(parallel.share(rows)):
             outputs = self.forward(batch)
             values = {"present": outputs.logprob}
             if outputs.value is not None:
@@ -251,7 +251,7 @@ class Learner:
         keys = [(name, bytes(array("q", item.row.ids)), bytes(item.row.mask)) for item in rows]
         unknown = {key: item for key, item in zip(keys, rows, strict=True) if key not in self._looked_up}
         asked = list(unknown.values())
-        for batch, part in self._parts(parallel.share(asked)):
+        for batch, part in self._batches(parallel.share(asked)):
             states_UD = self.reference.states(batch)
             if full:
                 _store_values({name: states_UD.to("cpu")[batch.of]}, batch, part)
@@ -263,10 +263,11 @@ class Learner:
             item.stored_outputs[name] = known[key]
         self._looked_up = known if len(known) <= LOOKED_UP else {key: known[key] for key in unknown}
 
-    def _parts(self, rows: Sequence[Weighted]) -> Iterator[tuple[Batch, list[Weighted]]]:
-        for part in microbatches(rows, self.settings.pass_tokens) if rows else ():
-            bare = [replace(item, stored_outputs={}) for item in part]
-            yield collate(bare, self.policy.pad, self.policy.capacity), part
+    def _batches(
+        self, rows: Sequence[Weighted], *, bare: bool = True
+    ) -> Iterator[tuple[Batch, list[Weighted]]]:
+        policy = self.policy
+        return make_batches(rows, policy.pad, policy.capacity, self.settings.pass_tokens, bare=bare)
 
     # -- steps
 
@@ -281,9 +282,7 @@ class Learner:
         """
         sums: dict[str, float] = {}
         positions = 0
-        share = parallel.share(rows)
-        for part in microbatches(share, self.settings.pass_tokens) if share else ():
-            batch = collate(part, self.policy.pad, self.policy.capacity)
+        for batch, _ in self._batches(parallel.share(rows), bare=False):
             loss, watched = objective(batch, self.forward(batch))
             (loss / divisor).backward()  # type: ignore[no-untyped-call]
             self._gather()

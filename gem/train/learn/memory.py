@@ -23,7 +23,7 @@ SPARE = 0.1
 
 
 class Sizes(NamedTuple):
-    """The sizes of a step's parts: distinct tokens of a pass (None: all), logits at a time (0: default)."""
+    """The sizes of a step's parts: tokens to compute in a pass (None: all), logits at a time (0: default)."""
 
     pass_tokens: int | None
     logits: int

@@ -22,7 +22,7 @@ from gem.content import Message
 from gem.record import Ask
 from gem.tokens.rows import Row
 from gem.train.learn import output_head
-from gem.train.learn.batch import REFERENCE_STATES, Target, Weighted, microbatches
+from gem.train.learn.batch import REFERENCE_STATES, Target, Weighted, make_batches
 from gem.train.learn.learner import Critic, Learner, Settings
 from gem.train.learn.policy import CausalPolicy, twin
 
@@ -114,7 +114,7 @@ def test_a_step_of_the_learner_stays_on_the_device(flat, block, copies, reads, m
     assert sum(each is not None for each in learner.gradients) > 10
     assert max(map(len, copies)) <= 1  # values of tokens, no logits or states
     assert sum(map(sum, copies)) <= 5 * places
-    passes = len(microbatches(rows, 20))
+    passes = len(list(make_batches(rows, policy.pad, policy.capacity, 20, bare=True)))
     assert passes > 1
     assert len(reads) <= passes  # transformers looks at the positions of each pass once
 

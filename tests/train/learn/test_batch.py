@@ -9,7 +9,7 @@ from gem.agents.tiny import TinyConfig
 from gem.errors import BadArgument
 from gem.record import SEAT, StopReason
 from gem.tokens.rows import Row
-from gem.train.learn.batch import Target, Weighted, collate, common_prefix, microbatches, minibatches, weigh
+from gem.train.learn.batch import Target, Weighted, collate, make_batches, microbatches, minibatches, weigh
 from gem.train.learn.learner import Learner
 from gem.train.learn.policy import TinyPolicy
 
@@ -48,6 +48,26 @@ def batches(draw):
     return [Weighted(row, {turn: draw(targets) for turn in set(row.turn) - {-1}}) for row in made]
 
 
+def answers(prompts, count):
+    """Rows of two sampled tokens, `count` to each prompt."""
+    return [
+        Weighted(Row((*prompt, 7 + n, 7), (0,) * len(prompt) + (1, 1), (0.0,) * (len(prompt) + 2), turn))
+        for prompt in prompts
+        for n in range(count)
+        for turn in [(-1,) * len(prompt) + (0, 0)]
+    ]
+
+
+@st.composite
+def groups(draw):
+    """Prompts, some with a beginning in common, and answers to each."""
+    begun = st.sampled_from([(), (1,) * 9, (1,) * 30])
+    prompts = draw(st.lists(st.tuples(begun, st.integers(0, 2), st.integers(1, 20)), min_size=1, max_size=4))
+    return answers(
+        [(0, *start, *(token,) * size) for start, token, size in prompts], draw(st.integers(1, 12))
+    )
+
+
 def by_row(batch, values_N):
     """Values per token in the order of the rows, as a plain loop over them would list them."""
     return values_N[batch.row.argsort(stable=True)]
@@ -59,7 +79,7 @@ def alone(item):
 
 
 @pytest.mark.system
-@given(batches(), capacities)
+@given(batches() | groups(), capacities)
 @settings(max_examples=80, deadline=None)
 def test_a_tree_says_what_each_row_says_by_itself(weighted, capacity):
     batch = collate(weighted, PAD, capacity)
@@ -149,6 +169,26 @@ def test_a_pack_is_longer_where_that_leaves_less_padding():
     assert collate([Weighted(row) for row in rows], PAD, 0).ids.shape == (3, 4)
 
 
+def test_answers_share_prompts_that_are_longer_than_a_pack():
+    rows = answers([(1,) * 40, (2,) * 40], 10)
+    assert collate(rows, PAD, 8).ids.shape == (2, 60)  # packs of 8 would hold one row of 42 each
+
+
+def test_packs_behind_a_long_prefix_are_few():
+    batch = collate(answers([(1,) * 101], 32), PAD, 8)  # eight packs would hold the prefix eight times
+    assert (len(batch.prefix), batch.ids.shape) == (100, (1, 65))
+    assert collate(answers([(1,) * 21], 32), PAD, 8).ids.shape == (8, 9)
+
+
+@given(groups(), st.integers(1, 20))
+@settings(deadline=None)
+@pytest.mark.system
+def test_a_batch_has_few_places_for_its_distinct_tokens(weighted, capacity):
+    batch = collate(weighted, PAD, capacity)
+    histories = {item.row.ids[:t] for item in weighted for t in range(1, len(item.row.ids) + 1)}
+    assert batch.positions <= 5 * len(histories)  # of 20,000 the worst had 3.1 times as many
+
+
 def test_a_turn_without_target_counts_for_nothing_and_as_a_turn():
     row = Row((5, 6, 7), (0, 1, 1), (0.0, -1.0, -2.0), (-1, 0, 1))
     batch = collate([Weighted(row, {1: Target(3.0)})], PAD)
@@ -164,14 +204,6 @@ def test_what_was_noted_follows_its_token():
     items = [Weighted(row, stored_outputs={"x": torch.tensor(row.logprobs[1:])}) for row in rows]
     batch = collate(items, PAD)
     assert torch.equal(batch.stored_outputs["x"], batch.old_logprob)
-
-
-@given(st.lists(st.lists(tokens, max_size=6).map(tuple), min_size=1, max_size=6))
-def test_common_prefix(sequences):
-    length = common_prefix(sequences)
-    assert len({sequence[:length] for sequence in sequences}) == 1
-    longer = {sequence[: length + 1] for sequence in sequences}
-    assert len(longer) > 1 or min(map(len, sequences)) == length
 
 
 @given(st.integers(1, 60), st.integers(1, 20))
@@ -194,12 +226,29 @@ def test_minibatches_follow_from_the_generator():
 @pytest.mark.system
 @given(batches(), st.integers(1, 30))
 def test_a_step_may_take_several_passes_of_a_bounded_size(weighted, limit):
-    parts = microbatches(weighted, limit)
+    parts = microbatches(weighted, limit, 0)
     assert sorted(id(item) for part in parts for item in part) == sorted(map(id, weighted))
     for part in parts:
         distinct = {item.row.ids[:t] for item in part for t in range(1, len(item.row.ids) + 1)}
         assert len(distinct) <= max(limit, *(len(item.row.ids) for item in part))
-    assert microbatches(weighted, None) == [weighted]
+    assert microbatches(weighted, None, 0) == [weighted]
+
+
+@pytest.mark.system
+@given(batches() | groups(), st.integers(1, 90), st.sampled_from([None, 1, 8, 64]))
+@settings(deadline=None)
+def test_a_pass_computes_little_more_than_its_tokens(weighted, limit, capacity):
+    made = list(make_batches(weighted, PAD, capacity, limit, bare=True))
+    assert sorted(id(item) for _, part in made for item in part) == sorted(map(id, weighted))
+    for batch, part in made:
+        longest = max(len(item.row.ids) for item in part)
+        assert batch.positions <= batch.memory <= 1.1 * max(limit, longest) or len(part) == 1
+
+
+def test_rows_that_share_nothing_have_passes_of_similar_length():
+    rows = answers([(1,) * size for size in (2, 90, 3, 91, 2, 92)], 1)
+    passes = [part for _, part in make_batches(rows, PAD, None, 100, bare=True)]
+    assert [[len(item.row.ids) for item in part] for part in passes] == [[4, 4, 5], [92], [93], [94]]
 
 
 def played(stop=StopReason.SOLVED, logprobs=(-0.2, -0.3)):
