@@ -27,19 +27,40 @@ def boxed(text: str) -> str | None:
         return inside.strip()  # the common case: the last box is a plain one, no braces inside
     if "\\boxed" not in text:
         return None
-    openers: list[int] = []  # content start of each open brace; -1 for one that is not a box
     best_start, best_end = -1, -1
+    for start, end, _ in _closed_braces(text):
+        if start > best_start:
+            best_start, best_end = start, end
+    return text[best_start:best_end].strip() if best_start >= 0 else None
+
+
+def ends_box(text: str) -> bool:
+    r"""Return whether a text ends with the brace that closes its box, or with one that closes nothing.
+
+    Braces are read as boxed() reads them. A box within other braces, as in JSON, ends nothing.
+
+    >>> [ends_box(text) for text in (r"{1} or \boxed{\frac{1}{2}}", r"\boxed{\frac{1}", r"\boxed{\}", "{1}")]
+    [True, False, False, False]
+    """
+    *_, (start, end, is_open) = (-1, -1, True), *_closed_braces(text)
+    return start != -1 and end == len(text) - 1 and not is_open
+
+
+def _closed_braces(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield for each closing brace: where its box's content begins, where that ends, and whether one is open.
+
+    It begins at -1 where the brace closes what is no box, and at -2 where it closes nothing.
+    """
+    openers: list[int] = []
     for token in _BOX_TOKEN.finditer(text):
         kind = token.group()
         if kind.startswith("\\boxed"):
             openers.append(token.end())
         elif kind == "{":
             openers.append(-1)
-        elif kind == "}" and openers:
-            opened = openers.pop()
-            if opened > best_start:
-                best_start, best_end = opened, token.start()
-    return text[best_start:best_end].strip() if best_start >= 0 else None
+        elif kind == "}":
+            start = openers.pop() if openers else -2
+            yield start, token.start(), bool(openers)
 
 
 def tagged(text: str, tag: str) -> str | None:

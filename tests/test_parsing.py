@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem.parsing import boxed, code, fences, tagged
+from gem.parsing import boxed, code, ends_box, fences, tagged
 
 PIECES = ["\\boxed{", "\\boxed {", "\\boxed", "{", "}", "\\{", "\\}", "\\\\", "\\", "7", "x", " ", "\n"]
 latex = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
@@ -51,6 +51,39 @@ balanced = st.recursive(
 )
 def test_the_last_closed_box_counts(text, found):
     assert boxed(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        (r"\boxed{7}", True),
+        (r"\boxed {7}", True),
+        (r"\boxed{7}.", False),
+        (r"\boxed{\frac{1}", False),
+        (r"\boxed{\left\{ x \right.}", True),
+        (r"\boxed{\}", False),
+        (r"\boxed{\boxed{7}", False),
+        (r"\boxed{\boxed{7}}", True),
+        (r'{"answer": "\boxed{7}', False),
+        (r'{"answer": "\boxed{7}"}', False),
+        (r"{} is \boxed{7}", True),
+        ("7}", True),
+        (r"7\}", False),
+        ("{7}", False),
+        ("7", False),
+        ("", False),
+    ],
+)
+def test_the_brace_that_closes_the_box_ends_it(text, ends):
+    assert ends_box(text) == ends
+
+
+@given(latex)
+def test_a_box_that_ends_is_one_that_is_read(text):
+    begun, closed = (len(re.findall(rf"(?<!\\){brace}", text)) for brace in "{}")
+    if ends_box(text):
+        assert text.endswith("}")
+        assert boxed(text) is not None or closed > begun  # the last brace may close nothing
 
 
 def boxes_by_counting(text):

@@ -235,8 +235,8 @@ class TinyAgent(BaseAgent):
     """An agent that samples batches from a TinyLM; it processes only tokens that are new since the last turn.
 
     `temperature` 0 is greedy. Log probabilities are those of the distribution that was sampled from, so at
-    temperature 1 they are the model's own. An answer ends at the end token or after `max_tokens`. With
-    `entropy`, a reply's `extra` has the entropy of that distribution at each sampled token, in nats.
+    temperature 1 they are the model's own. An answer ends as `TinyRenderer.ends` says, or after `max_tokens`.
+    With `entropy`, a reply's `extra` has the entropy of that distribution at each sampled token, in nats.
     """
 
     def __init__(

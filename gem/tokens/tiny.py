@@ -13,6 +13,7 @@ from hashlib import blake2b
 from importlib.resources import files
 
 from gem.content import Message, Role, ToolCall, ToolSpec
+from gem.parsing import ends_box
 from gem.tools import calls as written
 
 SPECIAL = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
@@ -56,8 +57,6 @@ class TinyRenderer:
         self._bytes += [piece.encode() for piece in pieces]
         self._ids = {piece: _FIRST_BYTE + 256 + i for i, piece in enumerate(pieces)}
         self.stop_ids = frozenset((END, BRACE))
-        self._box = self._ids["\\boxed{"]
-        self._opens = {self._box, _FIRST_BYTE + ord("{")}
         self._encode_short = lru_cache(maxsize=65536)(self._encode)
         layout = self.prompt([Message(role, "\\boxed{7}") for role in _ROLES])
         meaning = (*SPECIAL, *pieces, _PIECE.pattern, repr(layout), repr(sorted(self.stop_ids)))
@@ -107,24 +106,14 @@ class TinyRenderer:
     def answer(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
         """Return the ids of an answer that is given as text, with the id that ends it."""
         ids = self.encode(written.write(text, calls) if calls else text)
-        return ids if ids and ids[-1] in self.stop_ids else (*ids, END)
+        return ids if ids and self.ends(ids) else (*ids, END)
 
     def ends(self, ids: Sequence[int]) -> bool:
         """Return whether sampled `ids` are a whole answer.
 
-        The last is the end token, or a brace that closes the box or nothing, not one within the box or of
-        other text.
+        The last is the end token, or a brace that closes the box or nothing (see `gem.parsing.ends_box`).
         """
-        if ids[-1] != BRACE:
-            return ids[-1] in self.stop_ids
-        open_boxes: list[bool] = []  # of each open brace, whether it opened a box
-        closed = True
-        for i in ids:
-            if i in self._opens:
-                open_boxes.append(i == self._box)
-            elif i == BRACE:
-                closed = open_boxes.pop() if open_boxes else True
-        return closed and not open_boxes
+        return ids[-1] in self.stop_ids and (ids[-1] != BRACE or ends_box(self.decode(ids)))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of `ids`; special ids are left out, broken bytes are replaced."""

@@ -118,12 +118,25 @@ def test_an_answer_carries_the_id_that_ends_it(ended_by):
 
 @pytest.mark.parametrize(
     "answer",
-    ["\\boxed{7}", '\\boxed{{"0": {}, "1": 2}}', "{1: {}} is \\boxed{\\frac{1}{2}}", "7}", "{} }"],
+    [
+        *("\\boxed{7}", '\\boxed{{"0": {}, "1": 2}}', "{1: {}} is \\boxed{\\frac{1}{2}}", "7}", "{} }"),
+        *("\\boxed {7}", "\\boxed{\\left\\{ x \\right.}", "\\boxed{\\} }", "\\boxed{\\boxed{1} \\boxed{2}}"),
+    ],
 )
 def test_an_answer_ends_with_the_brace_that_closes_its_box(answer):
     ids = RENDERER.encode(answer)
     assert [n for n in range(1, len(ids) + 1) if RENDERER.ends(ids[:n])] == [len(ids)]
     assert RENDERER.ends((*ids[:-1], END))
+
+
+@given(any_text)
+@example('{"move": 7}')
+@example("\\boxed{\\}")
+def test_a_given_answer_ends_as_a_sampled_one_does(text):
+    """Else a model that imitates it never learns to end it."""
+    ids = RENDERER.answer(text)
+    assert RENDERER.ends(ids)
+    assert ids in (RENDERER.encode(text), (*RENDERER.encode(text), END))
 
 
 def test_a_renderer_can_be_sent_to_another_process():
