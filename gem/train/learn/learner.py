@@ -375,9 +375,11 @@ class Learner:
 
 def _store_values(values: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> None:
     """Note values of a batch's tokens in its rows: along a row places ascend, so its tokens are in order."""
-    for b, item in enumerate(rows):
-        of_row_N = batch.row == b
-        item.stored_outputs.update({name: values_N[of_row_N] for name, values_N in values.items()})
+    by_row = batch.row.argsort(stable=True)
+    counts = batch.row.bincount().tolist()
+    for name, values_N in values.items():
+        for item, own in zip(rows, torch.split(values_N[by_row], counts), strict=True):
+            item.stored_outputs[name] = own.clone()  # a view would keep those of all rows
 
 
 def _exchange_outputs(rows: Sequence[Weighted]) -> None:
