@@ -238,8 +238,8 @@ def _pack(all_ids: Sequence[Ids], capacity: int | None, prefix: int) -> tuple[li
 
     Packs have up to twice `capacity` tokens, of these sizes the one with the fewest places. A pack computes
     again what its first row shares with the row before, and holds the keys and values of the prefix again.
-    Where rows or the prefix are long, that may be most of the work and of the memory: packs have up to twice
-    the tokens of these where that halves both.
+    Where the longest row or the prefix has more tokens than `capacity`, that may be most of the cost: packs
+    have up to twice as many tokens as these where that halves it.
     """
     known = [0, *(record.common_prefix(*two) for two in pairwise(all_ids))]
     rows = list(zip(map(len, all_ids), known, strict=True))
