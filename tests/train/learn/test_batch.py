@@ -245,6 +245,17 @@ def test_a_pass_computes_little_more_than_its_tokens(weighted, limit, capacity):
         assert batch.positions <= batch.memory <= 1.1 * max(limit, longest) or len(part) == 1
 
 
+def test_a_pass_that_would_not_fit_has_longer_packs():
+    rows = answers([(1,) * 41], 32)
+    assert collate(rows, PAD, 8).ids.shape == (8, 9)  # with eight copies of a prefix of 40
+    assert [batch.ids.shape for batch, _ in make_batches(rows, PAD, 8, 105, bare=True)] == [(1, 65)]
+
+
+def test_equal_rows_are_one_pass_however_long():
+    (made,) = make_batches(answers([(1,) * 40], 1) * 3, PAD, 8, 10, bare=True)
+    assert len(made[1]) == 3
+
+
 def test_rows_that_share_nothing_have_passes_of_similar_length():
     rows = answers([(1,) * size for size in (2, 90, 3, 91, 2, 92)], 1)
     passes = [part for _, part in make_batches(rows, PAD, None, 100, bare=True)]
