@@ -249,3 +249,16 @@ def test_solver_and_random_play_use_python_in_episodes():
     called = [turn.info for turn in turns if turn.info["use_tool"]]
     assert 0 < len(called) < len(turns)
     assert all(info["tool_results"][0]["error"] is False for info in called)
+
+
+def test_a_solver_of_word_problems_computes_the_working_and_answers():
+    with ToolEnvWrapper(gem.make("math:WordProblems-v0-hard"), [PythonCodeTool()]) as env:
+        start = env.reset(seed=4)
+        working = env.unwrapped.task.info["working"]
+        call = env.solve()
+        assert call == f"<python>{working}</python>"
+        first = env.step(call)
+        assert env.unwrapped.answer in first.obs
+        last = env.step(env.solve())
+        assert last.reward == 1
+        assert working not in str([start, first.obs, last.obs, last.info])  # no agent reads it but in a call

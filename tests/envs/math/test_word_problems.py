@@ -4,11 +4,8 @@ import re
 
 import pytest
 
-import gem
 from gem.envs.math.word_problems import IDLE, KINDS, NAMES, WordProblems
 from gem.tasks.procedural import ProceduralTasks
-from gem.tools.python_code_tool import PythonCodeTool
-from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
 
 def stories(kind, steps=(1, 5), distractors=(0, 0), n=150):
@@ -114,19 +111,6 @@ def test_the_working_of_a_story_gives_its_answer(kind):
     tasks = ProceduralTasks("stories", WordProblems((1, 8), 60, (0, 3), (kind,)))
     for at in range(150):
         assert str(evaluate(tasks[at].info["working"])) == tasks[at].reference, tasks[at]
-
-
-def test_a_solver_with_python_computes_the_working_and_answers():
-    with ToolEnvWrapper(gem.make("math:WordProblems-v0-hard"), [PythonCodeTool()]) as env:
-        start = env.reset(seed=4)
-        working = env.unwrapped.task.info["working"]
-        call = env.solve()
-        assert call == f"<python>{working}</python>"
-        first = env.step(call)
-        assert env.unwrapped.answer in first.obs
-        last = env.step(env.solve())
-        assert last.reward == 1
-        assert working not in str([start, first.obs, last.obs, last.info])  # no agent reads it but in a call
 
 
 @pytest.mark.parametrize("kind", KINDS)
