@@ -7,6 +7,7 @@ Both start from uniform play with a small share of unreadable answers.
 
 Advantages are those of `gem.estimators.ALGORITHMS`; batch, epochs, clip and divergence are those of the study
 ``baselines/dense.toml``. Each algorithm has at each discount the step size that is best on four other seeds.
+``--against NAME:GAMMA`` names the cell that the others are compared with, paired by seed.
 Success, unreadable share and turns are exact: computed over the game's tree, as the secret is uniform among
 what is possible. Rows go into ``bench/rows/algorithms.jsonl``, each when its run ends; the command goes on
 from there.
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -290,24 +292,38 @@ class Rows:
         )
 
 
+def write_interval(values: Sequence[float], most: float = inf) -> str:
+    """Return a mean and its interval in percent, cut at `most`."""
+    interval = mean_interval([100 * value for value in values])
+    return f"{interval.mean:.1f} ({interval.low:.1f} to {min(most, interval.high):.1f})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kl", type=float, default=0.05, help="weight of the divergence")
-    kl = parse_args(parser).kl
+    cells = {f"{name}:{gamma:g}": (name, gamma) for name, gamma in product(ALGORITHMS, GAMMAS)}
+    parser.add_argument("--against", default=next(iter(cells)), choices=cells, metavar="NAME:GAMMA")
+    settings = parse_args(parser)
     torch.set_num_threads(1)
     known, lines, results = Rows(ROWS), [], []
-    for kind, name, gamma in product(("table", "linear"), ALGORITHMS, GAMMAS):
-        best = known.best(kind, {"algorithm": name, "gamma": gamma, "kl": kl})
-        runs = [known.run(kind, best, seed) for seed in SEEDS]
-        success = mean_interval([run["success"] for run in runs])
+
+    def best_runs(kind: str, name: str, gamma: float) -> tuple[dict[str, Any], list[dict[str, float]]]:
+        best = known.best(kind, {"algorithm": name, "gamma": gamma, "kl": settings.kl})
+        return best, [known.run(kind, best, seed) for seed in SEEDS]
+
+    for kind, (name, gamma) in product(("table", "linear"), cells.values()):
+        best, runs = best_runs(kind, name, gamma)
+        _, others = best_runs(kind, *cells[settings.against])
         results.append({"policy": kind, **best, "runs": runs})
         figures = {each: fmean(run[each] for run in runs) for each in runs[0]}
         edge = "*" if best["lr"] in (RATES[0], RATES[-1]) else ""
-        interval = f"{100 * success.mean:.1f} ({100 * success.low:.1f} to {min(100, 100 * success.high):.1f})"
-        lines.append(
-            (f"{kind}: {name}", gamma, f"{best['lr']:g}{edge}", interval, *list(figures.values())[1:])
-        )
-    heads = ("policy", "gamma", "lr", "success, %", "unreadable", "turns", "entropy", "kl", "gradient")
+        success = write_interval([run["success"] for run in runs], most=100)
+        pairs = zip(runs, others, strict=True)
+        less = write_interval([run["success"] - other["success"] for run, other in pairs])
+        step = f"{best['lr']:g}{edge}"
+        lines.append((f"{kind}: {name}", gamma, step, success, less, *list(figures.values())[1:]))
+    heads = ("policy", "gamma", "lr", "success, %", f"minus {settings.against}")
+    heads = (*heads, "unreadable", "turns", "entropy", "kl", "gradient")
     table(f"guess 1 to {NUMBERS}, {EPISODES} episodes, {len(SEEDS)} seeds; *: edge of the grid", heads, lines)
     write_json("algorithms", results)
 
