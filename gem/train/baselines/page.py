@@ -14,7 +14,7 @@ from typing import Any
 
 from gem.content import printable
 from gem.files import replace_file
-from gem.train.baselines import rows
+from gem.train.baselines import picture, rows
 from gem.train.baselines.rows import Run
 from gem.train.baselines.study import Search, Study
 from gem.train.baselines.summary import (
@@ -35,6 +35,8 @@ of all choices of signs of the differences whose sum is as far from 0."""
 
 TURNS = """A curve of turns is the length of all episodes: one that an unreadable answer ends early is short,
 so the curve can fall below the solver's line, which the figures of the table cannot."""
+
+MEANS_ALONE = f"A panel of more than {picture.MOST_SEEDS} variants shows the means alone."
 
 NARROW = """‡ Few seeds agree here more closely than their evaluations are precise, which is chance: the
 interval is narrower than that of the evaluations alone, and a p-value beside it is too small."""
@@ -186,12 +188,13 @@ def _results(summary: Summary) -> Iterator[str]:
     if any(each.curves for each in cells):
         drawn = f"![Learning curves of every environment and variant]({study.name}.png)"
         yield _fold("Learning curves", drawn) if len(study.environments) > MOST_ROWS else drawn
+        crowded = not all(picture.draws_seeds(summary.of(part)) for part in study.environments)
         yield _prose(
             f"""
             Each panel is an environment. A thick line is the mean over seeds, thin lines are the seeds, and
-            the band goes from the lowest seed to the highest. Each point is the mean of the training
-            episodes of a part of the run, of at most {rows.POINTS} parts. Horizontal lines show random play
-            and the solver. {TURNS if "turns" in measures else ""}
+            the band goes from the lowest seed to the highest. {MEANS_ALONE if crowded else ""} Each point is
+            the mean of the training episodes of a part of the run, of at most {rows.POINTS} parts.
+            Horizontal lines show random play and the solver. {TURNS if "turns" in measures else ""}
             """
         )
 

@@ -14,7 +14,7 @@ from gem.files import replace_file
 from gem.train.baselines.study import Part, Study
 from gem.train.baselines.summary import CellSummary, Summary, references
 
-FORM = 3
+FORM = 4
 """Version number of the drawing: pictures of another version are drawn again."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -27,6 +27,9 @@ STYLES: list[dict[str, Any]] = [{"color": colour, "linestyle": dash} for dash in
 
 ACROSS = 3
 """Maximum number of panels side by side."""
+
+MOST_SEEDS = 6
+"""Maximum number of variants of a panel whose seeds are drawn. More would hide one another."""
 
 
 def picture_path(study: Study, folder: Path) -> Path:
@@ -78,6 +81,11 @@ def panels(summary: Summary) -> list[Part]:
     return [part for part in summary.study.environments if any(each.curves for each in summary.of(part))]
 
 
+def draws_seeds(cells: Sequence[CellSummary]) -> bool:
+    """Return whether a panel has few enough variants to show each seed."""
+    return sum(bool(each.curves) for each in cells) <= MOST_SEEDS
+
+
 def levels(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
     """Return the heights of the lines of random play and the solver: their scores, in the unit of the curve.
 
@@ -108,9 +116,10 @@ def _draw(summary: Summary, path: Path) -> None:
             axes.set_visible(False)
             continue
         cells = summary.of(part)
+        seeds = draws_seeds(cells)
         for each, style in zip(cells, itertools.cycle(STYLES), strict=False):
             if each.curves:
-                handles.setdefault(each.cell.variant.name, _draw_cell(axes, each, style))
+                handles.setdefault(each.cell.variant.name, _draw_cell(axes, each, style, seeds))
         if (span := levels(cells)) is not None:
             for level, dash, name in ((span[0], ":", "random play"), (span[1], "--", "solver")):
                 line = axes.axhline(level, color="#666666", linewidth=1.1, linestyle=dash, zorder=0)
@@ -130,28 +139,33 @@ def _draw(summary: Summary, path: Path) -> None:
             axes.spines[edge].set_visible(False)
     named = ("random play", "solver")
     order = [*(name for name in handles if name not in named), *(name for name in named if name in handles)]
+    entry = 0.6 + 0.08 * max(len(name) for name in order)  # inches, of a line and a name of 9 points
     figure.legend(
         [handles[name] for name in order],
         [_plain(name) for name in order],
         loc="outside lower center",
-        ncols=min(len(order), 2 * across + 2),
+        ncols=min(len(order), max(1, int(figure.get_figwidth() / entry))),
         fontsize=9,
         frameon=False,
     )
     figure.savefig(path, format="png", metadata={"Description": digest(summary)})
 
 
-def _draw_cell(axes: Any, each: CellSummary, style: dict[str, Any]) -> Any:
-    """Draw the mean of a cell's seeds and their range, or each seed where they have no points in common."""
+def _draw_cell(axes: Any, each: CellSummary, style: dict[str, Any], seeds: bool) -> Any:
+    """Draw the mean of a cell's seeds and, if `seeds`, each seed and their range.
+
+    Each seed alone where they have no points in common.
+    """
     if not each.alike:
         lines = [axes.plot(*curve, linewidth=1.1, alpha=0.8, **style)[0] for curve in each.curves]
         return lines[0]
     episodes = each.curves[0].episodes
     at = list(zip(*(curve.scores for curve in each.curves), strict=True))
-    lowest, highest = [min(values) for values in at], [max(values) for values in at]
-    axes.fill_between(episodes, lowest, highest, color=style["color"], alpha=0.1, linewidth=0)
-    for curve in each.curves:
-        axes.plot(*curve, linewidth=0.6, alpha=0.45, **style)
+    if seeds:
+        lowest, highest = [min(values) for values in at], [max(values) for values in at]
+        axes.fill_between(episodes, lowest, highest, color=style["color"], alpha=0.1, linewidth=0)
+        for curve in each.curves:
+            axes.plot(*curve, linewidth=0.6, alpha=0.45, **style)
     (line,) = axes.plot(episodes, [fmean(values) for values in at], linewidth=1.8, **style)
     return line
 

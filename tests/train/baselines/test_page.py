@@ -324,6 +324,33 @@ def test_an_environment_with_one_variant_has_its_picture(study, tmp_path):
     assert write_picture(summarise_study(found), tmp_path) is not None
 
 
+def lines_of(study, count, tmp_path, monkeypatch):
+    """Return the figure's panel and legend for a study of that many variants, two seeds each."""
+    variants = [
+        f'[[variants]]\nname = "a variant number {n} of a long name"\nlr = 0.{n}' for n in range(1, count + 1)
+    ]
+    found = study(head=WORDS, parts=TWO.split("[[variants]]")[0] + "\n".join(variants))
+    for cell in found.cells:
+        put(found, cell, {1: a_run(0.4, curve=[0.1, 0.5]), 2: a_run(0.6, curve=[0.2, 0.4])})
+    from matplotlib.figure import Figure
+
+    drawn = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), save(self, *a, **k)))
+    summary = summarise_study(found)
+    write_picture(summary, tmp_path)
+    return drawn[0], page(summary)
+
+
+@pytest.mark.parametrize(("count", "lines", "bands"), [(6, 6 * 3 + 2, 6), (7, 7 + 2, 0)])
+def test_a_crowded_panel_shows_the_means_alone(count, lines, bands, study, tmp_path, monkeypatch):
+    figure, text = lines_of(study, count, tmp_path, monkeypatch)
+    assert (len(figure.axes[0].lines), len(figure.axes[0].collections)) == (lines, bands)
+    assert ("A panel of more than 6 variants shows the means alone." in text) == (bands == 0)
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1  # no name is cut
+
+
 def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
