@@ -12,17 +12,20 @@ from itertools import count
 from time import perf_counter
 
 _NUMBERS = count()
-_named: dict[int, str] = {}
+_named: dict[int, Callable[[], str]] = {}
 _sources: list[Callable[[], str]] = []
 _listeners: list[Callable[[str], None]] = []
 _news_at = perf_counter()
 
 
 @contextmanager
-def name_wait(what: str) -> Iterator[None]:
-    """Name what the block waits for; its beginning and its end are news. Blocks may be nested."""
+def name_wait(what: str | Callable[[], str]) -> Iterator[None]:
+    """Name what the block waits for; its beginning and its end are news. Blocks may be nested.
+
+    A function returns what it is when it is asked, in any thread, and "" for nothing.
+    """
     number = next(_NUMBERS)
-    _named[number] = what
+    _named[number] = what if callable(what) else lambda: what
     report_news()
     try:
         yield
@@ -65,5 +68,5 @@ def hear_trouble(listen: Callable[[str], None]) -> Iterator[None]:
 
 def describe_waits() -> str:
     """Return what this process waits for, the widest first; empty if nothing is named."""
-    named = [*_named.copy().values(), *(describe() for describe in _sources)]
+    named = [describe() for describe in (*_named.copy().values(), *_sources)]
     return ": ".join(what for what in named if what)

@@ -94,7 +94,7 @@ def command(*args, cwd):
     done = subprocess.run(
         [sys.executable, "-P", "-m", "gem", *args], cwd=cwd, capture_output=True, text=True, env=os.environ
     )
-    waits = "nothing has happened for "  # a busy machine
+    waits = "no news for "  # a busy machine
     errors = [line for line in done.stderr.splitlines(keepends=True) if not line.startswith(waits)]
     return done.returncode, done.stdout, "".join(errors)
 

@@ -1,4 +1,4 @@
-"""Silence: a line that says what a command waits for, when nothing has happened for a while, or at once."""
+"""Silence: a line that says what a command waits for, when there has been no news for a while, or at once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Silence:
             if silent_s >= wait_s:
                 wait_s = 2 * silent_s
                 if waits := describe_waits() or self._otherwise:
-                    show_line(f"nothing has happened for {silent_s:.0f} s; waiting for {waits}")
+                    show_line(f"no news for {silent_s:.0f} s; waiting for {waits}")
 
 
 def show_line(text: str) -> None:

@@ -26,6 +26,7 @@ from gem.train.baselines.study import Cell, Study
 from gem.train.baselines.worker import JOB, LOG, MACHINE_FAILED, RESULT, Job, now, record_failure, write_job
 from gem.train.config import TrainConfig
 from gem.train.report.run_folder import RunFolder
+from gem.waiting import name_wait, report_news
 
 POLL_S = 0.2
 """Seconds between checks of the processes."""
@@ -386,12 +387,23 @@ class Working:
     lock: int
 
 
+def describe_place(task: Task) -> str:
+    """Return how far a run is, by the files in its folder."""
+    folder = RunFolder(task.folder)
+    with contextlib.suppress(StoreError):
+        if folder.metrics.exists() and (done := folder.history()):
+            return f"iteration {done[-1].iteration} of {task.config.iterations}"
+        if warmed := folder.warmed():
+            return f"warm-up step {len(warmed)} of {task.config.warmup_steps}"
+    return "at its start"
+
+
 class Carrier:
     """The execution of a plan with several processes at once."""
 
     def __init__(self, plan: Plan, *, workers: int, overwrite: bool, tell: Callable[[str], None]) -> None:
         """Report events with `tell`, a line each."""
-        self.plan, self.workers, self.overwrite, self.tell = plan, workers, overwrite, tell
+        self.plan, self.workers, self.overwrite, self._tell = plan, workers, overwrite, tell
         self.working: list[Working] = []
         self.outcome = Outcome()
         self._began = now()
@@ -406,18 +418,32 @@ class Carrier:
             KeyboardInterrupt: on Ctrl-C, when all processes have stopped.
         """
         try:
-            while True:
-                self._reap()
-                elsewhere = self._fill()
-                if not self.working and not elsewhere:
-                    return self.outcome
-                if elsewhere and not self.working and not self._waiting:
-                    self._waiting = True
-                    self.tell(f"waiting for {elsewhere}, which another process is running")
-                time.sleep(POLL_S if self.working else 5 * POLL_S)
+            with name_wait(self.describe):
+                return self._run_all()
         except BaseException:
             self._stop()
             raise
+
+    def tell(self, text: str) -> None:
+        """Report an event, which is news."""
+        self._tell(text)
+        report_news()
+
+    def describe(self) -> str:
+        """Return which runs are in progress, and how far each is; at most three of them."""
+        names = [f"{each.task.name} ({describe_place(each.task)})" for each in self.working.copy()]
+        return "; ".join([*names[:3], *([f"{len(names) - 3} more"] * (len(names) > 3))])
+
+    def _run_all(self) -> Outcome:
+        while True:
+            self._reap()
+            elsewhere = self._fill()
+            if not self.working and not elsewhere:
+                return self.outcome
+            if elsewhere and not self.working and not self._waiting:
+                self._waiting = True
+                self.tell(f"waiting for {elsewhere}, which another process is running")
+            time.sleep(POLL_S if self.working else 5 * POLL_S)
 
     def _fill(self) -> str:
         """Begin the runs that can begin; return the name of one that another process is running, if any."""

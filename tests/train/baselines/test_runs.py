@@ -19,6 +19,7 @@ from gem.train.config import TrainConfig
 from gem.train.report.run_folder import RunFolder
 
 from .conftest import TINY, a_run, put
+from .test_rows import line
 
 ONE = """
     title = "t"
@@ -256,6 +257,21 @@ def test_a_failure_does_not_take_the_place_of_what_finished(study):
         assert rows.read_row(found.row_of(found.cells[0])).runs["1"].error == error
 
 
+def test_a_command_says_how_far_its_runs_are(study, no_process):
+    found = study(head=ONE)
+    (task,) = a_plan(found).tasks(found.cells[0])
+    assert runs.describe_place(task) == "at its start"
+    task.folder.mkdir(parents=True)
+    folder = RunFolder(task.folder)
+    step = json.dumps({"step": 1, "loss": 0.5})
+    folder.warmup.write_text(f"{step}\n" * 3)
+    assert runs.describe_place(task) == f"warm-up step 3 of {task.config.warmup_steps}"
+    folder.append(line(7))
+    with folder.metrics.open("a") as file:
+        file.write('{"iteration": 8')  # as it is while it is written
+    assert runs.describe_place(task) == f"iteration 7 of {task.config.iterations}"
+
+
 # -- several commands at once
 
 
@@ -301,6 +317,7 @@ def test_the_lock_lasts_as_long_as_the_process_of_the_run(study, monkeypatch):
     monkeypatch.setattr(runs.subprocess, "Popen", long)
     carrier = Carrier(plan, workers=1, overwrite=False, tell=lambda text: None)
     assert carrier._fill() == ""
+    assert carrier.describe() == "guess, rebn, seed 1 (at its start)"
     (working,) = carrier.working
     os.close(working.lock)  # as the end of the command does
     assert runs._try_lock(task.lock) is None
