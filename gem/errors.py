@@ -40,9 +40,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
 
@@ -237,6 +238,9 @@ class NoVerdict(GemError, RuntimeError):
 
     refused: bool = False
     """Whether a server refused this one request, for what is in it or for how the server is set up."""
+
+    usage: Mapping[str, dict[str, int]] = MappingProxyType({})
+    """Token counts of answers that were discarded, by model and name; see `gem.record.Failure`."""
 
 
 class WorkerDied(NoVerdict):

@@ -114,6 +114,10 @@ class Ask:
     policy_s: float | None = None
 
 
+DISCARDED = "discarded_"
+"""The start of the names of token counts, in `usage`, of answers that were discarded and asked for again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """An agent's answer.
@@ -348,11 +352,15 @@ def common_prefix(one: Ids, other: Ids) -> int:
 
 @dataclass(slots=True)
 class Failure:
-    """A failure: the part that broke (`env`, `agent`, `host`, `driver`), the error's class and message."""
+    """A failure: the part that broke (`env`, `agent`, `host`, `driver`), the error's class and message.
+
+    `usage`: token counts of answers that a model gave and the agent discarded, by model and name.
+    """
 
     boundary: str
     type: str
     message: str
+    usage: dict[str, dict[str, int]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)

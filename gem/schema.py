@@ -184,12 +184,13 @@ class End(Struct, omit_defaults=True):
     unearned: Number | None = None
 
 
-class Failure(Struct):
+class Failure(Struct, omit_defaults=True):
     """The error that broke an episode, and where it happened."""
 
     boundary: Chars
     type: Chars
     message: Chars
+    usage: Values = {}
 
 
 class Origin(Struct):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,7 @@ from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
 from gem.proxies import through_proxy
-from gem.record import AgentInfo, Ask, Reply
+from gem.record import DISCARDED, AgentInfo, Ask, Reply
 from gem.seeding import stream as seeded
 from gem.tokens.renderer import Renderer
 from gem.tools import calls
@@ -238,7 +239,12 @@ class OpenAIAgent(BaseAgent):
         pace = self._pace
         pace.asks += 1
         try:
-            return await self._try_until_answered(clients, places, asking)
+            answer = await self._try_until_answered(clients, places, asking)
+            return replace(answer, usage=asking.count_discarded(answer.usage))
+        except NoVerdict as error:
+            if counters := asking.count_discarded({}):
+                error.usage = {self.model: counters}
+            raise
         finally:
             pace.asks -= 1
 
@@ -257,6 +263,7 @@ class OpenAIAgent(BaseAgent):
             verdict = judge(response).verdict
             if verdict is Verdict.SCORED:
                 return self._reply(asking, response)
+            asking.discarded.update(response.usage)
             if self._tells_again(asking, response, verdict):
                 continue
             if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(clients, asking, response):
@@ -312,6 +319,7 @@ class OpenAIAgent(BaseAgent):
         async with self._places:
             asking.death.check()
             response = await self._send(clients, other)
+        asking.discarded.update(response.usage)
         answered = judge(response).verdict is Verdict.SCORED
         if answered:
             self._pace.note_answer()
@@ -592,6 +600,7 @@ class Asking:
     """The state of an ask in flight: its token limit, the fields sent last, and the number of tries.
 
     `began`: when it was sent last, `before`: when the time before. `spared`: tries that do not count.
+    `discarded`: token counts of the answers that were not usable.
     """
 
     ask: Ask
@@ -608,6 +617,12 @@ class Asking:
     began: float = 0.0
     before: float = float("inf")
     spared: int = 0
+    discarded: Counter[str] = field(default_factory=Counter)
+
+    def count_discarded(self, usage: Mapping[str, int]) -> dict[str, int]:
+        """Return the token counts of an answer, with those of the discarded answers under their own names."""
+        own = {name: count for name, count in usage.items() if not name.startswith(DISCARDED)}
+        return own | {DISCARDED + name: count for name, count in self.discarded.items()}
 
     def away_s(self, now: float) -> float:
         """Return the seconds since this ask first found the server unreachable."""

@@ -30,7 +30,7 @@ from gem.evals.stopping import Stopping
 from gem.evals.suite import Entry, Suite, load_suite
 from gem.evals.suite_result import SuiteResult
 from gem.evals.suite_stores import CountedStore, open_store
-from gem.evals.usage import Budget, Prices
+from gem.evals.usage import Budget, Prices, together
 from gem.files import read_json
 from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import Cluster
@@ -516,6 +516,14 @@ class _SuiteRun:
         if self.budget is not None:
             self.budget.begin(entry.env)
         places: dict[int | None, int] = {seed: at for at, seed in enumerate(tasks.seeds)}
+        ended: set[str] = set()
+
+        def count(episode: Episode) -> None:
+            ended.add(episode.id)
+            place = places.get(episode.seed, 0)
+            self.result.count(tasks.label, name, place, episode, options.seat)
+            self.events.on_episode(episode)
+
         play = RunOptions(
             host=options.host,
             limits=Limits(turns=entry.turns, tokens=entry.tokens, call_s=options.call_s),
@@ -526,7 +534,7 @@ class _SuiteRun:
             resume=self.out is not None,
             retry_failed=options.retry_failed,
             admit=None if self.budget is None else self.budget.admit,
-            on_episode=partial(self._count_episode, tasks.label, name, places),
+            on_episode=count,
         )
         agents: Any = {options.seat: agent, **others} if options.seat else agent
         measured = partial(
@@ -538,18 +546,17 @@ class _SuiteRun:
             reward=options.reward,
         )
         if options.ray is None:
-            return measured(agents, options=play)
-        with RayRunner(agents, options=replace(_add_stop(play, stop), retries=RETRIES)) as runner:
-            return measured(runner)
+            result = measured(agents, options=play)
+        else:
+            with RayRunner(agents, options=replace(_add_stop(play, stop), retries=RETRIES)) as runner:
+                result = measured(runner)
+        store = self.stores[name]
+        if not isinstance(store, CountedStore):
+            return result
+        return replace(result, usage=together((result.usage, store.spent_before(ended))))
 
     def _make_other(self, name: str) -> Agent:
         return self._close_at_end(self.options.make_agent(name, AgentSettings()))
-
-    def _count_episode(
-        self, label: str, agent: str, places: Mapping[int | None, int], episode: Episode
-    ) -> None:
-        self.result.count(label, agent, places.get(episode.seed, 0), episode, self.options.seat)
-        self.events.on_episode(episode)
 
     def _play_reference(self, tasks: _Tasks, name: str) -> EnvResult | None:
         """Play a reference agent of the normalised scale; None if the environment does not have it."""

@@ -43,7 +43,8 @@ class EnvResult:
     `unplayed` jobs were not started, because the budget was used up; the figures are from the others, and the
     coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
     samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed), over the tasks with a verdict for all
-    samples. `usage` is the token usage of the episodes, by model. `tokens_per_success` and
+    samples. `usage` is the token usage of the episodes, by model; in a suite, with that of earlier attempts
+    at them that have no verdict. `tokens_per_success` and
     `seconds_per_success` are the tokens and the seconds of all episodes with a verdict for each that
     succeeded: what the agent and the calls of the environment took, by the clock; None if none succeeded.
 

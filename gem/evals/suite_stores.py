@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 
 from gem.errors import StoreError, reason
 from gem.evals.reports import file_name
-from gem.evals.usage import Budget
-from gem.record import Episode
+from gem.evals.usage import Budget, Usage, spent_on
+from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
 
 EPISODES_FILE = "episodes.jsonl"
@@ -40,6 +41,20 @@ class CountedStore(EpisodeStore):
             if episode.scored:
                 decided.add(job)
         return damaged
+
+
+    def spent_before(self, ids: Collection[str]) -> dict[str, Usage]:
+        """Return the usage of the earlier attempts, without verdict, at the jobs of these episodes."""
+        if len(self) == len(ids):
+            return {}
+        entries = self.select()
+        jobs = {(entry.job, entry.sample) for entry in entries if entry.id in ids}
+        earlier = [
+            self[entry.number]
+            for entry in entries
+            if entry.id not in ids and entry.verdict == Verdict.NONE and (entry.job, entry.sample) in jobs
+        ]
+        return spent_on(earlier)
 
 
 def open_store(last: ExitStack, out: Path, name: str, alone: bool) -> CountedStore:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from gem.errors import BadArgument, check_argument, did_you_mean
 from gem.files import read_toml
-from gem.record import Episode, RunInfo, Turn
+from gem.record import DISCARDED, Episode, RunInfo, Turn
 
 MILLION = 1_000_000
 UNTRIED = 4
@@ -48,14 +49,18 @@ Spent = Mapping[str, Usage]
 def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
     """Return the token usage of episodes, by model; agents without a model use none.
 
-    A turn's tokens are the server's count, else the number of ids that the agent kept.
+    A turn's tokens are the server's count, else the number of ids that the agent kept. Answers that the agent
+    discarded, and asked for again, count as far as the server counted them.
     """
-    return together(
-        {model: _usage(turn)}
-        for episode in episodes
-        for turn in episode.turns
-        if (model := model_of(episode.run, turn)) is not None
-    )
+    return together(chain.from_iterable(map(_usages, episodes)))
+
+
+def _usages(episode: Episode) -> Iterator[Spent]:
+    for turn in episode.turns:
+        if (model := model_of(episode.run, turn)) is not None:
+            yield {model: _usage(turn) + _discarded(turn.usage)}
+    if episode.error is not None:
+        yield {model: _discarded(counters) for model, counters in episode.error.usage.items()}
 
 
 def together(parts: Iterable[Spent]) -> dict[str, Usage]:
@@ -86,13 +91,22 @@ def _usage(turn: Turn) -> Usage:
     counters = turn.usage or {}
     prompt = counters.get("prompt_tokens", turn.prompt_length)
     completion = counters.get("completion_tokens", len(turn.token_ids))
+    whole = prompt and ("completion_tokens" in counters or turn.prompt_length or turn.token_ids)
+    refused = turn.finish == "context" and not counters  # nothing was read or sampled
     return Usage(
         prompt,
         completion,
         min(counters.get("cached_tokens", 0), prompt),
         counters.get("reasoning_tokens", 0),
-        0 if prompt or completion or turn.action is None else 1,
+        0 if whole or refused or turn.action is None else 1,
     )
+
+
+def _discarded(counters: Mapping[str, int] | None) -> Usage:
+    """Return the usage of discarded answers."""
+    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+    prompt, completion, cached, reasoning = ((counters or {}).get(DISCARDED + name, 0) for name in names)
+    return Usage(prompt, completion, min(cached, prompt), reasoning)
 
 
 MOST_USD = 1e12

@@ -407,7 +407,8 @@ class _Progress:
         if not late or self.limits.on_time == "none":
             died = self.boundary == "env" and isinstance(error, WorkerDied)
             boundary = "host" if died else self.boundary
-            self.record.error = Failure(boundary, type(error).__name__, text_of_error(error))
+            usage = dict(error.usage) if isinstance(error, NoVerdict) else {}
+            self.record.error = Failure(boundary, type(error).__name__, text_of_error(error), usage)
 
     def close(self) -> Episode:
         """Complete the record: drop turns without action, end the other seats, set verdict and timing."""

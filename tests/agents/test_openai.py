@@ -1,5 +1,6 @@
 import asyncio
 import base64
+import json
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -7,6 +8,7 @@ from threading import Event, Thread
 
 import pytest
 
+from gem import codec
 from gem.agents.base import BatchBroken
 from gem.agents.endpoint import Endpoint
 from gem.agents.outcomes import FIRST_LIMIT
@@ -225,6 +227,27 @@ def test_a_fault_is_tried_again_and_then_told(fault):
         assert len(server.requests) == 3
     with StubServer("fine", [fault, fault]) as server:
         assert "tried 2 times" in failure(server, retries=1)
+
+
+def filtered(prompt, sampled):
+    usage = {"prompt_tokens": prompt, "completion_tokens": sampled}
+    return RawAnswer(body=json.dumps({**completion(finish_reason="content_filter"), "usage": usage}).encode())
+
+
+def test_the_tokens_of_discarded_answers_are_counted_apart():
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "discarded_prompt_tokens": 10**9}  # not the server's
+    with StubServer({**completion(), "usage": usage}, [filtered(9, 4), filtered(8, 3)]) as server:
+        found = one(server).usage
+    discarded = {"discarded_prompt_tokens": 17, "discarded_completion_tokens": 7}
+    assert found == {"prompt_tokens": 9, "completion_tokens": 2, **discarded}
+
+
+def test_a_lost_episode_holds_the_tokens_of_its_discarded_answers():
+    with StubServer("", [filtered(9, 4)] * 9) as server, agent_of(server, retries=2) as agent:
+        (episode,) = rollout([Job(EASY, 1)], agent, limits=Limits(turns=2))
+    counters = {"discarded_prompt_tokens": 27, "discarded_completion_tokens": 12}
+    assert (episode.scored, episode.error.usage) == (False, {"tiny": counters})
+    assert codec.decode(codec.encode(episode)).error == episode.error
 
 
 def test_a_slow_answer_is_given_up_and_tried_again():

@@ -7,9 +7,10 @@ import pytest
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import AgentUnavailable, BadArgument, MissingData, UnknownEnv
+from gem.errors import AgentUnavailable, BadArgument, MissingData, NoVerdict, UnknownEnv
 from gem.evals import Entry, Suite, SuiteEvents, SuiteOptions, evaluate, play_suite
-from gem.record import Reply
+from gem.evals.usage import tokens_of
+from gem.record import AgentInfo, Reply
 from gem.rollout import EpisodeStore
 
 EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
@@ -112,6 +113,33 @@ def test_an_agent_that_is_gone_stops_it_and_the_rest_is_played_later(tmp_path):
         assert 4 <= len(store) == events.result.ended < 8
     found = play_suite(suite(EASY, HARD), {"me": Guesses()}, options)
     assert found.cards["me"].results == play_suite(suite(EASY, HARD), {"me": Guesses()}).cards["me"].results
+
+
+class Counted(Guesses):
+    """A model whose answers take 10 tokens; it loses each episode at its second turn until it is well."""
+
+    info = AgentInfo("Counted", "small")
+    well = False
+
+    def __call__(self, asks):
+        if not self.well and any(ask.turn for ask in asks):
+            raise NoVerdict("the server filters this")
+        usage = {"prompt_tokens": 9, "completion_tokens": 1}
+        return [Reply(r"\boxed{5}", usage=usage) for _ in asks]
+
+
+def test_attempts_that_were_played_again_are_in_the_cost(tmp_path):
+    agent, options = Counted(), SuiteOptions(out=tmp_path, budget_tokens=10**6, retry_failed=True)
+    before = play_suite(suite(), agent, options)
+    lost = tokens_of(before.results[0].usage)
+    assert lost >= 10 * before.results[0].unscored > 0
+    agent.well = True
+    after = play_suite(suite(), agent, options)
+    whole = play_suite(suite(), agent, SuiteOptions(out=tmp_path / "whole"))
+    retried = tokens_of(after.results[0].usage) - tokens_of(whole.results[0].usage)
+    assert retried == 10 * before.results[0].unscored
+    assert tokens_of(after.results[0].usage) == tokens_of(after.budget.spent)
+    assert after.results[0].tokens_per_success == whole.results[0].tokens_per_success
 
 
 def test_only_agents_that_it_made_are_closed():

@@ -5,7 +5,7 @@ import pytest
 from gem.errors import BadArgument
 from gem.evals import evaluate
 from gem.evals.usage import UNTRIED, Budget, Prices, Usage, spent_on, together, tokens_of
-from gem.record import AgentInfo, Episode, RunInfo, Turn
+from gem.record import AgentInfo, Episode, Failure, RunInfo, Turn
 from gem.specs import TaskRef
 
 PRICES = """
@@ -56,6 +56,31 @@ def test_tokens_that_an_agent_kept_count_where_no_server_did():
     assert spent_on([episode(local, Turn("agent", "x", "five"), unanswered)]) == {
         "small": Usage(3, 2, uncounted=1)
     }
+
+
+@pytest.mark.parametrize(
+    ("counters", "unknown"),
+    [
+        ({"completion_tokens": 5}, 1),
+        ({"prompt_tokens": 0, "completion_tokens": 5}, 1),
+        ({"prompt_tokens": 9}, 1),
+        ({"prompt_tokens": 9, "completion_tokens": 0}, 0),
+    ],
+)
+def test_a_turn_whose_tokens_are_half_known_is_uncounted(counters, unknown):
+    half = Turn("agent", "x", "five", usage=counters)
+    assert spent_on([episode(half)])["small"].uncounted == unknown
+
+
+def test_a_prompt_that_was_refused_used_no_tokens():
+    assert spent_on([episode(Turn("agent", "x", "", finish="context"))]) == {"small": Usage()}
+
+
+def test_discarded_answers_are_spent_too():
+    again = {"discarded_prompt_tokens": 200, "discarded_completion_tokens": 20, "discarded_cached_tokens": 50}
+    lost = episode(turn(1, 2))
+    lost.error = Failure("agent", "NoVerdict", "filtered", {"small": again})
+    assert spent_on([episode(turn(**again)), lost]) == {"small": Usage(501, 52, 100)}
 
 
 def test_cached_tokens_have_a_price_of_their_own(tmp_path):

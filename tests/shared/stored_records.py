@@ -288,7 +288,9 @@ def _value(draw, depth):
 def stored_episodes():
     """Return the episodes, in the order of their stored lines."""
     bare = Episode(TaskRef("game:X"), PLAIN_RUN, "bare")
-    return [bare, whole_episode(), *map(drawn_episode, range(DRAWN))]
+    lost = Episode(TaskRef("game:X"), PLAIN_RUN, "lost")
+    lost.error = Failure("agent", "NoVerdict", "filtered", {"m": {"discarded_prompt_tokens": 2**40}})
+    return [bare, whole_episode(), *map(drawn_episode, range(DRAWN)), lost]
 
 
 def stored_runs():
