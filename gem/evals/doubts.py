@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gem.agents.outcomes import NO_END
 from gem.evals.usage import model_of
-from gem.record import Episode, Turn
+from gem.record import Episode, StopReason, Turn
 
 WORDLESS = "ended before the model wrote a word"
 ENDLESS = "have a streamed answer without a finish reason"
 MODELS = "have an answer of another model"
 SAME_IDS = "have answers that all bear one id"
+CUT = "have an answer that the token limit cut"
+
+CUT_SHARE = 0.03
+"""The share of turns whose answers the token limit cut from which on it is a doubt."""
 
 CONSEQUENCES = {
     WORDLESS: "they count as lost; look at the server's context, template and token limit",
     ENDLESS: "answers may be cut, and were scored as they came",
     MODELS: "the figures are of several models",
     SAME_IDS: "they may be one answer from a cache, and no independent samples",
+    CUT: "they were scored as they came; raise max_tokens, or the server's own limit",
 }
 """What each doubt means for the figures."""
 
@@ -26,13 +31,13 @@ CONSEQUENCES = {
 def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
     """Return the places of doubtful episodes among the scored ones, by doubt.
 
-    That an episode ended before the model wrote a word is a doubt if most of them did. Agents without a model
-    give no doubts.
+    That an episode ended before the model wrote a word is a doubt if most of them did, that an answer was
+    cut if `CUT_SHARE` of all turns were. Agents without a model give no doubts.
     """
     doubts: dict[str, set[int]] = defaultdict(set)
     models: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     ids: dict[str, set[int]] = defaultdict(set)
-    scored = 0
+    scored = played = cut = 0
     for place, episode in enumerate(episodes):
         turns = [turn for turn in episode.turns if model_of(episode.run, turn) is not None]
         models_play = episode.run.model is not None or any(seat.model for seat in episode.run.seats.values())
@@ -41,6 +46,10 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
         scored += 1
         if all(map(_is_wordless, turns)):
             doubts[WORDLESS].add(place)
+        played += len(turns)
+        if own_cut := _count_cut(episode):
+            cut += own_cut
+            doubts[CUT].add(place)
         for turn in turns:
             extra = turn.extra or {}
             if extra.get("finish_reason") == NO_END:
@@ -51,6 +60,8 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
                 ids[own].add(place)
     if 2 * len(doubts[WORDLESS]) <= scored:
         del doubts[WORDLESS]
+    if cut < CUT_SHARE * played:
+        doubts.pop(CUT, None)
     for places in models.values():
         usual = max(places, key=lambda model: len(places[model]))
         doubts[MODELS].update(*(places[model] for model in places if model != usual))
@@ -63,6 +74,17 @@ def count_doubts(episodes: Sequence[Episode]) -> tuple[dict[str, int], int]:
     """Return the number of doubtful episodes by doubt, and in all."""
     doubts = find_doubts(episodes)
     return {doubt: len(places) for doubt, places in doubts.items()}, len(set().union(*doubts.values()))
+
+
+def count_cut(episodes: Iterable[Episode]) -> int:
+    """Return the number of turns of scored episodes whose answer the token limit of one answer cut."""
+    return sum(_count_cut(episode) for episode in episodes if episode.scored)
+
+
+def _count_cut(episode: Episode) -> int:
+    """Return the number of cut answers, without the one that the limit of the whole episode ended."""
+    cut = [turn.finish == "length" for turn in episode.turns if model_of(episode.run, turn) is not None]
+    return sum(cut) - (episode.stop is StopReason.TOKEN_LIMIT and cut[-1:] == [True])
 
 
 def describe_doubts(doubts: Mapping[str, int], scored: int) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from gem.errors import NoVerdict
-from gem.evals.doubts import count_doubts
+from gem.evals.doubts import count_cut, count_doubts
 from gem.evals.usage import Usage, spent_on, tokens_of
 from gem.record import AgentInfo, Episode, RunInfo, Turn
 from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
@@ -53,7 +53,8 @@ class EnvResult:
     with a verdict, and why in the first.
 
     `doubtful` episodes have a sign that the server made their outcome, and not the model; `doubts` counts
-    them by sign (`gem.evals.doubts`).
+    them by sign (`gem.evals.doubts`). `cut` is the number of turns of episodes with a verdict whose answer the
+    token limit cut.
     """
 
     env: str
@@ -77,6 +78,7 @@ class EnvResult:
     usage: dict[str, Usage] = field(default_factory=dict)
     doubts: dict[str, int] = field(default_factory=dict)
     doubtful: int = 0
+    cut: int = 0
     parts: dict[str, Interval] = field(default_factory=dict)
     gaps: dict[str, str] = field(default_factory=dict)
     tokens_per_success: Interval | None = None
@@ -257,6 +259,7 @@ def summarise(
         usage=spent_on(episodes),
         doubts=doubts,
         doubtful=doubtful,
+        cut=count_cut(episodes),
         parts={part: summarise_part(part) for part in parts},
         gaps=_describe_gaps(scored),
         tokens_per_success=divide([tokens_of(spent_on([each])) for each in with_success]),

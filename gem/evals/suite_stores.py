@@ -42,7 +42,6 @@ class CountedStore(EpisodeStore):
                 decided.add(job)
         return damaged
 
-
     def spent_before(self, ids: Collection[str]) -> dict[str, Usage]:
         """Return the usage of the earlier attempts, without verdict, at the jobs of these episodes."""
         if len(self) == len(ids):

@@ -7,6 +7,7 @@ import pytest
 
 from gem import cli
 from gem.evals.doubts import find_doubts
+from gem.evals.results import summarise
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef
 from gem.testing.stub_server import RawAnswer, StubServer, completion
@@ -51,8 +52,9 @@ def play(answer, folder, *words):
         (lambda n: guess(n, None, "stop", 7), "ended before the model wrote a word"),
         (lambda n: guess(n, model="m" if n else "other"), "have an answer of another model"),
         (lambda n: guess(0), "have answers that all bear one id"),
+        (lambda n: guess(n, end="stop" if n else "length"), "have an answer that the token limit cut"),
     ],
-    ids=["context", "no room", "null", "model", "cache"],
+    ids=["context", "no room", "null", "model", "cache", "cut"],
 )
 def test_a_doubt_is_a_warning_and_fails_the_gate(answer, doubt, tmp_path, capsys):
     code, result = play(answer, tmp_path / "run")
@@ -96,3 +98,27 @@ def test_an_ordinary_run_has_no_doubts(tmp_path):
 
 def test_agents_without_a_model_give_no_doubts(tmp_path):
     assert cli.main(["eval", EASY, "--agent", "random", "-n", "4", "--gate", "doubtful<=0"]) == 0
+
+
+def cut(number, of, stop=StopReason.SOLVED):
+    """Return an episode of a model with `of` turns, the last `number` of which the token limit cut."""
+    turns = [
+        Turn("agent", "?", "5", reward=1.0, finish="length" if of - place <= number else "stop")
+        for place in range(of)
+    ]
+    run = RunInfo("run", "OpenAIAgent", "m")
+    return Episode(TaskRef("x:Y"), run, turns=turns, stop=stop, verdict=Verdict.SCORED)
+
+
+def test_cut_answers_are_a_doubt_from_a_few_per_cent_of_the_turns_on():
+    doubt = "have an answer that the token limit cut"
+    assert find_doubts([cut(1, 40), cut(0, 30)]) == {}
+    assert find_doubts([cut(1, 30), cut(0, 30), cut(1, 5)]) == {doubt: {0, 2}}
+    # the episode's own limit cut the last one, as it was asked to
+    assert find_doubts([cut(1, 5, StopReason.TOKEN_LIMIT)]) == {}
+    assert find_doubts([cut(2, 5, StopReason.TOKEN_LIMIT)]) == {doubt: {0}}
+
+
+def test_cut_answers_are_counted_in_the_result():
+    result = summarise("x:Y", [cut(1, 40), cut(0, 60), cut(1, 3, StopReason.TOKEN_LIMIT)])
+    assert (result.cut, result.to_json()["cut"], result.doubts) == (1, 1, {})
