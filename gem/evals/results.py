@@ -53,8 +53,8 @@ class EnvResult:
     with a verdict, and why in the first.
 
     `doubtful` episodes have a sign that the server made their outcome, and not the model; `doubts` counts
-    them by sign (`gem.evals.doubts`). `cut` is the number of turns of episodes with a verdict whose answer the
-    token limit cut.
+    them by sign (`gem.evals.doubts`). `cut` is the number of turns, of episodes with a verdict, whose
+    answer the token limit cut.
     """
 
     env: str
