@@ -58,9 +58,9 @@ def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
 def _usages(episode: Episode) -> Iterator[Spent]:
     for turn in episode.turns:
         if (model := model_of(episode.run, turn)) is not None:
-            yield {model: _usage(turn) + _discarded(turn.usage)}
+            yield {model: _usage(turn) + _discarded_usage(turn.usage)}
     if episode.error is not None:
-        yield {model: _discarded(counters) for model, counters in episode.error.usage.items()}
+        yield {model: _discarded_usage(counters) for model, counters in episode.error.usage.items()}
 
 
 def together(parts: Iterable[Spent]) -> dict[str, Usage]:
@@ -102,7 +102,7 @@ def _usage(turn: Turn) -> Usage:
     )
 
 
-def _discarded(counters: Mapping[str, int] | None) -> Usage:
+def _discarded_usage(counters: Mapping[str, int] | None) -> Usage:
     """Return the usage of discarded answers."""
     names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
     prompt, completion, cached, reasoning = ((counters or {}).get(DISCARDED + name, 0) for name in names)
