@@ -86,6 +86,21 @@ class Limits:
                 )
 
 
+@dataclass(slots=True, eq=False)
+class Attempts:
+    """How an ask fares at an endpoint, for whoever waits for the answer; times are of `time.perf_counter`.
+
+    `asked`: when it was asked. `until`: when the endpoint took its last request; None while it has none,
+    as the ask waits for a place, or to be sent again. `why`: why its last request failed. `last`, set by
+    who asks: a request that fails is not sent again.
+    """
+
+    asked: float
+    until: float | None
+    why: str = ""
+    last: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A request to one agent for its next action.
@@ -96,7 +111,8 @@ class Ask:
     `fresh`: the number of last messages that `held` does not cover. `seed`: a seed for this ask alone, so
     that sampling does not depend on the rest of the batch. `max_tokens`: limit on tokens of this answer.
     `context`: limit on tokens of prompt and answer together. `tools`: the tools that the model may call.
-    `sampling`: settings of this ask that differ from the agent's own.
+    `sampling`: settings of this ask that differ from the agent's own. `attempts`: where an agent with an
+    endpoint notes how the ask fares.
     """
 
     episode: str
@@ -112,6 +128,7 @@ class Ask:
     tools: tuple[ToolSpec, ...] = ()
     sampling: Mapping[str, Any] | None = None
     policy_s: float | None = None
+    attempts: Attempts | None = field(default=None, compare=False, repr=False)
 
 
 DISCARDED = "discarded_"

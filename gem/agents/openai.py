@@ -44,7 +44,7 @@ from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
 from gem.proxies import through_proxy
-from gem.record import DISCARDED, AgentInfo, Ask, Reply
+from gem.record import DISCARDED, AgentInfo, Ask, Attempts, Reply
 from gem.seeding import stream as seeded
 from gem.tokens.renderer import Renderer
 from gem.tools import calls
@@ -251,11 +251,13 @@ class OpenAIAgent(BaseAgent):
     async def _try_until_answered(
         self, clients: Clients, places: AbstractAsyncContextManager[None], asking: Asking
     ) -> Reply:
-        ask = asking.ask
+        ask, attempts = asking.ask, asking.ask.attempts or Attempts(0.0, None)
         jitter = seeded(ask.seed, "backoff")
+        attempts.until = None
         while True:
             async with places:
                 asking.death.check()
+                attempts.until = perf_counter()
                 response = await self._send(clients, asking)
             self._note(asking, response)
             if self._adapts(asking, response):
@@ -264,6 +266,7 @@ class OpenAIAgent(BaseAgent):
             if verdict is Verdict.SCORED:
                 return self._reply(asking, response)
             asking.discarded.update(response.usage)
+            attempts.until, attempts.why = None, self._describe(response.why)
             if self._tells_again(asking, response, verdict):
                 continue
             if verdict is Verdict.UNAVAILABLE and await self._others_are_answered(clients, asking, response):
@@ -272,6 +275,8 @@ class OpenAIAgent(BaseAgent):
                 why = f"{response.why} (no request was answered for {self.endpoint.silence_s:g} s)"
                 raise self._unavailable(asking, why)
             wait_s = self._wait(asking, response, verdict, 0.5 + jitter.random())
+            if attempts.last:
+                raise self._refusal(response.why, False)
             self._pace.retries += 1
             self._report_trouble(response)
             async with asking.clock.running():

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket
+from time import perf_counter
 from typing import Any, NoReturn, TypeAlias, cast
 
 from gem.errors import BadArgument, NoVerdict
@@ -36,6 +37,9 @@ LONGEST_TASK = 100_000
 
 SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin")
 """Folders of programs that every sandbox shows."""
+
+SHORTEST_S = 0.25
+"""Seconds of delay that are not given back: requests of a model that answers are on their way for a while."""
 
 LATE_S = 30.0
 """Seconds after the end of its time in which a program has to be ended, or the sandbox counts as broken."""
@@ -206,7 +210,8 @@ class Run:
     """One run of a program in the workspace of one episode.
 
     `serve` serves its listener, at which `key` is its model's key, for as long as the program runs. After
-    `time_s` seconds it is ended. `why` says why it was ended, and is empty if it ended itself.
+    `time_s` seconds it is ended; those of `delay_s()` do not count, up to as many again. `why` says why it
+    was ended, and is empty if it ended itself.
     """
 
     program: Program
@@ -216,6 +221,8 @@ class Run:
     time_s: float
     why: str = ""
     result: Result | None = None
+    delay_s: Callable[[], float] = lambda: 0.0
+    _began: float = 0.0
     _running: ProgramSession | None = None
     _timers: list[threading.Timer] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -243,12 +250,13 @@ class Run:
         command = self.program.command(
             task if mcp else _WORKSPACE.sub(lambda match: session.home, task), self.key, mcp
         )
-        limits = Budget(wall_s=self.time_s + LATE_S, cpu_s=BUDGET.cpu_s, output_kb=BUDGET.output_kb)
+        limits = Budget(wall_s=2 * self.time_s + LATE_S, cpu_s=BUDGET.cpu_s, output_kb=BUDGET.output_kb)
         with session.listener() as listener, self.serve(listener):
             with self._lock:
                 self._running = session
             if self.why:
                 raise NoVerdict(f"the program was ended before it began: {self.why}.")
+            self._began = perf_counter()
             self.stop("time", after_s=self.time_s)
             try:
                 self.result = check_result(session.shell(command, limits))
@@ -268,6 +276,11 @@ class Run:
             timer.start()
 
     def _stop_now(self, why: str) -> None:
+        if why == "time" and not self.why:
+            left_s = self.time_s + min(self.delay_s(), self.time_s) - (perf_counter() - self._began)
+            if left_s > SHORTEST_S:
+                self.stop(why, left_s)
+                return
         with self._lock:
             self.why = self.why or why
             if self._running is not None:

@@ -9,6 +9,8 @@ what happened                                       stop                        
 ==================================================  ===========================================  =========
 the program ended: exit code 0, another, a signal   solved or failed, by the state               scored
 its time was used up; it was ended                  solved by the state, else time_limit         scored
+it was ended, or ended, with a call in flight that  error of the agent                           none
+its endpoint did not answer
 its calls or tokens were used up                    solved by the state, else turn or token      scored
                                                     limit
 it burst the sandbox: memory, endless output        failed                                       scored
@@ -46,6 +48,7 @@ from gem.errors import AgentUnavailable, BadArgument, check_seconds, text_of_err
 from gem.hosts.verbs import VERBS
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Failure, Reply, SeatEnd, StopReason
 from gem.rollout.episode import Playing, find_task_stop
+from gem.sandbox.base import ProgramSession, Result
 from gem.sandbox.choice import open_program_sandbox
 from gem.sandbox.programs import Run, read_program
 from gem.serve.mcp.episode import EpisodeServer
@@ -73,12 +76,13 @@ class _ProxiedRun(Run):
     """A run behind the proxy; it also plays an environment that has no workspace.
 
     `start` is what the environment's reset returned; `played` the record of what was played by MCP; `left`:
-    the program left that unfinished.
+    the program left that unfinished. `answer_s`: seconds to wait for an answer when the program has ended.
     """
 
     server: Server
     session: Session
     seed: int
+    answer_s: float
     start: Start = field(default_factory=lambda: Start("", {}))
     played: Episode | None = None
     left: bool = False
@@ -106,13 +110,26 @@ class _ProxiedRun(Run):
         self.session.endpoint = Endpoint(episode)
         try:
             with closing(self.open_session()) as session:
-                self.work(session, text_of(self.start.obs), mcp=True)
+                super().work(session, text_of(self.start.obs), mcp=True)
         finally:
             self.server.run(end())
+        if self.left:
+            self._settle()
         played = self.played = episode.episode
         last, actions = played.ends[SEAT], sum(turn.action is not None for turn in played.turns)
         info = {**last.info, "stop": played.stop.value, "actions": actions}
         return Step(last.observation, played.earned(), last.terminated, last.truncated, info)
+
+
+    def work(self, session: ProgramSession, task: str, mcp: bool = False) -> Result:
+        """Run the program, and wait until what it asked last is decided; see `Run.work`."""
+        result = super().work(session, task, mcp)
+        self._settle()
+        return result
+
+    def _settle(self) -> None:
+        if self.why not in ("model", "cancelled"):
+            self.server.run(self.server.proxy.settle(self.session, self.answer_s))
 
 
 class ProgramAgent(BaseAgent):
@@ -200,6 +217,8 @@ class ProgramAgent(BaseAgent):
             server=server,
             session=session,
             seed=seed,
+            answer_s=self.time_s,
+            delay_s=session.delay_s,
         )
         session.stop = lambda why: run.stop(why, 0.0 if why == "model" else GRACE_S)
         try:
@@ -270,6 +289,7 @@ def _end_of(run: _ProxiedRun, step: Any, spent: StopReason | None) -> SeatEnd:
         "signal": result.signal,
         "ended": run.why,
         "wall_s": result.wall_s,
+        "delay_s": run.session.delay_s(),
         "cpu_s": result.cpu_s,
         "stdout": result.stdout[-TAIL:],
         "stderr": result.stderr[-TAIL:],

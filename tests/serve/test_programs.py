@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 import shlex
 import signal
@@ -9,6 +10,7 @@ import socket
 import threading
 from contextlib import closing, suppress
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -41,6 +43,7 @@ from gem.serve.mcp import EpisodeServer
 from gem.serve.mcp.messages import Endpoint
 from gem.serve.programs import ProgramAgent
 from gem.serve.proxy.answering import Upstream
+from gem.serve.proxy.app import Proxy
 from gem.specs import TaskRef
 
 EXAMPLE = Path(__file__).parents[2] / "examples/evaluation" / "program_mcp.py"
@@ -329,6 +332,110 @@ def test_a_call_that_the_program_repeats_is_not_missing(act, play):
     episode = play(act(code), ScriptedAgent(answer))
     assert episode.success
     assert [turn.action for turn in episode.turns] == ["one"]
+
+
+ANSWER = json.dumps(
+    {
+        "choices": [{"message": {"role": "assistant", "content": "one"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 1},
+    }
+)
+
+
+@pytest.fixture
+def endpoint():
+    """Return a function that serves `answer(number, body)`: a status and headers; it returns the address."""
+    servers = []
+
+    def serve(answer):
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *args):
+                pass
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                asked.append(body)
+                status, headers = answer(len(asked), body)
+                with suppress(OSError):  # whoever asked may be gone
+                    self.send_response(status)
+                    for name, value in headers.items():
+                        self.send_header(name, value)
+                    self.end_headers()
+                    self.wfile.write(ANSWER.encode() if status == 200 else b'{"error": {"message": "busy"}}')
+
+        asked = []
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.01,), daemon=True).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}/v1"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def wait_for_retries(number, body):
+    return 429, {"Retry-After": "20"}
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("fault", ["dead", "hangs", "429"])
+def test_an_endpoint_that_fails_until_the_time_is_up_gives_no_verdict(fault, act, play, endpoint):
+    over = threading.Event()
+    if fault == "dead":
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    else:
+        url = endpoint((lambda *asked: over.wait(20) and (200, {})) if fault == "hangs" else wait_for_retries)
+    try:
+        episode = play(act("ask('x')"), Upstream("m", base_url=url), time_s=1.0)
+    finally:
+        over.set()
+    assert (episode.scored, episode.stop) == (False, StopReason.ERROR)
+    assert (episode.error.boundary, episode.error.type) == ("agent", "LostCall")
+    why = {"dead": "connection refused", "hangs": "no answer within 1 s", "429": "answered 429"}[fault]
+    assert why in episode.error.message
+
+
+@pytest.mark.system
+def test_an_endpoint_that_fails_on_the_last_request_gives_no_verdict(act, play, endpoint, monkeypatch):
+    ended, settle = threading.Event(), Proxy.settle
+
+    def note(self, *args):
+        ended.set()
+        return settle(self, *args)
+
+    monkeypatch.setattr(Proxy, "settle", note)
+    url = endpoint(lambda number, body: ended.wait(20) and (500, {}))
+    episode = play(act("ask('x')"), Upstream("m", base_url=url, backoff_s=60), time_s=1.0)
+    assert (episode.scored, episode.error.type) == (False, "LostCall")
+    assert "answered 500" in episode.error.message
+
+
+@pytest.mark.system
+def test_an_answer_that_comes_after_the_time_is_the_agents_own_slowness(act, play, endpoint, monkeypatch):
+    ended, settle = threading.Event(), Proxy.settle
+
+    def note(self, *args):
+        ended.set()
+        return settle(self, *args)
+
+    monkeypatch.setattr(Proxy, "settle", note)
+    url = endpoint(lambda number, body: (number == 1 or ended.wait(20)) and (200, {}))
+    episode = play(act("ask('x'); ask('y')"), Upstream("m", base_url=url), time_s=1.5)
+    assert (episode.scored, episode.stop) == (True, StopReason.TIME_LIMIT)
+    assert [turn.action for turn in episode.turns] == ["one", "one"]
+
+
+@pytest.mark.system
+def test_the_seconds_in_which_an_endpoint_fails_are_not_the_programs(act, play, endpoint):
+    url = endpoint(lambda number, body: (429, {"Retry-After": "2"}) if number == 1 else (200, {}))
+    code = "ask('x'); time.sleep(2); solve(); time.sleep(60)"
+    episode = play(act(code), Upstream("m", base_url=url), time_s=3.0)
+    about = episode.ends["agent"].info["program"]
+    assert (episode.stop, about["ended"]) == (StopReason.SOLVED, "time")
+    assert about["delay_s"] >= 2.0
 
 
 @pytest.mark.system

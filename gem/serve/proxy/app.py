@@ -28,7 +28,7 @@ from gem.errors import (
     text_of_error,
 )
 from gem.graders.base import Grader, check_score
-from gem.record import Agent, AgentInfo, Episode, Limits, RunInfo, SeatEnd, StopReason
+from gem.record import Agent, AgentInfo, Attempts, Episode, Limits, RunInfo, SeatEnd, StopReason
 from gem.rollout.episode import versions
 from gem.rollout.store import EpisodeStore
 
@@ -125,7 +125,9 @@ class Session:
     played: Played | None = None
     answers: dict[str, Call] = field(default_factory=dict)
     busy: int = 0
-    running: set[asyncio.Task[Answer]] = field(default_factory=set)
+    running: dict[asyncio.Task[Answer], Begun] = field(default_factory=dict)
+    attempts: list[Attempts] = field(default_factory=list)
+    """How its calls fare at the model's endpoint."""
     endpoint: Endpoint | None = None
     """Plays the environment of the episode by MCP."""
     stop: Callable[[str], None] | None = None
@@ -140,6 +142,19 @@ class Session:
         if self.stop is not None and why not in self.given_up:
             self.given_up.add(why)
             self.stop(why)
+
+    def delay_s(self) -> float:
+        """Return the seconds in which a call waited to be taken by its endpoint, or failed there.
+
+        The last request of a call is none of it: a model that answers slowly is slow. Seconds in which
+        several calls waited count once. For any thread.
+        """
+        now, total, reached = time.perf_counter(), 0.0, 0.0
+        for each in list(self.attempts):  # in the order in which they were asked
+            until = now if each.until is None else each.until
+            total += max(0.0, until - max(each.asked, reached))
+            reached = max(reached, until)
+        return total
 
     def again(self, key: bytes) -> tuple[Begun, asyncio.Task[Answer]] | None:
         """Return the call that was started for the same request of a client that disconnected."""
@@ -329,6 +344,22 @@ class Proxy:
         session.recording.reward(reward)
         await self._end(session, session.recording.finish_program(end))
 
+    async def settle(self, session: Session, most_s: float) -> None:
+        """Decide about the calls in flight of a program that has ended; one that is not answered failed.
+
+        A model that answers slowly is told from an endpoint that does not answer by waiting for what is
+        before the endpoint, at most `most_s` seconds. Nothing is sent again.
+        """
+        for attempts in session.attempts:
+            attempts.last = True
+        failed = [begun for begun in session.running.values() if _failed(begun)]
+        if session.running and not failed:
+            await asyncio.wait(session.running, timeout=most_s)
+        for task, begun in list(session.running.items()):
+            if not task.done() and (_failed(begun) or not failed):
+                why = _failed(begun) or f"no answer within {most_s:g} s of the program's end"
+                session.recording.note_failure(begun, why)
+
     async def cancel(self, name: str, why: str = "nobody said what it is worth.") -> None:
         """End an episode without a verdict; if an environment is played and a limit was reached, scored.
 
@@ -441,14 +472,17 @@ class Proxy:
                 raise NotThere(f"no response {request.previous!r:.80} is known here; send the whole input.")
             request = _behind(request, before)
         sampling = self.answering.sampling(request)
+        now = time.perf_counter()
+        attempts = Attempts(now, now)
         try:
-            begun = session.recording.begin(key, request, sampling, self.seed)
+            begun = session.recording.begin(key, request, sampling, self.seed, attempts)
         except OverBudget:
             session.give_up("limit")
             raise
         task = asyncio.create_task(self._answer(session, begun))
-        session.running.add(task)
-        task.add_done_callback(session.running.discard)
+        session.running[task] = begun
+        session.attempts.append(attempts)
+        task.add_done_callback(session.running.pop)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # heard, whoever is gone
         return begun, task
 
@@ -477,6 +511,9 @@ class Proxy:
             if not isinstance(error, NoVerdict):
                 log.exception("the model failed")
             raise _Failed(error) from error
+        finally:
+            if (attempts := begun.ask.attempts) is not None and attempts.until is None:
+                attempts.until = time.perf_counter()  # it waits no longer
         answer = Answer(
             f"gem-{session.name}-{secrets.token_hex(8)}",
             begun.request.model or self.model,
@@ -735,6 +772,12 @@ class _Delivery(Response):
         finally:
             self.gone.cancel()
             self.note_delivery(heard)
+
+
+def _failed(begun: Begun) -> str:
+    """Return why a call in flight failed and waits to be sent again; empty if it does not wait for that."""
+    attempts = begun.ask.attempts
+    return attempts.why if attempts is not None and attempts.until is None else ""
 
 
 async def _wait_until_gone(http: HttpRequest) -> None:

@@ -24,6 +24,7 @@ from gem.content import Image, Message, Text, join, size_of, written_tools
 from gem.record import (
     SEAT,
     Ask,
+    Attempts,
     Episode,
     Failure,
     Reply,
@@ -106,7 +107,12 @@ class Recording:
     # -- calls
 
     def begin(
-        self, key: bytes, request: Request, sampling: Mapping[str, Any] | None = None, salt: int = 0
+        self,
+        key: bytes,
+        request: Request,
+        sampling: Mapping[str, Any] | None = None,
+        salt: int = 0,
+        attempts: Attempts | None = None,
     ) -> Begun:
         """Start a call, and return what to ask the model.
 
@@ -115,6 +121,7 @@ class Recording:
             request: the request of the program.
             sampling: the sampling settings of the request that the model uses.
             salt: changes the seed of sampling.
+            attempts: where the agent notes how the call fares.
 
         Raises:
             OverBudget: when the episode's turns, tokens or bytes are used up.
@@ -157,6 +164,7 @@ class Recording:
             limits.context,
             tools=request.tools,
             sampling=sampling or None,
+            attempts=attempts,
         )
         self.answers += 1
         self._unheard[key] += 1
@@ -378,7 +386,8 @@ class Recording:
     def finish_program(self, end: SeatEnd) -> Episode:
         """End the episode of a program that has ended; answers that it no longer waited for are not missing.
 
-        It is scored with any number of calls, unless the model failed and the call was not repeated.
+        It is scored with any number of calls, unless the model failed and the call was not repeated, which
+        the end of its time may have made impossible.
         """
         self._unheard.clear()
         self._close(replace(end, unearned=self._unearned))
