@@ -120,7 +120,6 @@ class _ProxiedRun(Run):
         info = {**last.info, "stop": played.stop.value, "actions": actions}
         return Step(last.observation, played.earned(), last.terminated, last.truncated, info)
 
-
     def work(self, session: ProgramSession, task: str, mcp: bool = False) -> Result:
         """Run the program, and wait until what it asked last is decided; see `Run.work`."""
         result = super().work(session, task, mcp)
