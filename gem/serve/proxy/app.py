@@ -352,12 +352,12 @@ class Proxy:
         """
         for attempts in session.attempts:
             attempts.last = True
-        failed = [begun for begun in session.running.values() if _failed(begun)]
+        failed = [begun for begun in session.running.values() if _failure_of(begun)]
         if session.running and not failed:
             await asyncio.wait(session.running, timeout=most_s)
         for task, begun in list(session.running.items()):
-            if not task.done() and (_failed(begun) or not failed):
-                why = _failed(begun) or f"no answer within {most_s:g} s of the program's end"
+            if not task.done() and (_failure_of(begun) or not failed):
+                why = _failure_of(begun) or f"no answer within {most_s:g} s of the program's end"
                 session.recording.note_failure(begun, why)
 
     async def cancel(self, name: str, why: str = "nobody said what it is worth.") -> None:
@@ -774,7 +774,7 @@ class _Delivery(Response):
             self.note_delivery(heard)
 
 
-def _failed(begun: Begun) -> str:
+def _failure_of(begun: Begun) -> str:
     """Return why a call in flight failed and waits to be sent again; empty if it does not wait for that."""
     attempts = begun.ask.attempts
     return attempts.why if attempts is not None and attempts.until is None else ""
