@@ -109,8 +109,11 @@ def test_tools_and_wrappers_are_put_around_environments(tmp_path):
     assert run(*command, "-n", 2, "--agent", "solver", "--out", tmp_path) == 0
     with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
         assert [wrapper.name for wrapper in store[0].task.wrappers] == ["python_tool", "episode_tracking"]
-    # another wrapping is another task: nothing stored stands for it
-    assert run("math:WordProblems-v0-easy", "-n", 2, "--agent", "solver", "--out", tmp_path) == 0
+    # another wrapping is another task: nothing stored stands for it, and its figures are others
+    bare = ["math:WordProblems-v0-easy", "-n", 2, "--agent", "solver", "--out", tmp_path]
+    assert run(*bare) == cli.MISUSED
+    (tmp_path / "result.json").unlink()
+    assert run(*bare) == 0
     with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
         assert len(store) == 4
 

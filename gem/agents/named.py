@@ -118,6 +118,12 @@ def hide_password(name: str) -> str:
     return re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", name)
 
 
+def without_address(name: str) -> str:
+    """Return ``openai:MODEL`` for ``openai:MODEL@BASE_URL``, and any other name as it is."""
+    endpoint = _ENDPOINT.fullmatch(name)
+    return name if endpoint is None else f"openai:{endpoint[1]}"
+
+
 def is_named(name: str) -> bool:
     """Return whether a name has the form of one that `named_agent` knows."""
     forms = _FILE.fullmatch(name) or _MODULE.fullmatch(name)

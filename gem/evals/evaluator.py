@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +12,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from gem import seeding
 from gem.agents.base import LoopThread, answers_one_by_one
-from gem.agents.named import AgentByName, AgentSettings, hide_password, is_named, make_agent
+from gem.agents.named import (
+    AgentByName,
+    AgentSettings,
+    hide_password,
+    is_named,
+    make_agent,
+    without_address,
+)
 from gem.agents.seats import make_others
 from gem.errors import (
     AgentUnavailable,
@@ -20,6 +28,7 @@ from gem.errors import (
     MissingData,
     MissingExtra,
     NoSolver,
+    StoreError,
     check_argument,
 )
 from gem.evals.gates import Gate, refuse_unknown
@@ -28,12 +37,13 @@ from gem.evals.results import EnvResult, summarise
 from gem.evals.scorecard import Scored
 from gem.evals.stopping import Stopping
 from gem.evals.suite import Entry, Suite, load_suite
-from gem.evals.suite_result import SuiteResult
-from gem.evals.suite_stores import CountedStore, open_store
+from gem.evals.suite_result import SuiteResult, entry_to_json
+from gem.evals.suite_stores import EPISODES_FILE, CountedStore, open_store
 from gem.evals.usage import Budget, Prices, together
 from gem.files import read_json
 from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import Cluster
+from gem.naming import without_digest
 from gem.record import Agent, Episode, Limits
 from gem.registry import Maker, spec_named
 from gem.rollout import Job, RayRunner, RunOptions, rollout, rollout_async
@@ -334,7 +344,9 @@ class _SuiteRun:
         self.out = out = None if options.out is None else Path(options.out)
         gates = [Gate.parse(text) for text in options.gates]
         players = _label(agents or suite.agents or "random")
-        self._report_changed_data()
+        earlier = self._read_earlier()
+        self._report_changed_data(earlier)
+        self._refuse_other(earlier, players)
         labels = [entry.label for entry in suite.entries]
         samples = min(entry.samples for entry in suite.entries)
         categories = {entry.category for entry in suite.entries}
@@ -372,18 +384,54 @@ class _SuiteRun:
             if options.normalise
         }
         stored = sum(len(each.latest()) for each in self.stores.values() if isinstance(each, CountedStore))
+        if not stored:  # else not before the store accepts it, as it must not replace another one
+            self.result.write_command()
         if options.ray is None and (options.retry_failed or stored < self.result.total):
             for entry in suite.entries:
                 ping_judges(entry.kwargs)
 
     # -- before it is played
 
-    def _report_changed_data(self) -> None:
+    def _read_earlier(self) -> Mapping[str, Any]:
+        """Return the result of the evaluation that is in the folder; empty if there is none."""
+        if self.out is not None:
+            with suppress(OSError, ValueError):
+                earlier = read_json(self.out / "result.json")
+                return earlier if isinstance(earlier, dict) else {}
+        return {}
+
+    def _refuse_other(self, earlier: Mapping[str, Any], players: Iterable[str]) -> None:
+        """Refuse a folder with episodes of an agent or an environment that is not played now.
+
+        Raises:
+            StoreError: with what would be lost.
+        """
+        lost = []
+        with suppress(LookupError, TypeError, AttributeError, OSError):  # nothing readable would be replaced
+            if self.out is None or not any(
+                file.stat().st_size for file in self.out.glob(f"**/{EPISODES_FILE}")
+            ):
+                return
+            agents = {_without_place(each) for each in players}
+            entries = [_key(json.loads(json.dumps(entry_to_json(each)))) for each in self.suite.entries]
+            names = [without_address(each["agent"]) for each in earlier["agents"]]
+            lost = [f"agent {each!r}" for each in names if _without_place(each) not in agents]
+            lost += [
+                f"environment {each['title'] or each['env']!r}"
+                for each in earlier["environments"]
+                if _key(each) not in entries
+            ]
+        if lost:
+            raise StoreError(
+                f"{self.out} holds an evaluation of {' and '.join(lost[:4])}, whose figures this one would "
+                "replace; choose another --out."
+            )
+
+    def _report_changed_data(self, earlier: Mapping[str, Any]) -> None:
         """Report which data have changed since the evaluation in the folder; their rows are asked again."""
         digests = {}
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # no evaluation is there
-            stored = read_json(self.out / "result.json") if self.out is not None else {}
-            digests = {each["kwargs"]["data"]: each["kwargs"]["digest"] for each in stored["environments"]}
+        with suppress(LookupError, TypeError, AttributeError):  # no evaluation is there
+            digests = {each["kwargs"]["data"]: each["kwargs"]["digest"] for each in earlier["environments"]}
         for entry in self.suite.entries:
             data, digest = entry.kwargs.get("data"), entry.kwargs.get("digest")
             if isinstance(data, str) and digests.get(data, digest) != digest:
@@ -577,6 +625,18 @@ class _SuiteRun:
             )
         except (MissingData, MissingExtra, NoSolver):  # reported when the measured agent plays
             return None
+
+
+def _key(entry: Mapping[str, Any]) -> Any:
+    """Return what makes an environment of result.json the same one, whatever its files or data hold now."""
+    kwargs = None if entry["title"] else entry["kwargs"]
+    around = [[without_digest(name) for name in entry[part]] for part in ("tools", "wrappers")]
+    return entry["title"], without_digest(entry["env"]), kwargs, around
+
+
+def _without_place(agent: str) -> str:
+    """Return an agent's name without the address of its server and the content of its file."""
+    return without_digest(without_address(agent))
 
 
 def _label(agents: Players) -> dict[str, str | Agent | AgentByName]:

@@ -159,7 +159,7 @@ class SuiteResult:
             "suite": self.suite.name or None,
             "seed": self.suite.seed,
             "settings": settings,
-            "environments": [_entry_to_json(each) for each in self.suite.entries],
+            "environments": [entry_to_json(each) for each in self.suite.entries],
             "results": [row for part in parts for row in part["results"]],
             "agents": [
                 {key: part[key] for key in ("agent", "latency", "overall", "categories")} for part in parts
@@ -224,7 +224,7 @@ class SuiteResult:
             what = (task, episode.sample, str(episode.stop), episode.success, earned, episode.id)
             self._samples[label, agent, place, episode.sample] = what
         if not self.ended and self.out is not None:
-            self._write_command()  # not before: a command that the store refuses must not replace another
+            self.write_command()
             with suppress(StoreError):  # reported later, together with the figures
                 self.write()  # replaces the results of an earlier run, in case this one is killed
         self.ended += 1
@@ -276,7 +276,7 @@ class SuiteResult:
         """Return the JSON text of `to_json`."""
         return json.dumps(self.to_json(), indent=2, allow_nan=False)
 
-    def _write_command(self) -> None:
+    def write_command(self) -> None:
         """Write the command that --resume reads."""
         if self.out is not None and self.command:
             text = json.dumps(self.command) + "\n"
@@ -284,7 +284,7 @@ class SuiteResult:
             remember_name("command", text)
 
 
-def _entry_to_json(entry: Entry) -> dict[str, Any]:
+def entry_to_json(entry: Entry) -> dict[str, Any]:
     """Return an environment of a suite as JSON values; a grader of one's own as its name."""
     kwargs = {name: getattr(value, "name", value) for name, value in entry.kwargs.items()}
     return {**{each.name: getattr(entry, each.name) for each in fields(entry)}, "kwargs": kwargs}

@@ -7,7 +7,7 @@ import pytest
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import AgentUnavailable, BadArgument, MissingData, NoVerdict, UnknownEnv
+from gem.errors import AgentUnavailable, BadArgument, MissingData, NoVerdict, StoreError, UnknownEnv
 from gem.evals import Entry, Suite, SuiteEvents, SuiteOptions, evaluate, play_suite
 from gem.evals.usage import tokens_of
 from gem.record import AgentInfo, Reply
@@ -140,6 +140,60 @@ def test_attempts_that_were_played_again_are_in_the_cost(tmp_path):
     assert retried == 10 * before.results[0].unscored
     assert tokens_of(after.results[0].usage) == tokens_of(after.budget.spent)
     assert after.results[0].tokens_per_success == whole.results[0].tokens_per_success
+
+
+@pytest.mark.parametrize(
+    ("entries", "agents", "lost"),
+    [
+        ((EASY,), "solver", "agent 'random'"),
+        ((HARD,), "random", f"environment '{EASY}'"),
+        ((HARD, "game:Wordle-v0-easy"), "solver", f"agent 'random' and environment '{EASY}'"),
+    ],
+)
+def test_another_evaluation_in_the_folder_is_not_replaced(entries, agents, lost, tmp_path):
+    play_suite(suite(), "random", SuiteOptions(out=tmp_path, command=["first"]))
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.suffix != ".sqlite"}
+    with pytest.raises(StoreError) as caught:
+        play_suite(suite(*entries), agents, SuiteOptions(out=tmp_path, command=["second"]))
+    assert str(caught.value).endswith(
+        f"holds an evaluation of {lost}, whose figures this one would replace; choose another --out."
+    )
+    after = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.suffix != ".sqlite"}
+    assert after == before
+
+
+def test_an_evaluation_grows_in_its_folder_and_its_server_may_move(tmp_path):
+    def named(name, settings):
+        return Guesses()
+
+    options = SuiteOptions(out=tmp_path, make_agent=named)
+    play_suite(suite(), "openai:m@http://127.0.0.1:1/v1", options)
+    wider = suite(EASY, HARD, seed=3)
+    assert len(play_suite(wider, "openai:m@http://127.0.0.1:2/v1", options).results) == 2
+    with pytest.raises(StoreError, match="evaluation of agent 'openai:m'"):
+        play_suite(wider, "openai:other@http://127.0.0.1:2/v1", options)
+
+
+def test_an_evaluation_without_an_episode_is_replaced(tmp_path):
+    with pytest.raises(AgentUnavailable):
+        play_suite(suite(), {"gone": Guesses(0)}, SuiteOptions(out=tmp_path))
+    assert (tmp_path / "result.json").exists()
+    assert play_suite(suite(), "random", SuiteOptions(out=tmp_path)).ended == 4
+
+
+def test_the_command_is_stored_before_the_first_episode_ends(tmp_path):
+    """A run that is killed then can be resumed."""
+    stored = []
+
+    class Look(SuiteEvents):
+        def on_play(self, label, agent, episodes):
+            stored.append(json.loads((tmp_path / "command.json").read_text()))
+
+    for number in "1", "2":
+        with pytest.raises(AgentUnavailable):
+            options = SuiteOptions(out=tmp_path, command=["again", number])
+            play_suite(suite(), {"gone": Guesses(0)}, options, Look())
+    assert stored == [["again", "1"], ["again", "2"]]
 
 
 def test_only_agents_that_it_made_are_closed():
