@@ -190,8 +190,8 @@ def test_the_command_is_stored_before_the_first_episode_ends(tmp_path):
             stored.append(json.loads((tmp_path / "command.json").read_text()))
 
     for number in "1", "2":
+        options = SuiteOptions(out=tmp_path, command=["again", number])
         with pytest.raises(AgentUnavailable):
-            options = SuiteOptions(out=tmp_path, command=["again", number])
             play_suite(suite(), {"gone": Guesses(0)}, options, Look())
     assert stored == [["again", "1"], ["again", "2"]]
 
