@@ -199,8 +199,13 @@ def _of_user(name: str) -> Agent:
     return agent
 
 
-def make_endpoint_agent(text: str, settings: AgentSettings) -> Agent:
+def make_endpoint_agent(text: str, settings: AgentSettings, own: Callable[..., Agent] | None = None) -> Agent:
     """Make the agent of a model behind a server; `text` is MODEL or MODEL@BASE_URL.
+
+    Args:
+        text: the model and its address.
+        settings: the settings of the agent.
+        own: makes the agent where an address is given, in place of OpenAIAgent.
 
     Raises:
         BadArgument: for an address that is none.
@@ -220,7 +225,8 @@ def make_endpoint_agent(text: str, settings: AgentSettings) -> Agent:
         concurrency=REQUESTS if settings.concurrency is None else settings.concurrency,
         timeout_s=settings.timeout_s,
     )
-    return OpenAIAgent(
+    make: Callable[..., Agent] = OpenAIAgent if own is None or split[2] is None else own
+    return make(
         split[1],
         endpoint=endpoint,
         temperature=None if settings.temperature == "none" else settings.temperature,
@@ -228,7 +234,7 @@ def make_endpoint_agent(text: str, settings: AgentSettings) -> Agent:
         tools=settings.tool_calls or "native",
         send_reasoning=settings.send_reasoning,
         stream=settings.stream,
-        api=settings.api,  # type: ignore[arg-type]  # which is checked there
+        api=settings.api,
         renderer=None if settings.template is None else _renderer(settings.template),
         extra=settings.extra,
     )

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -41,7 +40,7 @@ from time import perf_counter
 from typing import Any
 
 from gem.agents.base import BaseAgent
-from gem.agents.named import AgentSettings, make_agent
+from gem.agents.named import AgentSettings, make_agent, make_endpoint_agent
 from gem.content import text_of
 from gem.core import Env, Start, Step
 from gem.errors import AgentUnavailable, BadArgument, check_seconds, text_of_error
@@ -67,8 +66,6 @@ TAIL = 2000
 """The characters of a program's output that the record keeps."""
 
 MODELS = "accepted: --model openai:NAME[@URL], a name of `gem-gym models`, or the folder of a run."
-
-_ENDPOINT = re.compile(r"openai:(.+?)@(https?://.+)", re.DOTALL)
 
 
 @dataclass(kw_only=True)
@@ -311,6 +308,11 @@ def make_program_agent(text: str, settings: AgentSettings) -> ProgramAgent:
     if isinstance(model, str):
         if model in ("random", "solver") or model.startswith("program:"):
             raise BadArgument(f"model is {model!r}, which answers no messages; {MODELS}")
+        if settings.api == "completions" or settings.tool_calls == "text":
+            raise BadArgument(
+                "a program's calls have tools, which the model would not get by --api completions or "
+                "--tool-calls text; leave them out, or use --api responses."
+            )
         model = make_model(model, settings)
     return ProgramAgent(
         text,
@@ -322,15 +324,12 @@ def make_program_agent(text: str, settings: AgentSettings) -> ProgramAgent:
 
 
 def make_model(name: str, settings: AgentSettings) -> Agent:
-    """Make the model behind a proxy: a server is asked for token ids, and gets what a program asks for."""
-    endpoint = _ENDPOINT.fullmatch(name)
-    if endpoint is None:
+    """Make the model behind a proxy: a server is asked for token ids, and gets what a program asks for.
+
+    An answer that takes longer than a program may is no answer: the server's time is at most the program's.
+    """
+    prefix, _, text = name.partition(":")
+    if prefix != "openai":
         return make_agent(name, settings)
-    return Upstream(
-        endpoint[1],
-        base_url=endpoint[2],
-        temperature=None if settings.temperature == "none" else settings.temperature,
-        max_tokens=settings.max_tokens,
-        token_ids=True,
-        api_key_env=settings.api_key_env,
-    )
+    settings = replace(settings, timeout_s=min(settings.timeout_s, settings.program_s))
+    return make_endpoint_agent(text, settings, partial(Upstream, token_ids=True))

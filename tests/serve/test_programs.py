@@ -802,3 +802,31 @@ def test_the_model_of_an_address_is_asked_for_what_the_program_asks():
     assert (type(model), model.model, model.temperature, model.max_tokens) == (Upstream, "m", None, 7)
     with pytest.raises(BadArgument, match="BASE_URL"):
         programs.make_model("openai:m@localhost:8000/v1", settings)
+
+
+@pytest.mark.parametrize("name", ["openai:m@http://127.0.0.1:1/v1", "openai:m"])
+def test_the_model_of_a_program_gets_the_flags_of_a_model(name):
+    settings = AgentSettings(
+        api="responses",
+        timeout_s=900.0,
+        program_s=30.0,
+        concurrency=3,
+        extra={"top_p": 0.5},
+        stream=True,
+        send_reasoning=True,
+        api_key_env="MY_KEY",
+    )
+    model = programs.make_model(name, settings)
+    endpoint = model.endpoint
+    assert (endpoint.timeout_s, endpoint.concurrency, endpoint.api_key_env) == (30.0, 3, "MY_KEY")
+    assert model.url.endswith("/responses")
+    assert {"top_p": 0.5, "stream": True, "send_reasoning": True}.items() <= model.info.sampling.items()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"api": "completions"}, {"api": "completions", "template": "smollm2"}, {"tool_calls": "text"}],
+)
+def test_flags_that_would_take_a_programs_tools_away_are_refused(settings):
+    with pytest.raises(BadArgument, match="tools"):
+        programs.make_program_agent("true", AgentSettings(model="openai:m@http://127.0.0.1:1/v1", **settings))
