@@ -64,6 +64,33 @@ def test_it_is_refused_with_one_message(folder, capsys, args, said):
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("blank", ["", "   "])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["eval", SUDOKU, "-n", "1", "--out"],
+        ["demos", SUDOKU, "-n", "1", "--out"],
+        ["mcp", SUDOKU, "--out"],
+        ["proxy", "--model", "http://127.0.0.1:1/v1", "--out"],
+        ["serve", SUDOKU, "--out"],
+        ["init", "word-ladder", "--into"],
+        ["view", "trained", "--export"],
+        ["export", "text.txt"],
+        ["store", "merge"],
+        pytest.param(
+            ["train", "--out"],
+            marks=pytest.mark.skipif(not importlib.util.find_spec("torch"), reason="torch"),
+        ),
+    ],
+    ids=lambda args: " ".join(args[:2]),
+)
+def test_a_blank_path_is_refused(folder, capsys, args, blank):
+    before = set(folder.rglob("*"))
+    assert cli.main([*args, blank, *["text.txt"] * (args[0] == "store")]) == 2
+    assert f"is {blank!r}; accepted: the path of a file or folder." in capsys.readouterr().err
+    assert set(folder.rglob("*")) == before
+
+
 def test_a_file_of_cards_that_cannot_be_written_is_refused_before_the_audit(folder, capsys, monkeypatch):
     monkeypatch.setattr("gem.testing.audit.audit_env", lambda *args, **kwargs: pytest.fail("it was audited"))
     assert cli.main(["audit", SUDOKU, "--json", "text.txt/cards.json"]) == 2

@@ -25,7 +25,7 @@ from tyro.conf import FlagCreatePairsOff
 import gem
 from gem.cli.parse_errors import raise_parse_errors
 from gem.cli.silence import Silence
-from gem.cli.terms import FAILED, INTERRUPTED, MISUSED
+from gem.cli.terms import FAILED, INTERRUPTED, MISUSED, PATHS
 from gem.content import printable
 from gem.errors import BadArgument, GemError, did_you_mean, reason
 from gem.registry import load
@@ -189,7 +189,7 @@ def _run(args: list[str]) -> int:
         _refuse_repeated(rest)
     prog = f"gem-gym {name}"
     watch = nullcontext() if name in STAYS_QUIET else Silence("" if name.startswith("serve") else prog)
-    with watch, raise_parse_errors(name, rest, list_flags):
+    with watch, raise_parse_errors(name, rest, list_flags), PATHS:
         with name_wait(f"{prog} to be loaded"):
             command: Any = load(COMMANDS[name].entry_point)
         if name in PARSES_ITSELF:

@@ -173,7 +173,7 @@ FORMATS = {
 
 def export(
     run: Annotated[Positional[str], arg(metavar="RUN")],
-    target: Annotated[Positional[Path | None], arg(metavar="[OUT]", help_behavior_hint="")] = None,
+    target: Annotated[Positional[MaybePath], arg(metavar="[OUT]", help_behavior_hint="")] = None,
     format: MaybeText = None,
     out: MaybePath = None,
     merge: bool = False,

@@ -12,12 +12,13 @@ from gem.errors import BadArgument, did_you_mean
 ListFlags = Callable[[str], list[str]]
 """A function that returns the flags of a command; it is only called where arguments are wrong."""
 
-NUMBERS = {
+READ = {
     "invalid literal for int() with base 10: ": "a whole number",
     "could not convert string to float: ": "a number",
     "Exceeds the limit ": "a whole number of fewer digits",
+    "blank path: ": "the path of a file or folder",
 }
-"""How Python's errors for a text that is no number begin, and what is accepted."""
+"""How errors for a text that is no number or path begin, and what is accepted."""
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def _describe(event: Any, name: str, args: Sequence[str], list_flags: ListFlags)
 def _describe_value(message: str, argument: Any) -> str:
     if argument is None:
         return message
-    for start, accepted in NUMBERS.items():
+    for start, accepted in READ.items():
         if message.startswith(start):
             value = message.removeprefix(start) if message.endswith("'") else "too long"
             return f"{_name(argument)} is {value}; accepted: {accepted}."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from tyro.conf import arg
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from gem.content import printable
 from gem.errors import StoreError, reason
@@ -20,12 +20,33 @@ FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 """Exit codes: the command ran and the answer is no; it could not run; Ctrl-C."""
 
 
+def _read_path(word: str) -> Path:
+    """Return a path; a blank one, as of a variable that is not set, would be the current folder.
+
+    Raises:
+        ValueError: for a blank word.
+    """
+    if not word.strip():
+        raise ValueError(f"blank path: {word!r}")
+    return Path(word)
+
+
+PATHS = ConstructorRegistry()
+"""The rule by which tyro reads paths."""
+
+
+@PATHS.primitive_rule
+def _find_path_spec(about: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
+    return _maybe(Path, "PATH") if about.type is Path else None
+
+
 def _maybe(kind: type, metavar: str) -> PrimitiveConstructorSpec[Any]:
     """Return the tyro spec of an optional flag; tyro's own would show {None}|INT as its value."""
+    read = _read_path if kind is Path else kind
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
-        instance_from_str=lambda words: kind(words[0]),
+        instance_from_str=lambda words: read(words[0]),
         is_instance=lambda value: value is None or isinstance(value, kind),
         str_from_instance=lambda value: [str(value)],
     )
