@@ -225,7 +225,11 @@ def test_a_budget_leaves_episodes_out():
         (lambda: play_suite(suite(), "nobody"), BadArgument, "agent is 'nobody'; accepted: random, solver"),
         (lambda: play_suite(suite(), (), SuiteOptions(retry_failed=True)), BadArgument, "name their folder"),
         (lambda: play_suite(suite(), (), SuiteOptions(gates=["cost<1"])), BadArgument, "is about money"),
-        (lambda: play_suite(suite(), (), SuiteOptions(out=" ")), BadArgument, "out is ' '; accepted: a folder"),
+        (
+            lambda: play_suite(suite(), (), SuiteOptions(out=" ")),
+            BadArgument,
+            "out is ' '; accepted: a folder",
+        ),
         (lambda: play_suite(suite(), (), SuiteOptions(seat="white")), BadArgument, "has one seat"),
         (lambda: suite("no:Such-v0"), UnknownEnv, "no environment"),
     ],
