@@ -281,6 +281,17 @@ LONGEST_S = 1e9
 that."""
 
 
+@contextmanager
+def name_source(source: object) -> Iterator[None]:
+    """Put the file, whose content a block acts on, in front of errors about it that do not begin with it."""
+    try:
+        yield
+    except (BadArgument, UnknownEnv) as error:
+        if not str(error).startswith(str(source)):
+            error.args = (f"{source}: {error}",)
+        raise
+
+
 def check_least(name: str, value: Any, least: int = 1) -> None:
     """Refuse a number below `least`; None stands for a number that was not given.
 

@@ -1,6 +1,7 @@
 """Wrong input to commands: one message without a traceback, and the exit code of misuse."""
 
 import importlib.util
+import json
 import socket
 
 import pytest
@@ -62,6 +63,46 @@ def test_it_is_refused_with_one_message(folder, capsys, args, said):
     err = capsys.readouterr().err
     assert said in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["game:Sudok-v0-easy"], "no environment 'game:Sudok-v0-easy'"),
+        ([SUDOKU, "--episodes=-1e400"], "episodes is '-1e400'; accepted: 1 or more, or all."),
+        ([SUDOKU, "--episodes", "9" * 5000], "episodes is '9999"),
+        ([SUDOKU, "--agent", "nobody"], "agent is 'nobody'"),
+        ([SUDOKU, "--gate", "success>=x"], "gate 'success>=x' cannot be read"),
+    ],
+)
+def test_what_a_stored_command_says_wrong_names_its_file(folder, capsys, words, said):
+    (folder / "empty" / "command.json").write_text(json.dumps([*words, "--out", "empty"]))
+    assert cli.main(["eval", "--resume", "--out", "empty", "--trust"]) == 2
+    assert f": empty/command.json: {said}" in capsys.readouterr().err
+    if words[0] == SUDOKU:
+        assert cli.main(["eval", *words]) == 2
+        assert f": {said}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('id = "game:Sudok-v0-easy"', "no environment 'game:Sudok-v0-easy'"),
+        (f'id = "{SUDOKU}"\nn = -1', "episodes is -1; accepted"),
+        (f'id = "{SUDOKU}"\nwrappers = ["foo"]', "no wrapper 'foo'"),
+        (f'id = "{SUDOKU}"\nweight = inf', "weight is inf; accepted"),
+    ],
+)
+def test_what_a_suite_says_wrong_names_its_file(folder, capsys, line, said):
+    (folder / "suite.toml").write_text(f"[[environments]]\n{line}\n")
+    assert cli.main(["eval", "suite.toml"]) == 2
+    assert f": suite.toml: {said}" in capsys.readouterr().err
+
+
+def test_what_a_flag_says_wrong_does_not_name_the_suite(folder, capsys):
+    (folder / "suite.toml").write_text(f'[[environments]]\nid = "{SUDOKU}"\n')
+    assert cli.main(["eval", "suite.toml", "--temperature=-3"]) == 2
+    assert "BadArgument: temperature is -3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("blank", ["", "   "])

@@ -20,7 +20,7 @@ from gem.cli.eval_report import Terminal
 from gem.cli.players import PLAYERS, local_agent
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import AgentUnavailable, BadArgument, check_argument, check_least, reason
+from gem.errors import AgentUnavailable, BadArgument, check_argument, check_least, name_source, reason
 from gem.evals.data_flags import DataFlags
 from gem.evals.evaluator import SuiteOptions, play_suite
 from gem.evals.instances import Count
@@ -209,10 +209,11 @@ def command(args: list[str], prog: str) -> int:
         return 0
     if given.output.resume:
         words, own = _stored_command(given.output.out)
-        try:
+        source = f"{given.output.out}/command.json"
+        with name_source(source):
             stored = _parse(words, prog)
-        except BadArgument as error:
-            raise BadArgument(f"{given.output.out}/command.json: {error}") from None
+        if given != Arguments(trust=given.trust, output=Output(given.output.out, resume=True)):
+            source += " and the flags given now"
         if not (own or given.trust):
             _check_stored(stored, str(given.output.out))
         args = [*words, *args]
@@ -222,6 +223,8 @@ def command(args: list[str], prog: str) -> int:
         named = _split((*given.env, *given.tools, *given.wrappers))
         for change in changed_files((*given.targets, *named, *given.agent, given.reward)):
             print(printable(change), file=sys.stderr)
+        with name_source(source):
+            return evaluate(given)
     return evaluate(given)
 
 
@@ -341,6 +344,8 @@ def _suite(given: Arguments) -> Suite:
     """Return the suite to play: the named one with the flags applied, or one of the named environments."""
     named = [*given.targets, *_split(given.env)]
     settings = {**_settings(given.model), "program_price": _price_of(given.limits)}
+    # Refuses wrong flags before a suite is read, in whose name they would be refused; it may set the API.
+    AgentSettings(**{k: v for k, v in settings.items() if v is not None and k != "template"})
     seed = None if given.seed is None else seeding.check(given.seed)
     count, only = _count_of(given.episodes), _seeds_of(given.seeds)
     if only and (count is not None or seed is not None):
@@ -443,10 +448,9 @@ def _count_of(word: str) -> Count:
         return None
     if word == "all":
         return "all"
-    check_argument(
-        "episodes", word, word.isascii() and word.isdecimal() and int(word) >= 1, "1 or more, or all"
-    )
-    return int(word)
+    number = int(word) if re.fullmatch(r"[0-9]{1,20}", word) else 0
+    check_argument("episodes", word[:60], number >= 1, "1 or more, or all")
+    return number
 
 
 MOST_SEEDS = 100_000

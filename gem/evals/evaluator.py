@@ -341,8 +341,8 @@ class _SuiteRun:
     ) -> None:
         """Check everything, make the agents and open the stores; nothing is played yet."""
         self.suite, self.options, self.events, self.last = suite, options, events, last
-        named = options.out is None or str(options.out).strip()
-        check_argument("out", options.out, named, "a folder, or None")
+        blank = options.out is not None and not str(options.out).strip()
+        check_argument("out", options.out, not blank, "a folder, or None")
         self.out = out = None if options.out is None else Path(options.out)
         gates = [Gate.parse(text) for text in options.gates]
         players = _label(agents or suite.agents or "random")

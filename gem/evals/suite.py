@@ -73,7 +73,15 @@ from typing import Any
 from gem import registry, seeding
 from gem.agents.named import AgentSettings
 from gem.envs.data.named import data_task
-from gem.errors import BadArgument, MissingExtra, check_argument, check_least, did_you_mean, reason
+from gem.errors import (
+    BadArgument,
+    MissingExtra,
+    check_argument,
+    check_least,
+    did_you_mean,
+    name_source,
+    reason,
+)
 from gem.evals.instances import Count, find_seeds
 from gem.evals.stopping import Stopping
 from gem.files import parse_toml, read_text
@@ -247,7 +255,8 @@ def load_suite(name: str, *, trust: bool = False, **changes: Any) -> Suite:
             folder=source.parent if source else "",
         )
     try:
-        return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
+        with name_source(name):
+            return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})
     except OSError as error:  # of what the file names
         raise BadArgument(f"{name} names a file that cannot be read: {reason(error):.200}.") from error
 
