@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from socket import socket
 from time import perf_counter
@@ -44,6 +45,9 @@ SHORTEST_S = 0.25
 LATE_S = 30.0
 """Seconds after the end of its time in which a program has to be ended, or the sandbox counts as broken."""
 
+MOST_READ = 256 << 20
+"""The most bytes that are read for the digest of a program."""
+
 _OF_IMAGES = {
     f"{root}/{part}"
     for root in ("", "/usr", "/usr/local")
@@ -62,12 +66,14 @@ class Program:
     """A command, split into words, and the files and folders of this machine that it sees, read-only.
 
     ``{task}`` in a word stands for the task, ``{base_url}`` for the address of the model, ``{mcp_url}`` for
-    that of an episode without a workspace. `path` is put in front of the variable PATH.
+    that of an episode without a workspace. `path` is put in front of the variable PATH. `digest` changes with
+    the content of those files and folders, and with the packages of the program's virtual environment.
     """
 
     words: tuple[str, ...]
     visible: tuple[str, ...] = ()
     path: str = "/usr/bin"
+    digest: str = ""
 
     @property
     def name(self) -> str:
@@ -153,16 +159,53 @@ def read_program(command: str, visible: Sequence[str] = ()) -> Program:
     path = os.path.abspath(executable)
     if "/" in words[at]:
         words[at] = path
-    files += _environment_of(path)
+    environment = _environment_of(path)
+    content = [*files, *environment[:1], *([path] if environment else [])]
+    files += environment
     for i, word in enumerate(words[at + 1 :], at + 1):
         flag, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         if value and (os.path.isfile(value) or ("/" in value and os.path.isdir(value))):
             words[i] = f"{flag}{equals}{os.path.abspath(value)}"
             files.append(os.path.abspath(value))
+            content.append(files[-1])
     for each in files:
         _check_visible(each)
     folder = os.path.dirname(path)
-    return Program(tuple(words), tuple(dict.fromkeys(files)), folder)
+    return Program(tuple(words), tuple(dict.fromkeys(files)), folder, _digest_content(content))
+
+
+def _digest_content(paths: Sequence[str]) -> str:
+    """Return a digest of files and folders by their content; their own places do not matter.
+
+    The names of its packages stand for a virtual environment, and sizes for files beyond `MOST_READ` bytes.
+    """
+    parts: list[object] = []
+    room = MOST_READ
+
+    def add(name: str, path: str) -> None:
+        nonlocal room
+        try:
+            parts.extend((name, size := os.path.getsize(path)))
+            room -= size
+            if room >= 0 and os.path.isfile(path):
+                with open(path, "rb") as file:
+                    parts.append(file_digest(file, "sha256").hexdigest())
+        except OSError as error:  # a broken link, or a file that this user may not read
+            parts.append(type(error).__name__)
+
+    for number, path in enumerate(paths):
+        if not os.path.isdir(path):
+            add(str(number), path)
+        for root, folders, files in os.walk(path):
+            at = os.path.relpath(root, path)
+            if "pyvenv.cfg" in files:
+                parts += [at, *sorted(each.name for each in Path(root).glob("lib/*/site-packages/*-info"))]
+                folders.clear()
+                continue
+            folders[:] = sorted({*folders} - {"__pycache__", ".git"})
+            for name in sorted(files):
+                add(f"{number}/{at}/{name}", os.path.join(root, name))
+    return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _find_command(words: Sequence[str]) -> int:

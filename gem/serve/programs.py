@@ -161,7 +161,7 @@ class ProgramAgent(BaseAgent):
             False  # in an episode: then an exit code is its own, also the one of a missing command
         )
         self.name, self.model, self.time_s = f"program:{command}", model, time_s
-        self.price = price
+        self.price, self.shows = price, tuple(visible)
         self.concurrency = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         self._sandbox = open_program_sandbox(self.program.visible)
         self._server = Server(model, ended=lambda episode: None).__enter__()
@@ -173,9 +173,12 @@ class ProgramAgent(BaseAgent):
 
     @property
     def info(self) -> AgentInfo:
-        """The program, and the model behind it."""
+        """The program with its time and a digest of its files, and the model behind it."""
         about: AgentInfo = getattr(self.model, "info", None) or AgentInfo(type(self.model).__name__)
-        return replace(about, agent=self.name)
+        own = {"program_s": self.time_s, "program_files": self.program.digest}
+        if self.shows:
+            own["program_shows"] = [*self.shows]
+        return replace(about, agent=self.name, sampling={**about.sampling, **own})
 
     async def ask(self, ask: Ask) -> Reply:
         """Refuse: a program asks, and is not asked.

@@ -26,7 +26,7 @@ from gem.core import Env, Start, Step
 from gem.envs.terminal.base import TerminalTask, expect
 from gem.envs.terminal.env import TerminalEnv
 from gem.envs.terminal.repair import read_repairs
-from gem.errors import AgentUnavailable, BadArgument
+from gem.errors import AgentUnavailable, BadArgument, SchemaMismatch
 from gem.evals.suite import load_suite
 from gem.evals.usage import EpisodePrice, Price, Prices
 from gem.record import AgentInfo, Episode, Limits, Reply, RunInfo, StopReason, Turn
@@ -35,6 +35,7 @@ from gem.rollout import Job
 from gem.rollout.episode import Branch
 from gem.rollout.replay import replay
 from gem.rollout.runner import rollout_async
+from gem.rollout.store import EpisodeStore
 from gem.sandbox.base import Budget, SandboxFailed, Status
 from gem.sandbox.choice import open_program_sandbox
 from gem.sandbox.programs import read_program
@@ -85,6 +86,8 @@ def play():
         env=None,
         retries=0,
         host="thread",
+        store=None,
+        resume=False,
         **settings,
     ):
         model = script if not isinstance(script, tuple) else ScriptedAgent(script)
@@ -93,7 +96,7 @@ def play():
         except SandboxFailed as error:
             pytest.skip(str(error))
         games = [Job(env or make_env, seed) for seed in range(jobs)]
-        options = {"host": host, "limits": limits, "retries": retries}
+        options = {"host": host, "limits": limits, "retries": retries, "store": store, "resume": resume}
         episodes = asyncio.run(rollout_async(games, agents[-1], **options))
         return episodes if jobs > 1 else episodes[0]
 
@@ -718,6 +721,56 @@ def test_a_command_is_split_and_its_files_are_seen(tmp_path):
     assert program.visible == (str(script), str(other))
     line = program.command("it's $HOME", "k")
     assert shlex.split(line)[-3:] == ["-v", "it's $HOME", "</dev/null"]
+
+
+def test_a_changed_program_has_another_digest(tmp_path):
+    script, folder, venv = tmp_path / "agent.py", tmp_path / "parts", tmp_path / "venv"
+    packages = venv / "lib/python3.12/site-packages"
+    for each in (folder / "deep", folder / "__pycache__", packages, venv / "bin"):
+        each.mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (venv / "bin/mini").write_text("#!/bin/sh\n")
+    (venv / "bin/mini").chmod(0o755)
+    (folder / "cycle").symlink_to(folder)
+    script.write_text("a")
+
+    def digest():
+        return read_program(f"{venv}/bin/mini {script}", [str(folder)]).digest
+
+    digests = [digest()]
+    for change in (
+        lambda: script.write_text("b"),
+        lambda: (folder / "deep/part.py").write_text("b"),
+        lambda: (folder / "deep/part.py").rename(folder / "deep/other.py"),
+        lambda: (packages / "mini-1.2.dist-info").mkdir(),
+    ):
+        change()
+        digests.append(digest())
+    assert len({*digests}) == len(digests) == 5
+    (folder / "__pycache__" / "part.pyc").write_text("b")
+    assert digest() == digests[-1]
+
+
+@pytest.mark.system
+def test_an_evaluation_does_not_go_on_with_a_changed_program(act, play, tmp_path):
+    shown = tmp_path / "shown"
+    shown.mkdir()
+
+    def continue_with(command, **settings):
+        with EpisodeStore(tmp_path / "episodes.jsonl") as store:
+            return play(command, store=store, resume=True, **settings)
+
+    command = act("solve()")
+    first = continue_with(command)
+    assert continue_with(command).id == first.id
+    assert first.run.sampling["program_s"] == 600.0
+    with pytest.raises(SchemaMismatch, match=r"program_s is 600\.0 there and 60\.0 here"):
+        continue_with(command, time_s=60.0)
+    with pytest.raises(SchemaMismatch, match="program_shows"):
+        continue_with(command, visible=[str(shown)])
+    (tmp_path / "act.py").write_text(ACT + "# edited")
+    with pytest.raises(SchemaMismatch, match="program_files"):
+        continue_with(command)
 
 
 def test_a_virtual_environment_is_seen_with_its_interpreter(tmp_path):
