@@ -408,11 +408,16 @@ class OpenAIAgent(BaseAgent):
             self._pace.note_failure()
 
     def _report_trouble(self, response: Said) -> None:
-        """Report that the server fails and is tried again, unless it answers others or this was just said."""
-        now, away = perf_counter(), response.fault is Fault.UNREACHED
-        if now - max(self._reported_at, float("-inf") if away else self._pace.answered_at) >= QUIET_S:
+        """Report that the server fails and is tried again, unless it answers others or this was just said.
+
+        A server that is not there, or that asks for a longer wait, answers no others.
+        """
+        now, pause_s = perf_counter(), response.retry_after_s
+        silent = response.fault is Fault.UNREACHED or pause_s >= SLOW_S
+        if now - max(self._reported_at, float("-inf") if silent else self._pace.answered_at) >= QUIET_S:
             self._reported_at = now
-            report_trouble(self._describe(f"{response.why}; trying again ({self._pace.describe()})"))
+            why = response.why + f"; the server asks to wait {pause_s:g} s" * (pause_s >= SLOW_S)
+            report_trouble(self._describe(f"{why}; trying again ({self._pace.describe()})"))
 
     def _report_slowness(self, pace: Pace) -> None:
         """Report that no request has been answered yet, and that none has failed."""

@@ -9,6 +9,8 @@ from contextlib import suppress
 from time import perf_counter
 from weakref import WeakSet
 
+from gem.waiting import add_source
+
 FIRST = 8.0
 """Initial limit of requests in flight."""
 
@@ -147,6 +149,12 @@ class Pace:
                 self.inside += 1
                 place.set_result(None)
 
+    def describe_pause(self) -> str:
+        """Return how long no request is sent because the endpoint asked for it; empty if none waits."""
+        left_s = self._closed_until - self._now()
+        waits = self.asks and left_s > 0
+        return f"the end of a pause that the server asked for ({left_s:.0f} s left)" if waits else ""
+
     def describe(self) -> str:
         """Return the retries so far, and the seconds of the last answer; empty if no ask waits."""
         parts = [f"retries {self.retries}"] * bool(self.retries)
@@ -159,6 +167,13 @@ _PACES: WeakSet[Pace] = WeakSet()
 
 def describe_requests() -> str:
     """Return the retries and the latency of the endpoints that are asked now; for any thread."""
+    return _describe_paces(Pace.describe)
+
+
+def _describe_paces(describe: Callable[[Pace], str]) -> str:
     with suppress(RuntimeError):  # an agent began or ended meanwhile
-        return "; ".join(filter(None, (pace.describe() for pace in list(_PACES))))
+        return "; ".join(filter(None, map(describe, list(_PACES))))
     return ""
+
+
+add_source(lambda: _describe_paces(Pace.describe_pause))

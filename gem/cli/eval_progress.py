@@ -15,7 +15,7 @@ from gem.evals.usage import Prices, Usage, spent_on, together, tokens_of
 from gem.record import Episode
 from gem.statistics import rate_interval
 
-PLAIN_EVERY_S = 30.0
+PLAIN_EVERY_S = 10.0
 """Seconds between lines when stderr is not a terminal."""
 
 

@@ -699,6 +699,19 @@ def test_a_server_that_stays_away_is_given_up_after_the_grace_time_and_then_at_o
         assert isinstance(caught.value.answers[0], AgentUnavailable)
 
 
+def test_a_server_that_asks_to_wait_is_reported_though_others_were_just_answered(monkeypatch):
+    monkeypatch.setattr("gem.agents.openai.LONGEST_WAIT_S", 0.01)
+    troubles = []
+    busy = RawAnswer.error(429, "slow down", retry_after="25")
+    answers = iter(["yes", busy, busy, "yes"])
+    server = StubServer(lambda body: next(answers))
+    with server, agent_of(server) as agent, hear_trouble(troubles.append):
+        agent([ask()])
+        agent([ask()])
+    why = "answered 429: 'slow down 429'; the server asks to wait 25 s; trying again"
+    assert [why in trouble for trouble in troubles] == [True]  # said once
+
+
 def test_a_server_that_is_not_there_is_named_at_once_and_once():
     with StubServer() as server:
         pass

@@ -10,6 +10,7 @@ from gem.content import Message
 from gem.errors import AgentUnavailable, NoVerdict
 from gem.record import Ask
 from gem.testing.stub_server import RawAnswer, StubServer
+from gem.waiting import describe_waits
 
 
 class Clock:
@@ -221,3 +222,21 @@ def test_retry_after_holds_the_requests_of_everybody():
             assert [reply.text for reply in agent([ask(seed=i) for i in range(3)])] == ["fine"] * 3
             assert agent._pace._closed_until > 0
         assert len(server.requests) == 4
+
+
+def test_what_is_waited_for_names_the_pause_that_a_server_asked_for():
+    pace, clock = pace_of()
+
+    async def pause():
+        pace.busy(clock.now, 25.0)
+        pace._timer.cancel()
+
+    pace.asks = 1
+    asyncio.run(pause())
+    clock.now += 7
+    assert describe_waits() == "the end of a pause that the server asked for (18 s left)"
+    pace.asks = 0
+    assert describe_waits() == ""
+    pace.asks = 1
+    clock.now += 18
+    assert describe_waits() == ""
