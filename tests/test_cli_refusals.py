@@ -105,6 +105,41 @@ def test_what_a_flag_says_wrong_does_not_name_the_suite(folder, capsys):
     assert "BadArgument: temperature is -3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--agent", "random", "--model", "openai:m"], "--model has no effect: random does not use it"),
+        (["--program-s", "5"], "--program-s has no effect: random does not use it"),
+        (
+            ["--agent", "solver", "--agent", "random", "--stream", "--timeout", "9"],
+            "--timeout, --stream have no effect: solver, random do not use them",
+        ),
+        (["--agent", "random", "--concurrency", "2"], ""),
+    ],
+)
+def test_flags_without_an_agent_that_uses_them_are_named(folder, capsys, words, said):
+    assert cli.main(["eval", "game:GuessTheNumber-v0-easy", "-n", "1", *words]) in (0, 1)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "no effect" in line]
+    assert lines == [said] * bool(said)
+
+
+@pytest.mark.parametrize("agent", ["openai:m@http://127.0.0.1:9/v1", "program:cat"])
+def test_a_variable_without_a_key_is_refused_at_once(folder, capsys, agent, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    words = ["eval", SUDOKU, "--agent", agent, "--api-key-env", "NO_SUCH_KEY", "-n", "1"]
+    assert cli.main([*words, *["--model", "openai:m@http://127.0.0.1:9/v1"] * (agent[0] == "p")]) == 2
+    err = capsys.readouterr().err
+    assert "BadArgument: api_key_env is 'NO_SUCH_KEY', a variable that is not set;" in err
+    assert "no effect" not in err
+
+
+@pytest.mark.parametrize("model", ["http://127.0.0.1:9/v1", "openai:m@http://127.0.0.1:9/v1"])
+def test_the_proxy_refuses_a_variable_without_a_key(folder, capsys, model, monkeypatch):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    assert cli.main(["proxy", "--model", model, "--out", "p", "--api-key-env", "NO_SUCH_KEY"]) == 2
+    assert "api_key_env is 'NO_SUCH_KEY', a variable that is not set;" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("blank", ["", "   "])
 @pytest.mark.parametrize(
     "args",

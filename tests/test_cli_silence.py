@@ -1,6 +1,5 @@
 """What waits says so, after five silent seconds, and what it waits for."""
 
-import io
 import threading
 from functools import partial
 
@@ -8,23 +7,16 @@ import pytest
 
 from gem import cli, waiting
 from gem.agents import BaseAgent
-from gem.cli import eval_progress, silence
+from gem.cli import silence
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument
-from gem.record import AgentInfo, Episode, Reply, RunInfo
+from gem.record import AgentInfo, Reply
 from gem.registry import ENV_REGISTRY, register
 from gem.rollout import Job, Runner
-from gem.specs import EnvSpec, TaskRef
+from gem.specs import EnvSpec
 from gem.waiting import describe_waits, name_wait, report_news, report_trouble
 
 PATIENCE_S = 20
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 class Slow(BaseAgent):
@@ -241,14 +233,3 @@ def test_training_names_what_it_waits_for(monkeypatch, tmp_path):
     ):
         assert wait in named
     assert describe_waits() == ""
-
-
-def test_where_there_is_no_terminal_an_evaluation_prints_a_line_every_ten_seconds(monkeypatch):
-    clock, stream = Clock(), io.StringIO()
-    monkeypatch.setattr(eval_progress, "perf_counter", clock)
-    progress = eval_progress.Progress(stream=stream)
-    progress.begin("game:X", "", 9)
-    for second in range(1, 31):
-        clock.now = float(second)
-        progress.hear(Episode(TaskRef("game:X"), RunInfo("r")))
-    assert [line.split(", ")[1] for line in stream.getvalue().splitlines()] == ["10/9", "20/9", "30/9"]

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from gem.errors import BadArgument
 
+USUAL_KEY = "OPENAI_API_KEY"
+"""The environment variable of a key where none is named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -28,7 +31,7 @@ class Endpoint:
     """
 
     base_url: str | None = None
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: str = USUAL_KEY
     headers: Mapping[str, str] | None = field(default=None, repr=False)  # they may hold keys
     concurrency: int = 64
     timeout_s: float = 600.0
@@ -72,6 +75,19 @@ class Endpoint:
             if len(secret) >= 8:
                 text = text.replace(secret, "***")
         return text
+
+
+def check_key(variable: str) -> None:
+    """Check the variable that the user named for a key; a server that needs none is asked without one.
+
+    Raises:
+        BadArgument: for another variable than the usual one, if it is not set.
+    """
+    if variable != USUAL_KEY and not os.environ.get(variable, "").strip():
+        raise BadArgument(
+            f"api_key_env is {variable!r}, a variable that is not set; set it to the endpoint's key, or "
+            "leave it out if the endpoint needs none."
+        )
 
 
 def fits_a_header(text: str) -> bool:

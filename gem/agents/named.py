@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 
 from gem import models
 from gem.agent_names import AGENTS, AgentName
-from gem.agents.endpoint import Endpoint
+from gem.agents.endpoint import Endpoint, check_key
 from gem.errors import BadArgument, check_argument, check_least, check_seconds, did_you_mean, text_of_error
 from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.plugins import load
@@ -139,6 +139,15 @@ def _find_agent(name: str) -> AgentName | None:
     return agent if (text if ":" in agent.form else not colon) else None
 
 
+def used_settings(name: str) -> frozenset[str]:
+    """Return the fields of `AgentSettings` that have an effect on the agent with that name."""
+    if (agent := _find_agent(name)) is not None:
+        return agent.uses
+    if name in models.KNOWN:
+        return AGENTS["hf"].uses
+    return frozenset() if is_named(name) else frozenset(("temperature",))  # the folder of a training run
+
+
 def suggest_agent(name: str) -> str:
     """Return the hint of an error for an unknown name: the nearest name, if one is near."""
     return did_you_mean(name, (*(each for each in AGENTS if each == AGENTS[each].form), *models.KNOWN))
@@ -208,7 +217,7 @@ def make_endpoint_agent(text: str, settings: AgentSettings, own: Callable[..., A
         own: makes the agent where an address is given, in place of OpenAIAgent.
 
     Raises:
-        BadArgument: for an address that is none.
+        BadArgument: for an address that is none, and a variable of a key that is not set.
     """
     from gem.agents.openai import OpenAIAgent
 
@@ -219,6 +228,7 @@ def make_endpoint_agent(text: str, settings: AgentSettings, own: Callable[..., A
             f"agent is {name!r}; accepted: openai:MODEL, or openai:MODEL@BASE_URL; a BASE_URL begins "
             "with http:// or https://."
         )
+    check_key(settings.api_key_env)
     endpoint = Endpoint(
         split[2],
         settings.api_key_env,

@@ -15,7 +15,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from gem import seeding
-from gem.agents.named import HIDDEN, AgentSettings, hide_password
+from gem.agents.named import HIDDEN, AgentSettings, hide_password, used_settings
 from gem.cli.eval_report import Terminal
 from gem.cli.players import PLAYERS, local_agent
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
@@ -312,6 +312,7 @@ def evaluate(given: Arguments) -> int:
     limits, output = given.limits, given.output
     with ExitStack() as last:
         suite = last.enter_context(closing(_suite(given)))
+        _report_unused(given, given.agent or suite.agents or ("random",))
         options = SuiteOptions(
             out=output.out,
             retry_failed=output.retry_failed,
@@ -338,6 +339,25 @@ def evaluate(given: Arguments) -> int:
             return FAILED
     terminal.show()
     return 0 if result.passed else FAILED
+
+
+def _report_unused(given: Arguments, agents: Sequence[str]) -> None:
+    """Print which flags of the model have no effect on any of these agents."""
+    used = frozenset({"concurrency"}).union(*map(used_settings, agents))
+    fields = {**_settings(given.model), "program_price": given.limits.usd_per_episode}
+    names = {"timeout_s": "timeout", "program_price": "usd-per-episode"}
+    flags = [
+        f"--{names.get(name, name.replace('_', '-'))}"
+        for name, value in fields.items()
+        if value is not None and name not in used
+    ]
+    if flags:
+        have, use = ("has", "it") if len(flags) == 1 else ("have", "them")
+        do = "does" if len(agents) == 1 else "do"
+        line = (
+            f"{', '.join(flags)} {have} no effect: {', '.join(map(hide_password, agents))} {do} not use {use}"
+        )
+        print(printable(line), file=sys.stderr)
 
 
 def _suite(given: Arguments) -> Suite:

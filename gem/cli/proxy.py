@@ -10,6 +10,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
+from gem.agents.endpoint import check_key
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText, open_store
 from gem.errors import BadArgument, check_argument, check_least
 from gem.graders.named import GRADER_HELP, make_grader
@@ -110,6 +111,8 @@ def _agent(
     by_tokens = BY_TOKENS.fullmatch(model)
     if bool(by_tokens) != (template is not None):
         raise BadArgument("vllm:ADDRESS and sglang:ADDRESS need a template, and no other model takes one.")
+    if by_tokens or ENDPOINT.fullmatch(model):
+        check_key(api_key_env)
     if by_tokens and template is not None:
         from gem.agents.token_server import TokenServerAgent
         from gem.models import load_tokenizer

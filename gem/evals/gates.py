@@ -21,6 +21,9 @@ METRICS = ("success", "return", "reward", "turns", "coverage", "tokens", "cost",
 INTERVALS = ("success", "return", "reward", "pass")
 """The metrics with an interval, which accept ``low`` and ``high``."""
 
+RATES = ("success", "coverage", "doubtful")
+"""The metrics from 0 to 1, besides ``pass@K`` and ``pass^K``."""
+
 EXAMPLES = "success>=0.8, low(success)>=0.8, success[game:Sudoku-v0-easy]>=80%, success[*]>0, pass@4>=0.9"
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -77,8 +80,29 @@ class Gate:
         if bound and not metric.startswith(INTERVALS):
             raise BadArgument(f"gate {text!r}: {metric} has no interval; accepted: {metric} itself.")
         value /= 100 if whole["percent"] else 1
+        _check_value(text, metric, whole["op"], value)
         where = (match["where"] or "").strip()
         return cls(text, bound[1] if bound else "", metric, where, whole["op"], value)
+
+
+def _check_value(text: str, metric: str, op: str, value: float) -> None:
+    """Refuse a value that the metric cannot have: such a gate always passes or always fails.
+
+    Raises:
+        BadArgument: with the values that are accepted.
+    """
+    if metric in ("return", "reward"):
+        return
+    rate = metric.startswith("pass") or metric in RATES
+    accepted = "0 to 1, or 0% to 100%" if rate else "0 or more"
+    if 0 <= value <= (1 if rate else math.inf):
+        if rate and op == ">" and value == 1:
+            accepted = "below 1 with >"
+        elif op == "<" and value == 0:
+            accepted = "above 0 with <"
+        else:
+            return
+    raise BadArgument(f"gate {text!r} has the same result for every {metric}; accepted: {accepted}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,8 @@ def test_an_ask_has_settings_of_its_own(api):
 # -- agents by name
 
 
-def test_an_endpoint_is_made_as_the_settings_say():
+def test_an_endpoint_is_made_as_the_settings_say(monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk")
     settings = AgentSettings(0.0, 5, "completions", None, "MY_KEY", 3, 7.0, extra={"top_p": 0.1})
     with named_agent("openai:a/b@v1@http://127.0.0.1:1/v1", settings) as agent:
         assert (agent.model, agent.url) == ("a/b@v1", "http://127.0.0.1:1/v1/completions")

@@ -72,6 +72,28 @@ def test_what_is_no_gate_is_refused(text):
         Gate.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("success>=80", "0 to 1, or 0% to 100%"),
+        ("low(success)>=80", "0 to 1, or 0% to 100%"),
+        ("success[*]>=101%", "0 to 1, or 0% to 100%"),
+        ("pass@4>1", "below 1 with >"),
+        ("coverage>=95", "0 to 1, or 0% to 100%"),
+        ("doubtful<0", "above 0 with <"),
+        ("success<=-1", "0 to 1, or 0% to 100%"),
+        ("turns<-1", "0 or more"),
+        ("cost<0", "above 0 with <"),
+    ],
+)
+def test_a_gate_that_no_figure_passes_or_fails_is_refused(text, accepted):
+    with pytest.raises(BadArgument) as caught:
+        Gate.parse(text)
+    assert str(caught.value).endswith(f"accepted: {accepted}.")
+    for fine in ("success<=1", "pass^2>=1", "turns<=0", "cost<=0", "return<-3", "tokens>1e6", "doubtful<=0"):
+        Gate.parse(fine)
+
+
 def test_an_unknown_metric_place_or_number_of_samples_is_refused_before_anything_is_played():
     with pytest.raises(BadArgument, match="Did you mean 'success'"):
         Gate.parse("succes>=0.8")

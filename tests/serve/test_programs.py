@@ -858,7 +858,8 @@ def test_the_model_of_an_address_is_asked_for_what_the_program_asks():
 
 
 @pytest.mark.parametrize("name", ["openai:m@http://127.0.0.1:1/v1", "openai:m"])
-def test_the_model_of_a_program_gets_the_flags_of_a_model(name):
+def test_the_model_of_a_program_gets_the_flags_of_a_model(name, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "sk")
     settings = AgentSettings(
         api="responses",
         timeout_s=900.0,
