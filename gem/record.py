@@ -398,21 +398,22 @@ class SeatEnd:
 
 @dataclass(frozen=True, slots=True)
 class AgentInfo:
-    """An agent's name, its model, sampling settings, and a hash of its vocabulary."""
+    """An agent's name, its model, sampling settings, a hash of its vocabulary, and its endpoint's address."""
 
     agent: str = ""
     model: str | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: str | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
     """The settings of a run's episodes; stored once per store, and referred to by `id`.
 
-    `id` is random, so that no two runs share one; no episode depends on it. `agent`, `model`, `sampling` and
-    `vocabulary` are those of AgentInfo; `seats` has them by seat where several agents play. `versions` has
-    the versions of gem and Python.
+    `id` is random, so that no two runs share one; no episode depends on it. `agent`, `model`, `sampling`,
+    `vocabulary` and `address` are those of AgentInfo; `seats` has them by seat where several agents play.
+    `versions` has the versions of gem and Python.
     """
 
     id: str = field(default_factory=lambda: os.urandom(8).hex())
@@ -424,6 +425,19 @@ class RunInfo:
     history: HistoryPolicy | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     seats: Mapping[str, AgentInfo] = field(default_factory=dict)
+    address: str = ""
+
+    @property
+    def settings(self) -> RunInfo:
+        """The settings alone, without id and versions, and without addresses: a server may move."""
+        seats = {seat: replace(info, address="") for seat, info in self.seats.items()}
+        return replace(self, id="", versions={}, address="", seats=seats)
+
+    @property
+    def addresses(self) -> str:
+        """The addresses of its models' endpoints, without their secrets; empty if they have none."""
+        each = dict.fromkeys((self.address, *(info.address for info in self.seats.values())))
+        return " and ".join(filter(None, each))
 
 
 @dataclass(frozen=True, slots=True)

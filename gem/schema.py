@@ -255,6 +255,7 @@ class Agent(Struct, omit_defaults=True):
     model: Chars | None = None
     sampling: Values = {}
     vocabulary: Chars | None = None
+    address: Chars = ""
 
 
 class RunInfo(Struct, omit_defaults=True):
@@ -269,6 +270,7 @@ class RunInfo(Struct, omit_defaults=True):
     history: History | None = None
     versions: Values = {}
     seats: list[tuple[Chars, Agent]] = []
+    address: Chars = ""
 
 
 class Run(Struct):

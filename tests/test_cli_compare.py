@@ -22,9 +22,9 @@ ENDS = {"w": StopReason.SOLVED, "l": StopReason.FAILED, "-": StopReason.ERROR}
 def store(tmp_path):
     """Write a run: by environment, how its tasks ended (w, l, or - for none), by sample."""
 
-    def write(name, ends, samples=1):
+    def write(name, ends, samples=1, address=""):
         (tmp_path / name).mkdir()
-        run = RunInfo(name, "OpenAIAgent", f"{name} \x1b[1m$x^2$")
+        run = RunInfo(name, "OpenAIAgent", f"{name} \x1b[1m$x^2$", address=address)
         with EpisodeStore(tmp_path / name / "episodes.jsonl") as episodes:
             for spec, told in ends.items():
                 for number, end in enumerate(told):
@@ -66,6 +66,15 @@ def test_two_runs_are_compared_in_tables_and_a_sentence(store, capsys):
         "B is better, by 50.0 points",
     ]
     assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(("other", "there"), [("http://b/v1", " at http://b/v1"), ("http://a/v1", "")])
+def test_runs_at_two_addresses_are_told_apart(other, there, store, capsys):
+    a, b = (store(name, {"test:X": "wl"}, address=at) for name, at in (("a", "http://a/v1"), ("b", other)))
+    _, out, _ = said(capsys, "compare", a, b)
+    assert out.splitlines()[1].endswith(f"$x^2${there}")
+    _, out, _ = said(capsys, "compare", a, b, "--json")
+    assert json.loads(out)["B"]["address"] == other
 
 
 def test_several_environments_have_a_mean_and_corrected_p_values(store, capsys):

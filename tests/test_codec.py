@@ -91,7 +91,8 @@ def test_every_json_like_value_comes_back(value):
 
 
 def test_each_struct_has_the_fields_of_its_record_under_the_same_names():
-    others = {"Task": {"foreign"}, "End": {"seat"}}  # set by every decoder; the key of a mapping
+    # set by every decoder; the key of a mapping; of this process alone
+    others = {"Task": {"foreign"}, "End": {"seat"}, "Ask": {"attempts"}}
     for kind, made in codec.RECORDS.items():
         names = {each.name for each in dataclasses.fields(made)}
         assert names ^ set(kind.__struct_fields__) == others.get(kind.__name__, set()), kind
@@ -316,6 +317,7 @@ def read():
     rest = zip(SCHEMA_2[runs + episodes :], packed_records(), strict=True)
     kept += [codec.unpack(line, type(record)) for line, record in rest]
     shown = [repr((record, places(getattr(record, "turns", ())))) for record in kept]
+    shown = [text.replace(", address=''", "") for text in shown]  # a field that earlier versions lack
     return [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() for text in shown]
 
 

@@ -155,6 +155,8 @@ class OpenAIAgent(BaseAgent):
         self._format = Completions(renderer) if api == "completions" else FORMATS[api]()
         self._vocabulary = None if renderer is None else renderer.vocab_hash
         self.url = _check_url(base_url.rstrip("/") + self._format.path)
+        own = httpx.URL(base_url.rstrip("/")).copy_with(userinfo=b"", query=None, fragment=None)
+        self._recorded_address = self.endpoint.hide_secrets(str(own))
         self.temperature, self.max_tokens = temperature, max_tokens
         self.token_ids, self.extra = token_ids, dict(extra or {})
         self._options = {"api": api, "tools": tools, "stream": stream, "send_reasoning": send_reasoning}
@@ -196,7 +198,7 @@ class OpenAIAgent(BaseAgent):
         usual = {"api": "chat", "tools": "native", "stream": False, "send_reasoning": False}
         options = {key: value for key, value in self._options.items() if value != usual[key]}
         settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **options, **self.extra}
-        return AgentInfo(type(self).__name__, self.model, settings, self._vocabulary)
+        return AgentInfo(type(self).__name__, self.model, settings, self._vocabulary, self._recorded_address)
 
     def close(self) -> None:
         """Close the connections. Calling it twice is harmless."""

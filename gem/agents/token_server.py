@@ -139,7 +139,7 @@ class TokenServerAgent(OpenAIAgent):
             "max_tokens": self.max_tokens,
             **self._shape.settings,
         }
-        return AgentInfo(type(self).__name__, self.model, settings, self.renderer.vocab_hash)
+        return replace(super().info, sampling=settings, vocabulary=self.renderer.vocab_hash)
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer one ask; see OpenAIAgent.ask.

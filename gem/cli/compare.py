@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -88,8 +89,13 @@ def compare_runs(
     with name_wait("the bootstrap intervals"):
         comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
     warnings = _warnings(comparison, a, b)
+    if a.address != b.address and not json:
+        a, b = (replace(run, agent=f"{run.agent} at {run.address}") if run.address else run for run in (a, b))
     if json:
-        about = {name: {"run": run.name, "agent": run.agent} for name, run in (("A", a), ("B", b))}
+        about = {
+            name: {"run": run.name, "agent": run.agent, "address": run.address}
+            for name, run in (("A", a), ("B", b))
+        }
         more = {"costs": costs} if costs else {}
         print(json_module.dumps({**about, **comparison.to_json(), **more}, indent=2, allow_nan=False))
     elif markdown:

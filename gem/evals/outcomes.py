@@ -68,12 +68,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcomes:
-    """A stored run: its name, its agent, the outcome of each sample, and the number of damaged lines."""
+    """A stored run: its name, its agent, the outcome of each sample, the number of damaged lines.
+
+    `address`: where its models were asked; empty for models in this process, and runs of earlier versions.
+    """
 
     name: str
     agent: str
     outcomes: tuple[Outcome, ...]
     damaged: int = 0
+    address: str = ""
 
 
 def read_run(
@@ -102,7 +106,7 @@ def read_run(
     damaged = 0
     with EpisodeStore(file, read_only=True) as store:
         runs = {run.id: run for run in store.runs}
-        settings = {run.id: repr(replace(run, id="", versions={})) for run in runs.values()}
+        settings = {run.id: repr(run.settings) for run in runs.values()}
         entries = store.latest()
         if not store.confirm(entries):
             entries = store.latest()
@@ -126,7 +130,8 @@ def read_run(
     if not outcomes:
         lost = f" that can be read; {damaged} are damaged" if damaged else ""
         raise BadArgument(f"{file} holds no episode{lost}; compare runs that were played.")
-    return RunOutcomes(str(path), agents, _with_instances(outcomes), damaged)
+    addresses = ", ".join(sorted({run.addresses for run in runs.values()} - {""}))
+    return RunOutcomes(str(path), agents, _with_instances(outcomes), damaged, addresses)
 
 
 def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from gem import codec
@@ -45,10 +46,20 @@ class StoredEpisodes:
         return bool(self._entries)
 
     def run(self, run: RunInfo) -> RunInfo:
-        """Return the last stored run with equal settings and versions, or `run` where there is none."""
+        """Return the last stored run with equal settings, versions and addresses, or `run` if there is none.
+
+        Warns where all runs with equal settings had their model at other addresses.
+        """
         settings = _settings(run)
         equal = [stored for stored in self._runs if _settings(stored) == settings]
-        if equal and equal[-1].versions == run.versions:
+        before = {stored.addresses for stored in equal}
+        if any(before) and run.addresses and run.addresses not in before:
+            warnings.warn(
+                f"{self._store.path} was played with the model at {', '.join(sorted(filter(None, before)))}, "
+                f"and goes on with the model at {run.addresses}: is it the same model?",
+                stacklevel=2,
+            )
+        if equal and (equal[-1].versions, equal[-1].addresses) == (run.versions, run.addresses):
             run = equal[-1]
         self._equal[run.id] = {stored.id for stored in equal}
         return run
@@ -105,7 +116,7 @@ class StoredEpisodes:
 
 def _settings(run: RunInfo) -> RunInfo:
     """Return the settings that make episodes comparable, in their stored form."""
-    return replace(codec.decode_run(codec.encode_run(run)), id="", versions={})
+    return codec.decode_run(codec.encode_run(run)).settings
 
 
 def differences(there: Any, here: Any, name: str = "") -> list[str]:

@@ -331,7 +331,7 @@ class EpisodeStore(Sequence[Episode], Closing):
         Attempts in a later run with the same agent, settings and limits count as later. Episodes of the same
         job by another agent have their own entries. Each episode without a job has its own entry.
         """
-        settings = {run.id: repr(replace(run, id="", versions={})) for run in self.runs}
+        settings = {run.id: repr(run.settings) for run in self.runs}
         last: dict[tuple[str, str, int], Entry] = {}
         for entry in self.select():
             played = settings.get(entry.run, entry.run)

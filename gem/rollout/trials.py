@@ -126,6 +126,7 @@ class Trials:
                 model=one.model,
                 sampling=one.sampling,
                 vocabulary=one.vocabulary,
+                address=one.address,
                 limits=limits,
                 history=history,
                 versions=versions(),

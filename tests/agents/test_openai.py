@@ -424,6 +424,13 @@ def test_an_agent_names_its_model_and_settings():
         assert (agent.info.agent, agent.info.model) == ("OpenAIAgent", "tiny")
         assert agent.info.sampling == {"temperature": 0.5, "max_tokens": None, "top_k": 3}
         assert agent.info.vocabulary is None
+        assert agent.info.address == agent.url.removesuffix("/chat/completions")
         agent.publish(2)
         with pytest.raises(BadArgument, match="OpenAIAgent holds no model to load weights into"):
             agent.publish(3, {})
+
+
+def test_the_recorded_address_has_no_secret(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1")
+    agent = OpenAIAgent("m", base_url="https://me:pass@host/sk-secret-1/v1?token=x#y")
+    assert agent.info.address == "https://host/***/v1"

@@ -32,14 +32,15 @@ both = pytest.mark.parametrize("drive", [batched, one_by_one])
 class Guesses(BaseAgent):
     """Guesses by the seed of the ask; gone after so many answers."""
 
-    def __init__(self, answers=10**9, temperature=1.0, model="m"):
+    def __init__(self, answers=10**9, temperature=1.0, model="m", address=""):
         self.left = answers
-        self.temperature, self.model = temperature, model
+        self.temperature, self.model, self.address = temperature, model, address
         self.asked = []
 
     @property
     def info(self):
-        return AgentInfo("Guesses", self.model, {"temperature": self.temperature, "stop": ("a", "b")})
+        settings = {"temperature": self.temperature, "stop": ("a", "b")}
+        return AgentInfo("Guesses", self.model, settings, address=self.address)
 
     def __call__(self, asks):
         replies = []
@@ -195,6 +196,20 @@ def test_other_settings_are_told_before_anything_is_played(agent, options, diffe
         assert differs in str(told.value)
         assert "another store" in str(told.value)
         assert len(store) == 3
+
+
+def test_a_run_that_goes_on_at_another_address_warns_once(tmp_path):
+    jobs = [Job(EASY, seed) for seed in range(3)]
+    with EpisodeStore(tmp_path / "store.jsonl") as store:
+        rollout(jobs[:1], Guesses(address="http://a/v1"), store=store)
+        with pytest.warns(
+            UserWarning, match="http://a/v1, and goes on with the model at http://b/v1"
+        ) as told:
+            rollout(jobs[:2], Guesses(address="http://b/v1"), store=store, resume=True)
+        assert len(told) == 1
+        episodes = rollout(jobs, Guesses(address="http://b/v1"), store=store, resume=True)
+        assert [episode.run.address for episode in episodes] == ["http://a/v1", "http://b/v1", "http://b/v1"]
+        assert (len(store), len(store.latest()), len(store.runs)) == (3, 3, 2)
 
 
 def test_a_store_that_lost_the_line_of_a_run_says_so(tmp_path):

@@ -149,6 +149,7 @@ RUN = RunInfo(
     {"agent": AgentInfo(), "player_\ud800": AgentInfo("a", "m", {"n": math.nan}, "v")},
 )
 PLAIN_RUN = RunInfo("run")
+SERVED_RUN = RunInfo("s", seats={"one": AgentInfo("a", address="http://a/v1")}, address="http://caf\u00e9/v1")
 
 
 def whole_episode():
@@ -295,7 +296,8 @@ def stored_episodes():
 
 def stored_runs():
     """Return the runs, in the order of their stored lines."""
-    return [PLAIN_RUN, RUN, RunInfo("r", limits=Limits(turns=np.int64(3), policy_s=np.float32(0.5)))]
+    numbers = Limits(turns=np.int64(3), policy_s=np.float32(0.5))
+    return [PLAIN_RUN, RUN, RunInfo("r", limits=numbers), SERVED_RUN]
 
 
 def packed_records():

@@ -221,6 +221,7 @@ class Proxy:
             model=info.model,
             sampling=info.sampling,
             vocabulary=info.vocabulary,
+            address=info.address,
             limits=self.limits,
             versions=versions(),
         )
