@@ -45,9 +45,12 @@ def news_at() -> float:
     return _news_at
 
 
-def add_source(describe: Callable[[], str]) -> None:
-    """Let `describe` say what else is waited for; it is called in any thread and returns "" for nothing."""
-    _sources.append(describe)
+def add_source(describe: Callable[[], str], last: bool = False) -> None:
+    """Let `describe` say what else is waited for; it is called in any thread and returns "" for nothing.
+
+    `last`: it says why, and comes after what waits.
+    """
+    _sources.insert(len(_sources) if last else 0, describe)
 
 
 def report_trouble(what: str) -> None:

@@ -96,6 +96,13 @@ def test_a_line_says_what_is_waited_for_and_each_takes_twice_as_long(gated, show
     assert describe_waits() == ""
 
 
+def test_the_reason_of_a_wait_follows_what_waits(monkeypatch):
+    monkeypatch.setattr(waiting, "_sources", [])
+    waiting.add_source(lambda: "a pause", last=True)
+    waiting.add_source(lambda: "answers")
+    assert describe_waits() == "answers: a pause"
+
+
 def test_news_break_the_silence(gated, shown):
     lines, _ = shown
     with silence.Silence("all", after_s=PATIENCE_S):

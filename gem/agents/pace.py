@@ -176,4 +176,4 @@ def _describe_paces(describe: Callable[[Pace], str]) -> str:
     return ""
 
 
-add_source(lambda: _describe_paces(Pace.describe_pause))
+add_source(lambda: _describe_paces(Pace.describe_pause), last=True)

@@ -168,8 +168,9 @@ def _with_costs(outcome: Outcome, episode: Episode, prices: Prices | None) -> Ou
     seconds = [about.get("cpu_s") for about in programs if isinstance(about, Mapping)]
     known = [second for second in seconds if isinstance(second, int | float)]
     spent, cpu_s = spent_on([episode]), sum(known) if known else None
-    usd = None if prices is None or count_uncounted(spent) else prices.cost(spent)
-    return replace(outcome, tokens=tokens_of(spent), cpu_s=cpu_s, usd=usd)
+    whole = not count_uncounted(spent)
+    usd = prices.cost(spent) if whole and prices is not None else None
+    return replace(outcome, tokens=tokens_of(spent) if whole else None, cpu_s=cpu_s, usd=usd)
 
 
 def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, ...]:

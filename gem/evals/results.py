@@ -10,7 +10,7 @@ from typing import Any
 
 from gem.errors import NoVerdict
 from gem.evals.doubts import count_cut, count_doubts
-from gem.evals.usage import Usage, spent_on, tokens_of
+from gem.evals.usage import Usage, count_uncounted, spent_on, tokens_of
 from gem.record import AgentInfo, Episode, RunInfo, Turn
 from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
 
@@ -46,7 +46,8 @@ class EnvResult:
     samples. `usage` is the token usage of the episodes, by model; in a suite, with that of earlier attempts
     at them that have no verdict. `tokens_per_success` and
     `seconds_per_success` are the tokens and the seconds of all episodes with a verdict for each that
-    succeeded: what the agent and the calls of the environment took, by the clock; None if none succeeded.
+    succeeded: what the agent and the calls of the environment took, by the clock; None if none
+    succeeded, and of tokens if not all are known.
 
     `parts` has the mean of each named part of the reward, such as a rubric's scores, summed over the turns of
     an episode, over the episodes that have it. `gaps` says where a part is missing: in how many episodes
@@ -235,6 +236,7 @@ def summarise(
     parts = dict.fromkeys(part for each in scored for turn in each.turns for part in _parts_of(turn))
     unscored = len(episodes) - len(scored)
     doubts, doubtful = count_doubts(episodes)
+    whole = not count_uncounted(spent_on(with_success))
     return EnvResult(
         env=name,
         episodes=len(episodes) + unplayed,
@@ -262,7 +264,7 @@ def summarise(
         cut=count_cut(episodes),
         parts={part: summarise_part(part) for part in parts},
         gaps=_describe_gaps(scored),
-        tokens_per_success=divide([tokens_of(spent_on([each])) for each in with_success]),
+        tokens_per_success=divide([tokens_of(spent_on([each])) for each in with_success]) if whole else None,
         seconds_per_success=divide([_seconds_of(each) for each in with_success]),
     )
 

@@ -139,8 +139,11 @@ class SuiteResult:
         for name, card in self.cards.items():
             if turns := count_uncounted(card.overall.usage):
                 whom = f" of {name}" if self.several else ""
-                kept = " or in the budget" if self.budget else ""
-                notes.append(f"the tokens of {turns} turns{whom} are not known, and not in any figure{kept}")
+                kept = " and not in the budget" if self.budget else ""
+                notes.append(
+                    f"the tokens of {turns} turns{whom} are not known, or only in part; what is missing is "
+                    f"in no figure{kept}"
+                )
         if self.unplayed:
             way = f"; the others are stored in {self.out}; to continue, raise the budget" if self.out else ""
             notes.append(

@@ -266,6 +266,13 @@ class Lost(Counted):
         return [replace(each, text="no") for each in super().__call__(asks)]
 
 
+class Half(Counted):
+    """Does not say how long its prompts were."""
+
+    def __call__(self, asks):
+        return [replace(each, usage={"completion_tokens": 3}) for each in super().__call__(asks)]
+
+
 def test_what_a_success_took_by_hand():
     """Ten games take 1 + 2 + 3 + 4 + 6 * 4 turns of 10 tokens, and four are won."""
     found = measured(Counted(), exactly=True)
@@ -276,6 +283,8 @@ def test_what_a_success_took_by_hand():
     half = 2.262157 * np.std(tokens - 85 * won, ddof=1) / 10**0.5 / 0.4
     assert sampled[:3] == pytest.approx((85, max(0, 85 - half), 85 + half))
     assert measured(Lost()).tokens_per_success is None
+    assert measured(Half()).tokens_per_success is None
+    assert measured(Half()).usage["m"].uncounted > 0
 
 
 def test_deals_against_players_of_chance_are_not_all_there_is():
