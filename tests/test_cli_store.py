@@ -111,6 +111,34 @@ def test_cat_shows_a_transcript_whose_text_cannot_steer_the_terminal(path, capsy
     assert out.endswith("no verdict: ValueError in env: it \\x1b[31mbroke\n")
 
 
+@pytest.mark.parametrize(
+    ("about", "told"),
+    [
+        ({"exit_code": 3, "signal": None, "ended": "", "wall_s": 1.25}, "program: exit code 3 after 1.2 s\n"),
+        (
+            {"exit_code": 0, "signal": 11, "ended": "time", "wall_s": None},
+            "program: signal 11, ended (time)\n",
+        ),
+        ({"exit_code": 0, "stderr": 7}, "program: exit code 0\n"),
+        (
+            {"exit_code": 1, "stdout": "x\n", "stderr": "\x1b[2J\n" * 50 + "OSError: no\n"},
+            "stdout:\nx\nstderr:\n",
+        ),
+    ],
+)
+def test_cat_shows_how_a_program_ended(about, told, tmp_path, capsys):
+    path = tmp_path / "episodes.jsonl"
+    with EpisodeStore(path) as store:
+        played = episode("j", StopReason.FAILED)
+        played.ends["agent"].info["program"] = about
+        store.append(played)
+    _, out, _ = run(capsys, "cat", path, "0")
+    assert told in out
+    assert "\x1b" not in out
+    assert out.count("[2J") <= 21
+    assert ("OSError: no" in out) is ("stdout" in about)
+
+
 def test_cat_shows_the_line_as_it_is_stored(path, capsys):
     _, out, _ = run(capsys, "cat", path, "run-won-0-0", "--json")
     assert out.encode() == path.read_bytes().splitlines(keepends=True)[1]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
@@ -21,6 +22,9 @@ from gem.graders.functions import ping_judges
 from gem.record import Episode, StopReason
 from gem.registry import Maker, spec_named
 from gem.sandbox.choice import check_needs, has_none_at_once
+
+OUTPUT_LINES = 20
+"""The last lines that are shown of a program's output."""
 
 
 def list_ids(
@@ -115,6 +119,8 @@ def show(episode: Episode, rewards: bool = False) -> None:
     for seat, end in episode.ends.items():
         heard = f"[{seat}]\n" if episode.several else ""
         lines.append(f"{heard}{text_of(end.observation)}\n")
+        if isinstance(about := end.info.get("program"), Mapping):
+            lines.append(_describe_program(about))
     count = len(episode.turns)
     after = f"{episode.stop} after {count} turn{'s' * (count != 1)}"
     if episode.error:
@@ -128,3 +134,16 @@ def show(episode: Episode, rewards: bool = False) -> None:
             f"{seat}: {end.stop}, return {episode.reward(seat):g}" for seat, end in episode.ends.items()
         ]
     print(printable("\n".join(lines)))
+
+
+def _describe_program(about: Mapping[str, Any]) -> str:
+    """Return how an agent program ended, and the last lines of its output, from a stored episode."""
+    signal, ended, wall_s = about.get("signal"), about.get("ended"), about.get("wall_s")
+    how = f"signal {signal}" if signal else f"exit code {about.get('exit_code')}"
+    how += f", ended ({ended})" if ended else ""
+    lines = [f"program: {how}" + (f" after {wall_s:.1f} s" if isinstance(wall_s, float) else "")]
+    for name in ("stdout", "stderr"):
+        output = about.get(name)
+        if isinstance(output, str) and output.strip():
+            lines += [f"{name}:", *output.strip().splitlines()[-OUTPUT_LINES:]]
+    return "\n".join((*lines, ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from gem.agents.outcomes import NO_END
@@ -27,13 +27,20 @@ CONSEQUENCES = {
 }
 """What each doubt means for the figures."""
 
+CRASHED = "have a program that ended with"
+CRASHES_COUNT = "they count as lost; `gem-gym show` has the end of a program's output"
+LONGEST_LINE = 120
+"""The most characters of a program's output in a doubt."""
+
 
 def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
     """Return the places of doubtful episodes among the scored ones, by doubt.
 
     That an episode ended before the model wrote a word is a doubt if most of them did, that an answer was
-    cut if `CUT_SHARE` of all turns were. Agents without a model give no doubts.
+    cut if `CUT_SHARE` of all turns were. Agents without a model give no doubts, but for programs that fail.
     """
+    crashes = find_crashes(episodes)
+    crashed = set().union(*crashes.values())
     doubts: dict[str, set[int]] = defaultdict(set)
     models: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     ids: dict[str, set[int]] = defaultdict(set)
@@ -44,7 +51,7 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
         if not episode.scored or not (turns if episode.turns else models_play):
             continue
         scored += 1
-        if all(map(_is_wordless, turns)):
+        if all(map(_is_wordless, turns)) and place not in crashed:
             doubts[WORDLESS].add(place)
         played += len(turns)
         if own_cut := _count_cut(episode):
@@ -67,7 +74,37 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
         doubts[MODELS].update(*(places[model] for model in places if model != usual))
     if len(ids) == 1 and len(*ids.values()) > 1:
         doubts[SAME_IDS].update(*ids.values())
-    return {doubt: places for doubt, places in doubts.items() if places}
+    return {doubt: places for doubt, places in (doubts | crashes).items() if places}
+
+
+def find_crashes(episodes: Sequence[Episode]) -> dict[str, set[int]]:
+    """Return the places of scored episodes that an agent program lost by its own end, by doubt.
+
+    The programs ended with an exit code other than 0, or by a signal, and were not ended for their limits.
+    """
+    lines: dict[str, Counter[str]] = defaultdict(Counter)
+    places: dict[str, set[int]] = defaultdict(set)
+    for place, episode in enumerate(episodes):
+        for end in episode.ends.values():
+            about = end.info.get("program")
+            if not (episode.scored and isinstance(about, Mapping)) or about.get("ended"):
+                continue
+            code, signal = about.get("exit_code"), about.get("signal")
+            if (code or signal) and episode.stop not in _NO_CRASH:
+                how = f"signal {signal}" if signal else f"exit code {code}"
+                places[how].add(place)
+                lines[how][(str(about.get("stderr") or "").strip().splitlines() or [""])[-1]] += 1
+    return {f"{CRASHED} {how}{_quote_usual(lines[how])}": each for how, each in places.items()}
+
+
+_NO_CRASH = (StopReason.SOLVED, StopReason.TURN_LIMIT, StopReason.TOKEN_LIMIT)
+"""How an episode stops whose program may end with an error: it solved it, or got no further answer."""
+
+
+def _quote_usual(lines: Counter[str]) -> str:
+    """Return the most frequent line in quotes, or nothing: whoever wrote it, the model or the program."""
+    line = lines.most_common(1)[0][0][:LONGEST_LINE]
+    return f" ({line!r})" if line else ""
 
 
 def count_doubts(episodes: Sequence[Episode]) -> tuple[dict[str, int], int]:
@@ -89,7 +126,10 @@ def _count_cut(episode: Episode) -> int:
 
 def describe_doubts(doubts: Mapping[str, int], scored: int) -> list[str]:
     """Return a sentence for each doubt, with its count and what it means for the figures."""
-    return [f"{count} of {scored} episodes {doubt}: {CONSEQUENCES[doubt]}" for doubt, count in doubts.items()]
+    return [
+        f"{count} of {scored} episodes {doubt}: {CONSEQUENCES.get(doubt, CRASHES_COUNT)}"
+        for doubt, count in doubts.items()
+    ]
 
 
 def _is_wordless(turn: Turn) -> bool:

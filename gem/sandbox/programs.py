@@ -20,7 +20,7 @@ from socket import socket
 from time import perf_counter
 from typing import Any, NoReturn, TypeAlias, cast
 
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import BadArgument, NoVerdict, did_you_mean
 from gem.sandbox.base import Budget, ProgramSession, Result, Sandbox, check_result
 from gem.sandbox.image import Interpreter
 from gem.sandbox.lockdown import PROGRAM_HOME
@@ -54,6 +54,14 @@ _OF_IMAGES = {
     for part in ("bin", "sbin", "lib", "lib64", "share")
 }
 """Folders that an image has, of which a container keeps its own."""
+
+PLACES = ("{base_url}", "{mcp_url}", "{task}")
+"""What is replaced in the words of a command."""
+
+_IN_BRACES = re.compile(r"(?:[^{}]*=)?(\{[A-Za-z_][\w-]*\})")
+_INTERPRETER = re.compile(r"(python|pypy|bash|sh|dash|zsh|node|ruby|perl)[0-9.]*")
+_FLAG = re.compile(r"-[uBEIsS]+|-O+|--")
+"""Flags of interpreters that take no value; behind any other, the next word may be no script."""
 
 _WORKSPACE = re.compile(r"(?<![\w/~])~(?![\w~])")
 
@@ -170,6 +178,7 @@ def read_program(command: str, visible: Sequence[str] = ()) -> Program:
             content.append(files[-1])
     for each in files:
         _check_visible(each)
+    _check_words(words[at:])
     folder = os.path.dirname(path)
     return Program(tuple(words), tuple(dict.fromkeys(files)), folder, _digest_content(content))
 
@@ -206,6 +215,27 @@ def _digest_content(paths: Sequence[str]) -> str:
             for name in sorted(files):
                 add(f"{number}/{at}/{name}", os.path.join(root, name))
     return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Refuse an unknown word in braces, and a script that is not here, which would fail in every episode."""
+    for word in words:
+        unknown = _IN_BRACES.fullmatch(word)
+        if unknown and unknown[1] not in PLACES:
+            hint = did_you_mean(unknown[1], PLACES)
+            raise BadArgument(f"the command has {unknown[1]}.{hint} Accepted: {', '.join(PLACES)}.")
+    if not _INTERPRETER.fullmatch(os.path.basename(words[0])):
+        return
+    for word in words[1:]:
+        if word.startswith("-"):
+            if not _FLAG.fullmatch(word):
+                return  # as -c and -m, which take code or a module
+        else:
+            if not os.path.isabs(word) and not os.path.exists(word):  # an absolute one may be in an image
+                raise BadArgument(
+                    f"the program's script {word!r} is not there; give its path, from this folder or whole."
+                )
+            return
 
 
 def _find_command(words: Sequence[str]) -> int:

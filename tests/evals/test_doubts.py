@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gem import cli
-from gem.evals.doubts import find_doubts
+from gem.evals.doubts import describe_doubts, find_doubts
 from gem.evals.results import summarise
 from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef
@@ -122,3 +122,44 @@ def test_cut_answers_are_a_doubt_from_a_few_per_cent_of_the_turns_on():
 def test_cut_answers_are_counted_in_the_result():
     result = summarise("x:Y", [cut(1, 40), cut(0, 60), cut(1, 3, StopReason.TOKEN_LIMIT)])
     assert (result.cut, result.to_json()["cut"], result.doubts) == (1, 1, {})
+
+
+def end_with(stop=StopReason.FAILED, **about):
+    """Return an episode of a program that ended so."""
+    program = {
+        "exit_code": 1,
+        "signal": None,
+        "ended": "",
+        "stderr": "Trace:\n  x\nOSError: no\x1b[1m|\n",
+        **about,
+    }
+    episode = Episode(
+        TaskRef("e:x"), RunInfo(agent="program:x", model="m"), stop=stop, verdict=Verdict.SCORED
+    )
+    episode.ends["agent"] = SeatEnd(stop, terminated=True, info={"program": program})
+    return episode
+
+
+def test_a_program_that_ends_with_an_error_is_a_doubt():
+    episodes = [
+        end_with(),
+        end_with(StopReason.TIME_LIMIT),  # by MCP, where it left the episode unfinished
+        end_with(exit_code=None, signal=11, stderr=""),
+        end_with(stderr="OSError: another\n" + "x" * 500),
+        end_with(exit_code=0),
+        end_with(StopReason.SOLVED),
+        end_with(StopReason.TURN_LIMIT),
+        end_with(StopReason.TIME_LIMIT, ended="time"),
+    ]
+    (first, places), (second, others) = find_doubts(episodes).items()
+    assert first == "have a program that ended with exit code 1 ('OSError: no\\x1b[1m|')"
+    assert (places, second, others) == ({0, 1, 3}, "have a program that ended with signal 11", {2})
+    told = describe_doubts({first: 3}, 8)[0]
+    assert told.startswith(f"3 of 8 episodes {first}: ")
+    assert "gem-gym show" in told
+
+
+def test_a_program_that_fails_without_a_call_is_no_fault_of_the_server():
+    assert [*find_doubts([end_with(), end_with(exit_code=0)])] == [
+        "have a program that ended with exit code 1 ('OSError: no\\x1b[1m|')"
+    ]

@@ -723,6 +723,33 @@ def test_a_command_is_split_and_its_files_are_seen(tmp_path):
     assert shlex.split(line)[-3:] == ["-v", "it's $HOME", "</dev/null"]
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("{tsk}", r"\{tsk\}.* mean '\{task\}'"),
+        ("--url={baseurl}", r"\{baseurl\}.*\{base_url\}"),
+        ("{model}", r"\{model\}.* Accepted: \{base_url\}, \{mcp_url\}, \{task\}"),
+    ],
+)
+def test_an_unknown_word_in_braces_is_refused(words, why, tmp_path):
+    with pytest.raises(BadArgument, match=why):
+        read_program(f"python3 -c pass {words}")
+    read_program("bash -c 'for i in {a,b}; do awk {print}; done' '{\"a\": 1}' {} '{1..3}'")
+
+
+@pytest.mark.parametrize("words", ["python nosuch.py {task}", "env A=1 python3 -u src/no.py", "bash ~/no.sh"])
+def test_a_script_that_is_not_there_is_refused(words):
+    with pytest.raises(BadArgument, match=r"script '.*no.*' is not there"):
+        read_program(words)
+
+
+@pytest.mark.parametrize(
+    "words", ["python -m agent", "python -c pass", "bash -c ./x", "sh /in/the/image.sh", "python3"]
+)
+def test_what_is_no_script_of_this_machine_is_not_looked_for(words):
+    assert read_program(words).words[1:] == tuple(words.split()[1:])
+
+
 def test_a_changed_program_has_another_digest(tmp_path):
     script, folder, venv = tmp_path / "agent.py", tmp_path / "parts", tmp_path / "venv"
     packages = venv / "lib/python3.12/site-packages"
