@@ -144,12 +144,12 @@ def _stand(plan: Plan) -> None:
 
 def _report(study: Study, folder: Path) -> None:
     """Print the table, and write the page and the picture."""
-    from gem.train.baselines.page import HEADS, table_rows, write_page
+    from gem.train.baselines.page import table_heads, table_rows, write_page
     from gem.train.baselines.picture import write_picture
     from gem.train.baselines.summary import summarise_study
 
     summary = summarise_study(study)
-    table(*HEADS, rows=table_rows(summary))
+    table(*table_heads(summary), rows=table_rows(summary))
     page = write_page(summary, folder)
     try:
         picture = write_picture(summary, folder)

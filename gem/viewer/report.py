@@ -55,7 +55,8 @@ SMALL = (300.0, 128.0)
 
 POLICIES = {
     "random": "random play",
-    "before": "before any RL",
+    "before": "before any RL, sampled",
+    "before_greedy": "before any RL, greedy",
     "after": "trained, sampled",
     "greedy": "trained, greedy",
     "best": "best weights, sampled",

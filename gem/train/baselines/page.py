@@ -39,12 +39,25 @@ so the curve can fall below the solver's line, which the figures of the table ca
 MEANS_ALONE = f"A panel of more than {picture.MOST_SEEDS} variants shows the means alone."
 
 NARROW = """‡ Few seeds agree here more closely than their evaluations are precise, which is chance: the
-interval is narrower than that of the evaluations alone, and a p-value beside it is too small."""
+interval is widened to what the evaluations alone leave, and the p-value beside it goes with that."""
+
+GAINS = """Paired by seed, with Student's t interval and its p, and Holm's correction over all of them.
+RL that only makes a policy surer of what it does already raises sampled play, and not greedy play."""
 
 MOST_ROWS = 12
 """Differences, or environments, of which all is shown at once; where there are more, a part is folded."""
 
-HEADS = ("environment", "variant", *POLICIES.values(), "last third", "CPU s")
+
+def table_heads(summary: Summary) -> tuple[str, ...]:
+    """Return the heads of the columns of table_rows()."""
+    shown = (POLICIES[name] for name in _policies(summary))
+    return ("environment", "variant", *shown, "last third", "CPU s")
+
+
+def _policies(summary: Summary) -> list[str]:
+    """Return the policies that a table shows: greedy play before RL only where a run has it."""
+    known = any("before_greedy" in each.figures for each in summary.cells)
+    return [name for name in POLICIES if known or name != "before_greedy"]
 
 
 def page_path(study: Study, folder: Path) -> Path:
@@ -91,10 +104,10 @@ def page(summary: Summary) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def cell_row(each: CellSummary) -> tuple[str, ...]:
-    """Return the table row of a cell, with the columns `HEADS`."""
+def cell_row(each: CellSummary, policies: Sequence[str]) -> tuple[str, ...]:
+    """Return the table row of a cell, with the figures of these policies."""
     figures = []
-    for name in POLICIES:
+    for name in policies:
         figure = each.figures.get(name)
         mark = "†" * (name == "before" and bool(each.below_random))
         if figure is None:
@@ -117,14 +130,14 @@ def cell_row(each: CellSummary) -> tuple[str, ...]:
 
 def table_rows(summary: Summary) -> list[tuple[str, ...]]:
     """Return the rows of the table; an environment that no variant was run on has a single one."""
-    lines = []
+    lines, policies = [], _policies(summary)
     for part in summary.study.environments:
         cells = summary.of(part)
         if len(cells) > 1 and all(each.state == "not run" for each in cells):
-            name, _, *others = cell_row(cells[0])
+            name, _, *others = cell_row(cells[0], policies)
             lines.append((name, f"all {len(cells)}", *others))
         else:
-            lines += [cell_row(each) for each in cells]
+            lines += [cell_row(each, policies) for each in cells]
     return lines
 
 
@@ -139,9 +152,9 @@ def _results(summary: Summary) -> Iterator[str]:
     study, cells = summary.study, summary.cells
     lines = table_rows(summary)
     waiting = [line for line in lines if "not run" in line] if len(study.environments) > MOST_ROWS else []
-    yield _table(HEADS, [line for line in lines if line not in waiting])
+    yield _table(table_heads(summary), [line for line in lines if line not in waiting])
     if waiting:
-        yield _fold("What has not run", _table(HEADS, waiting))
+        yield _fold("What has not run", _table(table_heads(summary), waiting))
     measures = {each.measure for each in cells if each.runs}
     figures = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
     yield _points(
@@ -202,13 +215,26 @@ def _results(summary: Summary) -> Iterator[str]:
 def _gain(summary: Summary) -> Iterator[str]:
     """Yield what RL added to the policy before it, where several seeds tell."""
     lines = [
-        (each.cell.environment.name, each.cell.variant.name, with_interval(gain, each.measure, signed=True))
-        for each in summary.cells
-        if (gain := each.gain) is not None
+        (
+            each.cell.environment.name,
+            each.cell.variant.name,
+            with_interval(each.interval, each.measure, signed=True) + "‡" * each.narrow,
+            _p(each.p),
+            _p(each.corrected),
+            "-" if each.greedy is None else with_interval(each.greedy, each.measure, signed=True),
+        )
+        for each in summary.gains
     ]
-    if lines:
-        table = _table(("environment", "variant", "after RL minus before RL"), lines)
-        yield _fold("What RL added, paired by seed, with Student's t interval", table)
+    if not lines:
+        return
+    yield "## What RL added"
+    greedy = any(each.greedy is not None for each in summary.gains)
+    yield _prose(f"{GAINS} {'' if greedy else 'These runs are older than that figure.'}")
+    heads = ("environment", "variant", "after RL minus before RL", "p", "p, Holm", "the same, greedy")
+    width = len(heads) if greedy else -1
+    yield _fold("Each environment and variant", _table(heads[:width], [line[:width] for line in lines]))
+    if any(each.narrow for each in summary.gains):
+        yield _prose(NARROW)
 
 
 def _instances(cells: Sequence[CellSummary]) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from statistics import fmean, linear_regression
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from gem.statistics import (
     Interval,
@@ -19,6 +19,7 @@ from gem.statistics import (
     paired_p,
     sign_flip_p,
     stratified_interval,
+    student_t,
     surely_below,
 )
 from gem.train.baselines import rows
@@ -29,14 +30,18 @@ from gem.train.baselines.study import Cell, Part, Study
 POLICIES = {
     "random": "random play",
     "before": "before RL",
+    "before_greedy": "greedy before",
     "after": "after RL",
-    "greedy": "greedy",
+    "greedy": "greedy after",
     "optimum": "solver",
 }
 """The policies that a row has figures of, and their names in tables."""
 
 P_VALUE = 0.025
 """Largest p-value at which a trend is significant."""
+
+NORMAL = 1.96
+"""Half width of a 95% interval, in standard errors, of many values."""
 
 LEAST_POINTS = 10
 """Minimum number of points in the last third of a curve for a trend."""
@@ -122,21 +127,18 @@ class CellSummary:
         every = {seed: bounds_of(run.figures, self.measure) for seed, run in self.runs.items()}
         return {seed: _half_width(bounds) for seed, bounds in every.items() if bounds is not None}
 
-    @property
-    def gain(self) -> Interval | None:
-        """How much better the trained policy is than that before RL, over seeds in pairs."""
-        pairs = [
-            [score_of(run.figures, self.measure, policy) for policy in ("before", "after")]
-            for run in self.runs.values()
-        ]
-        known = [(before, after) for before, after in pairs if before is not None and after is not None]
-        if len(known) < 2:
-            return None
-        return paired_difference([before for before, _ in known], [after for _, after in known])
+    def pairs(self, first: str, second: str) -> dict[int, tuple[float, float]]:
+        """Return the scores of two policies by seed, of the seeds that have both."""
+        found = {}
+        for seed, run in self.runs.items():
+            one, other = (score_of(run.figures, self.measure, policy) for policy in (first, second))
+            if one is not None and other is not None:
+                found[seed] = one, other
+        return found
 
     @property
     def narrow(self) -> bool:
-        """Whether the interval after RL is narrower than the evaluations of the seeds alone make it."""
+        """Whether the interval after RL was narrower than the seeds' evaluations make it; see widen()."""
         scores = list(self.scores.values())
         return len(scores) > 1 and is_too_narrow(mean_interval(scores), list(self.noise.values()))
 
@@ -173,6 +175,23 @@ class CellSummary:
 
 
 @dataclass(frozen=True)
+class Gain:
+    """How much better a cell's trained policy is than that before RL, over seeds in pairs.
+
+    `interval` is of sampled play, `greedy` of greedy play, where all seeds have it: RL that only makes a
+    policy surer of what it does gains in the first alone. `corrected` is Holm's p-value over all gains.
+    """
+
+    cell: Cell
+    measure: Measure
+    interval: Interval
+    greedy: Interval | None
+    p: float | None
+    narrow: bool
+    corrected: float | None = None
+
+
+@dataclass(frozen=True)
 class Difference:
     """How much higher a variant's score is than the first variant's, over the seeds that both have finished.
 
@@ -190,6 +209,9 @@ class Difference:
     corrected: float | None = None
     bootstrap: Interval | None = None
     signs: float | None = None
+
+
+Tested = TypeVar("Tested", Gain, Difference)
 
 
 @dataclass(frozen=True)
@@ -210,6 +232,7 @@ class Summary:
 
     study: Study
     cells: tuple[CellSummary, ...]
+    gains: tuple[Gain, ...]
     differences: tuple[Difference, ...]
     aggregates: tuple[Aggregate, ...]
     aggregated: tuple[str, ...]
@@ -243,6 +266,7 @@ def summarise_study(study: Study) -> Summary:
     return Summary(
         study=study,
         cells=cells,
+        gains=_gains(cells),
         differences=_differences(study, cells),
         aggregates=_aggregates(study, cells, spans),
         aggregated=tuple(spans),
@@ -295,6 +319,10 @@ def _cell(study: Study, cell: Cell, row: Row | None, stale: Sequence[str], measu
         stale=tuple(stale),
         row=row,
     )
+    if summary.narrow:
+        noise = list(summary.noise.values())
+        known = {**figures, "after": over_seeds(list(summary.scores.values()), measure, noise)}
+        summary = replace(summary, figures=known)
     span = references([summary])
     scale = 1.0 if measure == "success" or span is None else abs(span[1] - span[0])
     curves = [curve.scores for curve in summary.curves]
@@ -317,9 +345,14 @@ def _half_width(bounds: Bounds) -> float:
     return 0.0 if bounds.low is None or bounds.high is None else (bounds.high - bounds.low) / 2
 
 
-def over_seeds(scores: Sequence[float], measure: Measure) -> Interval:
-    """Return the mean over seeds and Student's t interval; that of a rate is cut at 0 and 1."""
+def over_seeds(scores: Sequence[float], measure: Measure, noise: Sequence[float] = ()) -> Interval:
+    """Return the mean over seeds and Student's t interval; that of a rate is cut at 0 and 1.
+
+    It is widened to what `noise`, the half widths of the scores' own intervals, leaves.
+    """
     interval = mean_interval(scores)
+    if len(scores) > 1 and is_too_narrow(interval, noise):
+        interval = widen(interval, noise)
     if measure != "success":
         return interval
     return interval._replace(low=max(0.0, interval.low), high=min(1.0, interval.high))
@@ -332,6 +365,22 @@ def is_too_narrow(interval: Interval, noise: Sequence[float]) -> bool:
     `noise`: the half width of the interval of each score; of a difference, the least that it can be.
     """
     return interval.high - interval.low < 2 * math.hypot(*noise) / interval.n
+
+
+def widen(interval: Interval, noise: Sequence[float]) -> Interval:
+    """Return an interval over seeds, as wide as the evaluations alone make it; see is_too_narrow()."""
+    half = math.hypot(*noise) / interval.n / NORMAL * student_t.quantile(0.975, interval.n - 1)
+    return interval._replace(low=interval.mean - half, high=interval.mean + half)
+
+
+def least_noise(difference: float, count: int) -> float:
+    """Return the smallest half width that evaluations leave of a difference between two rates.
+
+    Both are of the same `count` instances, so that their noise may cancel. But differences of -1, 0 and 1
+    whose mean is d have a variance of |d| (1 - |d|) at least.
+    """
+    share = min(1.0, abs(difference))
+    return NORMAL * math.sqrt(share * (1 - share) / count)
 
 
 def trend(curves: Sequence[Sequence[float]], scale: float) -> Trend | None:
@@ -372,6 +421,49 @@ def references(cells: Sequence[CellSummary]) -> tuple[float, float] | None:
     return fmean(low), fmean(high)
 
 
+def _gains(cells: Sequence[CellSummary]) -> tuple[Gain, ...]:
+    gains = []
+    for each in cells:
+        sampled, greedy = each.pairs("before", "after"), each.pairs("before_greedy", "greedy")
+        if len(sampled) < 2:
+            continue
+        interval = _pair(sampled)
+        noise = _least_noises(each, {seed: after - before for seed, (before, after) in sampled.items()})
+        if narrow := is_too_narrow(interval, noise):
+            interval = widen(interval, noise)
+        moved = _pair(greedy) if greedy.keys() == sampled.keys() else None
+        gains.append(Gain(each.cell, each.measure, interval, moved, _p(interval), narrow))
+    return tuple(_correct(gains))
+
+
+def _pair(scores: Mapping[int, tuple[float, float]]) -> Interval:
+    return paired_difference([one for one, _ in scores.values()], [other for _, other in scores.values()])
+
+
+def _least_noises(cell: CellSummary, differences: Mapping[int, float]) -> list[float]:
+    """Return the smallest half width that each seed's evaluation leaves of a difference.
+
+    It is 0 for what is exact, and for what is no rate.
+    """
+    known = {seed: run.figures["after"].success for seed, run in cell.runs.items()}
+    rates = {seed: bounds for seed, bounds in known.items() if bounds is not None and not bounds.exact}
+    if cell.measure != "success":
+        rates = {}
+    return [least_noise(each, rates[seed].n) if seed in rates else 0.0 for seed, each in differences.items()]
+
+
+def _p(interval: Interval) -> float | None:
+    """Return the p-value of a difference; None where all seeds differ by the same amount."""
+    return None if interval.high - interval.low < 1e-9 else paired_p(interval)
+
+
+def _correct(tested: Sequence[Tested]) -> Iterator[Tested]:
+    """Yield gains or differences with Holm's p-value over those that can be tested."""
+    corrected = iter(holm([each.p for each in tested if each.p is not None]))
+    for each in tested:
+        yield each if each.p is None else replace(each, corrected=next(corrected))
+
+
 def _differences(study: Study, cells: Sequence[CellSummary]) -> tuple[Difference, ...]:
     differences = []
     for part in study.environments:
@@ -382,18 +474,18 @@ def _differences(study: Study, cells: Sequence[CellSummary]) -> tuple[Difference
                 continue
             pairs = [first.scores[seed] for seed in seeds], [other.scores[seed] for seed in seeds]
             interval = paired_difference(*pairs)
-            alike = interval.high - interval.low < 1e-9
-            p = None if alike else paired_p(interval)
             noise = [abs(first.noise[seed] - other.noise[seed]) for seed in seeds]  # least: the same chance
-            narrow = is_too_narrow(interval, noise)
-            difference = Difference(part, other.cell.variant, other.measure, interval, p, narrow)
+            least = _least_noises(other, {seed: other.scores[seed] - first.scores[seed] for seed in seeds})
+            noise = [max(each) for each in zip(noise, least, strict=True)]
+            if narrow := is_too_narrow(interval, noise):
+                interval = widen(interval, noise)
+            difference = Difference(part, other.cell.variant, other.measure, interval, _p(interval), narrow)
             if len(seeds) >= ENOUGH_SEEDS:
                 difference = replace(
                     difference, bootstrap=paired_bootstrap(*pairs), signs=sign_flip_p(*pairs)
                 )
             differences.append(difference)
-    corrected = iter(holm([each.p for each in differences if each.p is not None]))
-    return tuple(each if each.p is None else replace(each, corrected=next(corrected)) for each in differences)
+    return tuple(_correct(differences))
 
 
 def _aggregates(

@@ -102,7 +102,7 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
         run.clear()  # what was killed before it had a checkpoint
     summary = train(config, resume=resume, watcher=watcher, warm_ups=_warm_ups(config))
     history = run.history()
-    names = ("random", "before", "after", "greedy", "best", "best_greedy", "optimum")
+    names = ("random", "before", "before_greedy", "after", "greedy", "best", "best_greedy", "optimum")
     return Run(
         started=job.started,
         ended=now(),

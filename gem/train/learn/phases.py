@@ -16,7 +16,7 @@ from gem.errors import BadArgument
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint, parallel
 from gem.train.learn.trainer import Trainer
-from gem.train.report.figures import take_figures, tell_figures
+from gem.train.report.figures import take_policy_figures, tell_figures
 from gem.train.report.run_folder import RunFolder
 
 MAY_CHANGE = (
@@ -114,7 +114,7 @@ def begin_phase(trainer: Trainer, config: TrainConfig, before: RunFolder) -> Non
     tell_figures(trainer)
     trainer.watcher.stage(f"phase {folder.phase_name}, after iteration {trainer.iteration}")
     with trainer.count_time():
-        take_figures(trainer, "before", trainer.player, config.eval_episodes)
+        take_policy_figures(trainer, "before", "before_greedy")
     trainer.hold_reference()
     if config.staleness:
         trainer.refresh_sampler()

@@ -17,7 +17,7 @@ from gem.train.learn.learner import Learner
 from gem.train.learn.trainer import Trainer
 from gem.train.learn.warmup import warm_up
 from gem.train.learn.warmup_cache import WarmUps
-from gem.train.report.figures import take_figures
+from gem.train.report.figures import take_figures, take_policy_figures
 from gem.train.report.run_folder import WarmupStep
 from gem.train.tasks.demonstrations import loss_on, open_demonstrations
 from gem.train.tasks.format_check import FormatCheck, is_below
@@ -49,7 +49,7 @@ def prepare(trainer: Trainer, warm_ups: WarmUps | None = None) -> None:
             trainer.cpu_s += warm(trainer, warm_ups)
         if config.iterations:
             watcher.stage("measuring before any RL")
-            take_figures(trainer, "before", trainer.player, config.eval_episodes)
+            take_policy_figures(trainer, "before", "before_greedy")
             if warmed:
                 warn_below_random(trainer)
 

@@ -244,9 +244,13 @@ def penalise(
     """Return the KL penalty to subtract from each turn's reward; None where there is none.
 
     It is the sum over the turn's tokens of ``log policy - log reference`` when they were sampled, times the
-    present weight. Source: Ouyang et al., arXiv 2203.02155, section 3.5.
+    present weight. Source: Ouyang et al., arXiv 2203.02155, section 3.5. There is none while the policy is
+    still the reference: it would be rounding, which advantages that are divided by their deviation would
+    scale up to full size.
     """
     if not rows or learner.reference is None or not config.kl_reward or not progress.kl(config):
+        return None
+    if not learner.moved:
         return None
     learner.store_reference(rows, full=False)
     penalties = [[0.0] * len(episode.turns_of(seat)) for episode in episodes]

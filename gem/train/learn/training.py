@@ -34,7 +34,7 @@ from gem.train.learn.start_weights import check_source, load_source
 from gem.train.learn.trainer import Trainer
 from gem.train.learn.warmup_cache import WarmUps
 from gem.train.report.callbacks import make_callbacks
-from gem.train.report.figures import take_trained_figures, tell_figures
+from gem.train.report.figures import take_policy_figures, tell_figures
 from gem.train.report.loggers import make_loggers
 from gem.train.report.run_folder import Evaluation, RunFolder
 from gem.train.report.selection import best
@@ -207,13 +207,13 @@ def finish(trainer: Trainer) -> dict[str, Any]:
     chosen = best(trainer.evaluations)
     with trainer.count_time():
         watcher.stage("measuring after training")
-        take_trained_figures(trainer, "after", "greedy")
+        take_policy_figures(trainer, "after", "greedy")
         if chosen is not None and chosen.iteration != trainer.iteration:
             watcher.stage(f"measuring the best weights, those of iteration {chosen.iteration}")
             file = trainer.folder.best
             load_weights(trainer.policy, checkpoint.load(file), str(file))
             trainer.learner.publish(chosen.iteration)
-            take_trained_figures(trainer, "best", "best_greedy")
+            take_policy_figures(trainer, "best", "best_greedy")
     summary = {
         **trainer.figures,
         **({"warmup": asdict(steps[-1])} if (steps := trainer.folder.warmed()) else {}),

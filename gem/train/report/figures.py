@@ -164,7 +164,7 @@ def take_figures(trainer: Trainer, name: str, agent: Agent, episodes: int) -> No
         trainer.watcher.measured(name, measured, contest.label)
 
 
-def take_trained_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
+def take_policy_figures(trainer: Trainer, sampled: str, greedy: str) -> None:
     """Measure the policy's current weights, sampled and greedy, and store the figures by these names."""
     take_figures(trainer, sampled, trainer.player, trainer.config.eval_episodes)
     trainer.policy.temper(0.0)

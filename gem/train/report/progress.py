@@ -32,11 +32,12 @@ REFERENCES = ("random", "optimum")
 """The rows that a table always has."""
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-ROWS = ("random", "untrained", "before", "after", "greedy", "best", "best_greedy", "optimum")
+ROWS = ("random", "untrained", "before", "before_greedy", "after", "greedy", "best", "best_greedy", "optimum")
 TITLES = {
     "random": "random play",
     "untrained": "before cloning",
     "before": "before any RL",
+    "before_greedy": "before, greedy",
     "after": "trained, sampled",
     "greedy": "trained, greedy",
     "best": "best, sampled",

@@ -40,7 +40,7 @@ DONE = "train/episodes"
 """The tag of the last record of a moment."""
 BY_EPISODES = "by_episodes"
 """Group of the figures whose step is the number of episodes; the step of the others is the iteration."""
-BEFORE = {"random", "optimum", "before"}
+BEFORE = {"random", "optimum", "before", "before_greedy"}
 """Figures that are measured before training."""
 STRING, FLOAT = 7, 1  # of DataType
 SUCCESS, TENSOR = 1, 2  # of hparams' Status, of DataClass

@@ -1,4 +1,5 @@
 import textwrap
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,13 @@ def a_run(after=0.5, *, curve=(0.1, 0.2, 0.3), cpu_s=10.0, error=None, **others)
             **{name: list(curve) for name in ("success", "reward", "turns")},
         },
     )
+
+
+def an_exact_run(rate):
+    """Return a run whose trained policy was measured on every instance."""
+    run = a_run(rate)
+    after = replace(run.figures["after"], success=Bounds(rate, rate, rate, 50, exact=True))
+    return replace(run, figures={**run.figures, "after": after})
 
 
 def put(study, cell, runs, point=None, search=None):

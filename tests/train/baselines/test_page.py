@@ -10,7 +10,7 @@ from gem.train.baselines.picture import COLOURS, DASHES, digest, levels, panels,
 from gem.train.baselines.rows import Bounds, Searched, Transferred, Tried, common, task_of, write
 from gem.train.baselines.summary import references, summarise_study
 
-from .conftest import a_run, figures, put
+from .conftest import a_run, an_exact_run, figures, put
 
 TWO = """
     [[environments]]
@@ -153,22 +153,16 @@ def test_a_page_marks_an_interval_narrower_than_its_evaluations(study):
     """The evaluations of these runs have bounds 0.1 from their rates; an exact one adds no noise."""
     found = study(head=WORDS, parts=TWO)
 
-    def be_exact(rate):
-        run = a_run(rate)
-        after = replace(run.figures["after"], success=Bounds(rate, rate, rate, 50, exact=True))
-        return replace(run, figures={**run.figures, "after": after})
-
     put(found, found.cells[0], {1: a_run(0.5), 2: a_run(0.501)})
     put(found, found.cells[1], {1: a_run(0.7), 2: a_run(0.702)})
     text = page(summarise_study(found))
-    assert "| 50.0% (49.4% to 50.7%)‡ |" in text
-    assert "| +20.0 (+19.4 to +20.7) |" in text  # the same chance in both may cancel
-    assert text.count("\n‡ Few seeds agree") == 1
-    put(found, found.cells[1], {1: be_exact(0.7), 2: be_exact(0.702)})
+    assert "| 50.0% (4.2% to 95.9%)‡ |" in text
+    assert "| +20.0 (-30.8 to +70.9)‡ |" in text  # the same chance in both may cancel in part
+    assert text.count("\n‡ Few seeds agree") == 3
+    put(found, found.cells[1], {1: an_exact_run(0.7), 2: an_exact_run(0.702)})
     text = page(summarise_study(found))
     assert "| 70.1% (68.8% to 71.4%) |" in text
-    assert "| +20.0 (+19.4 to +20.7)‡ |" in text
-    assert text.count("\n‡ Few seeds agree") == 2
+    assert "| one | second | +20.0 (-25.8 to +65.9)‡ | 0.113 | 0.113 |" in text
     put(found, found.cells[0], {1: a_run(0.4), 2: a_run(0.6)})
     put(found, found.cells[1], {1: a_run(0.3), 2: a_run(0.9)})
     assert "‡" not in page(summarise_study(found))
@@ -179,7 +173,8 @@ def test_a_page_has_what_rl_added(study):
     put(found, found.cells[0], {1: a_run(0.5, before=0.3), 2: a_run(0.8, before=0.4)})
     put(found, found.cells[1], {1: a_run(0.5)})
     text = page(summarise_study(found))
-    assert "| one | first | +30.0 (-97.1 to +157.1) |" in text
+    assert "| one | first | +30.0 (-97.1 to +157.1) | 0.205 | 0.205 |\n" in text
+    assert "greedy before" not in text
     assert text.count("| one | second |") == 2  # the table and the cost
 
 
@@ -322,6 +317,16 @@ def test_an_environment_with_one_variant_has_its_picture(study, tmp_path):
     (cell,) = found.cells
     put(found, cell, {1: a_run(0.4, curve=[0.1, 0.5])})
     assert write_picture(summarise_study(found), tmp_path) is not None
+
+
+def test_a_page_tells_what_rl_added_to_greedy_play(study):
+    found = study(head=WORDS, parts=TWO)
+    put(found, found.cells[0], {n: a_run(0.5 + n / 10, before=0.3, before_greedy=0.6) for n in (1, 2)})
+    put(found, found.cells[1], {1: a_run(0.5, before_greedy=0.9), 2: a_run(0.8)})
+    text = page(summarise_study(found))
+    assert "| one | first | 20.0% | 30.0% | 60.0% | 65.0% (1.5% to 100.0%) | 65.0% |" in text
+    assert "| one | first | +35.0 (-28.5 to +98.5) | 0.090 | 0.181 | +5.0 (-58.5 to +68.5) |\n" in text
+    assert "| one | second | +35.0 (-155.6 to +225.6) | 0.258 | 0.258 | - |\n" in text
 
 
 def lines_of(study, count, tmp_path, monkeypatch):

@@ -460,13 +460,14 @@ def test_a_penalty_is_what_the_policy_moved_from_the_reference_by_turn():
         ),
     ]
     episodes = [SimpleNamespace(turns_of=lambda seat: [seat] * 2)] * 2
-    learner = SimpleNamespace(reference=object(), store_reference=store)
+    learner = SimpleNamespace(reference=object(), store_reference=store, moved=True)
     config, progress = SimpleNamespace(kl_reward=True), SimpleNamespace(kl=lambda config: 0.5)
     found = penalise(learner, episodes, items, "agent", config, progress)
     assert found == [[0.0, -0.5], [0.25, -2.0]]
     for without in (
         (learner, episodes, [], "agent", config, progress),
         (SimpleNamespace(reference=None), episodes, items, "agent", config, progress),
+        (SimpleNamespace(reference=object(), moved=False), episodes, items, "agent", config, progress),
         (learner, episodes, items, "agent", SimpleNamespace(kl_reward=False), progress),
         (learner, episodes, items, "agent", config, SimpleNamespace(kl=lambda config: 0.0)),
     ):
