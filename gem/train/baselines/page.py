@@ -15,7 +15,7 @@ from typing import Any
 from gem.content import printable
 from gem.files import replace_file
 from gem.train.baselines import picture, rows
-from gem.train.baselines.rows import Run
+from gem.train.baselines.rows import Run, Searched
 from gem.train.baselines.study import Search, Study
 from gem.train.baselines.summary import (
     LEAST_GAIN,
@@ -380,7 +380,7 @@ def _search(summary: Summary) -> Iterator[str]:
             values = (_value(point.settings[name]) for name in names)
             share = (f"{point.share:.0%}",) if halved else ()
             lines.append(
-                (*who, *values, *share, score, _name_choice(search, place) if place == tried.chosen else "")
+                (*who, *values, *share, score, _name_choice(search, tried) if place == tried.chosen else "")
             )
     heads = ("environment", "variant", *names, *(("episodes",) if halved else ()), "score", "")
     yield _fold("What was tried", _table(heads, lines))
@@ -411,13 +411,17 @@ def _short_grids(search: Search) -> str:
     return f"Of {names} two values were tried, so each choice is at an edge of the grid." if two else ""
 
 
-def _name_choice(search: Search, place: int) -> str:
-    """Return that a point was chosen, and of which settings it is at an edge of the grid."""
-    edges = []
-    for name, value in search.points[place].items():
+def _name_choice(search: Search, tried: Searched) -> str:
+    """Return that a point was chosen, of which settings it is at an edge, and how many others are as good."""
+    assert tried.chosen is not None
+    chosen, edges = tried.points[tried.chosen], []
+    for name, value in search.points[tried.chosen].items():
         every = [point[name] for point in search.points]
         if isinstance(value, int | float) and len({*every}) > 2 and value in (min(every), max(every)):
             edges.append(f"{'lowest' if value == min(every) else 'highest'} {name}")
+    equal = [each for each in tried.points if (each.mean, each.share) == (chosen.mean, chosen.share)]
+    if len(equal) > 1:
+        edges.append(f"the first of {len(equal)} as good")
     return f"chosen ({', '.join(edges)})" if edges else "chosen"
 
 
