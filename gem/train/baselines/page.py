@@ -50,8 +50,8 @@ MOST_ROWS = 12
 
 def table_heads(summary: Summary) -> tuple[str, ...]:
     """Return the heads of the columns of table_rows()."""
-    shown = (POLICIES[name] for name in _policies(summary))
-    return ("environment", "variant", *shown, "last third", "CPU s")
+    titles = (POLICIES[name] for name in _policies(summary))
+    return ("environment", "variant", *titles, "last third", "CPU s")
 
 
 def _policies(summary: Summary) -> list[str]:

@@ -129,12 +129,12 @@ class CellSummary:
 
     def pairs(self, first: str, second: str) -> dict[int, tuple[float, float]]:
         """Return the scores of two policies by seed, of the seeds that have both."""
-        found = {}
+        pairs = {}
         for seed, run in self.runs.items():
             one, other = (score_of(run.figures, self.measure, policy) for policy in (first, second))
             if one is not None and other is not None:
-                found[seed] = one, other
-        return found
+                pairs[seed] = one, other
+        return pairs
 
     @property
     def narrow(self) -> bool:
