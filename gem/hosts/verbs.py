@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -61,7 +60,7 @@ def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
     try:
         obs, info = env.reset(seed=next_seed)
     except Exception as error:
-        failure = asdict(failure_of(error))
+        failure = describe_failure(error)
         return None, reward, terminated, truncated, {**final, "error": failure}
     return obs, reward, terminated, truncated, {**info, **final}
 
@@ -75,6 +74,12 @@ def run_program(env: Env, run: Any) -> Any:
     if getattr(inside, "run_program", Env.run_program) is Env.run_program:
         return run.play(env)
     return env.run_program(run)
+
+
+def describe_failure(error: Exception) -> dict[str, str]:
+    """Return the failure of an environment, as `info["error"]` has it."""
+    failure = failure_of(error)
+    return {"boundary": failure.boundary, "type": failure.type, "message": failure.message}
 
 
 def failure_of(error: Exception) -> Failure:

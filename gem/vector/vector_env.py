@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from gem.content import Obs
 from gem.core import Env
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded
 from gem.hosts.base import NO_KWARGS, Command, Host, Recipe, make_host
-from gem.hosts.verbs import failure_of
+from gem.hosts.verbs import describe_failure
 
 NAN = float("nan")
 
@@ -411,7 +411,7 @@ class VectorEnv(Closing):
 
     def _broke(self, member: _Member, error: Exception) -> dict[str, str]:
         """Replace an environment whose episode broke, and return the failure."""
-        failure = asdict(failure_of(error))
+        failure = describe_failure(error)
         self._give_up(member, failure)
         return failure
 

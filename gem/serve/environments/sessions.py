@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass
 from time import monotonic
 from typing import Any
 
@@ -14,7 +14,7 @@ from gem.content import ToolSpec
 from gem.core import Step
 from gem.errors import BadArgument, EpisodeOver, NoVerdict, UnknownArgument
 from gem.hosts.base import NO_KWARGS
-from gem.hosts.verbs import failure_of
+from gem.hosts.verbs import describe_failure
 from gem.record import StopReason
 from gem.registry import Maker, Wrapper
 from gem.serve.environments.carriers import Carrier
@@ -372,7 +372,7 @@ class Sessions:
         try:
             obs, info = await self.reset(session, next_seed)
         except Exception as error:  # the end of this episode stands all the same
-            obs, info = None, {"error": asdict(failure_of(error))}
+            obs, info = None, {"error": describe_failure(error)}
         return obs, *step[1:4], {**info, "final_obs": step[0], "final_info": step[4]}
 
 

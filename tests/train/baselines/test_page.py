@@ -106,7 +106,8 @@ def test_a_page_has_the_rounds_of_a_search_and_the_edges_of_its_grid(study):
     found = study(parts=f"{TWO.replace('    lr = 0.5' + chr(10), '')}    {search}")
     first, _ = found.cells
     tried = [
-        Tried({"lr": lr}, [0.4], [None], [3.0], share) for lr, share in ((0.5, 0.5), (0.25, 1.0), (1.0, 1.0))
+        Tried({"lr": lr}, [score], [None], [3.0], share)
+        for lr, share, score in ((0.5, 0.5, 0.4), (0.25, 1.0, 0.3), (1.0, 1.0, 0.4))
     ]
     searched = Searched(common(found.config(first)), [7], tried, 2, [0.5, 1.0])
     put(found, first, {1: a_run(), 2: a_run()}, point=found.search.points[2], search=searched)
@@ -115,6 +116,10 @@ def test_a_page_has_the_rounds_of_a_search_and_the_edges_of_its_grid(study):
     assert "| one | first | 0.5 | 50% | 40.0% |  |" in text
     assert "| one | first | 1 | 100% | 40.0% | chosen (highest lr) |" in text
     assert "All ran with 50% of the episodes, the best of them with 100%." in text
+    tried[1] = replace(tried[1], scores=[0.4])
+    searched = replace(searched, points=tried, chosen=1)
+    put(found, first, {1: a_run(), 2: a_run()}, point=found.search.points[1], search=searched)
+    assert "| 40.0% | chosen (lowest lr, the first of 2 as good) |" in page(summarise_study(found))
 
 
 def test_with_enough_seeds_a_page_has_a_bootstrap_and_a_p_value_by_signs(study):
