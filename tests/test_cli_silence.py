@@ -210,7 +210,7 @@ def test_training_names_what_it_waits_for(monkeypatch, tmp_path):
 
     class Recorder(dict):
         def __setitem__(self, key, value):
-            named.append(value)
+            named.append(value())
             super().__setitem__(key, value)
 
     monkeypatch.setattr(waiting, "_named", Recorder())

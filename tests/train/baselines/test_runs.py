@@ -87,7 +87,7 @@ def test_a_study_is_carried_out_once(study, monkeypatch):
     row = rows.read_row(path)
     run = row.runs["1"]
     assert TrainConfig.from_json({**row.config, "seed": 1}).differences(replace(task.config)) == []
-    assert list(run.figures) == ["random", "before", "after", "greedy", "optimum"]
+    assert list(run.figures) == ["random", "before", "before_greedy", "after", "greedy", "optimum"]
     assert run.episodes == 96
     assert run.curve["episodes"] == [32, 64, 96]
     assert run.cpu_s > 0

@@ -245,7 +245,7 @@ def test_a_run_tells_the_figures_of_each_environment(whole):
     assert summary["env"] == "four + two"
     assert set(summary["environments"]) == {"four", "two"}
     for found in summary["environments"].values():
-        assert set(found) == {"random", "optimum", "before", "after", "greedy"}
+        assert set(found) == {"random", "optimum", "before", "before_greedy", "after", "greedy"}
     assert summary["environments"]["two"]["random"]["success"]["mean"] != 1
     for metrics in RunFolder(out).history():
         found = metrics.environments
