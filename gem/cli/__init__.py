@@ -139,18 +139,15 @@ def main(args: Sequence[str] | None = None) -> int:
     except OSError as error:  # BrokenPipeError is one too
         if isinstance(error, BrokenPipeError) or error.errno == errno.ENOSPC:  # `gem-gym list | head`
             if error.errno == errno.ENOSPC:
-                print(
-                    f"{error.filename or 'the output'} cannot be written: {reason(error)}.", file=sys.stderr
-                )
+                where = _crop_lines(printable(str(error.filename or "the output")))
+                print(f"{where} cannot be written: {reason(error)}.", file=sys.stderr)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         if error.filename is None:
             raise
-        print(
-            f"{type(error).__name__}: {printable(str(error.filename))} cannot be read or written: "
-            f"{reason(error)}. Name another file or folder.",
-            file=sys.stderr,
-        )
+        where = _crop_lines(printable(str(error.filename)))
+        fault = f"cannot be read or written: {reason(error)}. Name another file or folder."
+        print(f"{type(error).__name__}: {where} {fault}", file=sys.stderr)
         return MISUSED
     except KeyboardInterrupt as stop:
         notes = getattr(stop, "__notes__", ())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
@@ -248,7 +248,7 @@ def _check_model(config: RunSettings) -> None:
         return
     refuse_first(
         (
-            (Path(config.model) / "checkpoint.pt").is_file(),
+            os.path.isfile(os.path.join(config.model, "checkpoint.pt")),  # also where it is no path
             f"model is {config.model!r}, the folder of a run; --from {config.model} starts from its weights.",
         ),
         (

@@ -6,6 +6,7 @@ into a model of the same kind.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +33,12 @@ class Source(NamedTuple):
     file: Path
 
 
+_ACCEPTED = (
+    "accepted: the folder of a run with a checkpoint (with @best behind it: its best weights), or one in "
+    "Hugging Face's form, as `gem-gym export --format hf` writes it."
+)
+
+
 def find_source(name: str) -> Source:
     """Return what a name stands for: the folder of a run (with @best: its best weights), or of a model.
 
@@ -39,6 +46,8 @@ def find_source(name: str) -> Source:
         BadArgument: for anything else.
     """
     path, _, best = name.rpartition("@")
+    if not os.path.isdir(path if best == "best" and path else name):  # also where it is no path
+        raise BadArgument(f"from is {name!r}, which is no folder; {_ACCEPTED}")
     run = RunFolder(Path(path if best == "best" and path else name)).newest_phase
     file = run.best if best == "best" and path else run.checkpoint
     if file.is_file():
@@ -48,11 +57,7 @@ def find_source(name: str) -> Source:
     if run.config.is_file() and any(run.path.glob("*.safetensors*")):
         return Source("model", run.path, run.config)
     fault = f"has no {file.name} yet" if run.config.is_file() else "holds neither a run nor a model"
-    raise BadArgument(
-        f"from is {name!r}, which {fault}; accepted: the folder of a run with a checkpoint (with @best "
-        "behind it: its best weights), or one in Hugging Face's form, as `gem-gym export --format hf` writes "
-        "it."
-    )
+    raise BadArgument(f"from is {name!r}, which {fault}; {_ACCEPTED}")
 
 
 def settings_of_source(name: str) -> dict[str, Any]:
