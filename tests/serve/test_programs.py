@@ -401,8 +401,9 @@ def test_an_endpoint_that_fails_until_the_time_is_up_gives_no_verdict(fault, act
     assert why in episode.error.message
 
 
-@pytest.mark.system
-def test_an_endpoint_that_fails_on_the_last_request_gives_no_verdict(act, play, endpoint, monkeypatch):
+@pytest.fixture
+def ended(monkeypatch):
+    """Return an event that is set once the program has ended, before its calls in flight are decided."""
     ended, settle = threading.Event(), Proxy.settle
 
     def note(self, *args):
@@ -410,6 +411,11 @@ def test_an_endpoint_that_fails_on_the_last_request_gives_no_verdict(act, play, 
         return settle(self, *args)
 
     monkeypatch.setattr(Proxy, "settle", note)
+    return ended
+
+
+@pytest.mark.system
+def test_an_endpoint_that_fails_on_the_last_request_gives_no_verdict(act, play, endpoint, ended):
     url = endpoint(lambda number, body: ended.wait(20) and (500, {}))
     episode = play(act("ask('x')"), Upstream("m", base_url=url, backoff_s=60), time_s=1.0)
     assert (episode.scored, episode.error.type) == (False, "LostCall")
@@ -417,14 +423,7 @@ def test_an_endpoint_that_fails_on_the_last_request_gives_no_verdict(act, play, 
 
 
 @pytest.mark.system
-def test_an_answer_that_comes_after_the_time_is_the_agents_own_slowness(act, play, endpoint, monkeypatch):
-    ended, settle = threading.Event(), Proxy.settle
-
-    def note(self, *args):
-        ended.set()
-        return settle(self, *args)
-
-    monkeypatch.setattr(Proxy, "settle", note)
+def test_an_answer_that_comes_after_the_time_is_the_agents_own_slowness(act, play, endpoint, ended):
     url = endpoint(lambda number, body: (number == 1 or ended.wait(20)) and (200, {}))
     episode = play(act("ask('x'); ask('y')"), Upstream("m", base_url=url), time_s=1.5)
     assert (episode.scored, episode.stop) == (True, StopReason.TIME_LIMIT)

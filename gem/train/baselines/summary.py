@@ -431,8 +431,8 @@ def _gains(cells: Sequence[CellSummary]) -> tuple[Gain, ...]:
         noise = _least_noises(each, {seed: after - before for seed, (before, after) in sampled.items()})
         if narrow := is_too_narrow(interval, noise):
             interval = widen(interval, noise)
-        moved = _pair(greedy) if greedy.keys() == sampled.keys() else None
-        gains.append(Gain(each.cell, each.measure, interval, moved, _p(interval), narrow))
+        of_greedy = _pair(greedy) if greedy.keys() == sampled.keys() else None
+        gains.append(Gain(each.cell, each.measure, interval, of_greedy, _p(interval), narrow))
     return tuple(_correct(gains))
 
 

@@ -248,7 +248,7 @@ def _check_model(config: RunSettings) -> None:
         return
     refuse_first(
         (
-            os.path.isfile(os.path.join(config.model, "checkpoint.pt")),  # also where it is no path
+            os.path.isfile(os.path.join(config.model, "checkpoint.pt")),  # False for what is no path
             f"model is {config.model!r}, the folder of a run; --from {config.model} starts from its weights.",
         ),
         (

@@ -5,8 +5,8 @@ difference between algorithms lies, and a few steps are taken on them. With a cr
 
 In a game of several seats the policy plays all of them, or one against an opponent. Each seat is trained on
 its own turns, and its returns are compared with those of the same seat alone; only whitening, with a critic,
-is over all seats. Likewise, each of several
-environments is compared with itself (`gem.train.learn.seat_episodes`).
+is over all seats. Likewise, each of several environments is compared with itself
+(`gem.train.learn.seat_episodes`).
 
 A turn is one action. A critic values the state before each turn, where the answer begins, and learns
 lambda-returns in the same steps as the policy (PPO: arXiv 1707.06347). Where an outside limit truncated an

@@ -46,7 +46,7 @@ def find_source(name: str) -> Source:
         BadArgument: for anything else.
     """
     path, _, best = name.rpartition("@")
-    if not os.path.isdir(path if best == "best" and path else name):  # also where it is no path
+    if not os.path.isdir(path if best == "best" and path else name):  # False for what is no path, too
         raise BadArgument(f"from is {name!r}, which is no folder; {_ACCEPTED}")
     run = RunFolder(Path(path if best == "best" and path else name)).newest_phase
     file = run.best if best == "best" and path else run.checkpoint
