@@ -265,7 +265,12 @@ def test_responses_whole_streamed_and_behind_an_earlier_one(serve):
 
 
 def test_a_failure_is_the_servers_and_the_retry_makes_up_for_it(serve):
-    left = [NoVerdict("down"), NoVerdict("down")]
+    def down(tokens):
+        error = NoVerdict("down")
+        error.usage = {"m": {"discarded_completion_tokens": tokens}}
+        return error
+
+    left = [down(1), down(2)]
 
     def act(ask):
         if left:
@@ -280,12 +285,14 @@ def test_a_failure_is_the_servers_and_the_retry_makes_up_for_it(serve):
     program.chat(user("x"), code=503)
     program.chat(user("x"))
     assert program.reward()["verdict"] == "scored"
-    left.append(NoVerdict("down"))
+    left.append(down(4))
     program.chat(user("x"), code=503)
     assert program.reward()["verdict"] == "none"
     first, second = server.take()
     assert first.scored
+    assert first.turns[0].usage["discarded_completion_tokens"] == 3
     assert second.error.type == "LostCall"
+    assert second.error.usage == {"m": {"discarded_completion_tokens": 4}}
     assert second.verdict is Verdict.NONE
     assert second.sample == 1
     assert [(end.stop, end.terminated, end.truncated) for end in second.ends.values()] == [

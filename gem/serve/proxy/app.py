@@ -505,7 +505,8 @@ class Proxy:
             recording.note_refusal(begun)
             raise
         except Exception as error:
-            recording.note_failure(begun, f"{type(error).__name__}: {text_of_error(error)[:300]}")
+            why = f"{type(error).__name__}: {text_of_error(error)[:300]}"
+            recording.note_failure(begun, why, error.usage if isinstance(error, NoVerdict) else {})
             if isinstance(error, AgentUnavailable):
                 session.failure = error
                 session.give_up("model")

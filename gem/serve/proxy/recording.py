@@ -101,6 +101,8 @@ class Recording:
     _lengths: Counter[int] = field(default_factory=Counter)
     _unheard: Counter[bytes] = field(default_factory=Counter)
     _failed: dict[bytes, str] = field(default_factory=dict)
+    _discarded: dict[str, Counter[str]] = field(default_factory=dict)
+    """Token counts of answers discarded before a call failed, by model; the next turn takes them."""
     _stepped: int = 0
     _unearned: float = 0.0
 
@@ -199,6 +201,12 @@ class Recording:
             if reply.token_ids
             else None
         )
+        if self._discarded:
+            total = Counter(turn.usage or {})
+            for counts in self._discarded.values():
+                total.update(counts)
+            turn.usage = dict(total)
+            self._discarded.clear()
         turn.sampling = dict(begun.ask.sampling or {}) or None
         turn.extra = {**reply.extra, "asked": request.noted}
         if cut:
@@ -226,10 +234,15 @@ class Recording:
         """Record that a call was refused because of its content, which is not a failure."""
         self._end(begun)
 
-    def note_failure(self, begun: Begun, why: str) -> None:
-        """Record that a call was not answered; unless the program repeats it, the episode is incomplete."""
+    def note_failure(self, begun: Begun, why: str, usage: Mapping[str, Mapping[str, int]] = {}) -> None:
+        """Record that a call was not answered; unless the program repeats it, the episode is incomplete.
+
+        `usage`: token counts of answers that were discarded, by model.
+        """
         self._end(begun)
         self._failed[begun.key] = why
+        for model, counts in usage.items():
+            self._discarded.setdefault(model, Counter()).update(counts)
 
     def _end(self, begun: Begun) -> None:
         self._unheard[begun.key] -= 1
@@ -413,7 +426,9 @@ class Recording:
             self.episode.ends[SEAT] = replace(
                 self.episode.ends[SEAT], stop=StopReason.ERROR, terminated=False, truncated=True
             )
-            self.episode.error = Failure("agent", "LostCall", self.missing)
+            self.episode.error = Failure(
+                "agent", "LostCall", self.missing, {model: dict(c) for model, c in self._discarded.items()}
+            )
         return self.episode
 
 
