@@ -298,22 +298,23 @@ def _serve(pipe: Connection[Any, Any], safe_path: str | None) -> None:
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
     pipe.send_bytes(pack_outcomes([]))
     slots: dict[int, Slot] = {}
-    while (message := inbox.get()) is not None:
-        batch = pickle.loads(message)  # an error here ends this process, and the caller notices that
-        done: list[Outcome] = []
-        sent = perf_counter()
-        for index, verb, args, kwargs, recipe in batch:
-            if verb == _REMOVE:
-                slots.pop(index).close()
-                continue
-            if recipe is not None:
-                slots[index] = Slot(partial(_made_from, recipe))
-            done.append(carry_out(slots[index], (index, verb, args, kwargs)))
-            if perf_counter() - sent > FLUSH_S:
+    with suppress(BrokenPipeError):  # the caller is gone without a word
+        while (message := inbox.get()) is not None:
+            batch = pickle.loads(message)  # an error here ends this process, and the caller notices that
+            done: list[Outcome] = []
+            sent = perf_counter()
+            for index, verb, args, kwargs, recipe in batch:
+                if verb == _REMOVE:
+                    slots.pop(index).close()
+                    continue
+                if recipe is not None:
+                    slots[index] = Slot(partial(_made_from, recipe))
+                done.append(carry_out(slots[index], (index, verb, args, kwargs)))
+                if perf_counter() - sent > FLUSH_S:
+                    pipe.send_bytes(pack_outcomes(done))
+                    done, sent = [], perf_counter()
+            if done:
                 pipe.send_bytes(pack_outcomes(done))
-                done, sent = [], perf_counter()
-        if done:
-            pipe.send_bytes(pack_outcomes(done))
     for slot in slots.values():
         slot.close()
 

@@ -78,19 +78,17 @@ def find(text: str, tools: Sequence[Callable]) -> list[Found]:
     tags = {tool.tag: tool for tool in tools if tool.tag}
     labels = {label: tool for tool in tools for label in tool.fences}
     spans: list[tuple[int, int, Callable | None, str]] = []
-    drafts: list[tuple[int, int]] = []
     for start, end, label, body in parsing.fences(text):
         if label in labels:
             spans.append((start, end, labels[label], body))
-    for start, end, tag, body in _find_tags(text, (*tags, JSON_TAG, THINK)):
-        if tag == THINK:
-            drafts.append((start, end))
-        else:
-            spans.append((start, end, tags.get(tag), body if tag == JSON_TAG else _content(body)))
+    for start, end, tag, body in _find_tags(text, (*tags, JSON_TAG)):
+        spans.append((start, end, tags.get(tag), body if tag == JSON_TAG else _content(body)))
+    spans.sort(key=lambda span: span[0])
+    drafts = list(_find_drafts(text, spans))
     matches: list[Found] = []
     last = 0
-    for start, end, tool, body in sorted(spans, key=lambda span: span[0]):
-        draft = bisect.bisect_right(drafts, (start, end)) - 1
+    for start, end, tool, body in spans:
+        draft = bisect.bisect_right(drafts, start, key=lambda draft: draft[0]) - 1
         if start < last or (draft >= 0 and start < drafts[draft][1]):
             continue
         last = end
@@ -171,11 +169,8 @@ def _content(body: str) -> str:
 
 
 def _find_tags(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield start, end, tag and content of each closed tag; the nearest opening tag counts.
-
-    A ``</think>`` without an opening tag closes one that the prompt opened, so it began with the text.
-    """
-    opened: dict[str, tuple[int, int]] = {THINK: (0, 0)}
+    """Yield start, end, tag and content of each closed tag; the nearest opening tag counts."""
+    opened: dict[str, tuple[int, int]] = {}
     for token in _tokens(tags).finditer(text):
         closing, tag = token.groups()
         if not closing:
@@ -183,6 +178,30 @@ def _find_tags(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str
         elif tag in opened:
             start, inside = opened.pop(tag)
             yield start, token.end(), tag, text[inside : token.start()]
+
+
+_BEFORE = -1
+"""The start of thinking that the prompt opened."""
+
+
+def _find_drafts(text: str, calls: Sequence[tuple[int, int, Any, str]]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each part that is thinking; `calls` are spans, in order of their starts.
+
+    A ``</think>`` without an opening tag closes one that the prompt opened, so it began with the text. Tags
+    in the argument of a call are text.
+    """
+    opened: int | None = _BEFORE
+    at = reached = 0
+    for token in _tokens((THINK,)).finditer(text):
+        while at < len(calls) and calls[at][0] < token.start():
+            reached = max(reached, calls[at][1])
+            at += 1
+        if token[1]:
+            if opened is not None and (opened != _BEFORE or token.start() >= reached):
+                yield opened, token.end()
+                opened = None
+        elif token.start() >= reached:
+            opened = token.start()
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,8 +6,10 @@ the basic calls; `step` and `reset` use them.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from time import perf_counter
@@ -20,7 +22,7 @@ from gem import registry, seeding
 from gem.closing import Closing
 from gem.content import Obs
 from gem.core import Env
-from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded
+from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded, UnknownArgument
 from gem.hosts.base import NO_KWARGS, Command, Host, Recipe, make_host
 from gem.hosts.verbs import describe_failure
 
@@ -225,8 +227,8 @@ class VectorEnv(Closing):
 
     def reset(
         self,
-        seed: int | Sequence[int] | None = None,
-        indices: Sequence[int] | None = None,
+        seed: int | Sequence[int] | np.ndarray | None = None,
+        indices: Sequence[int] | np.ndarray | None = None,
         **options: Any,
     ) -> tuple[list[Obs], list[dict[str, Any]]]:
         """Start an episode in every environment, or in those at `indices`.
@@ -243,8 +245,8 @@ class VectorEnv(Closing):
             The first observations and infos, in order.
 
         Raises:
-            BadArgument: for an invalid seed or index, or a reset of some environments while steps are in
-                flight.
+            BadArgument: for an invalid seed or index, an option that an environment does not take, or a
+                reset of some environments while steps are in flight.
         """
         members = self._find_members(indices)
         if self._host.busy:
@@ -253,13 +255,14 @@ class VectorEnv(Closing):
                     f"{len(self._host.busy)} steps are in flight; recv() them before reset(indices)."
                 )
             self._drop()
+        alone = {key: options.pop(key) for key in [*options] if _OF_ONE.fullmatch(key)}
+        if strangers := set(alone) - {f"env{member.place}_kwargs" for member in members}:
+            raise BadArgument(f"got {sorted(strangers)}, but this reset has no such environment.")
+        before = [(member.seed, member.begun) for member in members]
         if seed is not None:
             seeds = _first_seeds(seed, [member.place for member in members])
             for member, own in zip(members, seeds, strict=True):
                 member.seed = own
-        alone = {key: options.pop(key) for key in [*options] if _OF_ONE.fullmatch(key)}
-        if strangers := set(alone) - {f"env{member.place}_kwargs" for member in members}:
-            raise BadArgument(f"got {sorted(strangers)}, but this reset has no such environment.")
         self._submit(
             [
                 self._beginning(member, {**options, **alone.get(f"env{member.place}_kwargs", {})})
@@ -267,8 +270,17 @@ class VectorEnv(Closing):
             ]
         )
         starts: dict[int, tuple[Obs, dict[str, Any]]] = {}
+        refused: dict[int, UnknownArgument] = {}
         for index, value, error in self._host.ready(len(members)):
-            starts[index] = self._began(self._by_index[index], value, error)
+            if isinstance(error, UnknownArgument):  # the caller's mistake: the episode before goes on
+                refused[index] = error
+            else:
+                starts[index] = self._began(self._by_index[index], value, error)
+        for member, (own, begun) in zip(members, before, strict=True):
+            if member.index in refused:
+                member.seed, member.begun, member.resetting = own, begun, False
+        for error in refused.values():
+            raise error
         return [starts[m.index][0] for m in members], [starts[m.index][1] for m in members]
 
     def close(self) -> None:
@@ -299,8 +311,9 @@ class VectorEnv(Closing):
             members, chosen = self._find_members(list(actions)), list(actions.values())
         else:
             members, chosen = self._find_members(None), actions
-            if isinstance(actions, str) or len(actions) != self.num_envs:
-                got = repr(actions)[:80] if isinstance(actions, str) else f"{len(actions)} actions"
+            several = isinstance(actions, Sized) and not isinstance(actions, str)
+            if not several or len(actions) != self.num_envs:
+                got = f"{len(actions)} actions" if several else repr(actions)[:80]
                 raise BadArgument(
                     f"got {got} for {self.num_envs} environments; give one action each, or {{index: action}}."
                 )
@@ -313,18 +326,20 @@ class VectorEnv(Closing):
                     )
         return members, chosen
 
-    def _find_members(self, places: Sequence[int] | None) -> Sequence[_Member]:
+    def _find_members(self, places: Sequence[int] | np.ndarray | None) -> Sequence[_Member]:
         """Return the members at `places`, or all."""
         if self._closed:
             raise EnvClosed("the vector is closed; make a new one.")
         if places is None:
             return self._members
-        distinct = set(places)
-        if not places or len(distinct) < len(places) or not distinct <= set(range(self.num_envs)):
+        chosen: dict[int, None] = {}
+        with suppress(TypeError):
+            chosen = {operator.index(place): None for place in places if not isinstance(place, bool)}
+        if not chosen or len(chosen) < len(places) or not set(chosen) <= set(range(self.num_envs)):
             raise BadArgument(
-                f"env indices are {list(places)!r:.80}; accepted: 0 to {self.num_envs - 1}, each once."
+                f"env indices are {places!r:.80}; accepted: 0 to {self.num_envs - 1}, each once."
             )
-        return [self._members[place] for place in places]
+        return [self._members[place] for place in chosen]
 
     def _send(self, members: Sequence[_Member], actions: Sequence[str]) -> None:
         for member in members:
@@ -449,8 +464,10 @@ def _columns(steps: Sequence[Any]) -> Steps:
     )
 
 
-def _first_seeds(seed: int | Sequence[int], places: Sequence[int]) -> list[int]:
+def _first_seeds(seed: int | Sequence[int] | np.ndarray, places: Sequence[int]) -> list[int]:
     """Return the seed of each environment at `places`: its own, or one derived from a single number."""
+    if isinstance(seed, np.ndarray):
+        seed = seed.tolist()
     if not isinstance(seed, Sequence):
         root = seeding.check(seed)
         return [seeding.derive(root, "env", place) for place in places]

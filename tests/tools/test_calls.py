@@ -99,6 +99,15 @@ def test_drafts_in_thinking_are_no_calls_even_when_the_prompt_opened_it():
     assert len(find(f"<think>still thinking, so {call}", TOOLS)) == 1
 
 
+def test_what_the_prompt_opened_closes_outside_of_arguments():
+    draft, call = "<python>x</python>", "<python>print('</think>')</python>"
+    (said_of_call,) = said(call)
+    assert said_of_call == ("python", {"code": "print('</think>')"})
+    assert said(f"{draft} no</think>") == said(f"{call} no</think>") == []
+    assert said(f"{draft} no</think>{call}") == said(f"<think>{draft}</think>{call}") == [said_of_call]
+    assert len(said("<python>print('<think>x')</python> and <search>y</search></think>")) == 0
+
+
 def test_of_calls_inside_one_another_the_outer_one_counts():
     assert said("```python\nprint('<search>x</search>')\n```") == [
         ("python", {"code": "print('<search>x</search>')\n"})

@@ -401,11 +401,38 @@ def test_the_callers_mistakes_are_raised_and_change_nothing(backend: str) -> Non
             vec.recv(2)
         assert vec.recv().indices == [0]
         assert [info["turn"] for info in vec.step(["a", "b"])[4]] == [2, 1]
-        with pytest.raises(BadArgument, match="each once"):
-            vec.reset(indices=[0, 0])
+        for indices in ([0, 0], [], [2], [True, False], np.array([], int), np.array([True, False]), 1):
+            with pytest.raises(BadArgument, match="accepted: 0 to 1, each once"):
+                vec.reset(indices=indices)
+        with pytest.raises(BadArgument, match="got None for 2 environments"):
+            vec.step(None)
     vec.close()
     with pytest.raises(EnvClosed):
         vec.step(["a", "b"])
+
+
+def test_indices_and_seeds_may_be_arrays() -> None:
+    with VectorEnv([partial(Scripted, length=1)] * 2, seed=0, autoreset_mode="disabled") as vec:
+        vec.reset(seed=np.array([3, 4]))
+        terminated = vec.step(["one", "two"])[2]
+        assert len(vec.reset(indices=terminated.nonzero()[0])[0]) == 2
+        vec.step({0: "one"})
+        assert len(vec.reset(indices=np.array([0]))[0]) == 1
+
+
+@ANY
+def test_a_refused_reset_changes_nothing(backend: str) -> None:
+    def turns(vec: VectorEnv) -> list[int]:
+        return [info["turn"] for info in vec.step(["a", "b"])[4]]
+
+    with VectorEnv([Scripted] * 2, backend, seed=1) as vec, VectorEnv([Scripted] * 2, seed=1) as twin:
+        assert vec.reset()[0] == twin.reset()[0]
+        assert turns(vec) == turns(twin)
+        for options in ({"env9_kwargs": {}}, {"nope": 1}, {"env1_kwargs": {"nope": 1}, "indices": [1]}):
+            with pytest.raises(BadArgument, match=r"env9_kwargs|does not take"):
+                vec.reset(seed=[7] * len(options.get("indices", "ab")), **options)
+            assert turns(vec) == turns(twin)
+        assert vec.reset()[0] == twin.reset()[0]
 
 
 def test_reset_drops_what_is_in_flight() -> None:

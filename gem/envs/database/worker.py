@@ -121,13 +121,13 @@ class SqliteDatabase:
             return sqlite3.SQLITE_DENY
         if action == sqlite3.SQLITE_PRAGMA and str(first).lower() in PRAGMAS:
             return sqlite3.SQLITE_OK
-        if action in WRITES:
-            if self.writable and not str(first).startswith("sqlite_"):
-                return sqlite3.SQLITE_OK
+        if action in WRITES and self.writable and not str(first).startswith("sqlite_"):
+            return sqlite3.SQLITE_OK
+        if action in WRITES and not self.writable:
             self.why = "this database can only be read"
         elif action == sqlite3.SQLITE_PRAGMA:
             self.why = f"PRAGMA {first} is not available here; there are {', '.join(sorted(PRAGMAS))}"
-        else:
+        else:  # CREATE and DROP, which begin with a write to a table of SQLite's own
             self.why = "only queries, INSERT, UPDATE and DELETE are available here"
         return sqlite3.SQLITE_DENY
 
