@@ -174,6 +174,45 @@ def test_the_same_request_over_the_web_socket_is_answered_from_memory(serving, c
     assert client.data({"type": "state"})["step_count"] == 1
 
 
+def test_each_episode_numbers_its_requests_anew(serving, connected):
+    server = serving("math:Arithmetic-v0-easy")
+    client, env = connected(server), gem.make("math:Arithmetic-v0-easy")
+    for seed in (1, 1, 2):
+        reset = {"type": "reset", "data": {"seed": seed}, "request_id": "0"}
+        start = client.data(reset)
+        assert start["observation"]["text"] == env.reset(seed=seed).obs
+        assert client.data(reset) == start  # episode_id too: it began no other
+        step = {"type": "step", "data": {"text": env.solve()}, "request_id": "1"}
+        assert client.data(step)["reward"] == 1
+        assert client.data(step)["reward"] == 1
+    session = None
+    for seed in (1, 2):
+        start = post(server, "/reset", seed=seed, **({"session_id": session} if session else {}))
+        session = start["metadata"]["session_id"]
+        env.reset(seed=seed)
+        step = {"session_id": session, "action": {"text": env.solve()}, "request_id": "1"}
+        assert post(server, "/step", **step)["reward"] == 1
+    step["action"] = {"text": "something else"}
+    assert "'1' was used in this episode" in post(server, "/step", 422, **step)["detail"]
+
+
+def test_a_request_id_stands_for_one_request(serving, connected):
+    client = connected(serving())
+    reset = {"type": "reset", "data": {}, "request_id": "a"}
+    first = client.data(reset)
+    for other in ({"type": "state", "data": {}}, {"type": "step", "data": {"text": "x"}}):
+        told = client.error({**other, "request_id": "a"})
+        assert told["code"] == "VALIDATION_ERROR"
+        assert "'a' was used in this episode" in told["message"]
+    assert client.data({"type": "state"})["step_count"] == 0
+    step = {"type": "step", "data": {"text": "x", "metadata": {"k": 1, "l": 2}}, "request_id": "b"}
+    seen = client.data(step)
+    step["data"] = {"metadata": {"l": 2, "k": 1}, "text": "x"}  # the order of keys means nothing
+    assert client.data(step) == seen
+    assert client.data(reset)["metadata"]["episode_id"] != first["metadata"]["episode_id"]
+    assert client.data(step)["metadata"]["info"]["turn"] == 1
+
+
 def test_what_openenv_asks_of_a_server_is_there(serving):
     server = serving()
     assert httpx.get(server.url + "/health").json() == {"status": "healthy"}

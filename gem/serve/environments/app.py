@@ -264,7 +264,7 @@ class Application:
                 return openenv.encode(await openenv.step(self.sessions, session, action))
 
             async with session.lock:
-                return await self.sessions.answer_once(session, request_id, step)
+                return await self.sessions.answer_once(session, request_id, "step", action, step)
 
         return await self._respond(request, answer)
 

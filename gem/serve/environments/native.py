@@ -122,7 +122,8 @@ class _Connection:
             session.owner = self
             async with session.lock:
                 carry_out = partial(self._carry_out, session, request)
-                return await self._sessions.answer_once(session, request.id, carry_out)
+                content = request.args, request.kwargs, request.origin
+                return await self._sessions.answer_once(session, request.id, request.verb, content, carry_out)
         except Exception as error:  # of the session: nothing was carried out, and nothing is remembered
             return wire.ENCODER.encode(wire.Answer(request.id, error=_error(error)))
 

@@ -344,8 +344,9 @@ async def answer(sessions: Sessions, session: Session, text: str | bytes) -> byt
         if message.type == "close":
             return None
         async with session.lock:
+            carry_out = partial(_answer, sessions, session, message)
             return await sessions.answer_once(
-                session, message.request_id, partial(_answer, sessions, session, message)
+                session, message.request_id, message.type, message.data, carry_out
             )
     except Exception as error:
         return error_message(error)

@@ -6,8 +6,11 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import astuple, dataclass
+from hashlib import blake2b
 from time import monotonic
 from typing import Any
+
+import msgspec
 
 from gem import seeding
 from gem.content import ToolSpec
@@ -28,6 +31,8 @@ REMEMBERED = 2
 
 FORSAKEN_S = 60.0
 """Seconds without use after which a full server may close a session that no connection holds."""
+
+_SORTED = msgspec.json.Encoder(order="sorted")
 
 
 class Full(NoVerdict):
@@ -134,7 +139,8 @@ class Session:
         self.episode_id: str | None = None
         self.running = self.over = False
         self.steps = 0
-        self.answers: dict[str | int, bytes] | None = None
+        self.answers: dict[str | int, tuple[bytes, bytes]] | None = None
+        """The last answers of this episode by request id, each with the digest of its request."""
         self.snapshots: dict[str, tuple[Any, Progress]] | None = None
         self.snapshots_made = 0
         self.on_close: Callable[[bool], None] | None = None
@@ -149,17 +155,30 @@ class Session:
         """Continue from the progress of another session."""
         self.seed, self.steps, self.running, self.over = astuple(progress)
 
-    def find_answer(self, request: str | int | None) -> bytes | None:
-        """Return the stored answer to a repeated request; None if there is none."""
-        return None if request is None or self.answers is None else self.answers.get(request)
+    def find_answer(self, request: str | int, digest: bytes, resets: bool) -> bytes | None:
+        """Return the stored answer to a repeated request of this episode; None if there is none.
 
-    def remember(self, request: str | int | None, answer: bytes) -> None:
+        A reset (`resets`) repeats the one that began the episode only before its first step; else it is new.
+
+        Raises:
+            BadArgument: when the id is that of another request.
+        """
+        known, answer = (self.answers or {}).get(request, (None, None))
+        if known == digest:
+            return None if resets and self.steps else answer
+        if known is None or resets:
+            return None
+        raise BadArgument(
+            f"the request id {request!r:.80} was used in this episode for a request with other content, and "
+            "nothing was done. Accepted: the same request again, which gets the same answer, or an id that "
+            "is new in the episode. Give each request an id of its own."
+        )
+
+    def remember(self, request: str | int, digest: bytes, answer: bytes) -> None:
         """Store an answer, in case the request is repeated."""
-        if request is None:
-            return
         if self.answers is None:
             self.answers = {}
-        self.answers[request] = answer
+        self.answers[request] = digest, answer
         if len(self.answers) > REMEMBERED:
             del self.answers[next(iter(self.answers))]
 
@@ -244,15 +263,34 @@ class Sessions:
         return self._sessions.get(session_id) if isinstance(session_id, str) else None
 
     async def answer_once(
-        self, session: Session, request: str | int | None, answer: Callable[[], Awaitable[bytes]]
+        self,
+        session: Session,
+        request: str | int | None,
+        verb: str,
+        content: Any,
+        answer: Callable[[], Awaitable[bytes]],
     ) -> bytes:
-        """Return the stored answer to a repeated request; else make the answer and store it."""
-        known = session.find_answer(request)
+        """Return the stored answer to a repeated request; else make the answer and store it.
+
+        Args:
+            session: its answers are searched; the caller holds its lock.
+            request: the client's id of the request; None: nothing is stored.
+            verb: what is asked for; `reset` begins another episode, with ids of its own.
+            content: the rest of the request, as plain data.
+            answer: makes the answer.
+
+        Raises:
+            BadArgument: when the id is that of another request in this episode. Or what `answer` raised.
+        """
+        if request is None:
+            return await answer()
+        digest = blake2b(_SORTED.encode((verb, content)), digest_size=16).digest()
+        known = session.find_answer(request, digest, resets=verb == "reset")
         if known is not None:
             self.metrics.count("answers_repeated_total")
             return known
         sent = await answer()
-        session.remember(request, sent)
+        session.remember(request, digest, sent)
         return sent
 
     async def leave(self, session: Session) -> None:
@@ -337,6 +375,7 @@ class Sessions:
             raise Draining("the server is about to end and begins nothing new.")
         session.seed = seeding.fresh() if seed is None else seeding.check(seed)
         session.steps, session.running, session.over = 0, False, False
+        session.answers = None  # of an earlier episode; clients may number the requests of each from 1
         start = await self.call(session, "reset", (session.seed,), options)
         session.running = True
         return start
