@@ -1,4 +1,4 @@
-r"""Parse answers from model text: ``\boxed{}``, ``<tag>`` and code fences, one parser each.
+r"""Parse answers from model text: thinking, ``\boxed{}``, ``<tag>`` and code fences, one parser each.
 
 Model output can be anything: every parser is linear in the length of the text and never raises.
 """
@@ -9,11 +9,38 @@ import re
 from collections.abc import Iterator
 
 _BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
+_THINKING = re.compile(
+    r"<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷", re.IGNORECASE
+)
+_THINKING_END = re.compile(
+    r"</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷", re.IGNORECASE
+)
+_SENTENCE_OR_LINE = re.compile(r"[.!?](?=\s|$)|\n")
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
 
 
+def drop_thinking(text: str) -> str:
+    r"""Return a reply without its thinking: what stands behind the last ``</think>``, if anything does.
+
+    The prompt may have opened the tag. Nothing is left of thinking that breaks off, unless it does so right
+    after a sentence with a box. The tags ``thinking``, ``thought`` and ``reasoning`` and the signs of other
+    models count too.
+
+    >>> drop_thinking("Is it 7?</think> It is 8."), drop_thinking("<think>Is it 7? Let me")
+    (' It is 8.', '')
+    """
+    if "<" not in text and "◁" not in text:
+        return text
+    end = max((match.end() for match in _THINKING_END.finditer(text)), default=0)
+    if end and text[end:].strip():
+        return text[end:]
+    begun, box = _THINKING.search(text), text.rfind("\\boxed")
+    goes_on = box < 0 or _SENTENCE_OR_LINE.search(text[box:].strip().rstrip(".$"))
+    return "" if begun and not end and begun.start() < 20 and goes_on else text
+
+
 def boxed(text: str) -> str | None:
-    r"""Return the content of the last closed ``\boxed{...}``, or None.
+    r"""Return the content of the last closed ``\boxed{...}`` of a reply, or None; see `drop_thinking`.
 
     Braces are matched, escaped braces (``\{``) are text, and an unclosed box is ignored. Of nested
     boxes, the last innermost one counts. A doubled backslash before ``boxed`` is accepted.
@@ -21,6 +48,7 @@ def boxed(text: str) -> str | None:
     >>> boxed(r"first \boxed{1}, then \boxed{\frac{1}{2}} and \boxed{unclosed")
     '\\frac{1}{2}'
     """
+    text = drop_thinking(text)
     _, box, tail = text.rpartition("\\boxed{")
     inside, closed, after = tail.partition("}")
     if box and closed and "{" not in inside and "\\" not in inside and "\\boxed" not in after:
@@ -66,7 +94,7 @@ def _closed_braces(text: str) -> Iterator[tuple[int, int, bool]]:
 
 
 def tagged(text: str, tag: str) -> str | None:
-    """Return the content of the last closed ``<tag>...</tag>``, or None.
+    """Return the content of the last closed ``<tag>...</tag>`` of any text, or None.
 
     >>> tagged("<answer>a</answer> no: <answer> b </answer>", "answer")
     'b'
@@ -77,9 +105,9 @@ def tagged(text: str, tag: str) -> str | None:
 
 
 def boxed_or_tagged(text: str) -> str | None:
-    r"""Return the content of the last ``\boxed{}``, or else of the last ``<answer>``; None without either."""
+    r"""Return what a reply has in its last ``\boxed{}``, else in its last ``<answer>``, else None."""
     inside = boxed(text)
-    return tagged(text, "answer") if inside is None else inside
+    return tagged(drop_thinking(text), "answer") if inside is None else inside
 
 
 def code(text: str, language: str | None = None) -> str | None:

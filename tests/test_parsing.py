@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem.parsing import boxed, code, ends_box, fences, tagged
+from gem.parsing import boxed, boxed_or_tagged, code, drop_thinking, ends_box, fences, tagged
 
 PIECES = ["\\boxed{", "\\boxed {", "\\boxed", "{", "}", "\\{", "\\}", "\\\\", "\\", "7", "x", " ", "\n"]
 latex = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
@@ -16,6 +16,36 @@ balanced = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+# -- thinking
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("<think>hm</think>\n\nParis", "\n\nParis"),
+        ("the prompt opened it</think>Paris", "Paris"),
+        ("<think>a</think>b<think>c</think>d", "d"),
+        ("<Thinking>a</Thinking> b", " b"),
+        ("◁think▷a◁/think▷b", "b"),
+        ("<think>it broke off", ""),
+        (r"<think>\boxed{7}. But then", ""),
+        (r"<think>so it is \boxed{7}.", r"<think>so it is \boxed{7}."),
+        (r"<think>\boxed{7}</think> ", r"<think>\boxed{7}</think> "),
+        ("a long sentence before <think> is no thinking", "a long sentence before <think> is no thinking"),
+        ("1 < 2", "1 < 2"),
+        ("", ""),
+    ],
+)
+def test_thinking_is_no_part_of_a_reply(text, reply):
+    assert drop_thinking(text) == reply
+
+
+def test_a_box_or_a_tag_in_thinking_is_no_answer():
+    assert boxed(r"<think>\boxed{7}</think>I do not know.") is None
+    assert boxed_or_tagged("<think><answer>7</answer></think>I do not know.") is None
+    assert boxed_or_tagged(r"<think>\boxed{7}</think><answer>8</answer>") == "8"
 
 
 # -- boxes

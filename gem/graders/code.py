@@ -173,9 +173,14 @@ class CodeGrader(DataGrader):
 
 
 def submission(answer: str) -> str | None:
-    """Return the code in an answer: the last fenced block labelled as Python, or else the last of any."""
-    block = parsing.code(answer, "python")
-    return parsing.code(answer) if block is None else block
+    """Return the code in an answer: the last fenced block labelled as Python, or else the last of any.
+
+    A block that ends within thinking does not count; ``</think>`` in the code is no end of it.
+    """
+    thinking = len(answer) - len(parsing.drop_thinking(answer))
+    blocks = [(label, body) for _, end, label, body in parsing.fences(answer) if end > thinking]
+    labelled = [body for label, body in blocks if label == "python"] or [body for _, body in blocks]
+    return labelled[-1].rstrip("\n") if labelled else None
 
 
 def scale_budget(budget: Budget) -> Budget:

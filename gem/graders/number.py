@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics import number_words
-from gem.parsing import boxed, boxed_or_tagged
+from gem.parsing import boxed, boxed_or_tagged, drop_thinking
 
 LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
 DIGITS = 400  # of one number; a longer one is not read
@@ -64,7 +64,7 @@ class NumberGrader(BoxedGrader):
 
 def answered_number(reply: str) -> tuple[Fraction | None, str | None]:
     """Return the number of a reply and the text that it was read from; None where there is none."""
-    reply = reply[-LONGEST:]
+    reply = drop_thinking(reply)[-LONGEST:]
     inside = boxed_or_tagged(reply)
     if inside is not None:
         numbers = find_numbers(inside)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Grader, Score
 from gem.graders.mathematics import number_words
-from gem.parsing import boxed, boxed_or_tagged
+from gem.parsing import boxed, boxed_or_tagged, drop_thinking
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -43,7 +43,8 @@ _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 class TextGrader(DataGrader):
     r"""A grader that compares an answer with one or more gold answers, any of which is accepted.
 
-    The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply.
+    The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply
+    without its thinking.
     """
 
     name = "text/1"
@@ -95,7 +96,7 @@ class TextGrader(DataGrader):
 
 def extract_answer(reply: str) -> str:
     """Return the answer in a reply: the boxed part, the tagged part, or all of it."""
-    reply = reply[-LONGEST:]
+    reply = drop_thinking(reply)[-LONGEST:]
     inside = boxed_or_tagged(reply)
     return _LABEL.sub("", reply, count=1).strip() if inside is None else inside
 

@@ -505,6 +505,13 @@ def test_the_submission_is_the_last_block_of_python():
     assert submission("```python\nunclosed") is None
 
 
+def test_a_block_in_thinking_is_no_submission():
+    block = "```python\nprint('</think>')\n```"
+    assert submission(f"<think>Perhaps\n{block}\nno.</think>\nI do not know.") is None
+    assert submission("<think>Perhaps\n```python\n1\n```\nBut") is None
+    assert submission(f"<think>hm</think>\n{block}\nThat is it.") == "print('</think>')"
+
+
 def test_an_answer_without_code_needs_no_sandbox():
     score = CodeGrader()("I do not know.", DOUBLE)
     assert (score.value, score.parsed, score.info["verdict"]) == (0.0, None, "NONE")

@@ -72,6 +72,24 @@ def test_a_line_of_the_table_makes_a_grader_an_environment_help_and_messages(nam
     assert name in GRADER_HELP.split(", ")
 
 
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "reference"),
+    [
+        ("text", "Paris", "London", "Paris"),
+        ("math", "7", "8", "7"),
+        ("number", "7", "8", "7"),
+        ("choice", "B", "A", {"choices": ["London", "Paris"], "answer": "B"}),
+    ],
+)
+def test_no_grader_reads_thinking(name, right, wrong, reference):
+    grader = make_grader(name)
+    for thinking in ("<think>Is it \\boxed{%s}?</think>\n\n", "<answer>%s</answer>? No.</think>"):
+        assert grader(thinking % wrong + right, reference).correct
+        assert not grader(thinking % right + wrong, reference).correct
+        assert not grader(thinking % right + "I do not know.", reference).correct
+    assert not grader(f"<think>It is {right}", reference).correct
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_each_grader_has_a_row_in_the_guide(name):
     guide = Path(__file__).parents[2] / "docs/guides/data.md"

@@ -30,7 +30,7 @@ from gem.errors import (
     check_argument,
     did_you_mean,
 )
-from gem.parsing import boxed, tagged
+from gem.parsing import boxed, boxed_or_tagged
 from gem.record import StopReason
 from gem.specs import check_accepted
 
@@ -154,9 +154,7 @@ class ReasoningGymEnv(Env):
 
     def step(self, action: str) -> Step:
         """Score the answer; see Env.step."""
-        answer = boxed(action)
-        if answer is None:
-            answer = tagged(action, "answer")
+        answer = boxed_or_tagged(action)
         if answer is None:
             info = {"success": False, "correct": False, "stop": StopReason.UNREADABLE.value}
             return Step(f"Your answer could not be read. {ANSWER_FORM}", 0.0, True, False, info)

@@ -9,7 +9,7 @@ from gem.envs.kit.dataset import DatasetEnv, tasks_of, verdict
 from gem.envs.qa.facts import FactTasks
 from gem.graders.base import BOXED, Grader, Score, grade_with
 from gem.graders.text import TextGrader, unboxed_references
-from gem.parsing import boxed, tagged
+from gem.parsing import boxed, drop_thinking, tagged
 from gem.tasks.base import Task
 from gem.tasks.procedural import Range, Split, interval
 from gem.tasks.sources import Source
@@ -114,7 +114,9 @@ class QaEnv(DatasetEnv):
     def extractor(self, action: str) -> str | None:
         """Return the content of the box or tags, None if there is none."""
         answer = None if self.extract_boxed is False else boxed(action)
-        return tagged(action, "answer") if answer is None and not self.extract_boxed else answer
+        return (
+            tagged(drop_thinking(action), "answer") if answer is None and not self.extract_boxed else answer
+        )
 
     @staticmethod
     def check_correct(answer: str, truth: Any) -> bool:

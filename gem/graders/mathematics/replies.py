@@ -13,7 +13,7 @@ from gem.graders.mathematics import languages
 from gem.graders.mathematics.corrections import FAULT, apply_corrections, distinct_texts, equal_texts
 from gem.graders.mathematics.notation import strip_styles
 from gem.graders.mathematics.statements import stated_answer, value_of
-from gem.parsing import boxed
+from gem.parsing import boxed, drop_thinking
 
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
@@ -44,10 +44,6 @@ _CORRECTING = re.compile(
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
 _PERCENT = re.compile(r"[}\s$]*(?:\\[)\]])?\s*(?:\\?%|percent\b|percentage\b|pct\b)", re.IGNORECASE)
 _BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
-_THOUGHT = re.compile(r"</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷", re.IGNORECASE)
-_THINKING = re.compile(
-    r"<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷", re.IGNORECASE
-)
 _NOT_BEFORE = re.compile(
     r"(?:\b(?:not|never|cannot be|instead of|rather than)|n['’]t(?: be)?|≠|\\neq?|\bnicht|\bpas|\bno es"
     r"|\bnon è|\bnão é|\bне)"
@@ -89,7 +85,6 @@ _CONCLUSION = re.compile(
 )
 _NEXT_PART = re.compile(r"\n[*_#\s]*(?:part |question )?\([b-h]\)", re.IGNORECASE)
 _CASE = re.compile(r"\bcase\s*\(?(?:\d|[ivx]+\b|[A-D]\b)", re.IGNORECASE)
-_SENTENCE_OR_LINE = re.compile(r"[.!?](?=\s|$)|\n")
 
 
 def references(reference: Any) -> list[str]:
@@ -123,7 +118,7 @@ def _reference(text: str) -> str:
 def final_answer(text: str) -> tuple[str | None, bool]:
     r"""Return the final answer in `text`, and whether that is certain: it is boxed or is the whole text.
 
-    What stands before the end of thinking (``</think>``) is no part of the reply. The answer is that of the
+    Thinking is no part of the reply (`gem.parsing.drop_thinking`). The answer is that of the
     last box, and without a box what `gem.graders.mathematics.statements` reads.
 
     Several boxes form one answer if they belong to the same statement. They do if only list marks, "and",
@@ -148,7 +143,7 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     text = text[-LONGEST:] if len(text) > LONGEST else text
     text = text if text.isascii() else languages.write_ascii_digits(text)
     text = text.replace("\\fbox{", "\\boxed{") if "\\fbox{" in text else text
-    text = _reply(text) if "<" in text or "◁" in text else text
+    text = drop_thinking(text)
     if _differ(text):
         return None, True
     if "\\boxed" in text:
@@ -176,16 +171,6 @@ def _differ(text: str) -> bool:
 
 _FINAL = re.compile(r"(?i)(?<!\w)[*_#]{0,6} ?final answer[*_]{0,3}:")
 _TEXT_LABEL = re.compile(r"\s*\\text\s*\{[^{}]{0,40}\banswers? (?:is|are):?\s*\}\s*(?=\S)")
-
-
-def _reply(text: str) -> str:
-    """Return a reply without its thinking; an empty text where the thinking breaks off."""
-    ended, begun = list(_THOUGHT.finditer(text)), _THINKING.search(text)
-    if ended and text[ended[-1].end() :].strip():
-        return text[ended[-1].end() :]
-    box = text.rfind("\\boxed")
-    goes_on = box < 0 or _SENTENCE_OR_LINE.search(text[box:].strip().rstrip(".$"))
-    return "" if begun and not ended and begun.start() < 20 and goes_on else text
 
 
 def _plain_answer(text: str, inside: str) -> str | None:

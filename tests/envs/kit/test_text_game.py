@@ -142,7 +142,7 @@ def test_no_prompt_shows_a_readable_answer(env_id):
 def test_an_unreadable_answer_ends_the_game_and_says_what_an_answer_is(env_id):
     boxes = ("\\boxed{what}", "\\boxed{1.5}", "\\boxed{\N{ARABIC-INDIC DIGIT ONE}}")
     words = any(name in env_id for name in ("Hangman", "Wordle", "WikiGame"))  # where any text may be a word
-    for action in ("", "no box", "\\boxed{}", *(() if words else boxes)):
+    for action in ("", "no box", "\\boxed{}", "<think>\\boxed{1}</think>No.", *(() if words else boxes)):
         env = gem.make(env_id)
         env.reset(seed=3)
         step = env.step(action)

@@ -27,6 +27,7 @@ def start(idx, **keywords):
         (0, "I think \\boxed{the Shakespeare}", True),
         (0, "<answer>william shakespeare.</answer>", True),
         (0, "\\boxed{Marlowe}", False),
+        (0, "<think><answer>Shakespeare</answer>?</think>I do not know.", False),
         (
             0,
             "\\boxed{Marlowe} or <answer>Shakespeare</answer>",

@@ -63,9 +63,22 @@ def test_a_message_reaches_the_other_as_one_harmless_line():
     assert "I\\x1b[2J love books xxx" in line
 
 
+def test_a_message_in_thinking_is_not_said():
+    step = say(begun(), f"<think><say>I need the hat.</say></think> {take((0, 0, 0))}")
+    assert "hat." not in step.obs[TWO]
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", r"\boxed{accept}", r"\boxed{take 1}", r"\boxed{take 9 9 9}", r"\boxed{take -1 0 0}", "take 1 0 0"],
+    [
+        "",
+        r"\boxed{take 0 0 0}</think>No.",
+        r"\boxed{accept}",
+        r"\boxed{take 1}",
+        r"\boxed{take 9 9 9}",
+        r"\boxed{take -1 0 0}",
+        "take 1 0 0",
+    ],
 )
 def test_what_cannot_be_read_ends_the_talks(text):
     step = say(begun(), text)
