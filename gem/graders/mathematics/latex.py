@@ -311,8 +311,9 @@ class _Reader:
             return term
         if _is_vector(term):  # -(1, 2)
             return _change_members(term, lambda member: ("-", member))
-        is_unit = term[0] == "unit"  # -3 cm
-        return self.node("unit", self.node("-", term[1]), term[2]) if is_unit else self.node("-", term)
+        if term[0] in ("unit", "%"):  # -3 cm is (-3) cm, and -5% is (-5)%
+            return self.node(term[0], self.node("-", term[1]), *term[2:])
+        return self.node("-", term)
 
     def sign(self) -> int:
         sign = 1
