@@ -65,6 +65,16 @@ def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
     return obs, reward, terminated, truncated, {**info, **final}
 
 
+def fork_state(env: Env, seed: int) -> tuple[dict[str, Any], int | None]:
+    """Return the state and the seed of ``env.fork(seed)``, for another environment that is made the same way.
+
+    Raises:
+        CannotFork: where the state is outside the instance.
+    """
+    with env.fork(seed) as twin:
+        return twin.get_state(), twin.seed
+
+
 def run_program(env: Env, run: Any) -> Any:
     """Let a program (a `gem.sandbox.programs.Run`) play an episode in this process; return the last step.
 
@@ -101,6 +111,7 @@ VERBS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "advance": advance,
         "describe": describe,
         "introduce": introduce,
+        "fork_state": fork_state,
         "run_program": run_program,
     }
 )

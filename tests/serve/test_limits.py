@@ -186,7 +186,8 @@ def test_every_verb_of_a_host_can_be_asked_for_and_no_other():
     from gem.hosts.verbs import VERBS
     from gem.serve.environments.native import PLAIN_VERBS
 
-    assert {*PLAIN_VERBS, "reset", "step", "advance", "get_state", "set_state"} == {*VERBS} - {"run_program"}
+    states = {"get_state", "set_state", "fork_state"}
+    assert {*PLAIN_VERBS, "reset", "step", "advance", *states} == {*VERBS} - {"run_program"}
 
 
 def test_clients_name_no_code(serving):

@@ -3,6 +3,7 @@
 import pickle
 import socket
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -138,6 +139,42 @@ def test_forks_and_states_stay_on_the_server(serving, made):
         env.get_state()
     with pytest.raises(BadArgument, match="kept no more"):
         env.set_state(state)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "wrapper"),
+    [(SUDOKU, None), ("multi:ConnectFour-v0-vs-random", None), (SUDOKU, "world_search_tool")],
+)
+def test_a_fork_with_a_seed_draws_there_as_it_does_here(serving, env_id, wrapper):
+    wrappers = [wrapper] if wrapper else []
+    server = serving(env_id, wrappers=wrappers)
+    make = Maker(env_id, {}, tuple(wrappers))
+
+    def play(draw, step):
+        return [(action := draw(), step(action)) for _ in range(2)]
+
+    with make() as env, Remote(address=server.url) as host:
+        there = host.add(make)
+
+        def call(index, verb, *args):
+            host.submit(index, verb, args)
+            (outcome,) = host.ready()
+            assert outcome.error is None
+            return outcome.value
+
+        assert call(there, "reset", 0) == env.reset(seed=0)
+        action = env.sample_random_action()
+        env.step(action)
+        assert call(there, "sample_random_action") == action
+        call(there, "step", action)
+        for seed in (5, 7, None):
+            with env.fork(seed) as twin:
+                other = host.fork(there, seed)
+                mine = play(twin.sample_random_action, twin.step)
+                assert (
+                    play(partial(call, other, "sample_random_action"), partial(call, other, "step")) == mine
+                )
+                assert call(other, "introduce")[1] == twin.seed
 
 
 @pytest.mark.parametrize("backend", ["serial", "thread"])

@@ -232,15 +232,12 @@ class _Connection:
         if origin is None or origin is session:
             raise SessionGone(str(missing_session()))
         async with origin.lock:
-            state, progress = await self._sessions.call(origin, "get_state"), origin.progress()
-        if seed is not None:
-            derived = seeding.derive(seeding.check(seed), "fork")
-            innermost = state
-            while set(innermost) == {"wrapper", "env"}:  # as gem.core.EnvWrapper nests them
-                innermost = innermost["env"]
-            innermost["_seed"] = progress.seed = derived
-            for stream in ("_rng", "_actor_rng"):
-                innermost.pop(stream, None)
+            progress = origin.progress()
+            if seed is None:
+                state = await self._sessions.call(origin, "get_state")
+            else:
+                forked = await self._sessions.call(origin, "fork_state", (seeding.check(seed),))
+                state, progress.seed = forked
         await self._sessions.call(session, "set_state", (state,))
         session.resume(progress)
         return {}
