@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from gem.content import Image, Text, ToolSpec
 from gem.core import Env, Start, Step
-from gem.errors import NoVerdict
+from gem.errors import BadArgument, NoVerdict
 
 
 class Obeying(Env):
@@ -21,6 +21,8 @@ class Obeying(Env):
     closed: ClassVar[list[int]] = []
 
     def __init__(self, length: int = 3) -> None:
+        if length < 0:
+            raise BadArgument(f"length is {length}; accepted: 0 or more.")
         self.length = length
 
     def reset(self, seed: int | None = None) -> Start:

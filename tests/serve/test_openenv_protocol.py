@@ -4,6 +4,7 @@ import json
 
 import httpx
 import pytest
+from served_envs import Obeying
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import gem
@@ -135,7 +136,9 @@ def test_listed_keywords_make_another_environment(serving, connected):
     client = connected(serving(keywords=["length"]))
     client.reset(seed=1, length=1)
     assert client.step("x")["done"]
+    closed = len(Obeying.closed)
     client.reset(seed=1)
+    assert len(Obeying.closed) == closed + 1
     assert not client.step("x")["done"]
 
 
@@ -211,6 +214,43 @@ def test_a_request_id_stands_for_one_request(serving, connected):
     assert client.data(step) == seen
     assert client.data(reset)["metadata"]["episode_id"] != first["metadata"]["episode_id"]
     assert client.data(step)["metadata"]["info"]["turn"] == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seed": -1, "episode_id": "other"},
+        {"seed": -1, "length": 9},
+        {"seed": 2, "length": -1},
+        {"seed": 2, "width": 9},
+    ],
+)
+@pytest.mark.parametrize("env_id", ["served:Obeying", "served:Waiting"])
+def test_a_refused_reset_leaves_the_episode_as_it_was(serving, connected, env_id, wrong):
+    client = connected(serving(env_id, keywords=["length"]))
+    env = Obeying(length=2)
+    client.reset(seed=1, length=2)
+    env.reset(seed=1)
+    client.step("x")
+    env.step("x")
+    before = client.data({"type": "state"})
+    assert client.error({"type": "reset", "data": wrong})["code"] == "VALIDATION_ERROR"
+    assert client.data({"type": "state"}) == before
+    end, here = client.step("y"), env.step("y")
+    assert (end["observation"]["text"], end["done"]) == (here.obs, here.done)
+    closed = len(Obeying.closed)
+    client.reset(seed=1, length=2)
+    assert len(Obeying.closed) == closed, "it was made again for nothing"
+
+
+def test_a_refused_index_leaves_the_episode_as_it_was(serving, connected):
+    client = connected(serving("qa:Facts-v0-easy"))
+    client.reset(index=3)
+    before = client.data({"type": "state"})
+    for index in (10**6, -1, "3", True):
+        assert "has tasks 0 to" in client.error({"type": "reset", "data": {"index": index}})["message"]
+    assert client.data({"type": "state"}) == before
+    assert client.step("x")["done"]
 
 
 def test_what_openenv_asks_of_a_server_is_there(serving):

@@ -121,6 +121,23 @@ def test_the_last_step_that_is_allowed_is_truncated(serving, made):
     assert (end.terminated, end.truncated, end.info["stop"]) == (False, True, "turn_limit")
 
 
+def test_a_refused_reset_is_no_new_count_of_steps(serving):
+    server = serving(keywords=["length"], limits={"steps": 2})
+    with Remote(address=server.url) as host:
+        host.add(Maker("served:Obeying"))
+
+        def call(verb, *args, **kwargs):
+            host.submit(0, verb, args, kwargs)
+            return host.ready()[0]
+
+        call("reset", 1)
+        assert not call("step", "x").value.done
+        assert isinstance(call("reset", 2, length=3).error, UnknownArgument)
+        assert isinstance(call("reset", -1).error, BadArgument)
+        assert server.application.sessions.running == 1
+        assert call("step", "x").value.info["stop"] == "turn_limit"
+
+
 def test_forks_and_states_stay_on_the_server(serving, made):
     server = serving(SUDOKU)
     env = made(f"remote:{server.url}/{SUDOKU}")

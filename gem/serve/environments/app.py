@@ -453,10 +453,8 @@ def task_of(offer: Offer, index: Any) -> dict[str, Any]:
     Raises:
         BadArgument: for an index that no task has.
     """
-    tasks = _require_tasks(offer)
-    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
-        raise BadArgument(f"index is {index!r:.40}; {offer.id} has tasks 0 to {len(tasks) - 1}.")
-    task: Task = tasks[index]
+    openenv.check_index(offer, index)
+    task: Task = _require_tasks(offer)[index]
     return {"id": replace_surrogates(task.id), "index": index, **openenv.observation(task.question)}
 
 

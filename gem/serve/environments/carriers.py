@@ -40,11 +40,6 @@ class Inline:
         except KeyboardInterrupt as error:  # raised by the environment: the server handles signals itself
             return Outcome(0, None, wrap_exception(error))
 
-    def renew(self, place: Slot, recipe: Recipe) -> None:
-        """Replace an environment."""
-        place.close()
-        place.recipe = recipe
-
     def remove(self, place: Slot) -> None:
         """Close an environment."""
         place.close()
@@ -105,20 +100,6 @@ class OnHost:
 
         self._todo.put(call)
         return await future
-
-    def renew(self, place: _Place, recipe: Recipe) -> None:
-        """Replace an environment."""
-
-        def renew(host: Host) -> None:
-            try:
-                if place.index is None:
-                    place.index, place.error = host.add(recipe), None
-                else:
-                    host.renew(place.index, recipe)
-            except Exception as error:
-                place.error = error
-
-        self._todo.put(renew)
 
     def remove(self, place: _Place) -> None:
         """Close an environment."""

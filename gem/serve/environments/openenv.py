@@ -290,16 +290,30 @@ async def reset(sessions: Sessions, session: Session, data: Mapping[str, Any]) -
         raise BadArgument(f"episode_id is to be a text of {EPISODE_ID_AT_MOST} characters at most.")
     if isinstance(seed, bool):
         raise BadArgument(f"seed is {seed}; accepted: a non-negative integer.")
-    if given != session.kwargs or session.over:  # another environment, or one that broke
-        session.offer.carrier.renew(session.place, session.offer.recipe(given))
-        session.kwargs = given
-    session.episode_id = episode_id or secrets.token_hex(8)
+    if options and not given:  # with other keywords it may have other tasks
+        check_index(session.offer, options["idx"])
+    renewed = given != session.kwargs or session.over  # another environment, or one that broke
+    episode_id = episode_id or secrets.token_hex(8)
     try:
-        return pack_start(session, await sessions.reset(session, seed, options))
+        start = await sessions.reset(session, seed, options, given if renewed else None)
+        session.episode_id = episode_id
+        return pack_start(session, start)
     except CALLERS_FAULT:
         raise
     except Exception as error:
+        session.episode_id = episode_id
         return _end_without_verdict(sessions, session, error)
+
+
+def check_index(offer: Offer, index: Any) -> None:
+    """Refuse an index that no task of the environment has.
+
+    Raises:
+        BadArgument: for such an index.
+    """
+    tasks = offer.tasks or ()
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(tasks):
+        raise BadArgument(f"index is {index!r:.40}; {offer.id} has tasks 0 to {len(tasks) - 1}.")
 
 
 async def step(sessions: Sessions, session: Session, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -364,19 +364,44 @@ class Sessions:
         return outcome.value
 
     async def reset(
-        self, session: Session, seed: int | None = None, options: Mapping[str, Any] = NO_KWARGS
+        self,
+        session: Session,
+        seed: int | None = None,
+        options: Mapping[str, Any] = NO_KWARGS,
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Start an episode; without a seed, with a new one.
+        """Start an episode; a refused reset leaves the earlier episode as it was.
+
+        Args:
+            session: its lock is held by the caller.
+            seed: the episode's seed; None: a new one.
+            options: further keywords of the environment's reset.
+            kwargs: the keywords of a new environment, which replaces the session's; None: keep that.
 
         Raises:
             Draining, BadArgument, or what the environment raised.
         """
         if self.draining:
             raise Draining("the server is about to end and begins nothing new.")
-        session.seed = seeding.fresh() if seed is None else seeding.check(seed)
-        session.steps, session.running, session.over = 0, False, False
-        session.answers = None  # of an earlier episode; clients may number the requests of each from 1
-        start = await self.call(session, "reset", (session.seed,), options)
+        seed = seeding.fresh() if seed is None else seeding.check(seed)
+        carrier, unused = session.offer.carrier, session.place
+        earlier = session.progress(), session.answers, session.kwargs, session.place
+        if kwargs is not None:
+            session.place, session.kwargs = carrier.add(session.offer.recipe(kwargs)), kwargs
+        session.resume(Progress(seed, 0, False, False))
+        session.answers = None  # clients may number the requests of each episode from 1
+        try:
+            start = await self.call(session, "reset", (seed,), options)
+        except BadArgument as error:
+            unused = session.place
+            progress, session.answers, session.kwargs, session.place = earlier
+            session.resume(progress)
+            if kwargs is None and not isinstance(error, UnknownArgument):  # found in the midst of its reset
+                session.running = False
+            raise
+        finally:
+            if kwargs is not None:
+                carrier.remove(unused)
         session.running = True
         return start
 
@@ -405,7 +430,7 @@ class Sessions:
             step = await self.call(session, "advance", (action, next_seed))
             session.steps += 1
             if step[2] or step[3]:
-                session.steps, session.seed = 0, next_seed
+                session.steps, session.seed, session.answers = 0, next_seed, None
             return tuple(step)
         step = await self.step(session, action)
         try:
