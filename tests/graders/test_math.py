@@ -599,6 +599,26 @@ def test_a_comma_is_a_decimal_point_where_the_reference_is_one_decimal(gold, ans
         (r"Write $28\%$ as a decimal.", "0.28", r"28\%", True),
         ("How many cm is 5 m?", "500 cm", "5 m", True),
         ("Write 5000 in scientific notation.", r"5\times10^3", "5000", True),
+        ("Convert $1011_2$ to base 4.", "23_4", "1011_2", True),
+        ("Convert $48$ to base 7.", "66_7", "48_{10}", True),
+        ("What is the base 10 integer 48 written in base 7?", "66_{7}", "48", True),
+        ("Write 25% as a decimal.", "0.25", r"25\%", True),
+        ("What is 0.375 as a percentage?", r"37.5\%", "0.375", True),
+        ("Convert 90 degrees to radians.", r"\frac{\pi}{2}", r"90^\circ", True),
+        ("Convert 2.5 hours into minutes.", "150 minutes", r"2.5 \text{ h}", True),
+        ("How long is a trip of 1.5 hours? Give your answer in minutes.", "90", r"1.5\text{ hours}", True),
+        ("How many minutes are there in 2 hours?", "120", "2 hours", True),
+        ("Express the repeating decimal 0.333... as a fraction.", r"\frac{1}{3}", "0.333...", True),
+        ("Express the repeating decimal 0.333... as a fraction.", r"\frac{1}{3}", r"0.\overline{3}", True),
+        ("Compute 17*23.", "391", r"23\cdot 17", True),
+        ("Simplify $a(x+1)$.", "ax+a", "(1+x)a", True),
+        ("Express the repeating decimal 0.333... as a fraction.", r"\frac{1}{3}", "1/3", False),
+        ("The film of 2 hours is long. Express its length in hours.", "2 h", "2 hours", False),
+        ("Of 40 pupils 25% are girls. Express their share as a percentage.", "25", r"25\%", False),
+        ("Write 12 in base 11.", "11_{11}", "11", False),
+        ("What is $66_7$ in base 10?", "48", "48_{10}", False),
+        ("How many minutes are there in 2 hours?", "120", "120 minutes", False),
+        ("A pen is 85 cents, a book $1.70. How many cents are two pens?", "170", "170", False),
         ("Convert 0.75 to a fraction.", r"\frac{3}{4}", "3/4", False),
         ("Express the larger of 0.5 and 0.75 as a decimal.", "0.75", "0.75", False),
         ("Write the answer in metres. It is 5 m long.", "5", "5 m", False),
@@ -729,6 +749,13 @@ x x-1 ; (x+1)(x-1) ; Factor ; 0
 0.5 ; \frac12 ; Simplify ; 1
 \frac12 ; \frac12 ; Simplify ; 1
 73 ; 73 ; What is 9+64? ; 1
+7^{100} \bmod 5 ; 1 ; q ; 0
+1 \bmod 5 ; 1 ; q ; 1
+\gcd(48,18) ; 6 ; q ; 0
+\gcd(48,18)=6 ; 6 ; q ; 1
+\operatorname{lcm}(12,18) ; 36 ; q ; 0
+\max(2,3) ; 3 ; q ; 0
+\max(a,b) ; \frac{a+b+|a-b|}{2} ; q ; 1
 \int_{-64}^{9} 1 dx ; 73 ; What is 9+64? ; 0
 \det\begin{pmatrix}9&-64\\1&1\end{pmatrix} ; 73 ; q ; 0
 \lim_{x\to 9}(x+64) ; 73 ; q ; 0
@@ -772,6 +799,12 @@ WALK = "A walk along the shore takes 25 minutes with the wind and $t$ minutes ag
         ("Let $x^2+1=50$. Find $x$.", "50", "x^2+1=50", False),
         ("Let $a^2+b^2=50$. Find $a$.", "50", "a^2+b^2=50", False),
         ("Find $a^2+b^2$ if $ab=7$ and $a+b=8$.", "50", "a^2+b^2=50", True),
+        ("Write 48 in base 7.", "66_7", "66", True),
+        ("Write 48 in base $7$.", "66_{7}", "$66$", True),
+        ("Write 11 in binary.", "1011_2", "1011", True),
+        ("Write 3054 in base sixteen.", "BEE_{16}", "bee", True),
+        ("Write 48 in base 7.", "66_7", "65", False),
+        ("Write 48 in base 8.", "66_7", "66", False),
         ("How far is the star in parsecs?", "25", "so it is 25 parsecs.", True),
         ("How far is the star in parsecs?", "25", "it is 25 light years", False),
         ("How far is the star in light years?", "25", "it is 25 pc", False),

@@ -132,6 +132,8 @@ def decide(gold: str, answer: str, question: str = "") -> Verdict:
     left, right = prepare_text(gold), prepare_text.__wrapped__(answer)
     if not right:
         return False, "no answer"
+    if question and _lacks_base(gold, answer, question):
+        return True, "equal"
     asked = (asked_unit(question) or given_unit(question, right)) if question else None
     best: Verdict | None = None
     for text in _readings(left, right, question):
@@ -148,6 +150,21 @@ def decide(gold: str, answer: str, question: str = "") -> Verdict:
     if spoken and value and value != spoken[1]:
         return decide(gold, value, question)
     return best or (False, "no answer")
+
+
+_BASED = re.compile(r"\$?([0-9a-zA-Z]+)_\{?(\d+)\}?\$?")
+_BASE = re.compile(r"\bbase\W{0,3}(\d+|[a-z]+)|\b(binary|octal|hexadecimal)\b")
+_NAMED_BASES = {"binary": 2, "octal": 8, "hexadecimal": 16}
+
+
+def _lacks_base(gold: str, answer: str, question: str) -> bool:
+    """Return whether an answer is a reference without its base, which the question names: 66 for 66_7."""
+    match = _BASED.fullmatch(gold)
+    if match is None or match[1].lower() != answer.strip("$ ").lower():
+        return False
+    names = [named or word for word, named in _BASE.findall(question.lower())]
+    bases = [_NAMED_BASES.get(name) or number_words.number(name) or name for name in names]
+    return match[2] in map(str, bases)
 
 
 def _readings(gold: str, answer: str, question: str) -> Iterator[str]:

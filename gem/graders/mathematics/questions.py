@@ -10,6 +10,7 @@ from gem.graders.mathematics.notation import INLINE, Unread, canonical, normalis
 from gem.graders.mathematics.replies import ANSWER, final_answer, references
 from gem.graders.mathematics.scalars import constant
 from gem.graders.mathematics.trees import Node, bare, leaves
+from gem.graders.mathematics.units import asked_unit, measure
 from gem.graders.mathematics.values import in_form, worked_out
 
 
@@ -18,7 +19,7 @@ def copied(reply: str, reference: Any, question: str) -> bool:
 
     "Expand $(x+1)^2$" and "Find $\binom{5}{2}$" are not answered by repeating the formula. Evaluated numbers,
     words, sets and intervals are never copies, except a number of the question that must be written in
-    another way: 0.75 does not answer "Convert 0.75 to a fraction".
+    another way or unit: 0.75 does not answer "Convert 0.75 to a fraction".
 
     >>> copied(r"\boxed{\dbinom{5}{2}}", "10", r"Find $\binom{5}{2}$."), copied("10", "10", "Is 10 even?")
     (True, False)
@@ -44,8 +45,9 @@ def _copies(given: str, reference: Any, question: str) -> bool:
         return there and "\\" in short and given not in map(prepare_text, references(reference))
     computed = there and tree[0] in ("seq", "matrix") and _VECTORS.search(given)  # is read as its result
     if not computed and (tree[0] not in _LEFT_TO_DO or worked_out(tree, given)):
-        return there and _CONVERT.search(question) is not None and _rewritten(tree, given, reference)
-    if not there and tree not in _formulas(question):
+        asked = _CONVERT.search(question) or (tree[0] == "unit" and asked_unit(question))
+        return bool(asked) and _rewritten(tree, given, reference) and (there or _stands(tree, question))
+    if not there and _in_order(tree) not in map(_in_order, _formulas(question)):
         return False
     golds = [_read(prepare_text(gold)) for gold in references(reference)]
     return not any(gold is None or leaves(gold) == leaves(tree) for gold in golds)
@@ -55,34 +57,74 @@ _VECTORS = re.compile(r"^[-+]|^[\d{}\\a-z]*\d\}?\s*[(\\]|(?:[)}\]]|\\rangle)\s*[
 """Sums and multiples of vectors and matrices."""
 
 _CONVERT = re.compile(
-    r"\b(?:convert|express|(?:re)?write)\b[^.?!]*(?:\.\d[^.?!]*)*\b(?:to|as|in|into)\b"
-    r"|\bhow many [a-z]+ (?:is|are|equal|equals|make) \$?\d",
+    r"\b(?:convert|express|(?:re)?write)\b[^.?!]*(?:\.(?:\d|\.+)[^.?!]*)*\b(?:to|as|in|into)\b"
+    r"|\bhow many [a-z]+ (?:is|are|equal|equals|make) (?:there )?(?:in )?\$?\d"
+    r"|\b(?:in|as|into|to) (?:an? )?(?:\w+ )?(?:base|binary|octal|hexadecimal|decimal"
+    r"|fraction|percent|percentage|degrees|radians|scientific notation)\b",
     re.IGNORECASE,
 )
 
 
 def _formulas(question: str) -> list[Node | None]:
     """Return the formulas of a question as trees, which are equal for different notations."""
-    texts = INLINE.findall(question)[:20]
+    texts = [*INLINE.findall(question)[:20], *_CALCULATION.findall(question)[:20]]
     return [_read(prepare_text.__wrapped__("".join(groups).rstrip(" .,;?"))) for groups in texts]
+
+
+_CALCULATION = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:\s*[-+*/×·]\s*\d+(?:\.\d+)?)+")
+
+
+def _in_order(tree: Any) -> Any:
+    """Return a tree with the terms of its sums and the factors of its products in order."""
+    if not isinstance(tree, tuple):
+        return tree
+    parts = tuple(map(_in_order, tree))
+    return (parts[0], tuple(sorted(parts[1], key=repr))) if parts and parts[0] in ("+", "*") else parts
+
+
+_QUANTITY = re.compile(
+    r"(?<![\w.])((?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:\.{3}|_\{?\d+\}?|\\(?:overline|bar)\s*\{\d+\}|\(\d+\))?)"
+    r"(\s*\\?%|\s*\^\s*\{?\\circ\}?|(?:\\[,; ]|[\s~-])*(?:\\(?:text|mathrm|rm)\s*\{\s*)?[a-zA-Z]+)?"
+)
+
+
+def _stands(tree: Node, question: str) -> bool:
+    """Return whether a question has the number of an answer with the same unit, in whatever notation."""
+    pairs = _QUANTITY.findall(question)[:40]
+    texts = {text for number, unit in pairs for text in (number, number + unit.replace("-", " "))}
+    trees = (_read(prepare_text.__wrapped__(re.sub(r"(?<!\.)[.,]$", "", text))) for text in texts)
+    return any(each is not None and _face(each) == _face(tree) for each in trees)
+
+
+def _face(tree: Node) -> tuple[Any, bool, Any]:
+    """Return a number whatever its notation, whether it is a percentage, and its unit whatever its name."""
+    number, unit = (tree[1], tree[2]) if tree[0] == "unit" else (tree, "")
+    percent = number[0] == "%"
+    number = number[1] if percent else number
+    return number[1] if number[0] == "num" else number, percent, measure(unit) or unit
 
 
 def _rewritten(tree: Node, given: str, reference: Any) -> bool:
     """Return whether every reference is a number in a notation or unit that differs from the answer's."""
-    got, unit = _notation(tree, given)
+    number, *unit = _face(tree)
     for gold in map(prepare_text, references(reference)):
-        wanted_tree = _read(gold)
-        wanted, wanted_unit = _notation(wanted_tree, gold) if wanted_tree else (got, "")
-        if wanted == got and (wanted_unit == unit or not (wanted_unit and unit)):
+        wanted = _read(gold)
+        if wanted is None or given == gold.partition("_")[0]:
+            return False
+        wanted_number, *wanted_unit = _face(wanted)
+        alike = unit == wanted_unit or number == wanted_number  # 5 m and 5, 25% and 25
+        if alike and _notation(wanted, gold) == _notation(tree, given):
             return False
     return True
 
 
-def _notation(tree: Node, text: str) -> tuple[list[Any], str]:
-    """Return the notation of a number, and its unit."""
-    number, unit = (tree[1], tree[2]) if tree[0] == "unit" else (tree, "")
-    marks = (r"\d\.\d", r"_", r"overline|\.\(|\.\.\.", r"\d[eE]\d")
-    return [number[0], *(re.search(mark, text) is not None for mark in marks)], unit
+def _notation(tree: Node, text: str) -> list[Any]:
+    """Return the notation of a number: its form, its base, and which marks are in it."""
+    number = tree[1] if tree[0] == "unit" else tree
+    number = number[1] if number[0] == "%" else number
+    base = re.search(r"\d_\{?(\d+)", text)
+    marks = (r"\d\.\d", r"overline|\.\(|\.\.\.", r"\d[eE]\d")
+    return [number[0], base[1] if base else "10", *(re.search(mark, text) is not None for mark in marks)]
 
 
 def formed(reply: str, reference: Any, question: str) -> bool:

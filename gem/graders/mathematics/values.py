@@ -77,9 +77,12 @@ _SIMPLIFY = re.compile(
 def in_form(gold: Node, answer: Node, question: str) -> bool:
     """Return whether an equal answer has the form that a question asks for: expanded, factored, simplified.
 
-    The reference decides: if it is not in that form, the question asks for another form.
+    Remainders, common divisors and multiples are worked out. The reference decides: if it is not in that
+    form, the question asks for another form.
     """
     gold, answer = (_take_last_side(bare(tree)) for tree in (gold, answer))
+    if constant(gold) and any(map(_undone, subtrees(answer))) and not any(map(_undone, subtrees(gold))):
+        return False
     if _EXPAND.search(question) and not _has_product_of_sums(gold) and _has_product_of_sums(answer):
         return False
     if _FACTOR.search(question) and gold[0] in ("*", "^") and _factors(answer) < _factors(gold):
@@ -89,6 +92,14 @@ def in_form(gold: Node, answer: Node, question: str) -> bool:
             return worked_out(answer, "") or answer[0] != "/"
         return gold[0] == "seq" or _size(answer) <= 1.5 * _size(gold) + 1
     return True
+
+
+def _undone(tree: Node) -> bool:
+    """Return whether a tree is a remainder that is not taken, or a divisor, multiple or extreme not found."""
+    if tree[:2] == ("fn", "mod"):
+        left, right = tree[2]
+        return not (left[0] == right[0] == "num" and left[1] < right[1])  # 1 mod 5 is
+    return tree[0] == "fn" and tree[1] in ("gcd", "lcm", "max", "min")
 
 
 def _take_last_side(tree: Node) -> Node:
