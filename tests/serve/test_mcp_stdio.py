@@ -90,8 +90,33 @@ def test_actions_are_taken_in_order_and_not_too_many_wait():
     ]
     lines = [act(number, "", "observe") for number in range(3 * IN_FLIGHT)]
     _, answers = exchange([b"".join(json.dumps(line).encode() + b"\n" for line in lines)])
-    assert len(answers) == 3 * IN_FLIGHT
+    assert sorted(each["id"] for each in answers) == list(range(3 * IN_FLIGHT))
     assert any("in progress" in each for each in errors(answers))
+
+
+def test_a_call_can_be_cancelled_while_too_many_wait():
+    async def talk():
+        server = EpisodeServer(GUESS, 3)
+        endpoint = Endpoint(server)
+        await server.start()
+        async with server.lock:
+            waiting = asyncio.create_task(endpoint.answer(json.dumps(guess(1, 5)).encode()))
+            await asyncio.sleep(0)
+            note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+            assert await endpoint.answer(json.dumps(note).encode(), busy=True) is None
+            refused = json.loads(await endpoint.answer(json.dumps(guess(2, 5)).encode(), busy=True))
+        assert (refused["id"], "in progress" in refused["error"]["message"]) == (2, True)
+        assert await waiting is None
+        assert server.actions == 0
+        await server.close()
+
+    asyncio.run(talk())
+
+
+def test_half_a_surrogate_pair_is_text():
+    episode, answers = exchange([act("a", "\ud800 \\boxed{5}"), act("\udfff", "", "observe")])
+    assert [each["id"] for each in answers] == ["a", "?"]
+    assert [turn.action for turn in episode.turns if turn.action] == ["? \\boxed{5}"]
 
 
 def test_a_batch_is_of_the_version_of_the_handshake():

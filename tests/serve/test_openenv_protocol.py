@@ -88,6 +88,7 @@ def test_pictures_and_half_characters_cross(serving, connected):
     assert seen["text"] == "see\n[a cat]"
     assert seen["parts"][1] == {"type": "image", "mime": "image/png", "data": "iVBORw==", "alt": "[a cat]"}
     assert client.step("surrogate")["observation"]["text"] == "half ?"
+    assert client.step("\ud800")["observation"]["text"].startswith("? ")
 
 
 def test_tool_actions_become_text(serving, connected):
@@ -351,6 +352,10 @@ def test_mcp_says_what_is_wrong(serving, until):
     assert post(server, "/mcp")["error"]["code"] == -32600
     assert "Method not found" in rpc(server, "resources/list", -32601)
     assert "there are: echo" in rpc(server, "tools/call", -32602, name="rm")
+    half = b'{"jsonrpc": "2.0", "id": 1, "method": "\\ud800"}'
+    assert "Method not found: ?" in httpx.post(server.url + "/mcp", content=half).text
+    unnamed = post(server, "/mcp", jsonrpc="2.0", id="a")
+    assert (unnamed["id"], unnamed["error"]["code"]) == ("a", -32600)
     assert "no such session" in rpc(server, "tools/call", -32602, name="echo", session_id="x")
     assert "no such session" in rpc(server, "openenv/session/close", -32602)
     notified = {"jsonrpc": "2.0", "method": "notifications/initialized"}

@@ -29,6 +29,7 @@ from gem.rollout.episode import versions
 from gem.rollout.store import EpisodeStore
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions
+from gem.serve.json_messages import decode_json
 from gem.serve.mcp.episode import EpisodeServer
 from gem.serve.mcp.messages import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR, Endpoint
 
@@ -52,7 +53,7 @@ class _Wrong(Exception):
         self.code = code
 
 
-_REQUEST = msgspec.json.Decoder(Request)
+_REQUEST, _ANY = msgspec.json.Decoder(Request), msgspec.json.Decoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Opened:
 def is_handshake(body: bytes) -> bool:
     """Return whether a request is the handshake of a client of MCP."""
     try:
-        request = _REQUEST.decode(body)
+        request = decode_json(_REQUEST, body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
     return request.method == "initialize" and request.jsonrpc == "2.0" and isinstance(request.id, str | int)
@@ -169,12 +170,15 @@ class Tools:
             session: the session whose tools are called; None: the one that the request names, or a new one.
         """
         try:
-            request = _REQUEST.decode(text)
-        except msgspec.ValidationError as error:
-            return _error(None, INVALID_REQUEST, f"Invalid request: {error}")
+            message = decode_json(_ANY, text)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return _error(None, PARSE_ERROR, "Parse error")
-        number = None if request.id is UNSET else request.id
+        number = message.get("id") if isinstance(message, dict) else None
+        number = number if isinstance(number, str | int | float) else None
+        try:
+            request = msgspec.convert(message, Request)
+        except msgspec.ValidationError as error:
+            return _error(number, INVALID_REQUEST, f"Invalid request: {error}")
         if request.jsonrpc != "2.0":
             return _error(number, INVALID_REQUEST, "jsonrpc is to be '2.0'.")
         try:

@@ -14,7 +14,7 @@ import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,7 @@ from gem.errors import (
 from gem.record import StopReason, Verdict
 from gem.rollout.episode import check_reward, find_task_stop, find_truncation_stop
 from gem.serve.environments.sessions import Draining, Full, Offer, Session, Sessions
+from gem.serve.json_messages import Read, decode_json
 from gem.specs import name_of
 from gem.tools import calls
 
@@ -76,12 +77,9 @@ def read_object(body: bytes) -> dict[str, Any]:
     return _read(_OBJECT, body) if body else {}
 
 
-Read = TypeVar("Read")
-
-
 def _read(decoder: msgspec.json.Decoder[Read], text: str | bytes) -> Read:
     try:
-        return decoder.decode(text)
+        return decode_json(decoder, text)
     except msgspec.ValidationError as error:
         raise Unreadable("VALIDATION_ERROR", f"invalid message: {error}") from error
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ import msgspec
 
 import gem
 from gem.errors import BadArgument, replace_surrogates
+from gem.serve.json_messages import decode_json
 from gem.serve.mcp.episode import INSTRUCTIONS, EpisodeServer
 
 LOG = logging.getLogger("gem.serve")
@@ -41,6 +42,7 @@ Id: TypeAlias = str | int | None
 BUSY = f"Invalid request: {IN_FLIGHT} requests are in progress; wait for their answers."
 
 encode = msgspec.json.Encoder().encode
+_ANY = msgspec.json.Decoder()
 
 
 class Wrong(Exception):
@@ -71,29 +73,30 @@ class Endpoint:
         self._flights: dict[Id, _Flight] = {}
         self._waiting = 0
 
-    async def answer(self, text: bytes, version: str | None = None) -> bytes | None:
+    async def answer(self, text: bytes, version: str | None = None, busy: bool = False) -> bytes | None:
         """Return the answer to a message; None if there is none, as for a notification.
 
         Args:
             text: a JSON-RPC request, notification or batch.
             version: the protocol version of the connection; None: unknown, so that batches are answered.
+            busy: refuse requests, since too many are in progress; notifications are taken all the same.
         """
         try:
-            message = msgspec.json.decode(text)
+            message = decode_json(_ANY, text)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return encode(pack_error(None, Wrong(PARSE_ERROR, "Parse error: this is no JSON.")))
         if not isinstance(message, list):
-            return await self._answer(message)
+            return await self._answer(message, busy)
         if version not in (None, BATCHING):
             wrong = f"Invalid request: version {version} of the protocol has no batches."
         elif not 0 < len(message) <= BATCH_AT_MOST:
             wrong = f"Invalid request: a batch has 1 to {BATCH_AT_MOST} messages, not {len(message)}."
         else:
-            answers = [await self._answer(each) for each in message]
+            answers = [await self._answer(each, busy) for each in message]
             return b"[%b]" % b",".join(filter(None, answers)) if any(answers) else None
         return encode(pack_error(None, Wrong(INVALID_REQUEST, wrong)))
 
-    async def _answer(self, message: Any) -> bytes | None:
+    async def _answer(self, message: Any, busy: bool) -> bytes | None:
         number: Id = None
         try:
             if not isinstance(message, dict):
@@ -115,6 +118,8 @@ class Endpoint:
             if not asks:
                 self._note(method, params)
                 return None
+            if busy:
+                raise Wrong(INVALID_REQUEST, BUSY)
             result = await self._result(method, params, number)
             return None if result is None else encode({"jsonrpc": "2.0", "id": number, "result": result})
         except Wrong as wrong:

@@ -22,7 +22,7 @@ from gem.closing import Closing
 from gem.content import ToolCall
 from gem.errors import BadArgument, StoreError, reason
 from gem.record import Reply
-from gem.serve.mcp.messages import BUSY, IN_FLIGHT, INVALID_REQUEST, Endpoint, Wrong, encode, pack_error
+from gem.serve.mcp.messages import IN_FLIGHT, INVALID_REQUEST, Endpoint, Wrong, encode, pack_error
 
 CLAIM_S = 5.0
 """Seconds to wait for another process that plays the same episode: a client restarts its servers."""
@@ -121,17 +121,19 @@ async def serve_stdio(endpoint: Endpoint, source: int, sink: int, message_bytes:
                 with suppress(OSError):  # the client is gone
                     await asyncio.to_thread(_write_all, sink, answer + b"\n")
 
-    async def answer(line: bytes) -> None:
-        await write(await endpoint.answer(line, endpoint.version))
+    async def answer(line: bytes, busy: bool = False) -> None:
+        await write(await endpoint.answer(line, endpoint.version, busy))
 
     try:
         async for line in _read_lines(source, message_bytes):
             if line is None:
                 why = f"Invalid request: a message has {message_bytes:,} bytes at most."
                 await write(encode(pack_error(None, Wrong(INVALID_REQUEST, why))))
+            elif not line.strip():
+                continue
             elif len(running) >= IN_FLIGHT:
-                await write(encode(pack_error(None, Wrong(INVALID_REQUEST, BUSY))))
-            elif line.strip():
+                await answer(line, busy=True)
+            else:
                 task = asyncio.create_task(answer(line))
                 running.add(task)
                 task.add_done_callback(running.discard)
