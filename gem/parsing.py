@@ -16,6 +16,9 @@ _THINKING_END = re.compile(
     r"</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷", re.IGNORECASE
 )
 _SENTENCE_OR_LINE = re.compile(r"[.!?](?=\s|$)|\n")
+_INVISIBLE = re.compile(  # Unicode's category Cf, but for what is shown
+    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
+)
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
 
 
@@ -37,6 +40,15 @@ def drop_thinking(text: str) -> str:
     begun, box = _THINKING.search(text), text.rfind("\\boxed")
     goes_on = box < 0 or _SENTENCE_OR_LINE.search(text[box:].strip().rstrip(".$"))
     return "" if begun and not end and begun.start() < 20 and goes_on else text
+
+
+def drop_invisible(text: str) -> str:
+    r"""Return a text without characters that only format it: soft hyphens, zero-width spaces, directions.
+
+    >>> drop_invisible("\u200bPa\u00adris")
+    'Paris'
+    """
+    return text if text.isascii() else _INVISIBLE.sub("", text)
 
 
 def boxed(text: str) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.text import exact_match
-from gem.parsing import boxed_or_tagged, drop_thinking
+from gem.parsing import boxed_or_tagged, drop_invisible, drop_thinking
 from gem.tasks.columns import Columns
 from gem.tasks.files import scan
 from gem.tasks.sources import cell, has_cell
@@ -139,7 +139,7 @@ def shuffle(reference: Mapping[str, Any], rng: Random) -> dict[str, Any]:
 
 def read_letter(reply: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the option that a reply chooses, None if it chooses none."""
-    reply = drop_thinking(reply)[-LONGEST:]
+    reply = drop_invisible(drop_thinking(reply)[-LONGEST:])
     inside = boxed_or_tagged(reply)
     if inside is not None:
         return _choose(inside, choices)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics import number_words
-from gem.parsing import boxed, boxed_or_tagged, drop_thinking
+from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking
 
 LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
 DIGITS = 400  # of one number; a longer one is not read
@@ -75,7 +75,7 @@ def answered_number(reply: str) -> tuple[Fraction | None, str | None]:
 
 def find_numbers(text: str) -> list[Fraction]:
     """Return all numbers of a text, or the one that it is in words."""
-    plain = _SPACES.sub("", _FRACTION.sub(r"\1/\2", text[:LONGEST])).replace("\\$", "$")
+    plain = _SPACES.sub("", _FRACTION.sub(r"\1/\2", drop_invisible(text[:LONGEST]))).replace("\\$", "$")
     numbers = [number for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
     if not numbers and (word := number_words.number(text.strip(" .!").casefold()[:100])) is not None:
         return [Fraction(word)]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Grader, Score
 from gem.graders.mathematics import number_words
-from gem.parsing import boxed, boxed_or_tagged, drop_thinking
+from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -149,9 +149,9 @@ def _reference_error(reference: Any) -> BadArgument:
 def exact_match(answer: str, gold: str, official: bool = False) -> bool:
     """Return whether both are equal except for case, punctuation, articles and spaces.
 
-    Unless `official`, number words, dates, ordinals, accents and typographic characters make no difference
-    either, but the sign of a number, characters between two digits and the ends of C++, C# and B- do. If
-    either side is only punctuation and articles, both are compared unchanged.
+    Unless `official`, number words, dates, ordinals, accents, typographic and invisible characters make no
+    difference either, but the sign of a number, characters between two digits and the ends of C++, C# and B-
+    do. If either side is only punctuation and articles, both are compared unchanged.
 
     >>> exact_match("The twenty-one pilots!", "21 Pilots"), exact_match("14 December 1972", "Dec. 14th, 1972")
     (True, True)
@@ -228,7 +228,7 @@ def _protect(text: str) -> str:
 
 def _alike(text: str) -> str:
     """Normalise, and write numbers, ordinals and accented letters in one way."""
-    text = unicodedata.normalize("NFKC", text)
+    text = unicodedata.normalize("NFKC", drop_invisible(text))
     text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
     text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
     text = _PERCENT.sub("", _SCALED.sub(number_words.write_out_scale, text)).replace(" & ", " and ")

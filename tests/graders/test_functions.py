@@ -90,6 +90,24 @@ def test_no_grader_reads_thinking(name, right, wrong, reference):
     assert not grader(f"<think>It is {right}", reference).correct
 
 
+@pytest.mark.parametrize("mark", ["\u200b", "\u00ad", "\u2060", "\ufeff", "\u200e"])
+@pytest.mark.parametrize(
+    ("name", "answer", "reference"),
+    [
+        ("text", "Pa{}ris", "Paris"),
+        ("math", "1{}7", "17"),
+        ("number", "1{}7", "17"),
+        ("choice", "{}B", {"choices": ["London", "Paris"], "answer": "B"}),
+    ],
+)
+def test_characters_that_are_not_seen_make_no_difference(name, answer, reference, mark):
+    answer = answer.format(mark)
+    assert make_grader(name)(answer, reference).correct
+    assert make_grader(name)(f"It is \\boxed{{{answer}}}.", reference).correct
+    if name != "choice":
+        assert make_grader(name)(answer, answer).correct
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_each_grader_has_a_row_in_the_guide(name):
     guide = Path(__file__).parents[2] / "docs/guides/data.md"

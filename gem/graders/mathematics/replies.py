@@ -13,7 +13,7 @@ from gem.graders.mathematics import languages
 from gem.graders.mathematics.corrections import FAULT, apply_corrections, distinct_texts, equal_texts
 from gem.graders.mathematics.notation import strip_styles
 from gem.graders.mathematics.statements import stated_answer, value_of
-from gem.parsing import boxed, drop_thinking
+from gem.parsing import boxed, drop_invisible, drop_thinking
 
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
@@ -94,7 +94,7 @@ def references(reference: Any) -> list[str]:
         BadArgument: when the reference is neither text nor a number nor a sequence of them.
     """
     if isinstance(reference, str):
-        return [_reference(reference)]
+        return [_reference(drop_invisible(reference))]
     if isinstance(reference, int | float | Fraction) and not isinstance(reference, bool):
         return [str(reference)]
     if isinstance(reference, Sequence) and reference:
@@ -141,7 +141,7 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     ('$18', False)
     """
     text = text[-LONGEST:] if len(text) > LONGEST else text
-    text = text if text.isascii() else languages.write_ascii_digits(text)
+    text = text if text.isascii() else languages.write_ascii_digits(drop_invisible(text))
     text = text.replace("\\fbox{", "\\boxed{") if "\\fbox{" in text else text
     text = drop_thinking(text)
     if _differ(text):
