@@ -46,6 +46,12 @@ def test_the_folder_of_a_run_stands_for_its_store(path, capsys):
         assert of_file[0] == 0
 
 
+def test_ls_has_no_number_of_tokens_where_the_store_has_none(tmp_path, capsys):
+    with EpisodeStore(tmp_path / "episodes.jsonl", tokens=False) as store:
+        store.append(episode("won"))
+    assert run(capsys, "ls", tmp_path)[1].splitlines()[1].split()[-1] == "-"
+
+
 def test_ls_lists_one_episode_a_line(path, capsys):
     code, out, err = run(capsys, "ls", path)
     head, *rows = [line.split() for line in out.splitlines()]

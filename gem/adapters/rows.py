@@ -24,6 +24,7 @@ from gem.adapters.records import (
 )
 from gem.content import Message, quote_formula, text_of
 from gem.errors import BadArgument, check_argument
+from gem.evals.usage import count_tokens
 from gem.history import CHAT, messages
 from gem.record import Episode
 
@@ -85,7 +86,7 @@ def turn_rows(episode: Episode, *, tokens: bool = True) -> Iterator[dict[str, An
     """
     places: dict[int, int] = {}
     for number, turn in enumerate(episode.turns):
-        answer, usage = turn.said, turn.usage or {}
+        answer, (prompt, completion) = turn.said, count_tokens(turn)
         row: dict[str, Any] = {
             "episode": escape_text(episode.id),
             "number": number,
@@ -98,8 +99,8 @@ def turn_rows(episode: Episode, *, tokens: bool = True) -> Iterator[dict[str, An
             "reward": turn.reward,
             "value": turn.value,
             "policy_version": turn.policy_version,
-            "prompt_tokens": long_or_none(usage.get("prompt_tokens")),
-            "completion_tokens": long_or_none(usage.get("completion_tokens")),
+            "prompt_tokens": long_or_none(prompt),
+            "completion_tokens": long_or_none(completion),
             "info": json.dumps(codec.plain(turn.info)),
         }
         if tokens:
@@ -147,7 +148,8 @@ def write_jsonl(
 def write_csv(episodes: Iterable[Episode], path: str | Path) -> int:
     """Write a row per episode for a spreadsheet, and return how many; it cannot be read back.
 
-    In place of the conversation it has the first observation, the last action and the tokens of all turns.
+    In place of the conversation it has the first observation, the last action and the tokens of all turns, as
+    the server counted them or the agent kept them; a cell is empty where those of a turn are unknown.
     Text that a spreadsheet would take for a formula begins with an apostrophe: a model may have written it.
 
     Raises:
@@ -166,13 +168,19 @@ def write_csv(episodes: Iterable[Episode], path: str | Path) -> int:
 def _sheet_row(episode: Episode) -> dict[str, Any]:
     row = episode_row(episode, tokens=False)
     first, last = (episode.turns[0], episode.turns[-1]) if episode.turns else (None, None)
-    usages = [turn.usage or {} for turn in episode.turns]
+    counts = [count_tokens(turn) for turn in episode.turns if turn.action is not None]
     return {name: row[name] for name in SHEET if name in row} | {
         "first_observation": "" if first is None else escape_text(text_of(first.observation)),
         "last_action": "" if last is None or last.action is None else escape_text(last.action),
-        "prompt_tokens": sum(long_or_none(usage.get("prompt_tokens")) or 0 for usage in usages),
-        "completion_tokens": sum(long_or_none(usage.get("completion_tokens")) or 0 for usage in usages),
+        "prompt_tokens": _sum_known(prompt for prompt, _ in counts),
+        "completion_tokens": _sum_known(completion for _, completion in counts),
     }
+
+
+def _sum_known(counts: Iterable[int | None]) -> int | None:
+    """Return the sum; None where a count is unknown."""
+    known = [*counts]
+    return None if None in known else sum(filter(None, known))
 
 
 def read_jsonl(path: str | Path) -> Iterator[Callable[[], Episode]]:

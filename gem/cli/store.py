@@ -74,7 +74,7 @@ def ls(
                 entry.stop,
                 "-" if entry.reward is None else f"{entry.reward:.3f}",
                 entry.turns,
-                entry.tokens,
+                entry.tokens or "-",
             )
             for entry in entries[:limit]
         ]

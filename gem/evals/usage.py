@@ -87,18 +87,25 @@ def model_of(run: RunInfo, turn: Turn) -> str | None:
     return run.seats[turn.seat].model if turn.seat in run.seats else run.model
 
 
+def count_tokens(turn: Turn) -> tuple[int | None, int | None]:
+    """Return the tokens of a turn's prompt and of its answer; None where unknown.
+
+    They are the server's counts, else the numbers of ids that the agent kept.
+    """
+    counters, kept = turn.usage or {}, turn.prompt_length or len(turn.token_ids)
+    unknown = 0 if turn.finish == "context" and not counters else None  # nothing was read or sampled
+    prompt = counters.get("prompt_tokens", turn.prompt_length) or unknown
+    return prompt, counters.get("completion_tokens", len(turn.token_ids) if kept else unknown)
+
+
 def _usage(turn: Turn) -> Usage:
-    counters = turn.usage or {}
-    prompt = counters.get("prompt_tokens", turn.prompt_length)
-    completion = counters.get("completion_tokens", len(turn.token_ids))
-    whole = prompt and ("completion_tokens" in counters or turn.prompt_length or turn.token_ids)
-    refused = turn.finish == "context" and not counters  # nothing was read or sampled
+    counters, (prompt, completion) = turn.usage or {}, count_tokens(turn)
     return Usage(
-        prompt,
-        completion,
-        min(counters.get("cached_tokens", 0), prompt),
+        prompt or 0,
+        completion or 0,
+        min(counters.get("cached_tokens", 0), prompt or 0),
         counters.get("reasoning_tokens", 0),
-        0 if whole or refused or turn.action is None else 1,
+        0 if None not in (prompt, completion) or turn.action is None else 1,
     )
 
 

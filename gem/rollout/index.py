@@ -30,7 +30,8 @@ class Entry(NamedTuple):
     """A summary of an episode, available without reading it.
 
     `number`: its index in the store. `reward`: its return, None without verdict. `tokens`: the number of
-    sampled tokens. `calls`: the number of tool calls. `start` and `end`: the position of its line, in bytes.
+    sampled tokens, 0 where it is unknown. `calls`: the number of tool calls. `start` and `end`: the position
+    of its line, in bytes.
     For a damaged line, only number and position are known; its `id` is empty.
     """
 

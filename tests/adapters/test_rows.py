@@ -10,6 +10,7 @@ from gem import codec
 from gem.adapters import rows
 from gem.adapters.rows import SHEET, episode_row, read_jsonl, turn_rows, write_csv, write_jsonl
 from gem.errors import BadArgument, MissingData, StoreError
+from gem.record import Turn
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -47,6 +48,20 @@ def test_without_a_verdict_there_is_no_reward():
 
 def test_several_seats_have_no_one_conversation():
     assert [episode_row(episode)["messages"] is None for episode in awkward()] == [False, True, *[False] * 4]
+
+
+def test_a_sheet_has_the_tokens_that_are_known(tmp_path):
+    held, counted = Turn("agent", "x", "five"), Turn("agent", "x", "six", usage={"completion_tokens": 3})
+    held.hold([1, 2, 3], [4, 5])
+    none, unanswered = Turn("agent", "x", "seven"), Turn("agent", "x")
+    for other, cells in ((unanswered, ("3", "2")), (counted, ("", "5")), (none, ("", ""))):
+        path = tmp_path / f"{other.action}.csv"
+        write_csv([replace(echoed(), turns=[held, other])], path)
+        with path.open(newline="", encoding="utf-8") as file:
+            (row,) = csv.DictReader(file)
+        assert (row["prompt_tokens"], row["completion_tokens"]) == cells
+    (row,) = turn_rows(replace(echoed(), turns=[held]), tokens=False)
+    assert (row["prompt_tokens"], row["completion_tokens"]) == (3, 2)
 
 
 def test_a_turn_is_a_row():
