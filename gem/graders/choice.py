@@ -36,7 +36,8 @@ class ChoiceGrader(BoxedGrader):
     r"""A grader that compares the chosen option with the right one.
 
     The answer is the content of the last ``\boxed{}`` or ``<answer>``, or else the reply itself, what stands
-    after "the answer is", or the last line. It is a letter (``B``, ``(b)``, ``B. text``) or an option's text.
+    after "the answer is", or the last line. It is a letter (``B``, ``(b)``, ``B. text``) or an option's text;
+    a letter alone is the letter of an option, even if another option's text is that letter.
     The reference is ``{"choices": [...], "answer": "B"}``; see `read_choice`.
     """
 
@@ -160,15 +161,23 @@ def _content(match: re.Match[str]) -> str:
 
 def _choose(text: str, choices: Sequence[str]) -> str | None:
     plain = _STYLE.sub(_content, text[:2000]).strip()
-    named = [ascii_uppercase[at] for at, each in enumerate(choices) if exact_match(plain, each)]
-    if len(named) == 1:
-        return named[0]
     match = _LETTER.fullmatch(plain.strip(" ."))
-    if match is None or (letter := match[1].upper()) not in ascii_uppercase[: len(choices)]:
-        return None
-    behind = (match[2] or "").strip()
-    others = [at for at, each in enumerate(choices) if behind and exact_match(behind, each)]
-    return None if others and ascii_uppercase.index(letter) not in others else letter
+    letter = match[1].upper() if match else ""
+    if letter not in ascii_uppercase[: len(choices)]:
+        letter = ""
+    behind = (match[2] or "").strip() if match and letter else ""
+    others = _name_choices(behind, choices) if behind else []
+    if letter and (letter in others or plain.strip(" .:()").upper() == letter):
+        return letter  # what was asked for, even if another choice's text is this letter
+    named = _name_choices(plain, choices)
+    if len(named) == 1 and others in ([], named):
+        return named[0]
+    return None if others or not letter else letter
+
+
+def _name_choices(text: str, choices: Sequence[str]) -> list[str]:
+    """Return the letters of the choices that have this text."""
+    return [ascii_uppercase[at] for at, each in enumerate(choices) if exact_match(text, each)]
 
 
 def read_choices(value: Any) -> tuple[list[str], list[str]]:

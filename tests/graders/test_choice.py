@@ -1,7 +1,7 @@
 import pytest
 
 from gem.errors import BadArgument
-from gem.graders.choice import ChoiceGrader, first_number, read_choice
+from gem.graders.choice import ChoiceGrader, first_number, read_choice, read_letter
 
 FRUIT = {"choices": ["car", "an apple", "stone"], "answer": "B"}
 
@@ -42,6 +42,24 @@ def test_a_letter_or_the_text_of_the_right_choice_is_right(answer):
 def test_another_choice_is_wrong_and_a_contradiction_is_none(answer, parsed):
     score = ChoiceGrader()(answer, FRUIT)
     assert (score.correct, score.parsed) == (False, parsed)
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "letter"),
+    [
+        ("\\boxed{C}", ["C", "D", "A", "K"], "C"),
+        ("\\boxed{A}", ["C", "D", "A", "K"], "A"),
+        ("**(c)**", ["C", "D", "A", "K"], "C"),
+        ("\\boxed{C. A}", ["C", "D", "A", "K"], "C"),
+        ("\\boxed{C. A}", ["C", "D", "K", "A"], None),
+        ("\\boxed{K}", ["C", "D", "A", "K"], "D"),
+        ("\\boxed{A. Lincoln}", ["G. Washington", "A. Lincoln"], "B"),
+        ("\\boxed{B. Franklin}", ["Lincoln", "Jefferson", "B. Franklin"], "C"),
+        ("\\boxed{Option A}", ["option B", "option A"], "B"),
+    ],
+)
+def test_a_letter_that_is_also_the_text_of_another_choice_is_the_letter(answer, choices, letter):
+    assert read_letter(answer, choices) == letter
 
 
 @pytest.mark.parametrize(
