@@ -47,7 +47,8 @@ class Step(NamedTuple):
     """The return value of step: Gymnasium's five values, by name.
 
     `terminated`: the task itself ended. `truncated`: a limit from outside the task ended the episode. A
-    turn budget that the task states is a termination, not a truncation.
+    turn budget that the task states is a termination, not a truncation. A truncated episode counts as not
+    solved unless `info` has a `success`; one of a task without success says ``stop`` "ended".
     """
 
     obs: Obs

@@ -14,6 +14,7 @@ ENDLESS = "have a streamed answer without a finish reason"
 MODELS = "have an answer of another model"
 SAME_IDS = "have answers that all bear one id"
 CUT = "have an answer that the token limit cut"
+SILENT = "were cut off by the environment, and none says whether it was solved"
 
 CUT_SHARE = 0.03
 """The share of turns whose answers the token limit cut from which on it is a doubt."""
@@ -23,6 +24,7 @@ CONSEQUENCES = {
     ENDLESS: "answers may be cut, and were scored as they came",
     MODELS: "the figures are of several models",
     SAME_IDS: "they may be one answer from a cache, and no independent samples",
+    SILENT: "they count as not solved; put success into info, or stop 'ended' where there is no such thing",
     CUT: "they were scored as they came; raise max_tokens, or the server's own limit",
 }
 """What each doubt means for the figures."""
@@ -37,7 +39,8 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
     """Return the places of doubtful episodes among the scored ones, by doubt.
 
     That an episode ended before the model wrote a word is a doubt if most of them did, that an answer was
-    cut if `CUT_SHARE` of all turns were. Agents without a model give no doubts, but for programs that fail.
+    cut if `CUT_SHARE` of all turns were. Agents without a model give no doubts, but for programs that fail
+    and what the environment does not say.
     """
     crashes = find_crashes(episodes)
     crashed = set().union(*crashes.values())
@@ -74,7 +77,25 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
         doubts[MODELS].update(*(places[model] for model in places if model != usual))
     if len(ids) == 1 and len(*ids.values()) > 1:
         doubts[SAME_IDS].update(*ids.values())
+    doubts[SILENT] = _find_silent(episodes)
     return {doubt: places for doubt, places in (doubts | crashes).items() if places}
+
+
+def _find_silent(episodes: Sequence[Episode]) -> set[int]:
+    """Return the places of episodes that their environment truncated, if no episode reports a success."""
+    ends = {place: each for place, each in enumerate(episodes) if each.scored}
+    if any(each.stop not in (StopReason.TURN_LIMIT, StopReason.ENDED) for each in ends.values()):
+        return set()
+    return {
+        place
+        for place, each in ends.items()
+        if each.truncated and len(each.turns) != each.run.limits.turns
+        for end in each.ends.values()
+        if "stop" not in end.info and _SUCCESS.isdisjoint(end.info)
+    }
+
+
+_SUCCESS = frozenset({"success", "correct"})
 
 
 def find_crashes(episodes: Sequence[Episode]) -> dict[str, set[int]]:

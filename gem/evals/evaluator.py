@@ -104,7 +104,7 @@ def evaluate(
         instances: the instances to play, in place of seeds derived from `seed`.
         exactly: the agent is deterministic and `instances` are all instances. So the figures are exact, and
             their intervals are single points (`Interval.exact`).
-        budget: the turns that an episode may take; None: unknown, then the turns that it took.
+        budget: the turns that an episode may take; None: unknown.
         stop: start no more tasks once this `Stopping` has enough; `episodes` is then the maximum. Tasks that
             were not started do not count as requested. The interval of success is that of `stop`, which is
             valid with early stopping; the other intervals are not corrected for it. Make a Runner with the

@@ -35,7 +35,8 @@ class EnvResult:
     between these two.
 
     `success` is None if the environment does not report success.
-    `turns_to_success`: turns until success, where a lost episode counts as one turn more than its limit.
+    `turns_to_success`: turns until success, where a lost episode counts as one turn more than its limit; None
+    where one was lost and the limit is unknown.
     `errors` counts the failures by boundary and type; `first_error` is the message of the first one. `seats`
     has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
     `agent` is the name of the agent, from the episodes.
@@ -195,10 +196,8 @@ def summarise(
         with_success = []  # if seats have different results, success is defined only by seat
     won = [float(bool(episode.success)) for episode in with_success]
     broken = [episode.error for episode in episodes if episode.error is not None]
-    needed = [
-        float(len(e.turns) if e.success else 1 + (len(e.turns) if budget is None else budget))
-        for e in with_success
-    ]
+    known = bool(with_success) and (budget is not None or all(won))
+    needed = [float(len(e.turns) if e.success else 1 + (budget or 0)) for e in with_success]
 
     def groups(of: Sequence[Episode]) -> list[str] | None:
         return [each.group for each in of] if clustered else None
@@ -245,7 +244,7 @@ def summarise(
         at_least=sum(won) / (len(won) + unscored) if with_success else None,
         reward=mean([episode.reward() for episode in scored], scored) if scored else None,
         turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
-        turns_to_success=mean(needed, with_success) if with_success else None,
+        turns_to_success=mean(needed, with_success) if known else None,
         cancelled=sum(episode.error is None and not episode.scored for episode in episodes),
         errors=dict(Counter(f"{error.boundary}: {error.type}" for error in broken)),
         first_error=broken[0].message if broken else None,

@@ -494,10 +494,14 @@ def find_task_stop(info: Mapping[str, Any]) -> StopReason:
     reason = _find_stop(info, TASK_ENDS)
     if reason is not None:
         return reason
-    for key in ("success", "correct"):
-        if info.get(key) is not None:
-            return StopReason.SOLVED if _check_success(key, info[key]) else StopReason.FAILED
-    return StopReason.ENDED
+    success = _find_success(info)
+    return StopReason.ENDED if success is None else StopReason.SOLVED if success else StopReason.FAILED
+
+
+def _find_success(info: Mapping[str, Any]) -> bool | None:
+    """Return the success that an info reports, or None."""
+    known = (_check_success(key, info[key]) for key in ("success", "correct") if info.get(key) is not None)
+    return next(known, None)
 
 
 def _check_success(key: str, value: Any) -> bool:
@@ -508,8 +512,13 @@ def _check_success(key: str, value: Any) -> bool:
 
 
 def find_truncation_stop(info: Mapping[str, Any]) -> StopReason:
-    """Return why an environment truncated its episode."""
-    return _find_stop(info, LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED}) or StopReason.TURN_LIMIT
+    """Return why an environment truncated its episode.
+
+    With a success the task is solved: it was to last until the limit. With no word about it the task counts
+    as not solved, unless ``stop`` is "ended".
+    """
+    accepted = LIMITS_FROM_OUTSIDE | {StopReason.CANCELLED, StopReason.SOLVED, StopReason.ENDED}
+    return _find_stop(info, accepted) or (StopReason.SOLVED if _find_success(info) else StopReason.TURN_LIMIT)
 
 
 def _find_stop(info: Mapping[str, Any], accepted: frozenset[StopReason]) -> StopReason | None:

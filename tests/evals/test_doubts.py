@@ -8,7 +8,7 @@ import pytest
 from gem import cli
 from gem.evals.doubts import describe_doubts, find_doubts
 from gem.evals.results import summarise
-from gem.record import Episode, RunInfo, SeatEnd, StopReason, Turn, Verdict
+from gem.record import Episode, Limits, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.specs import TaskRef
 from gem.testing.stub_server import RawAnswer, StubServer, completion
 
@@ -98,6 +98,28 @@ def test_an_ordinary_run_has_no_doubts(tmp_path):
 
 def test_agents_without_a_model_give_no_doubts(tmp_path):
     assert cli.main(["eval", EASY, "--agent", "random", "-n", "4", "--gate", "doubtful<=0"]) == 0
+
+
+def ended(stop, /, limit=None, **info):
+    run = RunInfo("run", "RandomAgent", limits=Limits(turns=limit))
+    cut_off = stop is StopReason.TURN_LIMIT
+    ends = {"agent": SeatEnd(stop, terminated=not cut_off, truncated=cut_off, info=info)}
+    turns = [Turn("agent", "?", "5", reward=1.0)]
+    return Episode(TaskRef("x:Y"), run, turns=turns, stop=stop, ends=ends, verdict=Verdict.SCORED)
+
+
+def test_truncation_without_a_word_of_success_is_a_doubt():
+    silent, over = ended(StopReason.TURN_LIMIT), ended(StopReason.ENDED)
+    (doubt,) = find_doubts([silent, over]).items()
+    assert doubt == ("were cut off by the environment, and none says whether it was solved", {0})
+    for says in (
+        ended(StopReason.SOLVED, success=True),
+        ended(StopReason.FAILED, success=False),
+    ):
+        assert find_doubts([silent, says]) == {}
+    assert find_doubts([ended(StopReason.TURN_LIMIT, limit=1)]) == {}  # of the one who evaluates
+    assert find_doubts([ended(StopReason.TURN_LIMIT, stop="turn_limit")]) == {}
+    assert find_doubts([ended(StopReason.TURN_LIMIT, success=False)]) == {}
 
 
 def cut(number, of, stop=StopReason.SOLVED):

@@ -113,7 +113,11 @@ def test_what_equals_true_or_false_is_a_success_or_none(value, stop):
     [
         (over(truncated=True, terminated=False), StopReason.TURN_LIMIT),
         (over(truncated=True, terminated=False, stop="time_limit"), StopReason.TIME_LIMIT),
-        (over(truncated=True, terminated=False, stop="solved"), StopReason.TURN_LIMIT),
+        (over(truncated=True, terminated=False, stop="failed"), StopReason.TURN_LIMIT),
+        (over(truncated=True, terminated=False, stop="ended"), StopReason.ENDED),
+        (over(truncated=True, terminated=False, success=False), StopReason.TURN_LIMIT),
+        (over(truncated=True, terminated=False, success=True), StopReason.SOLVED),
+        (over(truncated=True, terminated=False, correct=1), StopReason.SOLVED),
     ],
 )
 def test_a_truncation_by_the_environment_is_a_limit_from_outside(step, stop):

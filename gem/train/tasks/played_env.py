@@ -88,6 +88,8 @@ class PlayedEnv:
         """The most turns that an episode may take; a lost episode counts one more. None where unknown."""
         with self.maker() as env:
             stated = env.spec.max_turns if env.spec else None
+            if stated is None and isinstance(own := getattr(env.unwrapped, "max_turns", None), int):
+                stated = own  # of a class in a file, which no id describes
             inner: Env = env
             while stated is not None and isinstance(inner, EnvWrapper):
                 stated += inner.extra_turns if isinstance(inner, ToolEnvWrapper) else 0

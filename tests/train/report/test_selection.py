@@ -57,6 +57,14 @@ def test_the_best_has_the_highest_score_and_came_first(won, chosen):
     assert (found and found.iteration) == chosen
 
 
+def test_of_equal_successes_the_higher_return_is_the_best():
+    def earning(at, reward):
+        played = [episode(*paid(reward), stop=StopReason.FAILED)] * 4
+        return Evaluation(at, at, "all", 4, 1.0, summarise("test:X", played), (0.0,) * 4, 0.0)
+
+    assert best([earning(0, 0.5), earning(1, 0.75), earning(2, 0.75)]).iteration == 1
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run whose weights get worse: the best are not the last."""

@@ -356,3 +356,22 @@ def test_opponents_are_refused():
 def test_calls_of_tools_count_among_the_turns_that_an_episode_may_take(tools, max_turns, turns):
     config = TrainConfig(env="game:GuessTheNumber-v0-hard", tools=tools, max_turns=max_turns)
     assert [env.budget for env in played_envs(config)] == [turns]
+
+
+def test_an_environment_of_a_file_states_its_turns_itself(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text("""
+from gem import Env
+
+class Own(Env):
+    max_turns = 3
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        return "go", {}
+
+    def step(self, action):
+        return "", 0.0, True, False, {"success": False}
+""")
+    config = TrainConfig(env=f"{file}:Own", max_turns=None)
+    assert [env.budget for env in played_envs(config)] == [3]
