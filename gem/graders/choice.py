@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from gem.errors import BadArgument
 from gem.graders.base import BoxedGrader, Score
+from gem.graders.mathematics.notation import strip_styles
 from gem.graders.text import exact_match
 from gem.parsing import boxed_or_tagged, drop_invisible, drop_thinking
 from gem.tasks.columns import Columns
@@ -20,7 +21,7 @@ from gem.tasks.files import scan
 from gem.tasks.sources import cell, has_cell
 
 LONGEST = 20_000  # characters at the end of a reply in which an answer is looked for
-_STYLE = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}|\*\*|[$`]")
+_MARKS = re.compile(r"\*\*|[$`]")
 _LETTER = re.compile(
     r"(?:(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)\s*+(?:(?:is|:)\s*+)?)*+\(?([A-Za-z])\)?"
     r"(?:\s*[.:)]\s*(.*)|\s*)",
@@ -149,18 +150,18 @@ def read_letter(reply: str, choices: Sequence[str]) -> str | None:
         return None
     if len(lines) == 1 and (chosen := _choose(lines[0], choices)) is not None:
         return chosen
-    anchors = _ANCHOR.findall(_STYLE.sub(_content, reply))
+    anchors = _ANCHOR.findall(_drop_marks(reply))
     if anchors and anchors[-1].upper() in ascii_uppercase[: len(choices)]:
         return str(anchors[-1].upper())
     return _choose(lines[-1], choices)
 
 
-def _content(match: re.Match[str]) -> str:
-    return match[1] or ""
+def _drop_marks(text: str) -> str:
+    return _MARKS.sub("", strip_styles(text))
 
 
 def _choose(text: str, choices: Sequence[str]) -> str | None:
-    plain = _STYLE.sub(_content, text[:2000]).strip()
+    plain = _drop_marks(text[:2000]).strip()
     match = _LETTER.fullmatch(plain.strip(" ."))
     letter = match[1].upper() if match else ""
     if letter not in ascii_uppercase[: len(choices)]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Grader, Score
 from gem.graders.mathematics import number_words
+from gem.graders.mathematics.notation import strip_styles
 from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
@@ -44,7 +45,7 @@ class TextGrader(DataGrader):
     r"""A grader that compares an answer with one or more gold answers, any of which is accepted.
 
     The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply
-    without its thinking.
+    without its thinking. Styles around its words, as ``\text{}`` and ``\textbf{}``, make no difference.
     """
 
     name = "text/1"
@@ -66,11 +67,12 @@ class TextGrader(DataGrader):
         """Score `answer` against `reference`; see `references`."""
         golds = references(reference)
         given = extract_answer(answer)
-        right = any(exact_match(given, gold, self.official) for gold in golds)
+        readings = dict.fromkeys((given, strip_styles(given)))  # a gold may be LaTeX itself
+        right = any(exact_match(each, gold, self.official) for each in readings for gold in golds)
         why = "exact match" if right else "different" if given else "no answer"
         value = float(right)
         if self.metric == "f1" and not right:
-            value = max(f1(given, gold, self.official) for gold in golds)
+            value = max(f1(each, gold, self.official) for each in readings for gold in golds)
         return Score(value, right, given[:200] or None, why)
 
     @staticmethod

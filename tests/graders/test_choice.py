@@ -12,6 +12,7 @@ FRUIT = {"choices": ["car", "an apple", "stone"], "answer": "B"}
         "\\boxed{B}",
         "\\boxed{(b)}",
         "\\boxed{\\text{B}}",
+        "\\boxed{\\textit{B. \\text{an apple}}}",
         "\\boxed{B. an apple}",
         "\\boxed{Apple}",
         "<answer>Option B</answer>",

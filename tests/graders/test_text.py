@@ -124,6 +124,17 @@ def test_any_gold_answer_will_do_and_f1_takes_the_best():
     assert TextGrader()("Answer: December 1972", golds).correct
 
 
+@pytest.mark.parametrize("official", [False, True])
+def test_latex_styles_around_words_make_no_difference(official):
+    grade = TextGrader("f1", official)
+    for answer in (r"\text{Oslo}", r"\textbf{Oslo}", r"\mathrm{Oslo}", r"\textbf{\text{Oslo}}"):
+        assert grade(f"\\boxed{{{answer}}}", "Oslo").correct, answer
+    assert grade(r"\boxed{\text{the city of Oslo}}", "Oslo").value == 0.5
+    assert grade(r"\boxed{\textbf{word}}", r"\textbf{word}").correct
+    assert not grade(r"\boxed{\textit{word}}", r"\textbf{word}").correct
+    assert not grade(r"\boxed{\text{}}", "Oslo").correct
+
+
 @pytest.mark.parametrize("gold", [None, [], {}, {"text": []}, {"answer": "Oslo"}])
 def test_a_reference_that_is_no_text_is_refused(gold):
     with pytest.raises(BadArgument, match="accepted"):
