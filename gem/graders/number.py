@@ -1,7 +1,8 @@
 r"""NumberGrader: compares one number in an answer with one number in a reference, exactly.
 
-Units, currency signs, words around the number and the way it is written (``1,234.50``, ``1234.5``,
-``\frac{1}{2}``, ``0.5``, ``eighteen``) make no difference. For formulas see `gem.graders.math`.
+Units, currency signs, words around the number and the way it is written (``1,234.50``, ``1 234.5``,
+``1.2345 \times 10^3``, ``\frac12``, ``0.5``, ``eighteen``, ``minus 3``) make no difference. Calculations
+(``2^5``, ``3 \cdot 4``) are not carried out. For formulas see `gem.graders.math`.
 """
 
 from __future__ import annotations
@@ -14,14 +15,37 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics import number_words
+from gem.graders.mathematics.notation import strip_styles
+from gem.graders.mathematics.units import read_unit
 from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking
 
 LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
 DIGITS = 400  # of one number; a longer one is not read
-_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(\d+)\s*\}")
+_SUPERSCRIPT = re.compile("(?<=\\d)[⁻⁰¹²³⁴-⁹]+")
+_DIGITS_OF = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_GROUPS = re.compile(  # 1 000, 1'000, 1_000; not within other numbers, where the gap may part two of them
+    r"(?<![\w.,/^'’])(?<!\d[\s~])[1-9]\d{0,2}(?P<gap>[ \u00a0\u2009\u202f~'’_]|\\[ ;:_])\d{3}"
+    r"(?:(?P=gap)\d{3})*+(?![\d_]|[\s~]?[\d/]|[,'’]\d)"
+)
 _SPACES = re.compile(r"(?<=\d)(?:\{,\}|\\,|\\!|,)(?=\d{3}(?!\d))")
+_POWER = re.compile(  # of ten, after a factor or alone; other powers are calculations
+    r"(?:(?<![\w.^/])(?P<factor>\d+(?:\.\d+)?|\.\d+)\s*(?:\\times|\\cdot|[×·⋅*x])\s*|(?<![\w.^]))10\s*(?:\^|\*\*)\s*"
+    r"(?:\{\s*(?P<braced>[-−+]?\d{1,3})\s*\}|(?P<bare>[-−+]?\d{1,3}))(?!\d|\.\d|\s*\^|\s*\*\*)"
+)
+_FRACTION = re.compile(r"\\[cdt]?frac\s*(?:\{\s*(-?\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))(?!\d)")
+_RAISED = re.compile(r"\s*\^\s*(?:\{\s*[-−+]?\d\s*\}|[-−+]?\d(?!\d))")
+_UNITS = re.compile(  # up to the last that is raised
+    rf"(?<=\d)\$?(?:\\[,;:! ]|[\s~])+(?:[A-Za-zµΩÅ]{{1,20}}(?:{_RAISED.pattern})?"
+    rf"(?:\s*(?:/|\*|·|⋅|\\cdot(?![a-z])|\\,)\s*|[\s~]+)){{0,6}}[A-Za-zµΩÅ]{{1,20}}{_RAISED.pattern}(?!\s*[-+−=^])"
+)
+_MINUS = re.compile(  # behind other words it may be a difference
+    r"(\A\s*|[:=(,$*]\s*|\b(?:is|are|was|were|be|equals?|of|to|at|or|about|exactly|approximately)\s+)minus\s+(?=[$€£]?\.?\d)"
+    r"|\bnegative\s+(?=[$€£]?\.?\d)|(?<![\w.)\]}])[–‐‑](?=[$€£]?\.?\d)",
+    re.IGNORECASE,
+)
 _NUMBER = re.compile(
-    r"(?<![\w.])[-+−]?\s?[$€£]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?(?:\s?/\s?[1-9]\d*(?!\d|\.\d))?"
+    r"(?<![\w.])[-+−]?\s{0,2}[$€£]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
+    r"(?:\s?/\s?[1-9]\d*(?!\d|\.\d|[eE][-+]?\d|\s*\^\s*\{?\s*[-−\w(]))?"
 )
 
 
@@ -75,11 +99,38 @@ def answered_number(reply: str) -> tuple[Fraction | None, str | None]:
 
 def find_numbers(text: str) -> list[Fraction]:
     """Return all numbers of a text, or the one that it is in words."""
-    plain = _SPACES.sub("", _FRACTION.sub(r"\1/\2", drop_invisible(text[:LONGEST]))).replace("\\$", "$")
+    plain = _write_plainly(strip_styles(drop_invisible(text[:LONGEST]), " "))
     numbers = [number for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
-    if not numbers and (word := number_words.number(text.strip(" .!").casefold()[:100])) is not None:
+    if not numbers and (word := number_words.number(plain.strip(" .!").casefold()[:100])) is not None:
         return [Fraction(word)]
     return numbers
+
+
+def _write_plainly(text: str) -> str:
+    """Write digits in groups, powers of ten, fractions and signs in one way, and units without powers."""
+    text = _SUPERSCRIPT.sub(lambda match: "^" + match[0].translate(_DIGITS_OF), text)
+    text = _GROUPS.sub(lambda match: match[0].replace(match["gap"], ""), text)
+    text = _POWER.sub(_write_power, _SPACES.sub("", text))
+    text = _UNITS.sub(_drop_powers, _FRACTION.sub(_write_fraction, text))
+    return _MINUS.sub(r"\1-", text).replace("\\$", "$")
+
+
+def _write_power(match: re.Match[str]) -> str:
+    exponent = (match["braced"] or match["bare"]).replace("−", "-")
+    if match["factor"] or exponent.startswith("-"):
+        return f"{match['factor'] or 1}e{exponent}"
+    return "1" + "0" * int(exponent)  # in digits, because it may be a denominator
+
+
+def _write_fraction(match: re.Match[str]) -> str:
+    at = match.start()
+    apart = " " * match.string[max(0, at - 1) : at].isalnum()  # 3\frac{1}{2} is not 31/2
+    return f"{apart}{match[1] or match[2]}/{match[3] or match[4]} "
+
+
+def _drop_powers(match: re.Match[str]) -> str:
+    plain = _RAISED.sub("", match[0])
+    return plain if all(map(read_unit, re.findall(r"(?<!\\)\b[A-Za-zµΩÅ]+", plain))) else match[0]
 
 
 def _value(text: str) -> Fraction | None:

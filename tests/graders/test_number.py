@@ -3,6 +3,34 @@ import pytest
 from gem.errors import BadArgument
 from gem.graders.number import NumberGrader
 
+THOUSAND = (
+    *(
+        "10^3",
+        "10^{3}",
+        "10**3",
+        "10³",
+        r"1.0 \times 10^3",
+        r"1\times10^{3}",
+        "1.0 × 10³",
+        "1 x 10^3",
+        "0.1 · 10^4",
+    ),
+    *("1 000", "1'000", "1’000", "1_000", r"1\ 000", r"1\,000", "1\u202f000", r"\$1 000", "1 000 m^3"),
+)
+FIVE_UNITS = (
+    *(
+        r"5 \text{ m}^2",
+        r"5\ \text{cm}^3",
+        r"5\,\mathrm{m\,s^{-2}}",
+        "5 kg m^2/s^2",
+        "5 m²",
+        "5 m2",
+        "5 ft^2",
+        "5 m^2.",
+    ),
+)
+MINUS_THREE = ("minus 3", r"\text{minus }3", "x = minus 3", "negative 3", "–3", r"-\text{3}", "minus three")
+
 
 @pytest.mark.parametrize(
     ("answer", "gold"),
@@ -16,6 +44,19 @@ from gem.graders.number import NumberGrader
         ("\\boxed{eighteen}", 18),
         ("\\boxed{9 apples}", ["8", "9 (apples)"]),
         ("\\boxed{1.5e3}", 1500),
+        ("\\boxed{\\text{eighteen}}", 18),
+        *((f"\\boxed{{{text}}}", 1000) for text in THOUSAND),
+        *((f"\\boxed{{{text}}}", 5) for text in FIVE_UNITS),
+        *((f"\\boxed{{{text}}}", -3) for text in MINUS_THREE),
+        *(
+            (f"\\boxed{{{text}}}", "1/2")
+            for text in (r"\frac12", r"\frac 1{2}", r"\dfrac{1}2", r"\frac{\text{1}}{2}")
+        ),
+        ("\\boxed{2.5×10⁻³}", "0.0025"),
+        ("\\boxed{\\frac{1}{10^3}}", "0.001"),
+        ("\\boxed{-1 234 567.5 km}", "-1234567.5"),
+        ("So it is 12 500.", 12500),
+        ("The temperature is minus 3 degrees.", -3),
     ],
 )
 def test_the_same_number_is_right_however_it_is_written(answer, gold):
@@ -41,6 +82,40 @@ def test_another_number_is_wrong_and_several_are_none(answer, gold, parsed):
     score = NumberGrader()(answer, gold)
     assert not score.correct
     assert score.parsed == parsed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(
+            "3x^2",
+            "3 x^2",
+            "3m^2",
+            "3 + m^2",
+            "2^5",
+            "2^{10}",
+            r"\frac{2}{3}^2",
+            "10^{1/2}",
+            "10^3.5",
+            "10^2^3",
+        ),
+        *(r"10^2 \times 10^3", r"2 \times 3 \times 10^3", "2^3 × 10^3", "1/2 × 10^3", "5/10^{-3}", "5/1e3"),
+        *(r"3\frac{1}{2}", r"\frac{1}{2}3", r"\frac{1}{2}\frac{1}{3}", "5 minus 3"),
+        *("2 3", "100 20", "0 500", "1 000,50", "1 000/3", "3/1 000", "3 125/1000", "1,5 000", "18 000 19"),
+        *("2000 500", "5 000 2000", "1 000 or 2 000"),
+    ],
+)
+def test_what_may_be_several_numbers_or_a_calculation_is_none(answer):
+    score = NumberGrader()(f"\\boxed{{{answer}}}", "18")
+    assert (score.parsed, score.why) == (None, f"not one number: {answer}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"), [("10^3", 3), ("10³", 10), ("minus 3", 3), ("–3", 3), ("1 000", 0), ("1_000", 1)]
+)
+def test_a_part_of_a_number_is_not_its_value(answer, gold):
+    assert not NumberGrader()(f"\\boxed{{{answer}}}", gold).correct
+    assert not NumberGrader()(answer, gold).correct
 
 
 def test_a_tolerance_is_relative():
