@@ -22,6 +22,7 @@ from gem.errors import (
     BadAction,
     BadArgument,
     CannotFork,
+    ContractBroken,
     EnvClosed,
     EpisodeOver,
     NoSolver,
@@ -364,15 +365,17 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
                 f"it takes {', '.join(sorted(accepted - {'self'})) or 'nothing'}."
             )
         try:
-            start = reset(self, seed=seed, **options)
+            start: Start = reset(self, seed=seed, **options)
+            if type(start) is not Start:
+                start = _name_values(self, Start, start)
         except BaseException:
             if self._phase == _RUNNING:
                 self._phase = _OVER  # half an instance must not be stepped
             raise
         self._phase = _RUNNING
         if tools := self.tool_specs:
-            start[1].setdefault("tools", written_tools(tools))
-        return start if type(start) is Start else Start(*start)
+            start.info.setdefault("tools", written_tools(tools))
+        return start
 
     return run_reset
 
@@ -387,9 +390,9 @@ def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
             raise not_running(self)
         if texts and not isinstance(action, str):
             raise BadAction(f"action is {type(action).__name__} {action!r:.80}; {self} takes text (str).")
-        result = step(self, action)
+        result: Step = step(self, action)
         if type(result) is not Step:
-            result = Step(*result)
+            result = _name_values(self, Step, result)
         self._phase = _OVER if result[2] or result[3] else _RUNNING
         return result
 
@@ -415,11 +418,27 @@ def not_running(env: Env) -> Exception:
     return ResetNeeded(f"{env} has not begun; call reset() before step().")
 
 
+def _name_values(env: Env, kind: Any, values: Any) -> Any:
+    """Return what an author's reset or step returned as a Start or a Step.
+
+    Raises:
+        ContractBroken: when it is no tuple, or one of another length.
+    """
+    if isinstance(values, tuple | list) and len(values) == len(kind._fields):
+        return kind(*values)
+    method = "reset" if kind is Start else "step"
+    accepted = ", ".join(("observation", *kind._fields[1:]))
+    returned = f"{type(values).__name__} {values!r:.80}"
+    if isinstance(values, tuple | list):
+        returned = f"{len(values)} values ({', '.join(type(value).__name__ for value in values)})"
+    raise ContractBroken(f"{method} of {env} returned {returned}; it must return {accepted}.")
+
+
 def _name_result(method: Callable[..., Any], named: Any) -> Callable[..., Any]:
     @functools.wraps(method)
-    def naming(*args: Any, **kwargs: Any) -> Any:
-        result = method(*args, **kwargs)
-        return named(*result) if type(result) is tuple else result
+    def naming(self: EnvWrapper, *args: Any, **kwargs: Any) -> Any:
+        result = method(self, *args, **kwargs)
+        return _name_values(self, named, result) if type(result) is tuple else result
 
     return naming
 

@@ -1,5 +1,6 @@
 import copy
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,6 +10,7 @@ from gem.errors import (
     BadAction,
     BadArgument,
     CannotFork,
+    ContractBroken,
     EnvClosed,
     EpisodeOver,
     NoSolver,
@@ -65,6 +67,35 @@ def test_plain_tuples_become_start_and_step():
     assert isinstance(step, Step)
     obs, reward, terminated, truncated, _ = step
     assert (obs, reward, terminated, truncated) == (step.obs, 0, False, False)
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, EnvWrapper])
+@pytest.mark.parametrize(
+    ("start", "step", "told"),
+    [
+        ("go", None, "reset of <Odd> returned str 'go'; it must return observation, info"),
+        (("go",), None, "reset of <Odd> returned 1 values (str); it must return observation, info"),
+        (
+            ("go", {}),
+            ("on", 1.0, True, {}),
+            "step of <Odd> returned 4 values (str, float, bool, dict); it must return observation, reward, "
+            "terminated, truncated, info",
+        ),
+        (("go", {}), None, "step of <Odd> returned NoneType None; it must return observation, reward, "),
+    ],
+)
+def test_a_result_of_another_form_is_told(start, step, told, wrap):
+    class Odd(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            return start
+
+        def step(self, action):
+            return step
+
+    env = wrap(Odd())
+    with pytest.raises(ContractBroken, match=re.escape(told)):
+        env.reset(seed=0) and env.step("x")
 
 
 @pytest.mark.parametrize(

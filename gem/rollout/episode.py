@@ -219,11 +219,21 @@ class _Progress:
     requested: float = 0.0
 
     def open(self, result: Any, history: HistoryPolicy | None) -> None:
-        """Enter the result of reset, and begin the dialogue of each seat."""
+        """Enter the result of reset, and begin the dialogue of each seat.
+
+        Raises:
+            ContractBroken, BadArgument: for a result of a wrong form.
+        """
         obs, infos = result
         self.several = type(obs) is dict
         if not self.several:
             obs, infos = {SEAT: obs}, {SEAT: infos}
+        elif not isinstance(infos, Mapping) or not obs.keys() <= infos.keys():
+            raise ContractBroken(
+                f"the first observation is a dict, {obs!r:.80}; an observation is text, or a list of Text and"
+                " Image parts. Only an environment of several seats returns dicts: observations and infos, by"
+                " seat."
+            )
         record = self.record
         for seat, info in infos.items():
             record.starts[seat] = _copy_info(info)
@@ -352,7 +362,7 @@ class _Progress:
         info, end = _copy_info(info), self.record.ends[seat]
         reward = check_reward(reward)
         terminated, truncated = _check_flag(terminated), _check_flag(truncated)
-        if obs is not None or (not self.several and (terminated or truncated)):
+        if obs is not None or not self.several:
             obs = check_obs(obs)
         self._enter_reward(seat, reward, info, step_s)
         end.info = info
@@ -476,7 +486,13 @@ def check_reward(reward: Any) -> float:
     """
     if isinstance(reward, str | bytes | bytearray):  # which float() would read
         raise ContractBroken(f"the environment's reward is {reward!r:.40}; a reward is a finite number.")
-    number = float(reward)
+    try:
+        number = float(reward)
+    except (TypeError, ValueError) as error:
+        kind = type(reward).__name__
+        raise ContractBroken(
+            f"the environment's reward is {kind} {reward!r:.40}; a reward is a finite number."
+        ) from error
     if not math.isfinite(number):
         raise ContractBroken(f"the environment's reward is {number}; a reward is a finite number.")
     return number

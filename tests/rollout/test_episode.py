@@ -230,7 +230,10 @@ def test_an_environment_that_breaks_at_reset_gives_no_verdict():
         (NoVerdict("the sandbox is gone"), "env", "NoVerdict", "the sandbox is gone"),
         (WorkerDied("worker 3"), "host", "WorkerDied", "worker 3"),
         (go(float("nan")), "env", "ContractBroken", "nan"),
-        (go(None), "env", "TypeError", "NoneType"),
+        (go(None), "env", "ContractBroken", "reward is NoneType None; a reward is a finite number"),
+        (go([1.0]), "env", "ContractBroken", "reward is list [1.0]; a reward is a finite number"),
+        (go(obs=None), "env", "BadArgument", "observation is NoneType; it must be text"),
+        (Step({"x": 1}, 0.0, False, False, {}), "env", "BadArgument", "observation is dict; it must be text"),
         (Step(3, 0.0, False, False, {}), "env", "BadArgument", "observation is int"),
         (Step(None, 0.0, True, False, {}), "env", "BadArgument", "observation is NoneType"),
         (Step("on", 0.0, 0, False, {}), "env", "ContractBroken", "must return a bool"),
@@ -419,9 +422,14 @@ def test_a_turn_keeps_only_what_it_adds_of_a_growing_prompt():
     assert list(episode.turns[2].prompt_ids) == [7, 0, 9, 0, 7, 1, 9, 1, 7, 2]
 
 
-@pytest.mark.parametrize("env", [Script(go(obs=None)), Script(start=({}, {}))])
-def test_an_environment_that_neither_goes_on_nor_ends_breaks_its_contract(env):
-    episode = drive(env)
+@pytest.mark.parametrize("info", [{}, {"k": 3}, None])
+def test_a_dict_is_an_observation_of_several_seats_only(info):
+    episode = drive(Script(start=({"x": 1}, info)))
+    no_verdict(episode, "env", "ContractBroken", "is a dict, {'x': 1}; an observation is text, or a list of")
+
+
+def test_an_environment_that_neither_goes_on_nor_ends_breaks_its_contract():
+    episode = drive(Script(start=({}, {})))
     assert (episode.verdict, episode.error.type) == (Verdict.NONE, "ContractBroken")
     assert "gave no seat an observation" in episode.error.message
 
