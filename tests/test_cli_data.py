@@ -143,6 +143,21 @@ def test_a_grader_of_ones_own_comes_from_a_file(capsys, tmp_path):
     assert (row["reward"]["mean"], row["success"]["mean"]) == (0.5, 0)
     assert run("replay", "run/episodes.jsonl", "all") == 0  # a function that this user named
     assert run("regrade", "run", "--grader", "g.py:half") == 0
+    (tmp_path / "g.py").write_text("def boom(answer, reference):\n    raise ValueError('no key')\n")
+    capsys.readouterr()
+    assert run("regrade", "run", "--grader", "g.py:boom") == cli.FAILED
+    told = "data:function: 7 episodes with no verdict: the grader function:boom raised ValueError: no key"
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("replay", "run", "all"), ("regrade", "run", "--grader", "text")])
+def test_data_that_is_elsewhere_is_told(command, capsys, tmp_path, monkeypatch):
+    assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "run") == 0
+    (tmp_path / "else").mkdir()
+    monkeypatch.chdir(tmp_path / "else")
+    assert run(command[0], "../run", *command[2:]) != 0
+    streams = capsys.readouterr()
+    assert f"there is no q.csv in the working folder {tmp_path / 'else'}" in streams.out + streams.err
 
 
 @pytest.mark.system

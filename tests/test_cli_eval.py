@@ -533,6 +533,32 @@ class Unsolved(Env):
         return Step("", 1.0, True, False, {"success": True})
 
 
+class Printing(Unsolved):
+    """An environment that prints, and starts a program that prints."""
+
+    def reset(self, seed=None):
+        print("one")
+        return super().reset(seed)
+
+    def step(self, action):
+        subprocess.run(["echo", "two"], check=True)
+        return super().step(action)
+
+    def sample_random_action(self):
+        return "go"
+
+
+def test_what_an_environment_prints_is_not_in_the_json(capfd, monkeypatch):
+    monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
+    register("t:Printing-v0", Printing)
+    assert run("t:Printing-v0", "-n", 1, "--json") == 0
+    streams = capfd.readouterr()
+    assert json.loads(streams.out)["results"][0]["episodes"] == 1
+    assert streams.err == "one\ntwo\n"
+    assert run("t:Printing-v0", "-n", 1) == 0
+    assert capfd.readouterr().out.startswith("one\ntwo\n")
+
+
 def test_a_solver_that_an_environment_of_a_suite_has_not_is_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
     register("t:Unsolved-v0", Unsolved)

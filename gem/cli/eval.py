@@ -311,6 +311,7 @@ def evaluate(given: Arguments) -> int:
     given = _fix_names(given)
     limits, output = given.limits, given.output
     with ExitStack() as last:
+        terminal = last.enter_context(Terminal(output.json))
         suite = last.enter_context(closing(_suite(given)))
         _report_unused(given, given.agent or suite.agents or ("random",))
         options = SuiteOptions(
@@ -330,7 +331,6 @@ def evaluate(given: Arguments) -> int:
             make_agent=local_agent,
             command=_words(given),
         )
-        terminal = last.enter_context(Terminal(output.json))
         try:
             result = play_suite(suite, given.agent, options, terminal)
         except AgentUnavailable:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Self
 
 from gem.cli.eval_progress import Progress
-from gem.cli.terms import table
+from gem.cli.terms import divert_stdout, table
 from gem.content import printable
 from gem.errors import AgentUnavailable
 from gem.evals import EnvResult
@@ -38,7 +38,9 @@ class Terminal(SuiteEvents):
         self._last = ExitStack()
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Begin; what environments print is no part of the JSON."""
+        if self.as_json:
+            self._last.enter_context(divert_stdout())
         return self
 
     def __exit__(self, *exc: object) -> None:

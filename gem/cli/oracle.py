@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json as json_module
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import groupby
 
-from gem.cli.terms import FAILED, MaybeInt, table
+from gem.cli.terms import FAILED, MaybeInt, divert_stdout, table
 
 
 def oracle(
@@ -42,13 +43,14 @@ def oracle(
 
     rows = judge(env, algorithm, gamma, batch=batch, samples=samples, seed=seed)
     figures = []
-    for name, judged in groupby(rows, key=lambda row: row.env):
-        group = list(judged)
-        figures += group
-        if not json:
-            print(f"{name}: {SETTINGS[name].summary}\n")
-            table(*HEADS, rows=[row.cells() for row in group], cropped=("verdict",))
-            print(flush=True)
+    with divert_stdout() if json else nullcontext():  # an algorithm of one's own may print
+        for name, judged in groupby(rows, key=lambda row: row.env):
+            group = list(judged)
+            figures += group
+            if not json:
+                print(f"{name}: {SETTINGS[name].summary}\n")
+                table(*HEADS, rows=[row.cells() for row in group], cropped=("verdict",))
+                print(flush=True)
     if json:
         print(json_module.dumps([asdict(row) for row in figures], indent=2))
     return 0 if all(row.expected for row in figures) else FAILED

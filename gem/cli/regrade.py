@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from gem.cli.store import store_of
-from gem.cli.terms import MaybePath, table
+from gem.cli.terms import FAILED, MaybePath, table
 from gem.content import printable
 from gem.errors import StoreError, reason
 from gem.graders.code import CodeGrader
@@ -27,7 +28,8 @@ def regrade(
 ) -> int:
     """Score stored episodes again, without running them, and show where the verdicts differ.
 
-    It grades the last answer of each episode; the reference comes from the environment's task.
+    It grades the last answer of each episode; the reference comes from the environment's task. The exit code
+    is 1 if no episode of an environment has a new verdict.
 
     Args:
         store: a file of episodes, or the folder of a run.
@@ -64,13 +66,17 @@ def regrade(
             out.write_bytes(b"".join(msgspec.json.encode(asdict(row)) + b"\n" for row in verdicts))
         except OSError as error:
             raise StoreError(f"{out}: cannot write the verdicts: {reason(error)}.") from error
-    rows = []
+    rows, code = [], 0
     for spec in sorted({row.spec for row in verdicts}):
         of = [row for row in verdicts if row.spec == spec]
         newly = [row.after for row in of if row.changed]
         before, after = ([getattr(row, name) for row in of] for name in ("before", "after"))
         rows.append((spec, len(of), before.count(True), after.count(True), *map(newly.count, (True, False))))
         rows[-1] += (after.count(None),)
+        lost = [row.why for row in of if row.after is None]
+        if lost:
+            print(printable(f"{spec}: {len(lost)} episodes with {lost[0]}"), file=sys.stderr)
+        code = FAILED if len(lost) == len(of) else code
     columns = ("episodes", "right before", "right now", "newly right", "newly wrong", "no verdict")
     table("env", *columns, rows=rows)
     for row in [row for row in verdicts if row.changed][:10]:
@@ -78,4 +84,4 @@ def regrade(
         print(printable(f"{row.episode} is {verdict} now ({row.why}): {row.answer[-200:]}"))
     if left_out:
         print(f"{left_out} episodes without a verdict or an answer were left out.")
-    return 0
+    return code

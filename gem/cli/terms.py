@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -75,6 +77,21 @@ def open_store(folder: Path) -> EpisodeStore:
     except OSError as error:
         raise StoreError(f"{folder} cannot be made: {reason(error)}.") from error
     return EpisodeStore(folder / "episodes.jsonl")
+
+
+@contextmanager
+def divert_stdout() -> Iterator[None]:
+    """Send to stderr what the block prints, also what environments and programs print in it."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def table(*columns: str, rows: Sequence[Sequence[Any]], cropped: Collection[str] = (), keys: int = 0) -> None:

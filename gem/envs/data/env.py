@@ -24,7 +24,7 @@ from gem.graders.rubric import Rubric
 from gem.seeding import stream
 from gem.tasks.base import Task
 from gem.tasks.columns import parse_columns
-from gem.tasks.sources import Source
+from gem.tasks.sources import Source, find
 
 TARGET_AT_MOST = 300
 """The most characters of the right answer that an info has."""
@@ -98,6 +98,13 @@ class DataEnv(DatasetEnv):
         if data is None:
             raise MissingData(f"data:{name} needs your data: gem.make('data:{name}', data='FILE').")
         if digest is not None and isinstance(data, str | Path) and digest != digest_of(data, few_shot):
+            sources = [str(each) for each in (data, few_shot) if isinstance(each, str | Path)]
+            for source in sources:
+                if find(source) is None and (len(sources) == 1 or Path(source).suffix):  # not the hub's
+                    raise MissingData(
+                        f"there is no {source} in the working folder {Path.cwd()}, nor in GEM_DATA; run this "
+                        "where the data is."
+                    )
             raise BadArgument(
                 f"{data} has changed since its digest {digest} was taken. Restore it, or begin anew, with "
                 "another --out."
