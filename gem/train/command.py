@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -133,7 +133,7 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
         folder.clear()
     elif not parsed.resume and _first():
         folder.check_free()
-    return _carry_out(config, folder, parsed.resume and phase_of is None, report, phase_of)
+    return _carry_out(config, folder, parsed.resume and phase_of is None, report, phase_of, args)
 
 
 def check_sandbox(config: TrainConfig) -> None:
@@ -185,6 +185,7 @@ def _carry_out(
     resume: bool,
     report: Callable[[Path], Path] | None,
     phase_of: Path | None = None,
+    args: Sequence[str] = (),
 ) -> int:
     check_torch()
     with name_wait("torch to be loaded"):
@@ -196,13 +197,11 @@ def _carry_out(
         summary = train(config, resume=resume, phase_of=phase_of, watcher=watcher)
     except KeyboardInterrupt:
         watcher.close()
+        how, words = "nothing is saved yet. Begin again with", args
         if folder.checkpoint.exists():
-            console.print(
-                "stopped; the run is saved. Resume it with: "
-                f"{_find_command()} train --out {shlex.quote(str(config.out))} --resume",
-                highlight=False,
-                soft_wrap=True,
-            )
+            how, words = "the run is saved. Resume it with", ["--out", str(config.out), "--resume"]
+        command = f"{_find_command()} train {shlex.join(words)}"
+        console.print(f"stopped; {how}: {command}", highlight=False, markup=False, soft_wrap=True)
         raise
     watcher.close()
     if not _first():
