@@ -106,7 +106,7 @@ def cat(
             print(line)
             return
     run = record.run
-    settings = [run.agent, run.model, *(f"{name}={value}" for name, value in run.sampling.items())]
+    settings = [run.agent, run.model, *(f"{k}={v}" for k, v in run.sampling.items() if v is not None)]
     about = {
         "id": record.id,
         "env": f"{record.spec}, seed {record.seed}",

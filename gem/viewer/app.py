@@ -628,7 +628,9 @@ def episode_page(
         "vocabulary": vocabulary,
         "colours": {name: known[name] for name in COLOURS},
         "colour": colour,
-        "settings": {**episode.run.sampling, **{k: v for k, v in limits.items() if v is not None}},
+        "settings": {
+            name: value for name, value in {**episode.run.sampling, **limits}.items() if value is not None
+        },
         "sampled": sum(len(turn.token_ids) for turn in episode.turns) or sum(turn.sampled for turn in turns),
         "scale": max(map(abs, rewards), default=1.0),
         "earned": [(seat, episode.reward(seat)) for seat in episode.seats] if episode.several else [],

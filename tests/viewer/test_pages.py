@@ -216,6 +216,14 @@ def test_an_episode_is_a_conversation_with_rewards_and_tokens(pages, tmp_path):
     assert "probability 0.7%, logprob -5.000" in page.text
 
 
+def test_a_setting_that_is_left_out_is_not_shown(pages, tmp_path):
+    run = RunInfo("run", "OpenAIAgent", "m", {"temperature": 1.0, "max_tokens": None})
+    page = pages(write(tmp_path / "episodes.jsonl", episode(answer("7"), run=run))).get("run/0/episode/0")
+    assert "<dt>temperature</dt>" in page.text
+    assert "max tokens" not in page.text
+    assert "None" not in text_of(page)
+
+
 def test_the_prompt_is_shown_with_what_was_held(pages, tmp_path):
     first = answer("\\boxed{5}", prompt="Guess.")
     second = turn(observation="higher", action="7")

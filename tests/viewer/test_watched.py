@@ -45,6 +45,17 @@ def test_a_seed_is_shown_at_every_checkpoint(pages, tmp_path):
     assert "Seed 1, one" in shown.get("run/0/through?watched=99").text
 
 
+def test_the_checkpoints_of_one_seed_are_no_independent_episodes(pages, tmp_path):
+    folder = training(tmp_path / "run")
+    write(
+        folder / "watched.jsonl",
+        *(episode(job=f"{i}-0", run=RUN, seed=5, group="0", stop=StopReason.SOLVED) for i in range(16)),
+    )
+    page = pages(folder).get("run/1").text
+    assert "16 episodes" in page
+    assert "0.0% to 100.0%" in page
+
+
 def test_alarms_stand_on_the_axis(pages, tmp_path):
     pytest.importorskip("torch")
     from dataclasses import asdict
