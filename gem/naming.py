@@ -314,10 +314,15 @@ def _attribute(module: ModuleType, attribute: str, name: str, kind: str) -> Any:
 
 
 def _list_definitions(source: Source | None) -> str:
-    """Return the sentence that lists the classes and functions of a file."""
+    """Return the sentence that lists the classes, functions and objects of a file."""
     if source is None:
         return ""
-    body = ast.parse(source.files[source.main]).body
-    made = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    names = [node.name for node in body if isinstance(node, made) and not node.name.startswith("_")]
-    return f" It defines {', '.join(names[:20])}." if names else " It defines no class and no function."
+    names: list[str] = []
+    for node in ast.parse(source.files[source.main]).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names += [target.id for target in targets if isinstance(target, ast.Name)]
+    names = [name for name in dict.fromkeys(names) if not name.startswith("_")]
+    return f" It defines {', '.join(names[:20])}." if names else " It defines no class, function or object."

@@ -1,5 +1,6 @@
 """What waits says so, after five silent seconds, and what it waits for."""
 
+import re
 import threading
 from functools import partial
 
@@ -133,6 +134,37 @@ def test_an_evaluation_says_what_it_waits_for(gated, shown, host, limit):
     callbacks.append(lambda line: line.endswith(expected) and gated.set())
     assert cli.main(["eval", "test:Gated", "--agent", "random", "-n", "1", "--host", host]) == 0
     assert any(line.endswith(expected) for line in lines)
+
+
+def test_an_episode_that_does_not_end_is_told(shown):
+    lines, callbacks = shown
+    ended = threading.Event()
+
+    class Endless(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            return Start("go", {})
+
+        def sample_random_action(self):
+            return "x"
+
+        def step(self, action):
+            return Step("on", 1.0, ended.is_set(), False, {})
+
+    spec = EnvSpec("test:Endless", Endless)
+    register(spec)
+    told = re.compile(
+        r"an episode has had [1-9][\d,]+ turns so far, and no limit of them is set \(as by --turns"
+    )
+    callbacks.append(lambda line: told.search(line) and ended.set())
+    try:
+        assert cli.main(["eval", "test:Endless", "--agent", "random", "-n", "1"]) == 0
+        assert any(map(told.search, lines))
+        lines.clear()
+        assert cli.main(["eval", "test:Endless", "--agent", "random", "-n", "1", "--turns", "300"]) == 0
+        assert not any(map(told.search, lines))
+    finally:
+        del ENV_REGISTRY[spec.id]
 
 
 def test_a_close_without_a_limit_of_time_says_so(gated, shown, monkeypatch):

@@ -54,7 +54,8 @@ FILE = "import json\nclass Relay: ...\ndef build(): ...\nasync def ask(): ...\nc
             r"environment 'file.py:Rely': there is no 'Rely' in it. Did you mean 'Relay'\?",
         ),
         ("file.py:Xyz", FILE, "there is no 'Xyz' in it. It defines Relay, build, ask."),
-        ("file.py:Xyz", "X = 1", "It defines no class and no function."),
+        ("file.py:Xyz", "A = 1\nB: int = 2\n_c = 3", "there is no 'Xyz' in it. It defines A, B."),
+        ("file.py:Xyz", "_x = 1", "It defines no class, function or object."),
         ("file.py", FILE, "'file.py' names a file; accepted: file.py:NAME. It defines Relay, build, ask."),
         ("file.py:", FILE, "'file.py:' names a file; accepted: file.py:NAME. It defines Relay, build, ask."),
         (

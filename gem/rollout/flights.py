@@ -26,6 +26,9 @@ from gem.waiting import add_source, report_news
 ALONE = os.cpu_count() or 1
 """Limit on episodes that run in separate workers at the same time."""
 
+MANY_TURNS = 100
+"""Turns from which on an episode may never end."""
+
 Resume: TypeAlias = "tuple[Callable[[Any], Any], Any]"
 """How an episode continues: `send` or `throw` of its generator, and the value."""
 
@@ -181,15 +184,23 @@ def describe_flights() -> str:
     It may be called from any thread.
     """
     waits: Counter[str] = Counter()
+    most_turns = 0
     with suppress(RuntimeError, BadArgument):  # an episode began or ended meanwhile; a seat has no agent
         for flights in list(_OPEN):
             for flight in list(flights._by_index.values()):
+                if flight.record.run.limits.turns is None:
+                    most_turns = max(most_turns, len(flight.record.turns))
                 for ask in flight.asks:
                     waits[f"answers of {_name_agent(flight.holder(ask))}"] += 1
                 if not flight.asks:
                     alone = "" if flights.waits else ", which has no limit of time on the host serial"
                     waits[f"calls of {flight.record.spec}: {flight.call.verb}{alone}"] += 1
-    return ", ".join(f"{what} ({count})" for what, count in waits.most_common(4))
+    text = ", ".join(f"{what} ({count})" for what, count in waits.most_common(4))
+    if text and most_turns >= MANY_TURNS:
+        text += (
+            f"; an episode has had {most_turns:,} turns so far, and no limit of them is set (as by --turns)"
+        )
+    return text
 
 
 add_source(describe_flights)
