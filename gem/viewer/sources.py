@@ -252,15 +252,13 @@ class Source:
         store = self.store
         count = len(store)
         if self._counted is None or self._counted[0] != count:
+            # Watched seeds have one sample each, at every checkpoint.
+            several = self.path.name == WATCHED or store.page(sample=1, count=0)[1] > 0
             if store.page(attempt=1, count=0)[1] or len(store.runs) > 1:
                 entries = store.latest()
-                tally, tasks = by_end((), entries), by_task((), entries)
+                self._counted = count, by_end((), entries), by_task((), entries) if several else []
             else:
-                tally, tasks = self.tally(), store.tasks()
-            # Watched seeds are no samples, but played at every checkpoint; imported episodes have no group.
-            several = any(task.group and task.scored > 1 for task in tasks)
-            several = several or store.page(sample=1, count=0)[1] > 0
-            self._counted = count, tally, tasks if several else []
+                self._counted = count, self.tally(), store.tasks() if several else []
         return self._counted[1:]
 
     def figures(self) -> Figures:
