@@ -25,7 +25,7 @@ _SUPERSCRIPT = re.compile("(?<=\\d)[⁻⁰¹²³⁴-⁹]+")
 _DIGITS_OF = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _GROUPS = re.compile(  # 1 000, 1'000, 1_000; not within other numbers, where the gap may part two of them
     r"(?<![\w.,/^'’])(?<!\d[\s~])[1-9]\d{0,2}(?P<gap>[ \u00a0\u2009\u202f~'’_]|\\[ ;:_])\d{3}"
-    r"(?:(?P=gap)\d{3})*+(?![\d_]|[\s~]?[\d/]|[,'’]\d)"
+    r"(?:(?P=gap)\d{3})*(?![\d_]|[\s~]?[\d/]|[,'’]\d|\\[ ;:_]\d)"
 )
 _SPACES = re.compile(r"(?<=\d)(?:\{,\}|\\,|\\!|,)(?=\d{3}(?!\d))")
 _POWER = re.compile(  # of ten, after a factor or alone; other powers are calculations
