@@ -31,7 +31,8 @@ from gem.train.baselines.summary import (
 from gem.train.baselines.transfer import MOVED, summarise_transfer
 
 SIGNS = """The last two columns assume no distribution: a studentised bootstrap over the seeds, and the share
-of all choices of signs of the differences whose sum is as far from 0."""
+of all choices of signs of the differences whose sum is as far from 0. The bootstrap has "none" where so few
+seeds differ that its bounds are beyond 100 points."""
 
 TURNS = """A curve of turns is the length of all episodes: one that an unreadable answer ends early is short,
 so the curve can fall below the solver's line, which the figures of the table cannot."""
@@ -428,6 +429,8 @@ def _name_choice(search: Search, tried: Searched) -> str:
 def _bootstrap(each: Difference) -> str:
     if each.bootstrap is None:
         return "-"
+    if each.measure == "success" and max(-each.bootstrap.low, each.bootstrap.high) > 1:
+        return "none"
     return each.bootstrap.write_bounds(lambda bound: number(bound, each.measure, signed=True))
 
 
