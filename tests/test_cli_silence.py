@@ -140,18 +140,11 @@ def test_an_episode_that_does_not_end_is_told(shown):
     lines, callbacks = shown
     ended = threading.Event()
 
-    class Endless(Env):
-        def reset(self, seed=None):
-            super().reset(seed)
-            return Start("go", {})
-
-        def sample_random_action(self):
-            return "x"
-
+    class Endless(Gated):
         def step(self, action):
-            return Step("on", 1.0, ended.is_set(), False, {})
+            return Step("on", 1.0, self.gate.is_set(), False, {})
 
-    spec = EnvSpec("test:Endless", Endless)
+    spec = EnvSpec("test:Endless", partial(Endless, ended))
     register(spec)
     told = re.compile(
         r"an episode has had [1-9][\d,]+ turns so far, and no limit of them is set \(as by --turns"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, nan
+from math import inf
 
 from gem.statistics import Interval, combined, paired_difference
 from gem.train.config import TrainConfig
@@ -18,12 +18,12 @@ def best(evaluations: Sequence[Evaluation]) -> Evaluation | None:
 
     Of equal ones that with the highest return counts, and of these the earliest.
     """
-
-    def worth(each: Evaluation) -> tuple[float, float]:
-        score, reward = each.score, each.result.reward
-        return (nan if score is None else score.mean, -inf if reward is None else reward.mean)
-
-    return max((each for each in evaluations if each.score is not None), key=worth, default=None)
+    known = [
+        ((each.score.mean, -inf if each.result.reward is None else each.result.reward.mean), each)
+        for each in evaluations
+        if each.score is not None
+    ]
+    return max(known, key=lambda pair: pair[0])[1] if known else None
 
 
 def enough(evaluations: Sequence[Evaluation], config: TrainConfig) -> str | None:
