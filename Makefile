@@ -17,11 +17,17 @@ SINCE := HEAD
 # 35 s of CPU for each worker, and seconds for each `python -m gem` that a test starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Where programs run, on the backend that GEM_SANDBOX names. Of the suites that go through every id, those ids.
-SANDBOXED := tests/contract tests/docs tests/envs/code tests/envs/database/test_database.py \
-	tests/envs/database/test_database_hostile.py tests/envs/terminal/test_terminal.py tests/golden \
-	tests/testing/test_audit_code.py tests/graders/test_code.py tests/tools \
-	-k "not (test_every_id or test_golden) or code: or db: or terminal:"
+# Where programs run, on the backend that GEM_SANDBOX names. Of the suites that go through every id, those ids; of
+# the pages, those that are skipped where GEM_SANDBOX is none.
+SANDBOXED := tests/contract tests/docs/test_pages.py tests/docs/test_recipes.py tests/envs/code \
+	tests/envs/database/test_database.py tests/envs/database/test_database_hostile.py \
+	tests/envs/terminal/test_terminal.py tests/golden tests/testing/test_audit_code.py tests/graders/test_code.py \
+	tests/tools -k "not (test_every_id or test_golden or test_pages or test_recipes) or code: or db: or terminal: \
+	or guides/code or guides/database or guides/programs or guides/sandbox or guides/terminal or guides/worlds \
+	or show[build]"
+
+# Whose code starts no program, so that it is the same where none can run.
+PROGRAMLESS := $(addprefix --ignore tests/,agents estimators project statistics tokens train)
 
 # Two more than there are processors: tests wait for half of their time; a worker costs 12 s of CPU for imports.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 3 ? n + 2 : 4)))
@@ -69,7 +75,7 @@ test-sandbox: setup ## the tests of the sandbox, and those that run programs, on
 		GEM_SANDBOX=$$backend $(PY) -m pytest -q -m "not slow" --numprocesses $(WORKERS) --dist worksteal $(SANDBOXED); done
 
 test-no-sandbox: setup ## the fast tests as where no backend of the sandbox works, as on a Mac
-	GEM_SANDBOX=none $(PY) -m pytest -q --ignore tests/sandbox --numprocesses $(WORKERS) --dist worksteal
+	GEM_SANDBOX=none $(PY) -m pytest -q --ignore tests/sandbox $(PROGRAMLESS) --numprocesses $(WORKERS) --dist worksteal
 
 mutants: setup ## change the code in 300 places, one at a time, and list what no test notices
 	nice $(PY) scripts/mutants.py
