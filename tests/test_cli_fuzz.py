@@ -491,7 +491,9 @@ def _copy_named(case: Case, good: Path, folder: Path) -> None:
     """Copy what the case names of the good examples: a copy of them all takes longer than most commands."""
     folder.mkdir()
     names = {word.partition("/")[0] for word in (case.file, *case.command.split())}
-    for name in names | ({"data.csv"} if "answers" in names else set()):  # whose questions those answers are to
+    for name in names | (
+        {"data.csv"} if "answers" in names else set()
+    ):  # whose questions those answers are to
         if (good / name).is_dir():
             shutil.copytree(good / name, folder / name, symlinks=True)
         elif (good / name).exists():
