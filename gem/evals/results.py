@@ -10,7 +10,7 @@ from typing import Any
 
 from gem.errors import NoVerdict
 from gem.evals.doubts import count_cut, count_doubts
-from gem.evals.usage import Usage, count_uncounted, spent_on, tokens_of
+from gem.evals.usage import Usage, count_judged, count_uncounted, spent_on, tokens_of
 from gem.record import AgentInfo, Episode, RunInfo, Turn
 from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
 
@@ -48,7 +48,8 @@ class EnvResult:
     at them that have no verdict. `tokens_per_success` and
     `seconds_per_success` are the tokens and the seconds of all episodes with a verdict for each that
     succeeded: what the agent and the calls of the environment took, by the clock; None if none
-    succeeded, and of tokens if not all are known.
+    succeeded, and of tokens if not all are known. `judged` is the number of tokens that judges used for the
+    same episodes; they are in none of the other figures.
 
     `parts` has the mean of each named part of the reward, such as a rubric's scores, summed over the turns of
     an episode, over the episodes that have it. `gaps` says where a part is missing: in how many episodes
@@ -85,6 +86,7 @@ class EnvResult:
     gaps: dict[str, str] = field(default_factory=dict)
     tokens_per_success: Interval | None = None
     seconds_per_success: Interval | None = field(default=None, compare=False)
+    judged: int = 0
 
     @property
     def coverage(self) -> float:
@@ -265,6 +267,7 @@ def summarise(
         gaps=_describe_gaps(scored),
         tokens_per_success=divide([tokens_of(spent_on([each])) for each in with_success]) if whole else None,
         seconds_per_success=divide([_seconds_of(each) for each in with_success]),
+        judged=count_judged(episodes),
     )
 
 

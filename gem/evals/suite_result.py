@@ -144,6 +144,9 @@ class SuiteResult:
                     f"the tokens of {turns} turns{whom} are not known, or only in part; what is missing is "
                     f"in no figure{kept}"
                 )
+        if judged := sum(result.judged for card in self.cards.values() for result in card.results):
+            kept = ", and not in the budget" if self.budget else ""
+            notes.append(f"judges used {judged:,} tokens, which are in no other figure{kept}")
         if self.unplayed:
             way = f"; the others are stored in {self.out}; to continue, raise the budget" if self.out else ""
             notes.append(

@@ -14,6 +14,7 @@ from gem.files import read_toml
 from gem.record import DISCARDED, Episode, RunInfo, Turn
 
 MILLION = 1_000_000
+TOKENS = ("prompt_tokens", "completion_tokens")
 UNTRIED = 4
 """Episodes in flight under a budget while few have ended: short episodes end first, so their mean usage is
 too low at first."""
@@ -61,6 +62,18 @@ def _usages(episode: Episode) -> Iterator[Spent]:
             yield {model: _usage(turn) + _discarded_usage(turn.usage)}
     if episode.error is not None:
         yield {model: _discarded_usage(counters) for model, counters in episode.error.usage.items()}
+
+
+def count_judged(episodes: Iterable[Episode]) -> int:
+    """Return the tokens of the verdicts that judges gave on episodes, as far as their servers counted them.
+
+    They are in no `Usage`: a judge is no part of what is evaluated.
+    """
+    infos = [turn.info for episode in episodes for turn in episode.turns]
+    parts = [info["parts"].values() for info in infos if isinstance(info.get("parts"), Mapping)]
+    used = [each.get("judge_usage") for each in chain(infos, *parts) if isinstance(each, Mapping)]
+    counts = [each.get(name) for each in used if isinstance(each, Mapping) for name in TOKENS]
+    return sum(count for count in counts if type(count) is int)
 
 
 def together(parts: Iterable[Spent]) -> dict[str, Usage]:
@@ -111,7 +124,7 @@ def _usage(turn: Turn) -> Usage:
 
 def _discarded_usage(counters: Mapping[str, int] | None) -> Usage:
     """Return the usage of discarded answers."""
-    names = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+    names = (*TOKENS, "cached_tokens", "reasoning_tokens")
     prompt, completion, cached, reasoning = ((counters or {}).get(DISCARDED + name, 0) for name in names)
     return Usage(prompt, completion, min(cached, prompt), reasoning)
 

@@ -1,12 +1,17 @@
 """Tokens, prices and budgets."""
 
+import json
+import re
+
 import pytest
 
+from gem.cli import main
 from gem.errors import BadArgument
 from gem.evals import evaluate
-from gem.evals.usage import UNTRIED, Budget, Prices, Usage, spent_on, together, tokens_of
+from gem.evals.usage import UNTRIED, Budget, Prices, Usage, count_judged, spent_on, together, tokens_of
 from gem.record import AgentInfo, Episode, Failure, RunInfo, Turn
 from gem.specs import TaskRef
+from gem.testing.stub_server import StubServer, completion
 
 PRICES = """
 [models.small]
@@ -81,6 +86,31 @@ def test_discarded_answers_are_spent_too():
     lost = episode(turn(1, 2))
     lost.error = Failure("agent", "NoVerdict", "filtered", {"small": again})
     assert spent_on([episode(turn(**again)), lost]) == {"small": Usage(501, 52, 100)}
+
+
+def test_tokens_of_judges_are_told_and_in_no_other_figure(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "capitals.csv").write_text("question,answer\nPeru?,Lima\nNorway?,Oslo\n")
+    (tmp_path / "rubric.toml").write_text(
+        '[same]\ngrader = "text"\n\n[kind]\ngrader = "judge:judge@URL"\nrubric = "1: it is polite"\n'
+    )
+
+    def answer(request):
+        tag = re.search(r'"tag": "([0-9a-f]+)"', str(request["messages"]))
+        text = json.dumps({"tag": tag[1], "score": 1, "why": "it is"}) if tag else r"\boxed{Lima}"
+        return {**completion(text), "usage": {"prompt_tokens": 100 if tag else 7, "completion_tokens": 3}}
+
+    with StubServer(answer) as server:
+        rubric = tmp_path / "rubric.toml"
+        rubric.write_text(rubric.read_text().replace("URL", server.base_url))
+        for grader in (f"judge:judge@{server.base_url}", "rubric.toml"):
+            command = ["eval", "--data", "capitals.csv", "--grader", grader, "--out", f"run-{grader[:5]}"]
+            assert main([*command, "--agent", f"openai:small@{server.base_url}"]) == 0
+            (result,) = json.loads((tmp_path / f"run-{grader[:5]}/result.json").read_text())["results"]
+            assert (result["judged"], result["usage"]["small"]["prompt"]) == (206, 14)
+            assert "judges used 206 tokens, which are in no other figure" in "".join(capsys.readouterr())
+    odd = Turn("agent", "x", info={"parts": [1], "judge_usage": {"prompt_tokens": "many"}})
+    assert count_judged([episode(odd)]) == 0  # an environment may say anything
 
 
 def test_cached_tokens_have_a_price_of_their_own(tmp_path):
