@@ -177,14 +177,19 @@ def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, .
     """Return the outcomes with `instance` set.
 
     Samples of an instance share their group, and each has its own number, with any seed. A group in which
-    several tasks have the same number is not an instance: it comes from merged stores with equal group names.
+    several tasks have the same number is not an instance: it comes from merged stores with equal group names,
+    or from seeds in another order. All samples of a task are one cluster, so a task in several groups, or in
+    such a one, is in no instance.
     """
     tasks: dict[tuple[str, str, int], set[str]] = {}
     for outcome, group in outcomes:
         tasks.setdefault((outcome.env, group, outcome.sample), set()).add(outcome.task)
     merged = {key[:2] for key, own in tasks.items() if len(own) > 1}
+    groups: dict[str, set[str]] = {}
+    for outcome, group in outcomes:
+        groups.setdefault(outcome.cluster, set()).add("" if (outcome.env, group) in merged else group)
     return tuple(
-        replace(outcome, instance=group) if group and (outcome.env, group) not in merged else outcome
+        replace(outcome, instance=group) if group and groups[outcome.cluster] == {group} else outcome
         for outcome, group in outcomes
     )
 

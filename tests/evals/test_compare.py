@@ -308,6 +308,18 @@ def test_seeds_of_one_instance_are_one_cluster_and_groups_of_merged_runs_are_not
     assert len({o.cluster for o in merged.outcomes}) == 8
 
 
+def test_all_episodes_of_a_task_are_one_cluster_whatever_their_groups(tmp_path):
+    places = [(3, "0"), (4, "1"), (2, "0"), (3, "1"), (4, "2")]  # seeds 3, 4, then 2, 3, 4
+    twice = stored(tmp_path / "a.jsonl", *(episode(s, group=g, job=f"{s} {g}") for s, g in places))
+    row = compare(twice.outcomes, twice.outcomes).rows[0]
+    assert (row.tasks, row.pairs) == (3, 5)
+    assert suites([twice.outcomes], "return")[0].tasks == 3
+    apart = [episode(1, group=g, job=g, sample=n) for n, g in enumerate("ab")]
+    assert len({o.cluster for o in stored(tmp_path / "b.jsonl", *apart).outcomes}) == 1
+    begun = episode(1, group="g", job="g", origin=Origin("run-job1-0-0", 0))
+    assert len({o.cluster for o in stored(tmp_path / "c.jsonl", episode(1), begun).outcomes}) == 1
+
+
 def test_a_seat_has_its_own_success_and_return(tmp_path):
     game = episode(1, StopReason.ENDED)
     game.ends = {name: SeatEnd(stop, terminated=True, unearned=pay) for name, stop, pay in (
