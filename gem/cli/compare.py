@@ -17,9 +17,9 @@ from gem.errors import BadArgument
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
 from gem.evals.comparison import MIN_COVERAGE
 from gem.evals.outcomes import Metric
-from gem.evals.reports import dollars as write_dollars
 from gem.evals.reports import escape_cell
 from gem.evals.usage import Prices
+from gem.evals.usage import dollars as write_dollars
 from gem.statistics import Interval
 from gem.waiting import name_wait
 

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from gem.agents.pace import describe_requests
 from gem.content import printable
-from gem.evals.reports import dollars, format_interval
-from gem.evals.usage import Prices, Usage, spent_on, together, tokens_of
+from gem.evals.reports import format_interval
+from gem.evals.usage import Prices, Usage, dollars, spent_on, together, tokens_of
 from gem.record import Episode
 from gem.statistics import rate_interval
 

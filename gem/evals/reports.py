@@ -11,7 +11,7 @@ from gem.content import printable
 from gem.evals.gates import Checked
 from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard
-from gem.evals.usage import tokens_of
+from gem.evals.usage import dollars, tokens_of
 from gem.statistics import Interval
 
 
@@ -20,11 +20,6 @@ def format_interval(value: Interval | None, form: str = "{:.1%}") -> str:
     if value is None:
         return "-"
     return f"{form.format(value.mean)} ({value.write_bounds(form.format)})"
-
-
-def dollars(cost: float | None) -> str:
-    """Return an amount of money as text; a dash where it is unknown."""
-    return "-" if cost is None else f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
 
 
 PER_SUCCESS = ("tokens/success", "s/success")

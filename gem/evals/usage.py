@@ -20,6 +20,16 @@ UNTRIED = 4
 too low at first."""
 
 
+def dollars(cost: float | None) -> str:
+    """Return an amount of money as text, of two digits or more; a dash where it is unknown."""
+    if cost is None:
+        return "-"
+    if 0 < cost < 0.01:
+        cost = float(f"{cost:.1e}")  # 0.00996 is 0.01
+        return f"${cost:.{max(4, 1 - math.floor(math.log10(cost)))}f}"
+    return f"${cost:.4f}" if cost < 1 else f"${cost:,.2f}"
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Token counts: of prompts (`cached` included), and of answers (`reasoning` included).
@@ -216,7 +226,7 @@ class EpisodePrice:
         if count_uncounted(spent):
             return "The server does not count tokens, so what this episode costs is unknown."
         cost = self.prices.cost(spent)
-        return "" if cost < self.usd else f"This episode has cost ${cost:.4f} of ${self.usd:g}."
+        return "" if cost < self.usd else f"This episode has cost {dollars(cost)} of ${self.usd:g}."
 
 
 def _quote_key(name: str) -> str:
@@ -305,5 +315,5 @@ class Budget:
         """The spent amounts and the limits as text."""
         parts = [] if self.tokens is None else [f"{tokens_of(self.spent):,} of {self.tokens:,} tokens"]
         if self.usd is not None and self.prices is not None:
-            parts.append(f"${self.prices.cost(self.spent):.4f} of ${self.usd:g}")
+            parts.append(f"{dollars(self.prices.cost(self.spent))} of ${self.usd:g}")
         return ", ".join(parts)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gem.evals.reports import dollars
+from gem.evals.usage import dollars
 from gem.record import StopReason, Verdict
 from gem.viewer.conversation import MOST_TURNS
 from gem.viewer.text import diff_lines, render_text, visible

@@ -8,7 +8,17 @@ import pytest
 from gem.cli import main
 from gem.errors import BadArgument
 from gem.evals import evaluate
-from gem.evals.usage import UNTRIED, Budget, Prices, Usage, count_judged, spent_on, together, tokens_of
+from gem.evals.usage import (
+    UNTRIED,
+    Budget,
+    Prices,
+    Usage,
+    count_judged,
+    dollars,
+    spent_on,
+    together,
+    tokens_of,
+)
 from gem.record import AgentInfo, Episode, Failure, RunInfo, Turn
 from gem.specs import TaskRef
 from gem.testing.stub_server import StubServer, completion
@@ -193,7 +203,7 @@ def test_money_is_a_budget_too(tmp_path):
     played(budget, turn(100, 10))
     assert budget.admit(3)
     assert not budget.admit(4)
-    assert str(budget) == "$0.0002 of $0.001"
+    assert str(budget) == "$0.00020 of $0.001"
 
 
 @pytest.mark.parametrize("wrong", [{"tokens": -1}, {"usd": float("nan"), "prices": 1}, {"usd": 1.0}])
@@ -212,3 +222,22 @@ def _agent():
     from gem.agents.random import RandomAgent
 
     return RandomAgent()
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [
+        (None, "-"),
+        (0, "$0.0000"),
+        (0.00003, "$0.000030"),
+        (0.00009, "$0.000090"),
+        (1.234e-7, "$0.00000012"),
+        (0.000996, "$0.0010"),
+        (0.0057, "$0.0057"),
+        (0.00999, "$0.0100"),
+        (0.25, "$0.2500"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_an_amount_of_money_has_two_digits_or_more(cost, text):
+    assert dollars(cost) == text
