@@ -74,6 +74,16 @@ def test_the_tables_have_the_passes_and_the_overall_row(capsys):
     assert lines[3].split()[1] == lines[7].split()[1] == "100.0%"
 
 
+def test_all_rows_after_a_pilot_play_only_those_that_it_left(tmp_path):
+    rows = "".join(f"What is {i}+{i}?,{2 * i}\n" for i in range(10))
+    (tmp_path / "sums.csv").write_text(f"question,answer\n{rows}")
+    for count, stored in (("5", 5), ("all", 10), ("7", 10)):
+        flags = ("--data", tmp_path / "sums.csv", "--agent", "solver", "-n", count, "--out", tmp_path / "run")
+        assert run(*flags) == 0
+        with EpisodeStore(tmp_path / "run" / "episodes.jsonl", read_only=True) as store:
+            assert len(store) == len({each.seed for each in store}) == stored
+
+
 def test_the_listed_seeds_are_played_and_no_others(tmp_path, capsys):
     out = str(tmp_path / "out")
     assert run(EASY, "--agent", "random", "--seeds", "3,17,40-42", "--out", out) == 0

@@ -46,11 +46,12 @@ from gem.hosts.ray_cluster import Cluster
 from gem.naming import without_digest
 from gem.record import Agent, Episode, Limits
 from gem.registry import Maker, spec_named
-from gem.rollout import Job, RayRunner, RunOptions, rollout, rollout_async
+from gem.rollout import EpisodeStore, Job, RayRunner, RunOptions, rollout, rollout_async
 from gem.rollout.options import check_names
 from gem.rollout.ray import RETRIES
 from gem.rollout.rewards import find_reward, measure_reward
 from gem.rollout.runner import BaseRunner, check_actor
+from gem.rollout.trials import name_job
 from gem.sandbox.base import SandboxFailed
 from gem.sandbox.choice import check_needs
 from gem.specs import TaskRef
@@ -141,14 +142,21 @@ def evaluate(
     elif seeds is None:
         made = Maker(env) if isinstance(env, str | TaskRef) else env
         seeds = find_seeds(made, episodes, seed)
-    jobs = _jobs(env, episodes if isinstance(episodes, int) else EPISODES, samples, seeds, instances)
+    check_argument("seeds", seeds, len({*seeds}) == len(seeds), "each seed once; samples play it again")
+    settings = agent.options if isinstance(agent, BaseRunner) else RunOptions.merge(options, keywords)
+    if instances is None:
+        groups = _name_tasks(env, seeds, settings)
+        tasks = zip(seeds, groups, strict=True)
+        jobs = [Job(env, each, group, sample) for each, group in tasks for sample in range(samples)]
+        if stop is not None:
+            stop.expect(groups)
+    else:
+        jobs = _jobs(env, episodes if isinstance(episodes, int) else EPISODES, instances)
     if reward:
         find_reward(reward, samples > 1)
     if isinstance(agent, BaseRunner):
-        settings = agent.options
         played = agent.play(jobs)
     else:
-        settings = RunOptions.merge(options, keywords)
         played = _play(jobs, agent, settings, stop)
     check_actor(played)
     if reward:
@@ -199,19 +207,23 @@ def _add_stop(options: RunOptions, stop: Stopping | None) -> RunOptions:
     return replace(options, admit=admit, on_episode=on_episode)
 
 
-def _jobs(
-    env: str | TaskRef | Maker,
-    episodes: int,
-    samples: int,
-    seeds: Sequence[int],
-    instances: Instances | None,
-) -> list[Job]:
-    if instances is None:
-        return [
-            Job(env, seed, group=str(i), sample=sample)
-            for i, seed in enumerate(seeds)
-            for sample in range(samples)
-        ]
+def _name_tasks(env: str | TaskRef | Maker, seeds: Sequence[int], settings: RunOptions) -> list[str]:
+    """Return the group of each task, by its seed, as its place differs between evaluations in one folder.
+
+    Earlier versions stored the place as the group. Such a task keeps it; of several with one place, the last.
+    """
+    stored: dict[str, int] = {}
+    if settings.resume and isinstance(settings.store, EpisodeStore):
+        wanted = {*seeds}
+        for entry in settings.store.latest():
+            by_place = entry.group.isdecimal() and entry.seed in wanted
+            if by_place and entry.job == name_job(Job(env, entry.seed, entry.group)):
+                stored[entry.group] = entry.seed
+    places = {seed: place for place, seed in stored.items()}
+    return [places.get(seed, f"seed {seed}") for seed in seeds]
+
+
+def _jobs(env: str | TaskRef | Maker, episodes: int, instances: Instances) -> list[Job]:
     return [
         Job(env, seeds[sample % len(seeds)], group=str(number), sample=sample)
         for sample in range(-(-episodes // len(instances.seeds)))

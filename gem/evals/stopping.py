@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gem.errors import check_argument, check_least
@@ -30,8 +30,8 @@ class Stopping:
     level: float = 0.95
     enough: bool = field(default=False, init=False)
     sequence: ConfidenceSequence = field(init=False, repr=False)
-    _waiting: dict[int, list[Episode]] = field(default_factory=dict, init=False, repr=False)
-    _next: int = field(default=0, init=False, repr=False)
+    _waiting: dict[str, list[Episode]] = field(default_factory=dict, init=False, repr=False)
+    _groups: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse settings that would stop never, or at once.
@@ -65,12 +65,15 @@ class Stopping:
 
         return both, hear
 
+    def expect(self, groups: Iterable[str]) -> None:
+        """Set the groups of the tasks, in the order in which tasks are added; evaluate() does it."""
+        self._groups = [*groups][::-1]
+
     def hear(self, episode: Episode) -> None:
-        """Add an ended episode; its group is the number of its task in evaluate()."""
-        self._waiting.setdefault(int(episode.group), []).append(episode)
-        while len(self._waiting.get(self._next, ())) >= self.samples:
-            ended = self._waiting.pop(self._next)
-            self._next += 1
+        """Add an ended episode of one of the expected groups."""
+        self._waiting.setdefault(episode.group, []).append(episode)
+        while self._groups and len(self._waiting.get(self._groups[-1], ())) >= self.samples:
+            ended = self._waiting.pop(self._groups.pop())
             successes = [float(each.success) for each in ended if each.success is not None]
             if successes:
                 self.sequence.add(math.fsum(successes) / len(successes))

@@ -95,12 +95,7 @@ class Trials:
 
     def _key_of(self, job: Job) -> str:
         """Return a job's key; equal jobs are distinguished by their number."""
-        name = job.key
-        if not name:
-            start = job.start and (job.start.episode.id, job.start.turns)
-            task = job.env if isinstance(job.env, str) else expected_task(maker(job.env))
-            played = (task, job.seed, job.group, job.salt, start, job.limits, job.history)
-            name = blake2b(repr(played).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+        name = name_job(job)
         first, key = hash((name, job.sample)), name
         while (mark := hash((key, job.sample))) in self._keys:
             self._ordinals[first] = self._ordinals.get(first, 0) + 1
@@ -136,6 +131,16 @@ class Trials:
         if job.agents is None:
             self._runs_now[limits, history] = self._runs[settings]
         return self._runs[settings]
+
+
+def name_job(job: Job) -> str:
+    """Return a job's key, or else a hash of its other fields; equal jobs have the same."""
+    if job.key:
+        return job.key
+    start = job.start and (job.start.episode.id, job.start.turns)
+    task = job.env if isinstance(job.env, str) else expected_task(maker(job.env))
+    played = (task, job.seed, job.group, job.salt, start, job.limits, job.history)
+    return blake2b(repr(played).encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 def infos_of(agent: Agent) -> dict[str, AgentInfo]:

@@ -1,14 +1,17 @@
 """Several samples of each task."""
 
 import json
+from itertools import product
 
 import pytest
 
 from gem.agents.base import BaseAgent, BatchBroken
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument, NoVerdict
-from gem.evals import EnvResult, Instances, evaluate
+from gem.evals import EnvResult, Instances, Stopping, evaluate
 from gem.record import Reply
+from gem.rollout import EpisodeStore, Job, RunOptions, rollout
+from gem.specs import TaskRef
 from gem.statistics import pass_at_k, pass_hat_k, rate_interval
 
 EASY = "game:GuessTheNumber-v0-easy"
@@ -52,6 +55,33 @@ def test_more_tasks_or_samples_are_the_first_ones_and_others(tmp_path):
     few, many = played(episodes=5, samples=2), played(episodes=7, samples=4)
     assert few.items() <= many.items()
     assert played(episodes=5).items() <= few.items()
+
+
+def test_a_stored_task_is_not_played_again_at_another_place(tmp_path):
+    with EpisodeStore(tmp_path / "episodes.jsonl") as store:
+        for seeds in ((3, 4), (2, 3, 4), (4, 2)):
+            found = evaluate(RandomAgent(), EASY, seeds=seeds, samples=2, store=store, resume=True)
+            assert (found.episodes, found.success.clusters) == (2 * len(seeds), len(seeds))
+        assert sorted((each.seed, each.sample) for each in store) == [*product((2, 3, 4), (0, 1))]
+    with pytest.raises(BadArgument, match=r"seeds is \(5, 5\); accepted: each seed once"):
+        evaluate(RandomAgent(), EASY, seeds=(5, 5))
+
+
+@pytest.mark.parametrize("runs", [[(3, 4)], [(3, 4), (2, 3, 4)]])
+def test_a_store_whose_groups_are_places_is_continued(tmp_path, runs):
+    with EpisodeStore(tmp_path / "episodes.jsonl") as store:
+        for seeds in runs:  # as earlier versions did
+            jobs = [Job(EASY, seed, str(place)) for place, seed in enumerate(seeds)]
+            rollout(jobs, RandomAgent(), store=store, resume=True)
+        before, heard = len(store), []
+        stop = Stopping(width=0.1)
+        options = RunOptions(store=store, resume=True, on_episode=heard.append)
+        found = evaluate(RandomAgent(), EASY, seeds=(0, *runs[-1]), stop=stop, options=options)
+        assert (found.episodes, len(store)) == (len(runs[-1]) + 1, before + 1)
+        assert stop.sequence.count == len({each.group for each in heard}) == found.episodes
+        other = TaskRef(EASY, {"max_number": 20})  # seeds and groups are the same, the task is not
+        evaluate(RandomAgent(), other, seeds=runs[-1], options=options)
+        assert len(store) == before + 1 + len(runs[-1])
 
 
 def test_a_task_that_lost_a_sample_is_in_no_pass_figure():

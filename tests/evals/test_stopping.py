@@ -38,6 +38,7 @@ def test_tasks_enter_in_their_own_order_once_those_before_have_ended():
     outcomes = [True, False, True, True]
     for order in itertools.permutations(range(4)):
         stopping = Stopping(width=0.1)
+        stopping.expect("0123")
         for heard, task in enumerate(order, 1):
             stopping.hear(episode(task, outcomes[task]))
             first = next(t for t in itertools.count() if t not in order[:heard])
@@ -47,6 +48,7 @@ def test_tasks_enter_in_their_own_order_once_those_before_have_ended():
 
 def test_a_task_is_the_mean_of_its_samples_with_a_verdict():
     stopping = Stopping(samples=3, width=0.1)
+    stopping.expect("012")
     for task, ends in enumerate([(True, False, None), (None, None, None), (True, True, True)]):
         assert stopping.sequence.count == min(task, 1)
         for sample, won in enumerate(ends):
