@@ -84,6 +84,32 @@ def test_all_rows_after_a_pilot_play_only_those_that_it_left(tmp_path):
             assert len(store) == len({each.seed for each in store}) == stored
 
 
+def test_seeds_beyond_the_rows_would_repeat_them_and_are_refused(tmp_path, capsys):
+    data, suite = tmp_path / "sums.csv", tmp_path / "suite.toml"
+    data.write_text("question,answer\nWhat is 1+1?,2\nWhat is 2+2?,4\n")
+    suite.write_text(f'[[environments]]\ndata = "{data}"\nseeds = [0, 2]\n')
+    for words in (("--data", data, "--seeds", "0,2"), (suite,)):
+        assert run(*words, "--agent", "solver") == 2
+        told = capsys.readouterr().err
+        assert "seed 2 of data:math would repeat one of its 2 tasks; accepted: 0 to 1" in told
+    assert run("--data", data, "--seeds", "0,1", "--agent", "solver") == 0
+
+
+def test_the_bounds_of_success_count_what_a_budget_left_unplayed(tmp_path, capsys):
+    def answer(asked):
+        number = int(re.search(r"What is (\d+)", json.dumps(asked["messages"]))[1])
+        usage = {"prompt_tokens": 90, "completion_tokens": 10}
+        return {**completion(f"\\boxed{{{number * (number % 2)}}}"), "usage": usage}
+
+    data = tmp_path / "same.csv"
+    data.write_text("question,answer\n" + "".join(f"What is {i}?,{i}\n" for i in range(1, 9)))
+    with StubServer(answer) as server:
+        flags = ("--agent", f"openai:m@{server.base_url}", "--concurrency", "1", "--budget-tokens", "200")
+        assert run("--data", data, *flags, "--out", tmp_path / "out") == 1
+    assert re.search(r"12\.5% to 87\.5% .* 2/8, 6 not played", capsys.readouterr().out)
+    assert "success is 12.5% to 87.5%" in (tmp_path / "out" / "report.md").read_text()
+
+
 def test_the_listed_seeds_are_played_and_no_others(tmp_path, capsys):
     out = str(tmp_path / "out")
     assert run(EASY, "--agent", "random", "--seeds", "3,17,40-42", "--out", out) == 0

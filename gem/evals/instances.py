@@ -27,12 +27,17 @@ def find_seeds(maker: Maker, count: Count, seed: int, only: Sequence[int] = ()) 
     them is the beginning of a larger one. Where tasks are made by a program, seeds are derived from `seed`.
 
     Raises:
-        BadArgument: for "all" of an environment without a data set. MissingData, MissingExtra: when the
-            environment cannot be made.
+        BadArgument: for "all" of an environment without a data set, and for a seed in `only` that would
+            repeat a task of a data set. MissingData, MissingExtra: when the environment cannot be made.
     """
     with name_wait(f"the tasks of {maker.spec.id}"):
         with_data = _with_data(maker)
     if only:
+        if with_data is not None and (most := max(only)) >= (size := len(with_data.tasks)):
+            raise BadArgument(
+                f"seed {most} of {maker.spec.id} would repeat one of its {size} tasks; accepted: 0 to "
+                f"{size - 1} (several samples of a task are asked for by k)."
+            )
         return only
     if with_data is None:
         if count == "all":

@@ -31,8 +31,8 @@ class EnvResult:
     `episodes` is the number of requested jobs, each counted once. `scored` of them have a verdict,
     `cancelled` were cancelled, and infrastructure broke the others. Episodes without verdict are left out of
     all figures except three, which show their possible effect: `no_verdict` is their rate, `at_least` the
-    rate of success if all of them are counted as lost, `at_most` if all are counted as won. The true rate is
-    between these two.
+    rate of success if all of them, and all `unplayed` jobs, are counted as lost, `at_most` if all are counted
+    as won. The true rate is between these two.
 
     `success` is None if the environment does not report success.
     `turns_to_success`: turns until success, where a lost episode counts as one turn more than its limit; None
@@ -235,7 +235,7 @@ def summarise(
         return mean([value for value, _ in known], [each for _, each in known])
 
     parts = dict.fromkeys(part for each in scored for turn in each.turns for part in _parts_of(turn))
-    unscored = len(episodes) - len(scored)
+    unscored = len(episodes) - len(scored) + unplayed
     doubts, doubtful = count_doubts(episodes)
     whole = not count_uncounted(spent_on(with_success))
     return EnvResult(
