@@ -150,6 +150,19 @@ def test_a_grader_of_ones_own_comes_from_a_file(capsys, tmp_path):
     assert told in capsys.readouterr().err
 
 
+def test_regrade_counts_episodes_and_not_their_attempts(capsys, tmp_path):
+    picky = "def picky(answer, reference):\n    if int(reference) > 3:\n        raise ValueError('no key')\n"
+    (tmp_path / "g.py").write_text(picky + "    return 1.0\n")
+    assert run("eval", "--data", "q.csv", "--grader", "g.py:picky", "--agent", "solver", "--out", "run") == 0
+    with EpisodeStore(tmp_path / "run" / "episodes.jsonl", read_only=True) as store:
+        without = sum(not each.scored for each in store)
+        lost = len({each.seed for each in store if not each.scored})
+        assert without == 2 * lost > 0
+    capsys.readouterr()
+    assert run("regrade", "run", "--grader", "number") == 0
+    assert f"\n{lost} episodes without a verdict or an answer were left out." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", [("replay", "run", "all"), ("regrade", "run", "--grader", "text")])
 def test_data_that_is_elsewhere_is_told(command, capsys, tmp_path, monkeypatch):
     assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "run") == 0

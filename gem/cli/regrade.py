@@ -28,8 +28,8 @@ def regrade(
 ) -> int:
     """Score stored episodes again, without running them, and show where the verdicts differ.
 
-    It grades the last answer of each episode; the reference comes from the environment's task. The exit code
-    is 1 if no episode of an environment has a new verdict.
+    It grades the last answer of each episode (of several attempts, the last one); the reference comes from
+    the environment's task. The exit code is 1 if no episode of an environment has a new verdict.
 
     Args:
         store: a file of episodes, or the folder of a run.
@@ -59,8 +59,9 @@ def regrade(
             key = fix_name(grader, "grader") if own else getattr(judge, "name", grader)
             judge = stack.enter_context(CachedGrader(judge, cache, name=key))
         episodes = stack.enter_context(EpisodeStore(store_of(store), read_only=True, trust=trust))
-        verdicts = list(regraded(episodes, judge))
-        left_out = len(episodes) - len(verdicts)
+        latest = episodes.latest()
+        verdicts = list(regraded((episodes[entry.number] for entry in latest), judge))
+        left_out = len(latest) - len(verdicts)
     if out is not None:
         try:
             out.write_bytes(b"".join(msgspec.json.encode(asdict(row)) + b"\n" for row in verdicts))
