@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
@@ -13,7 +15,7 @@ from gem.agent_names import AGENTS, AgentName
 from gem.agents.endpoint import Endpoint, check_key
 from gem.errors import BadArgument, check_argument, check_least, check_seconds, did_you_mean, text_of_error
 from gem.naming import FORMS, is_fixed, is_path, load_named
-from gem.plugins import load
+from gem.plugins import declares, load
 from gem.record import Agent, AgentInfo, Episode
 
 NAMES = ", ".join(agent.form for agent in AGENTS.values())
@@ -170,7 +172,7 @@ def named_agent(name: str, settings: AgentSettings | None = None) -> Agent | Non
     """Return the agent with that name; None for an unknown name.
 
     Names: those of `gem.agent_names.AGENTS`; a model of `gem.models.KNOWN`; ``file.py:NAME`` or
-    ``module:NAME``, an agent, a class of agents or a function that makes one.
+    ``module:NAME``, an agent, a class of agents, a function that makes one, or one that answers an ask.
 
     Raises:
         BadArgument: for invalid settings or an invalid address. MissingExtra: without the packages that the
@@ -194,18 +196,35 @@ def _of_user(name: str) -> Agent:
         BadArgument: when it holds no agent, and for an error of its constructor.
     """
     target = load_named(name, "agent")
+    if _answers_asks(target):
+        from gem.agents.scripted import FunctionAgent
+
+        return FunctionAgent(target)
     try:
         agent = target() if isinstance(target, type) or not isinstance(target, Agent) else target
     except Exception as error:  # whatever a stranger's constructor raises
         raise BadArgument(
             f"agent {name!r} cannot be made: {type(error).__name__}: {text_of_error(error)}. A class of "
-            "agents, or a function that makes one, is called without arguments."
+            "agents, or a function that makes one, is called without arguments; a function of one argument, "
+            "the ask, is an agent itself."
         ) from error
     if not isinstance(agent, Agent):
         raise BadArgument(
             f"agent {name!r} is {agent!r:.80}; accepted: an object with the methods of gem.Agent."
         )
     return agent
+
+
+def _answers_asks(target: object) -> bool:
+    """Return whether an object is a function that needs one argument, the ask; no method of a class."""
+    if not inspect.isfunction(target) or declares(target, "self"):
+        return False
+    takes = inspect.signature(target)
+    for number in range(2):
+        with suppress(TypeError):
+            takes.bind(*range(number))
+            return number == 1
+    return False
 
 
 def make_endpoint_agent(text: str, settings: AgentSettings, own: Callable[..., Agent] | None = None) -> Agent:

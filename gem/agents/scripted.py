@@ -1,12 +1,14 @@
-"""ScriptedAgent: answers from a list, or from a function."""
+"""ScriptedAgent: answers from a list, or from a function. FunctionAgent: a user's function, by its name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
 
 from gem.agents.base import Answer, BaseAgent, settle
 from gem.errors import BadArgument
-from gem.record import Ask, Reply
+from gem.naming import name_in_file
+from gem.record import AgentInfo, Ask, Reply
 
 
 class ScriptedAgent(BaseAgent):
@@ -43,4 +45,36 @@ class ScriptedAgent(BaseAgent):
             answer = self.script[ask.turn]
         else:
             raise BadArgument(f"the script has {len(self.script)} answers; turn {ask.turn} asks for another.")
+        return Reply(answer) if isinstance(answer, str) else answer
+
+
+class FunctionAgent(BaseAgent):
+    """An agent that answers with ``function(ask)``, which may be async: text, or a Reply."""
+
+    splits_batches = False
+
+    def __init__(self, function: Callable[[Ask], str | Reply | Awaitable[str | Reply]]) -> None:
+        """Keep the function, whose name is the agent's."""
+        self.function = function
+        name = f"{function.__module__}:{function.__qualname__}"
+        self._info = AgentInfo(name_in_file(name))  # another content is another agent
+
+    @property
+    def info(self) -> AgentInfo:
+        """See BaseAgent.info."""
+        return self._info
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer one ask.
+
+        Raises:
+            BadArgument: when the function returns neither text nor a Reply.
+        """
+        answer = self.function(ask)
+        if isawaitable(answer):
+            answer = await answer
+        if not isinstance(answer, str | Reply):
+            raise BadArgument(
+                f"{self.info.agent} returned {answer!r:.80}; accepted: text, or a gem.record.Reply."
+            )
         return Reply(answer) if isinstance(answer, str) else answer

@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -104,3 +105,23 @@ def test_a_file_may_name_the_others(text):
 def test_a_name_that_only_begins_like_one_is_refused(text):
     with pytest.raises(BadArgument, match="--trust"):
         accept_settings({"agent": text}, "suite.toml")
+
+
+@pytest.mark.parametrize("define", ["def", "async def"])
+def test_a_function_of_one_argument_answers_asks(define, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    env, file = "game:GuessTheNumber-v0-easy", Path("mine.py")
+    file.write_text(
+        f"{define} five(ask, more=()):\n    return rf'\\boxed{{{{{{ask.turn + 4}}}}}}'\n"
+        f"{define} nothing(ask):\n    pass\ndef two(one, other):\n    pass\n"
+    )
+    assert main(["eval", env, "--agent", "mine.py:five", "-n", "40", "--json", "--out", "run"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"][0]
+    assert found["scored"] == 40
+    assert re.fullmatch(r"mine\.py@[0-9a-f]{12}:five", found["agent"])
+    assert main(["eval", env, "--agent", "mine.py:nothing", "-n", "2"]) == 1
+    assert "returned None; accepted: text, or a gem.record.Reply" in capsys.readouterr().err
+    assert main(["eval", env, "--agent", "mine.py:two"]) == 2
+    assert "a function of one argument, the ask, is an agent itself" in capsys.readouterr().err
+    file.write_text("def five(ask):\n    return 'another'\n")
+    assert main(["eval", env, "--agent", "mine.py:five", "-n", "40", "--out", "run"]) == 2  # another agent
