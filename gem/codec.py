@@ -18,7 +18,7 @@ import re
 import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import cache, partial
 from operator import attrgetter, index
 from threading import Lock
@@ -214,6 +214,12 @@ def pack(value: Packable) -> bytes:
     raise BadArgument(
         f"{type(value).__name__} cannot be packed; accepted: {', '.join(kind.__name__ for kind in PACKED)}."
     )
+
+
+def task_key(task: TaskRef) -> str:
+    """Return the canonical key of a task: environment, keywords, wrappers and seed."""
+    wire = msgspec.json.decode(pack(replace(task, entry_point=None, opaque=())))
+    return msgspec.json.encode(wire, order="deterministic").decode()
 
 
 def unpack(data: bytes, kind: type[Packed]) -> Packed:

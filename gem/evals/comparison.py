@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gem.errors import BadArgument, check_argument
 from gem.evals.fairness import unfair
-from gem.evals.outcomes import METRICS, Metric, Outcome
+from gem.evals.outcomes import METRICS, Metric, Outcome, share_names
 from gem.evals.results import EnvResult, bounds
 from gem.statistics import (
     Interval,
@@ -165,6 +165,7 @@ def compare(
     """
     check_argument("metric", metric, metric in METRICS, ", ".join(METRICS))
     check_argument("min_coverage", min_coverage, 0 <= min_coverage <= 1, "between 0 and 1, such as 0.95")
+    b = share_names(a, b)
     named = dict.fromkeys(outcome.env for outcome in (*a, *b))
     envs = [{outcome.env for outcome in run} for run in (a, b)]
     rows, warnings, changes = [], [], list[Change]()

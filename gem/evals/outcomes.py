@@ -7,19 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import msgspec
-
-from gem import codec
+from gem.codec import task_key
 from gem.content import printable
-from gem.envs.data.named import title_of
 from gem.errors import BadArgument, StoreError
+from gem.evals.environments import name_environments
 from gem.evals.results import who
 from gem.evals.usage import Prices, count_uncounted, spent_on, tokens_of
 from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
-from gem.specs import TaskRef
-from gem.wrappers.wrapper_factory import TOOLS
 
 Metric = Literal["success", "return"]
 METRICS: tuple[Metric, ...] = ("success", "return")
@@ -110,9 +106,10 @@ def read_run(
         entries = store.latest()
         if not store.confirm(entries):
             entries = store.latest()
+        names = name_environments(store)
         for entry in entries:
             try:
-                outcome = _outcome(store, entry, seat)
+                outcome = _outcome(store, entry, seat, names)
                 if costs:
                     outcome = _with_costs(outcome, store[entry.number], prices)
             except StoreError:
@@ -134,7 +131,7 @@ def read_run(
     return RunOutcomes(str(path), agents, _with_instances(outcomes), damaged, addresses)
 
 
-def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
+def _outcome(store: EpisodeStore, entry: Entry, seat: str | None, names: Mapping[str, str]) -> Outcome:
     if not entry.id:
         raise StoreError("a damaged line")
     made = store.task(entry.number)
@@ -151,15 +148,8 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None) -> Outcome:
                 f"{entry.spec} has no seat {seat!r}; it has {', '.join(map(repr, episode.ends)) or 'none'}."
             )
         success, reward = episode.succeeded(seat), episode.reward(seat)
-    env = title_of(made.spec, made.kwargs) if made.spec.startswith("data:") else entry.spec
-    env = "+".join((env, *(_name_tool(wrapper.name) for wrapper in made.wrappers)))
+    env = names.get(entry.env, entry.spec)
     return Outcome(env, begun, entry.sample, 0, success, reward, instance, made.seed, entry.id)
-
-
-def _name_tool(wrapper: str) -> str:
-    """Return a wrapper's name as an evaluation shows it: a tool's without its ending."""
-    tool = wrapper.removesuffix("_tool")
-    return tool if tool in TOOLS else wrapper
 
 
 def _with_costs(outcome: Outcome, episode: Episode, prices: Prices | None) -> Outcome:
@@ -194,10 +184,11 @@ def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, .
     )
 
 
-def task_key(task: TaskRef) -> str:
-    """Return the canonical key of a task: environment, keywords, wrappers and seed."""
-    wire = msgspec.json.decode(codec.pack(replace(task, entry_point=None, opaque=())))
-    return msgspec.json.encode(wire, order="deterministic").decode()
+def share_names(a: Sequence[Outcome], b: Sequence[Outcome]) -> list[Outcome]:
+    """Return the outcomes of `b`, where an environment has the name that `a` gives to the same tasks."""
+    names = {outcome.task: outcome.env for outcome in a}
+    same = {outcome.env: names[outcome.task] for outcome in b if outcome.task in names}
+    return [replace(outcome, env=same.get(outcome.env, outcome.env)) for outcome in b]
 
 
 def _file(path: Path) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gem.errors import BadArgument, check_argument, check_least
-from gem.evals.outcomes import Metric, Outcome
+from gem.evals.outcomes import Metric, Outcome, share_names
 from gem.statistics import Noise, noise, noise_of_rate, smallest_difference
 
 
@@ -72,6 +72,7 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
     Raises:
         BadArgument: when no environment has two tasks with a verdict.
     """
+    runs = [runs[0], *(share_names(runs[0], run) for run in runs[1:])]
     suites = []
     for env in dict.fromkeys(outcome.env for run in runs for outcome in run):
         by_run = [

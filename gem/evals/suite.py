@@ -82,6 +82,7 @@ from gem.errors import (
     name_source,
     reason,
 )
+from gem.evals.environments import label_of
 from gem.evals.instances import Count, find_seeds
 from gem.evals.stopping import Stopping
 from gem.files import parse_toml, read_text
@@ -170,10 +171,8 @@ class Entry:
     @property
     def label(self) -> str:
         """The name in figures: the id, with keywords, tools and wrappers."""
-        if self.title:
-            return "+".join((self.title, *self.tools, *self.wrappers))
-        given = [f"{name}={value!r}" for name, value in self.kwargs.items()]
-        return "+".join((self.env + f"({', '.join(given)})" * bool(given), *self.tools, *self.wrappers))
+        given = {} if self.title else {name: repr(value) for name, value in self.kwargs.items()}
+        return label_of(self.title or self.env, given, (*self.tools, *self.wrappers))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from gem.evals.usage import Budget, Prices, count_uncounted
 from gem.files import replace_file
 from gem.record import Episode
 from gem.rollout.episode import versions
+from gem.rollout.store import env_key
 from gem.source_files import remember_name
 
 
@@ -56,6 +57,7 @@ class SuiteResult:
         self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
         self.total, self.ended = total, 0
         self._samples: dict[tuple[str, str, int, int], tuple[Any, ...]] = {}
+        self._labels: dict[str, str] = {}
         self.warnings: list[str] = []
         self.stopped = "the evaluation has not finished"
 
@@ -166,6 +168,7 @@ class SuiteResult:
             "seed": self.suite.seed,
             "settings": settings,
             "environments": [entry_to_json(each) for each in self.suite.entries],
+            "labels": self._labels,
             "results": [row for part in parts for row in part["results"]],
             "agents": [
                 {key: part[key] for key in ("agent", "latency", "overall", "categories")} for part in parts
@@ -219,7 +222,7 @@ class SuiteResult:
         return text.getvalue()
 
     def count(self, label: str, agent: str, place: int, episode: Episode, seat: str | None = None) -> None:
-        """Count an episode that has ended; with the first one, the files say what is being played.
+        """Count an episode that has ended; with an environment's first, the files say what is being played.
 
         `place`: the number of its task among those of its environment, from 0. `seat`: the seat of the agent;
         None: every one.
@@ -229,7 +232,10 @@ class SuiteResult:
             earned = episode.reward() if episode.scored and not episode.several else None
             what = (task, episode.sample, str(episode.stop), episode.success, earned, episode.id)
             self._samples[label, agent, place, episode.sample] = what
-        if not self.ended and self.out is not None:
+        key = env_key(episode.task)
+        new = key not in self._labels
+        self._labels[key] = label
+        if new and self.out is not None:
             self.write_command()
             with suppress(StoreError):  # reported later, together with the figures
                 self.write()  # replaces the results of an earlier run, in case this one is killed

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from gem.errors import BadArgument
 
-VERSION = 0x67656D03
+VERSION = 0x67656D04
 """Version number of the form of an index; SQLite keeps it as the file's user version."""
 
 WAIT_S = 2.0
@@ -29,9 +29,9 @@ WAIT_S = 2.0
 class Entry(NamedTuple):
     """A summary of an episode, available without reading it.
 
-    `number`: its index in the store. `reward`: its return, None without verdict. `tokens`: the number of
-    sampled tokens, 0 where it is unknown. `calls`: the number of tool calls. `start` and `end`: the position
-    of its line, in bytes.
+    `number`: its index in the store. `env`: the key of its environment (`gem.rollout.store.env_key`).
+    `reward`: its return, None without verdict. `tokens`: the number of sampled tokens, 0 where it is unknown.
+    `calls`: the number of tool calls. `start` and `end`: the position of its line, in bytes.
     For a damaged line, only number and position are known; its `id` is empty.
     """
 
@@ -43,6 +43,7 @@ class Entry(NamedTuple):
     attempt: int
     group: str
     spec: str
+    env: str
     seed: int
     stop: str
     verdict: str
@@ -73,6 +74,7 @@ class Tally(NamedTuple):
     """Sums over episodes with equal environment, end and outcome; `reward` sums the known returns."""
 
     spec: str
+    env: str
     stop: str
     verdict: str
     success: bool | None
@@ -88,6 +90,7 @@ class TaskTally(NamedTuple):
     """Sums over a task's samples with a verdict: their number, known and actual successes, and returns."""
 
     spec: str
+    env: str
     group: str
     seed: int
     scored: int
@@ -287,30 +290,37 @@ class Index:
         """Return the sums over the entries of `select`, by environment, end and outcome."""
         where, values = _where(wanted, below)
         rows = self._rows(
-            "SELECT spec, stop, verdict, success, count(*), total(reward), total(reward * reward), "
+            "SELECT spec, env, stop, verdict, success, count(*), total(reward), total(reward * reward), "
             f"sum(turns), sum(tokens), sum(calls) FROM episodes WHERE {where} "
-            "GROUP BY spec, stop, verdict, success",
+            "GROUP BY spec, env, stop, verdict, success",
             values,
         )
         with _readable():
             return [
                 Tally(
-                    _text(spec), _text(stop), _text(verdict), None if success is None else success == 1, *sums
+                    _text(spec),
+                    _text(env),
+                    _text(stop),
+                    _text(verdict),
+                    None if success is None else success == 1,
+                    *sums,
                 )
-                for spec, stop, verdict, success, *sums in rows
+                for spec, env, stop, verdict, success, *sums in rows
             ]
 
     def tasks(self, below: int) -> list[TaskTally]:
         """Return the sums over the entries with a verdict and a number less than `below`, by task."""
         rows = self._rows(
-            'SELECT spec, "group", seed, count(*), count(success), total(success), total(reward) '
-            "FROM episodes WHERE number < ? AND verdict = 'scored' GROUP BY spec, \"group\", seed",
+            'SELECT spec, env, "group", seed, count(*), count(success), total(success), total(reward) '
+            "FROM episodes WHERE number < ? AND verdict = 'scored' GROUP BY spec, env, \"group\", seed",
             (below,),
         )
         with _readable():
             return [
-                TaskTally(_text(spec), _text(group), int(seed), scored, known, int(solved), reward)
-                for spec, group, seed, scored, known, solved, reward in rows
+                TaskTally(
+                    _text(spec), _text(env), _text(group), int(seed), scored, known, int(solved), reward
+                )
+                for spec, env, group, seed, scored, known, solved, reward in rows
             ]
 
     def _between(self, first: int, last: int, descending: bool) -> list[Entry]:
@@ -388,7 +398,7 @@ def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:
     """Return whether the fields of an entry have the values in `wanted`.
 
     `min_reward` and `max_reward` are bounds on the return; an entry without return does not match them.
-    `job_prefix` is the start of the job's name.
+    `job_prefix` is the start of the job's name. Of a tuple, each value is accepted.
     """
     for name, value in wanted.items():
         if name == "job_prefix":
@@ -396,6 +406,8 @@ def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:
         elif name in _BOUNDS:
             reward = entry.reward
             fits = reward is not None and (reward >= value if name == "min_reward" else reward <= value)
+        elif isinstance(value, tuple):
+            fits = getattr(entry, name) in value
         else:
             fits = getattr(entry, name) == value
         if not fits:
@@ -405,8 +417,15 @@ def matches(entry: Entry, wanted: Mapping[str, Any]) -> bool:
 
 def _where(wanted: Mapping[str, Any], below: int) -> tuple[str, tuple[Any, ...]]:
     """Return the SQL condition for `matches` and numbers less than `below`, and its values."""
-    terms = ["number < ?", *(_BOUNDS.get(name, f'"{name}" = ?') for name in wanted)]
-    return " AND ".join(terms), (below, *map(_plain, wanted.values()))
+    terms, values = ["number < ?"], list[Any]([below])
+    for name, value in wanted.items():
+        if isinstance(value, tuple):
+            terms.append(f'"{name}" IN ({", ".join("?" * len(value))})')
+            values += map(_plain, value)
+        else:
+            terms.append(_BOUNDS.get(name, f'"{name}" = ?'))
+            values.append(_plain(value))
+    return " AND ".join(terms), tuple(values)
 
 
 @contextmanager

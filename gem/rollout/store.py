@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from hashlib import blake2b
 from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
@@ -267,7 +268,8 @@ class EpisodeStore(Sequence[Episode], Closing):
             descending: the largest first.
             start: the number of entries to skip.
             count: the most entries to return.
-            **wanted: see `select`; also `job_prefix`, the start of the job's name.
+            **wanted: see `select`; also `env`, a key of `env_key`, and `job_prefix`, the start of the job's
+                name. A tuple accepts each of its values.
 
         Raises:
             BadArgument: for an order that is not a field of Entry, or a start or count below 0.
@@ -478,20 +480,20 @@ def _lock_file(path: Path) -> int:
 
 def by_task(tallies: Iterable[TaskTally], entries: Iterable[Entry]) -> list[TaskTally]:
     """Add further entries to sums by task, and return the sums."""
-    sums: dict[Any, Any] = {each[:3]: each[3:] for each in tallies}
+    sums: dict[Any, Any] = {each[:4]: each[4:] for each in tallies}
     for entry in entries:
         if entry.reward is not None:  # it has a verdict
             solved = entry.success is not None, bool(entry.success)
-            _add(sums, (entry.spec, entry.group, entry.seed), (1, *solved, entry.reward))
+            _add(sums, (entry.spec, entry.env, entry.group, entry.seed), (1, *solved, entry.reward))
     return [TaskTally(*key, *values) for key, values in sums.items()]
 
 
 def by_end(tallies: Iterable[Tally], entries: Iterable[Entry]) -> list[Tally]:
     """Add further entries to sums by environment, end and outcome, and return the sums."""
-    sums: dict[Any, Any] = {each[:4]: each[4:] for each in tallies}
+    sums: dict[Any, Any] = {each[:5]: each[5:] for each in tallies}
     for entry in entries:
         reward, counts = entry.reward or 0.0, (entry.turns, entry.tokens, entry.calls)
-        key = entry.spec, entry.stop, entry.verdict, entry.success
+        key = entry.spec, entry.env, entry.stop, entry.verdict, entry.success
         _add(sums, key, (1, reward, reward**2, *counts))
     return [Tally(*key, *values) for key, values in sums.items()]
 
@@ -565,7 +567,7 @@ def _read_entry(number: int, line: bytes, start: int, end: int) -> Entry:
 def damaged_entry(number: int, start: int, end: int) -> Entry:
     """Return the entry of a line that cannot be read."""
     return Entry(
-        number, "", "", "", 0, 0, "", "", 0, "damaged", Verdict.NONE, None, None, 0, 0, 0, start, end
+        number, "", "", "", 0, 0, "", "", "", 0, "damaged", Verdict.NONE, None, None, 0, 0, 0, start, end
     )
 
 
@@ -580,6 +582,7 @@ def summarize(episode: Episode, tokens: bool, number: int, start: int, end: int)
         attempt=int(episode.attempt),
         group=episode.group,
         spec=episode.spec,
+        env=env_key(episode.task),
         seed=int(episode.seed),
         stop=str(episode.stop),
         verdict=str(episode.verdict),
@@ -591,6 +594,13 @@ def summarize(episode: Episode, tokens: bool, number: int, start: int, end: int)
         start=start,
         end=end,
     )
+
+
+def env_key(task: TaskRef) -> str:
+    """Return a key of a task's environment: id, keywords and wrappers, whatever its data hold now."""
+    kwargs = {name: value for name, value in task.kwargs.items() if name != "digest"}
+    key = codec.task_key(replace(task, kwargs=kwargs, seed=None))
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _calls(turns: Sequence[Turn]) -> int:

@@ -124,7 +124,7 @@ class Viewer:
         """Show all runs: the curves of training runs, and the figures of every run."""
         chosen = request.query_params.getlist("run")
         costs = {source.number: source.costs() for source in self.sources}
-        rows = [(source, source.by_spec()) for source in self.sources]
+        rows = [(source, source.by_env()) for source in self.sources]
         return self._page(
             "runs.html",
             sources=self.sources,
@@ -146,7 +146,7 @@ class Viewer:
         """Show one page of a run's episodes, sorted and filtered by the query of the address."""
         source = self._source(request)
         asked = request.query_params
-        wanted, chosen = self._read_filters(asked)
+        wanted, chosen = self._read_filters(source, asked)
         order = asked.get("order", "number")
         if order not in ORDERS:
             raise HTTPException(400, f"order is {order!r:.40}; accepted: {', '.join(ORDERS)}.")
@@ -180,14 +180,15 @@ class Viewer:
         def link(**changed: Any) -> str:
             return "?" + urlencode({k: v for k, v in {**kept, **changed}.items() if v not in (None, "")})
 
-        tallies = source.tally()
+        tallies, names = source.tally(), source.names()
         return self._page(
             "run.html",
             source=source,
             figures=source.figures(),
             costs=source.costs(),
             episode_count=len(source.store),
-            specs=sorted({tally.spec for tally in tallies}),
+            specs=sorted({*names.values()}),
+            names=names,
             stops=[stop for stop in StopReason if any(tally.stop == stop for tally in tallies)],
             outcomes=OUTCOMES,
             entries=entries,
@@ -317,7 +318,7 @@ class Viewer:
     def first_to_last(self, request: Request) -> Response:
         """Show how a run changed from its first episode to its last."""
         source = self._source(request)
-        specs = list(source.by_spec())
+        specs = list(source.by_env())
         spec = request.query_params.get("spec", "") or (specs[0] if specs else "")
         asked = request.query_params
         turn = max(1, _number(asked, "turn", 1)) - 1
@@ -501,13 +502,14 @@ class Viewer:
         link = f"{self.base}/run/{source.number}/episode/{number}"
         return {"name": f"{source.name}, {number}", "link": link, **episode_page(source, episode, "")}
 
-    def _read_filters(self, asked: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    def _read_filters(
+        self, source: Source, asked: Mapping[str, str]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the filters of an address, as arguments for the store and as values for the form."""
-        wanted: dict[str, Any] = {}
         chosen = {name: asked.get(name, "") for name in ("spec", "stop", "outcome", "iteration", "seed")}
-        for name in ("spec", "stop"):
-            if chosen[name]:
-                wanted[name] = chosen[name]
+        wanted = source.filter_of(chosen["spec"])
+        if chosen["stop"]:
+            wanted["stop"] = chosen["stop"]
         if chosen["outcome"]:
             if chosen["outcome"] not in OUTCOMES:
                 raise HTTPException(

@@ -17,13 +17,14 @@ from tempfile import NamedTemporaryFile
 from threading import RLock
 from typing import Any
 
-from gem.envs.data.named import title_of
 from gem.errors import BadArgument, GemError, SchemaMismatch, StoreError
+from gem.evals.environments import name_environments
 from gem.evals.reports import file_name
 from gem.files import read_json as read_file
 from gem.record import Episode, Verdict
 from gem.rollout.index import Entry, Tally, TaskTally
 from gem.rollout.store import EpisodeStore, by_end, by_task
+from gem.specs import TaskRef
 from gem.statistics import Interval, clustered_rate, wilson
 from gem.statistics.student_t import quantile
 from gem.viewer.json_files import JsonLines, read_json
@@ -138,6 +139,7 @@ class Source:
         self._alarmed = 0
         self._tally: tuple[int, list[Tally]] | None = None
         self._counted: tuple[int, list[Tally], list[TaskTally]] | None = None
+        self._tasks: dict[str, TaskRef] = {}
 
     @property
     def store(self) -> EpisodeStore:
@@ -151,6 +153,7 @@ class Source:
                 before, self._store = self._store, EpisodeStore(self.path, read_only=True, trust=self.trust)
                 self._inode, self._tally, self._counted = inode, None, None
                 self.advantages.clear()
+                self._tasks.clear()
                 before.close()
             return self._store
 
@@ -172,15 +175,14 @@ class Source:
         return sorted((entry, notes[id]) for id, entry in firsts.items())
 
     def costs(self) -> dict[str, float]:
-        """Return the cost of each environment's episodes in dollars, if an evaluation stored it."""
+        """Return the cost of each environment's episodes in dollars, by its name, if it was stored."""
         for file, own in ((self.folder / RESULT, None), (self.folder.parent / RESULT, self.folder.name)):
             with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError, LookupError):
                 costs: dict[str, float] = {}
                 for row in read_file(file)["results"]:
                     belongs = own is None or file_name(row["name"]) == own
                     if belongs and type(row.get("cost")) in (int, float):
-                        spec = re.split("[(+]", row["env"])[0]  # without its keywords and tools
-                        costs[spec] = costs.get(spec, 0.0) + row["cost"]
+                        costs[row["env"]] = row["cost"]
                 return costs
         return {}
 
@@ -269,15 +271,25 @@ class Source:
             figures.add(tally)
         return figures
 
-    def by_spec(self) -> dict[str, Figures]:
-        """Return the statistics of each environment's episodes."""
+    def names(self) -> dict[str, str]:
+        """Return the name of each environment by its key; see `name_environments`."""
+        with self._lock:
+            return name_environments(self.store, self._tasks)
+
+    def by_env(self) -> dict[str, Figures]:
+        """Return the statistics of each environment's episodes, by its name."""
         tallies, tasks = self._counting()
-        by_spec: dict[str, Figures] = {}
+        names, by_env = self.names(), dict[str, Figures]()
         for tally in tallies:
-            by_spec.setdefault(tally.spec, Figures()).add(tally)
-        for task in tasks:
-            by_spec.setdefault(task.spec, Figures()).tasks.append(task)  # the store may have grown
-        return dict(sorted(by_spec.items()))
+            by_env.setdefault(names.get(tally.env, tally.spec), Figures()).add(tally)
+        for task in tasks:  # the store may have grown
+            by_env.setdefault(names.get(task.env, task.spec), Figures()).tasks.append(task)
+        return dict(sorted(by_env.items()))
+
+    def filter_of(self, name: str) -> dict[str, Any]:
+        """Return the filter of an environment's episodes, by its name or id; "": all of them."""
+        keys = tuple(key for key, each in self.names().items() if each == name)
+        return {} if not name else {"env": keys} if keys else {"spec": name}
 
     def close(self) -> None:
         """Close the store."""
@@ -290,29 +302,11 @@ class Source:
             return f"{datetime.fromtimestamp(self.path.stat().st_mtime, UTC):%Y-%m-%d}"
         return ""
 
-    def title(self, spec: str | None = None) -> str:
+    def title(self, env: str | None = None) -> str:
         """Return the run's title, or that of its episodes of one environment: environment, agents, date."""
-        specs = [spec] if spec is not None else sorted({tally.spec for tally in self.tally()})
-        envs = (
-            self.env_title(specs[0])
-            if len(specs) == 1
-            else f"{len(specs)} environments"
-            if specs
-            else self.name
-        )
-        return ", ".join(filter(None, (envs, self.agents, self.date)))
-
-    def env_title(self, spec: str) -> str:
-        """Return the name of an environment for readers; of `data:`, with the name of the data."""
-        if not spec.startswith("data:"):
-            return spec
-        with suppress(GemError):
-            ends = [
-                self.store.page(spec=spec, descending=down, count=1)[0][0].number for down in (False, True)
-            ]
-            names = {title_of(task.spec, task.kwargs) for task in map(self.store.task, ends)}
-            return names.pop() if len(names) == 1 else spec  # several sets of data
-        return spec
+        envs = [env] if env is not None else sorted({*self.names().values()})
+        what = envs[0] if len(envs) == 1 else f"{len(envs)} environments" if envs else self.name
+        return ", ".join(filter(None, (what, self.agents, self.date)))
 
     @property
     def agents(self) -> str:

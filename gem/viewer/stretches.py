@@ -68,10 +68,10 @@ def split_run(source: Source, spec: str = "", turn: int = 0) -> Split:
 
     Args:
         source: the run.
-        spec: only the episodes of this environment; "": all.
+        spec: only the episodes of this environment, by its name; "": all.
         turn: the turn whose actions are counted, from 0.
     """
-    wanted: dict[str, Any] = {"spec": spec} if spec else {}
+    wanted = source.filter_of(spec)
     _, total = source.store.page(count=0, **wanted)
     size = _size(source, total)
     stretches: list[Stretch] = []

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from gem.agents import RandomAgent, SolverAgent
+from gem.codec import task_key
 from gem.errors import BadArgument
 from gem.evals import Outcome, compare, evaluate, read_run
-from gem.evals.outcomes import task_key
 from gem.evals.power import floors, plan_noise, suites
 from gem.record import Episode, Origin, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore

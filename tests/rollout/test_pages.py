@@ -63,16 +63,16 @@ def test_a_tally_has_the_sums_of_what_is_selected(store):
         assert math.isclose(sum(tally.reward for tally in tallies), math.fsum(rewards))
         squares = sum(tally.reward_squares for tally in tallies)
         assert math.isclose(squares, math.fsum(reward**2 for reward in rewards))
-        keys = {tally[:4] for tally in tallies}
-        assert keys == {(entry.spec, entry.stop, entry.verdict, entry.success) for entry in entries}
+        keys = {tally[:5] for tally in tallies}
+        assert keys == {(e.spec, e.env, e.stop, e.verdict, e.success) for e in entries}
 
 
 def test_sums_by_task_are_of_the_episodes_with_a_verdict(store):
     scored = [entry for entry in store.select() if entry.verdict == Verdict.SCORED]
-    tasks = {task[:3]: task for task in store.tasks()}
-    assert tasks.keys() == {(entry.spec, entry.group, entry.seed) for entry in scored}
+    tasks = {task[:4]: task for task in store.tasks()}
+    assert tasks.keys() == {(entry.spec, entry.env, entry.group, entry.seed) for entry in scored}
     for key, task in tasks.items():
-        own = [entry for entry in scored if (entry.spec, entry.group, entry.seed) == key]
+        own = [entry for entry in scored if (entry.spec, entry.env, entry.group, entry.seed) == key]
         told = [entry.success for entry in own if entry.success is not None]
         assert (task.scored, task.known, task.solved) == (len(own), len(told), sum(told))
         assert math.isclose(task.reward, math.fsum(entry.reward for entry in own))

@@ -22,7 +22,7 @@ from gem.record import SCHEMA, Episode, Limits, RunInfo, SeatEnd, StopReason, Tu
 from gem.rollout import EpisodeStore, Job, indexed_file, rollout
 from gem.rollout.index import Index
 from gem.rollout.indexed_file import SAVE_EVERY, IndexedFile
-from gem.rollout.store import merge
+from gem.rollout.store import env_key, merge
 from gem.specs import TaskRef
 
 DATA = Path(__file__).parent / "data"
@@ -672,7 +672,7 @@ def test_the_index_says_what_an_episode_is(path):
     start = path.read_bytes().index(line)
     assert line == lines(path)[1][:-1]
     assert entry == (
-        *(0, "run-e3-2-1", "run", "e3", 2, 1, "g", "game:X", 3),
+        *(0, "run-e3-2-1", "run", "e3", 2, 1, "g", "game:X", env_key(TaskRef("game:X")), 3),
         *("solved", "scored", True, 0.5, 2, 3, 0, start, start + len(line) + 1),
     )
 

@@ -144,17 +144,17 @@ def test_code_stands_as_code_and_the_words_of_a_verdict_stand_open(pages, tmp_pa
 
 
 def test_what_an_evaluation_cost_is_shown(pages, played):
-    specs = {GUESS: 1.25, f"{GUESS}+python": 2.0, "x": None}
+    specs = {GUESS: 3.25, f"{GUESS}+python": 2.0, "x": None}
     rows = [{"name": "random", "env": spec, "cost": cost} for spec, cost in specs.items()]
     result = played.parent / "result.json"
     result.write_text(json.dumps({"results": rows}))
     assert "$3.25" in pages(played).get("").text
-    assert "$3.25" in pages(played).get("run/0").text
+    assert "$5.25" in pages(played).get("run/0").text
     result.rename(played.parent.parent / "result.json")  # of several agents
     assert "Cost" not in pages(played).get("").text
     several = [*rows, {**rows[0], "name": "played"}]
     (played.parent.parent / "result.json").write_text(json.dumps({"results": several}))
-    assert "$1.25" in pages(played).get("").text
+    assert "$3.25" in pages(played).get("").text
 
 
 @pytest.mark.parametrize(
@@ -629,7 +629,7 @@ def test_the_figures_are_those_of_the_evaluation(pages, tmp_path):
         assert tuple(figures.success) == pytest.approx(tuple(found.success))
         assert tuple(figures.reward) == pytest.approx(tuple(found.reward))
         assert figures.mean_turns == pytest.approx(found.turns)
-        assert source.by_spec()[GUESS] == figures
+        assert source.by_env()[GUESS] == figures
         held = len(source.store)
         source.close()
         assert (found.coverage < 1) == broken

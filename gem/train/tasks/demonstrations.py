@@ -9,8 +9,8 @@ from itertools import product
 from typing import overload
 
 from gem import seeding
+from gem.codec import task_key
 from gem.errors import BadArgument
-from gem.evals.outcomes import task_key
 from gem.record import Episode
 from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
