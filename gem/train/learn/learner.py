@@ -103,6 +103,9 @@ class Learner:
     lose small steps.
     """
 
+    moved = False
+    """Whether a step was taken since the run or its phase began, so that the policy is not the reference."""
+
     def __init__(
         self,
         policy: Policy,
@@ -300,6 +303,7 @@ class Learner:
         """Scale the gradients down to the settings' norm, update the weights, and return the norm before."""
         norm = nn.utils.clip_grad_norm_(self._masters, self.settings.max_grad_norm)
         self.optimiser.step()
+        self.moved = True
         self.optimiser.zero_grad()
         self._spread()
         return float(norm)
@@ -315,11 +319,6 @@ class Learner:
     def gradients(self) -> list[Tensor | None]:
         """The gradients that the next step uses, in the order of `parameters`, before scaling."""
         return [master.grad for master in self._masters]
-
-    @property
-    def moved(self) -> bool:
-        """Whether any step was taken."""
-        return bool(self.optimiser.state)
 
     def set_lr(self, lr: float) -> None:
         """Set the learning rate of the next steps; the critic's own keeps its ratio to it."""
@@ -349,12 +348,13 @@ class Learner:
     # -- what a checkpoint holds
 
     def state(self) -> dict[str, Any]:
-        """Return the state that load() restores: trained weights, critic, optimiser, vocabulary hash."""
+        """Return the state that load() restores: trained weights, critic, optimiser, and so on."""
         return {
             **weights(self.policy),
             "masters": [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m],
             "critic": None if self.critic is None else self.critic.state_dict(),
             "optimiser": self.optimiser.state_dict(),
+            "moved": self.moved,
         }
 
     def load(self, state: dict[str, Any], where: str) -> None:
@@ -367,6 +367,7 @@ class Learner:
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
         self.optimiser.load_state_dict(state["optimiser"])
+        self.moved = state.get("moved", bool(self.optimiser.state))  # an earlier version stored none
         copies = [m for p, m in zip(self.parameters, self._masters, strict=True) if p is not m]
         with torch.no_grad():
             for master, stored in zip(copies, state["masters"], strict=True):

@@ -116,6 +116,7 @@ def begin_phase(trainer: Trainer, config: TrainConfig, before: RunFolder) -> Non
     with trainer.count_time():
         take_policy_figures(trainer, "before", "before_greedy")
     trainer.hold_reference()
+    trainer.learner.moved = False  # the policy is the reference again
     if config.staleness:
         trainer.refresh_sampler()
     trainer.evaluate()

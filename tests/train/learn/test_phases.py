@@ -16,7 +16,7 @@ from gem.train.command import command
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
 from gem.train.learn.phases import plan_phase
-from gem.train.learn.training import load_policy, train
+from gem.train.learn.training import load_policy, make_trainer, train
 from gem.train.report.callbacks import Callback
 from gem.train.report.run_folder import RunFolder
 from gem.viewer.report import write_report
@@ -110,6 +110,36 @@ def test_a_phase_is_resumed_exactly(first, tmp_path):
     one, other = (run.later_phases[0].path for run in (whole, cut))
     assert figures(one) == figures(other)
     assert same_weights(weights(one), weights(other))
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("kl_reward", [False, True])
+def test_a_phase_begins_without_divergence_also_when_it_is_resumed(tmp_path, kl_reward):
+    """Its policy is the reference: what is measured is rounding, which would become a step of full size."""
+    pays = True
+
+    def pay(episode, turns):
+        return [float(pays) * len(turn.token_ids) for turn in turns]
+
+    config = replace(SHORT, reward=pay, kl_reward=kl_reward, eval_every=0, held_out=200, out=tmp_path)
+    train(config)
+    pays = False
+    phase = replace(config, episodes=80, out=tmp_path / "phases" / "phase-2")
+    with pytest.raises(KeyboardInterrupt):
+        train(phase, phase_of=tmp_path, watcher=Log(stop=4))
+    train(phase, resume=True)
+    assert [m.tokens_trained > 0 for m in RunFolder(tmp_path).history()] == [True] * 2
+    assert [m.tokens_trained for m in RunFolder(phase.out).history()] == [0] * 3
+    assert same_weights(weights(phase.out), weights(tmp_path))
+
+
+def test_a_checkpoint_of_an_earlier_version_has_moved_where_a_step_was_taken(first):
+    trainer = make_trainer(replace(SHORT, out=first))
+    state = checkpoint.load(RunFolder(first).checkpoint)
+    assert state.pop("moved") is True
+    assert not trainer.learner.moved
+    trainer.learner.load(state, "it")
+    assert trainer.learner.moved
 
 
 @pytest.mark.system
