@@ -216,7 +216,7 @@ def _carry_out(
     for label, apart in watcher.apart.items():
         console.print(table(apart, label))
     evaluations = folder.evaluated()
-    if best := about_best(evaluations):
+    if best := about_best(evaluations, summary["episodes"]):
         console.print(best, highlight=False)
     picture = ""
     if history:

@@ -88,6 +88,7 @@ class Trainer(Sampling):
                 self.watcher.advanced(begins.name, self.iteration + 1)
             self.evaluate()
             self.ask("on_iteration", metrics)
+            self.evaluate()  # where a callback has just ended the run
             saves = self.iteration % self.config.save_every == 0 or self.ended
             if saves:
                 self.save()
@@ -146,15 +147,16 @@ class Trainer(Sampling):
                 self.watched.play(self.iteration)
 
     def evaluate(self) -> None:
-        """Measure the policy on held-out instances, at the iterations where that is due.
+        """Measure the policy on held-out instances, once at the iterations where that is due.
 
         The checkpoint is written after it, so the folder holds every evaluation that a checkpoint follows.
         The best weights get their name with the checkpoint: those of an evaluation that an interruption lost
         do not replace others.
         """
         every = self.config.eval_every
-        ends = (self.begin, self.config.iterations)
-        if not every or (self.iteration % every and self.iteration not in ends):
+        if not every or (self.iteration % every and self.iteration != self.begin and not self.ended):
+            return
+        if self.evaluations and self.evaluations[-1].iteration == self.iteration:
             return
         with self.count_time(), name_wait("the figures on held-out instances"):
             self.wait_for_samples()

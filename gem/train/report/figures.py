@@ -126,7 +126,7 @@ def list_contests(trainer: Trainer) -> list[Contest]:
             continue
         fixed = config.opponent or ("random",)
         against: list[tuple[tuple[str, ...], str]] = [((name,), name) for name in fixed]
-        if config.pool and trainer.iteration == config.iterations:
+        if config.pool and trainer.ended:
             pool = tuple(name for name in league.members if name not in config.opponent)
             against.append((pool, "the pool"))
         contests += [Contest(env, names, f"{env.name} against {label}") for names, label in against]

@@ -211,13 +211,16 @@ def _mean(interval: Interval | None, form: str) -> str:
     return MISSING if interval is None else form.format(interval.mean)
 
 
-def about_best(evaluations: Sequence[Evaluation]) -> str:
-    """Return how the best weights were chosen, as text; empty where there was no choice."""
+def about_best(evaluations: Sequence[Evaluation], episodes: int) -> str:
+    """Return how the best weights were chosen, as text; empty where there was no choice.
+
+    `episodes`: those of the whole run.
+    """
     chosen = best(evaluations)
     if chosen is None:
         return ""
     score = format_evaluation(chosen)
-    if chosen.iteration == evaluations[-1].iteration:
+    if chosen.episodes == episodes:
         return f"The last weights are the best on held-out instances too: {score}."
     kind = "instances" if chosen.held_out == "unseen" else "seeds"
     return (

@@ -18,6 +18,7 @@ from gem.rollout import EpisodeStore
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
 from gem.train.learn.training import train, trained_agent
+from gem.train.report.callbacks import Callback
 from gem.train.report.progress import about_best, table
 from gem.train.report.run_folder import Evaluation, RunFolder
 from gem.train.report.selection import best, enough, is_better
@@ -155,7 +156,31 @@ def test_where_the_last_are_the_best_they_are_measured_once(tmp_path, monkeypatc
     summary = train(replace(CONFIG, episodes=16, out=tmp_path))
     assert summary["held_out"]["best_iteration"] == 1
     assert "best" not in summary
-    assert about_best([evaluation(0, 3), evaluation(5, 4)]).startswith("The last weights are the best")
+    assert about_best([evaluation(0, 3), evaluation(5, 4)], 5).startswith("The last weights are the best")
+
+
+class Second(Callback):
+    """Ends a run after its second iteration."""
+
+    def on_iteration(self, metrics):
+        return "enough" if metrics.iteration == 2 else None
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("stop", [None, 1])
+def test_where_a_callback_ends_a_run_its_last_weights_are_evaluated(tmp_path, monkeypatch, stop):
+    def measure(held_out, iteration):
+        return evaluation(iteration, 3 + iteration)
+
+    monkeypatch.setattr("gem.train.tasks.held_out.HeldOut.measure", measure)
+    config = replace(CONFIG, eval_every=4, callback=(Second(),), out=tmp_path)
+    if stop:
+        with pytest.raises(KeyboardInterrupt):
+            train(config, watcher=Log(stop=stop))
+    summary = train(config, resume=bool(stop))
+    assert [each.iteration for each in RunFolder(tmp_path).evaluated()] == [0, 2]
+    assert summary["held_out"]["last_iteration"] == summary["held_out"]["best_iteration"] == 2
+    assert same_weights(checkpoint.load(RunFolder(tmp_path).best)["model"], weights(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -163,13 +188,15 @@ def test_where_the_last_are_the_best_they_are_measured_once(tmp_path, monkeypatc
 )
 def test_how_the_best_were_chosen_is_said(kind, words):
     said = about_best(
-        [evaluation(0, 3, kind=kind), evaluation(5, 7, kind=kind), evaluation(10, 4, kind=kind)]
+        [evaluation(0, 3, kind=kind), evaluation(5, 7, kind=kind), evaluation(10, 4, kind=kind)], 10
     )
     assert said.startswith(
         "The best weights are those of iteration 5: held-out success 70.0% (39.7% to 89.2%)."
     )
     assert f"chosen on {words} than the table" in said
-    assert about_best([]) == ""
+    assert about_best([], 10) == ""
+    later = about_best([evaluation(0, 3)], 10)  # of the last weights there is no evaluation
+    assert later.startswith("The best weights are those of iteration 0")
 
 
 # -- when it is enough

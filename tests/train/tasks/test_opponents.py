@@ -23,6 +23,7 @@ from gem.train.learn.policy import make_policy
 from gem.train.learn.preparation import warm
 from gem.train.learn.trainer import Trainer
 from gem.train.learn.training import make_trainer, train
+from gem.train.report.callbacks import Callback
 from gem.train.report.run_folder import RunFolder
 from gem.train.tasks.opponents import PRIORITY, League
 
@@ -182,6 +183,19 @@ def test_a_run_tells_the_figures_against_each(whole):
         assert metrics.opponents.keys() <= {"random", *copies}
         assert sum(each["episodes"] for each in metrics.opponents.values()) == POOL.batch
         assert metrics.environments[KUHN]["tokens"] == metrics.tokens_sampled
+
+
+class Second(Callback):
+    """Ends a run after its second iteration."""
+
+    def on_iteration(self, metrics):
+        return "enough" if metrics.iteration == 2 else None
+
+
+@pytest.mark.system
+def test_a_run_that_ends_early_tells_the_figures_against_the_pool(tmp_path):
+    summary = train(replace(POOL, eval_episodes=1, callback=(Second(),), out=tmp_path))
+    assert set(summary["environments"][f"{KUHN} against the pool"]) == {"after", "greedy"}
 
 
 def test_the_store_says_which_copy_played(whole):
