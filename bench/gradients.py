@@ -54,7 +54,7 @@ def gradients(trainer: Trainer, batches: Sequence[Sequence[Episode]], config: Tr
 
     learner.step = keep  # type: ignore[method-assign]
     for batch in batches:
-        if policy_gradient.learn(learner, batch, config, Progress(0, 1)) is None:
+        if not policy_gradient.learn(learner, batch, config, Progress(0, 1)).positions:
             rows.append(nothing)
     return torch.stack(rows)
 

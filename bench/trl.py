@@ -232,7 +232,7 @@ def learn(learner: Learner, episodes: list[Episode]) -> int:
         minibatch=len(episodes), episodes=len(episodes), epochs=1, lr=0.0, lr_ramp=0, kl=0.0,
     )  # fmt: skip
     steps = policy_gradient.learn(learner, episodes, config, Progress(0, 1))
-    if steps is None:
+    if not steps.positions:
         raise SystemExit("all episodes of each task earned the same: there is nothing to learn")
     return steps.positions
 

@@ -16,10 +16,11 @@ episode, its value of the last observation replaces the rewards that are missing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import chain
-from statistics import fmean
+from statistics import fmean, pvariance
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ from gem.train.config import TrainConfig
 from gem.train.learn.batch import Target, Weighted, weigh
 from gem.train.learn.learner import Learner
 from gem.train.learn.seat_episodes import split_by_seat
-from gem.train.learn.steps import Progress, Steps, is_regularised, penalise, take_steps
+from gem.train.learn.steps import NAN, Progress, Steps, is_regularised, penalise, take_steps
 from gem.train.tasks.schedule import Slot
 
 
@@ -45,10 +46,10 @@ def learn(
     progress: Progress,
     slots: Sequence[Slot] | None = None,
     assembled: Collection[int] = (),
-) -> Steps | None:
-    """Take one iteration's steps on its episodes; None without verdicts, or where nothing can be learnt.
+) -> Steps:
+    """Take one iteration's steps on its episodes; without verdicts, or where nothing can be learnt, none.
 
-    Where the algorithm has a `select`, statistics without a step say what it chose.
+    The statistics of no step have 0 positions.
 
     Nothing can be learnt where all advantages are 0, a critic is right, and there is neither an entropy bonus
     nor a divergence; see `gem.train.learn.steps.is_regularised`.
@@ -64,6 +65,7 @@ def learn(
     algorithm = config.algorithm_value
     by_part: dict[int, list[Weighted]] = {}
     selected: list[bool] = []
+    views: list[View] = []
     for peers in split_by_seat(episodes, slots, config.normalise_by):
         branches = find_branches(peers.episodes) if algorithm.group == "turn" else {}
         scored_episodes, seat = [episode for episode in peers.episodes if episode.scored], peers.seat
@@ -85,6 +87,7 @@ def learn(
             starts=[branches.get(episode.group, 0) for episode in scored_episodes],
             **values,
         )
+        views.append(view)
         targets = make_targets(config, view)
         if (chosen := algorithm.select_turns(view)) is not None:
             selected += chain.from_iterable(chosen)
@@ -93,12 +96,36 @@ def learn(
         kept += [replace(row, targets=targets[row.source]) for row in rows]
     whiten = algorithm.critic and config.whiten
     weighted = [row for kept in by_part.values() for row in (whiten_advantages(kept) if whiten else kept)]
-    if not weighted or not (_has_signal(weighted) or is_regularised(learner, config, progress)):
-        return Steps(selected=fmean(selected)) if selected else None
-    scored = sum(episode.scored for episode in episodes)
-    steps = take_steps(learner, weighted, scored, config, progress)
-    steps.selected = fmean(selected) if selected else steps.selected
+    steps = Steps()
+    if weighted and (_has_signal(weighted) or is_regularised(learner, config, progress)):
+        scored = sum(episode.scored for episode in episodes)
+        steps = take_steps(learner, weighted, scored, config, progress)
+    steps.selected = fmean(selected) if selected else NAN
+    steps.reward_std, flat = compare_returns(views)
+    steps.flat_groups = flat if config.grouped else NAN
     return steps
+
+
+def compare_returns(views: Sequence[View]) -> tuple[float, float]:
+    """Return the deviation of the returns from the mean of their view, and the share of flat groups.
+
+    The return of an episode is that from the first turn that its group does not share. A group is flat where
+    its returns are all equal. Both are NaN without episodes.
+    """
+    groups: list[list[float]] = []
+    variances, counts = [], []
+    for view in views:
+        by_group: dict[str, list[float]] = {}
+        for group, start, returns in zip(view.groups, view.starts, view.returns, strict=True):
+            if start < len(returns):
+                by_group.setdefault(group, []).append(returns[start])
+        groups += by_group.values()
+        if every := list(chain.from_iterable(by_group.values())):
+            variances.append(pvariance(every))
+            counts.append(len(every))
+    if not groups:
+        return NAN, NAN
+    return math.sqrt(fmean(variances, counts)), fmean(len(set(earned)) == 1 for earned in groups)
 
 
 def make_targets(config: TrainConfig, view: View) -> list[dict[int, Target]]:

@@ -52,7 +52,7 @@ class Steps:
     of one's own. `step_kl`: how far the policy moved from the one that sampled. `kl`: its divergence from the
     reference, NaN without one. `gap`: the mean absolute difference of log probabilities between sampler and
     learner, before the first step. `value_error`: a critic's mean squared error over turns. `positions`: how
-    many were computed. For `grad_norm`, `explained_variance` and `selected` see
+    many were computed. For `grad_norm`, `explained_variance`, `selected`, `reward_std` and `flat_groups` see
     `gem.train.report.run_folder.Metrics`.
     """
 
@@ -66,6 +66,8 @@ class Steps:
     grad_norm: float = NAN
     explained_variance: float = NAN
     selected: float = NAN
+    reward_std: float = NAN
+    flat_groups: float = NAN
     positions: int = 0
     sums: dict[str, float] = field(default_factory=dict)
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
-from statistics import pstdev
 from typing import Any
 
 from gem.record import Episode, StopReason
@@ -77,7 +76,7 @@ class Trainer(Sampling):
                     self.take_snapshot()
                 if not self.config.staleness:
                     self.learner.publish(self.iteration)
-            metrics = self.summarise(episodes, steps or Steps(), sampled - began, updated - sampled, slots)
+            metrics = self.summarise(episodes, steps, sampled - began, updated - sampled, slots)
             # In this order: a line that the checkpoint does not hold is dropped on resuming and made anew.
             if parallel.rank() == 0:
                 self.folder.append(metrics)
@@ -122,8 +121,8 @@ class Trainer(Sampling):
         """The finished and the planned iterations of the run."""
         return Progress(self.iteration, self.config.iterations, self.begin)
 
-    def learn(self, episodes: Sequence[Episode]) -> Steps | None:
-        """Take the iteration's steps; None where there is nothing to learn from its episodes."""
+    def learn(self, episodes: Sequence[Episode]) -> Steps:
+        """Take the iteration's steps; without positions where there is nothing to learn from its episodes."""
         if broken := [episode for episode in episodes if not episode.scored]:
             self.watcher.warned(
                 f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
@@ -202,7 +201,6 @@ class Trainer(Sampling):
         scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
         successes = [won for slot, episode in scored if (won := slot.success(episode)) is not None]
         count = len(scored) or NAN
-        returns = [slot.reward(episode) for slot, episode in scored]
         turns = sum(len(slot.turns(episode)) for slot, episode in scored)
         tokens = sum(slot.tokens(episode) for slot, episode in scored)
         several = len(self.envs) > 1 or self.league is not None
@@ -211,7 +209,7 @@ class Trainer(Sampling):
             iteration=self.iteration,
             episodes=self.iteration * self.config.batch,
             success=sum(successes) / len(successes) if successes else NAN,
-            reward=sum(returns) / count,
+            reward=sum(slot.reward(episode) for slot, episode in scored) / count,
             turns=turns / count,
             unreadable=sum(slot.stop(episode) is StopReason.UNREADABLE for slot, episode in scored) / count,
             no_verdict=len(episodes) - len(scored),
@@ -230,10 +228,8 @@ class Trainer(Sampling):
             save_s=self.save_s,
             cpu_s=self.cpu_s,
             grad_norm=steps.grad_norm,
-            reward_std=pstdev(returns) if returns else NAN,
-            flat_groups=flat_groups([episode.group for _, episode in scored], returns)
-            if self.config.grouped
-            else NAN,
+            reward_std=steps.reward_std,
+            flat_groups=steps.flat_groups,
             answer_tokens=tokens / turns if turns else NAN,
             episode_tokens=tokens / count,
             explained_variance=steps.explained_variance,
@@ -361,14 +357,3 @@ class Trainer(Sampling):
             self.watched.close()
         if "held_out" in vars(self):
             self.held_out.close()
-
-
-def flat_groups(groups: Sequence[str], returns: Sequence[float]) -> float:
-    """Return the share of groups whose returns are all equal; NaN without groups.
-
-    `groups`: the group of each return.
-    """
-    by_group: dict[str, set[float]] = {}
-    for group, earned in zip(groups, returns, strict=True):
-        by_group.setdefault(group, set()).add(earned)
-    return sum(len(earned) == 1 for earned in by_group.values()) / len(by_group) if by_group else NAN

@@ -83,6 +83,12 @@ def no_signal(history: Sequence[Metrics], config: TrainConfig) -> str | None:
         m.tokens_trained or math.isnan(m.reward) or m.selected == 0 for m in last
     ):
         return None
+    if config.reward:
+        return (
+            f"All returns of --reward {config.reward} were equal for {NO_SIGNAL} iterations, so nothing was "
+            "trained. Either it pays for nothing that differs between episodes, or the task is too hard or "
+            "too easy for the policy. Read some episodes (gem-gym store show): what should it pay for them?"
+        )
     if _level(last, "success") >= SOLVED:
         return (
             f"All returns were equal for {NO_SIGNAL} iterations: nearly every episode succeeds, so nothing "

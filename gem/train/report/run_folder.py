@@ -56,7 +56,8 @@ class Metrics:
     from the reference, per token. `logprob_gap`: the mean absolute difference between the learner's and the
     sampler's log probability of a token, before the first step. `value_error`: a critic's mean squared error.
     `grad_norm`: the norm of the gradient before it is scaled down, the mean over the steps. `reward_std`: the
-    standard deviation of the returns. `flat_groups`: the share of groups of samples whose returns are all
+    standard deviation of the returns that are learnt from, discounted and with the run's own reward, around
+    the mean of their environment and seat. `flat_groups`: the share of groups of samples where these are all
     equal, so that they teach nothing; for algorithms that compare samples. `answer_tokens`, `episode_tokens`:
     the sampled tokens of a turn and of an episode. `explained_variance`: the share of the variance of its
     targets that a critic explains before the steps: 1 is perfect, 0 no better than a constant. `selected`:

@@ -448,7 +448,7 @@ def test_a_batch_that_all_broke_is_no_crash(tmp_path, registry):
     warm = warmed(replace(QUICK, out=tmp_path))
     load_weights(trainer.policy, warm.learner.state(), "it")
     episodes = [e for e in trainer.sample() if not e.scored]
-    assert trainer.learn(episodes) is None
+    assert not trainer.learn(episodes).positions
     metrics = trainer.summarise(episodes, Steps(), 0.0, 0.0)
     assert metrics.no_verdict == len(episodes) > 0
     assert all(math.isnan(x) for x in (metrics.success, metrics.reward, metrics.turns, metrics.loss))
@@ -476,7 +476,7 @@ def test_divergence_and_entropy_are_weighed_where_no_return_differs(tmp_path, re
     trainer = make_trainer(config)
     trainer.learner.reference = make_policy(replace(config, seed=1))
     episodes = trainer.sample()
-    assert trainer.learn(episodes) is None
+    assert not trainer.learn(episodes).positions
     trainer.config = replace(config, entropy=0.01)
     assert trainer.learn(episodes).step_kl > 0
     trainer.config = config

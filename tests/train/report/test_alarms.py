@@ -1,7 +1,7 @@
 """Alarms: each is told on a history that has its trouble, once, and none on a healthy, noisy one."""
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from types import SimpleNamespace
 
 import pytest
@@ -114,6 +114,14 @@ def test_returns_that_are_all_equal_because_all_succeed_are_told_so():
     (alarm,) = told(solved)
     assert alarm.name == "no_signal"
     assert "nothing is left to learn" in alarm.text
+
+
+def test_equal_returns_of_a_reward_of_ones_own_name_it():
+    solved = healthy(0, success=1.0, reward=1.0, tokens_trained=lambda i: 0 if i > 50 else 100)
+    (alarm,) = told(solved, replace(CONFIG, reward="own.py:pay"))
+    assert alarm.name == "no_signal"
+    assert "All returns of --reward own.py:pay were equal for 3 iterations" in alarm.text
+    assert "too hard for the policy, and every episode fails" not in alarm.text
 
 
 def test_a_selection_of_nothing_is_told_at_once_and_is_no_equal_returns():

@@ -8,12 +8,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import records
 from runs import QUICK
 
+from gem.agents.tiny import TinyConfig
+from gem.estimators import View
+from gem.record import SEAT, StopReason
 from gem.tokens.rows import Row
+from gem.train.learn import policy_gradient
 from gem.train.learn.batch import Target, Weighted
-from gem.train.learn.steps import explained_variance
-from gem.train.learn.trainer import flat_groups
+from gem.train.learn.learner import Learner, Settings
+from gem.train.learn.policy import TinyPolicy
+from gem.train.learn.policy_gradient import compare_returns
+from gem.train.learn.steps import Progress, explained_variance
 from gem.train.learn.training import make_trainer
 from gem.train.report.loggers import group_metrics
 from gem.train.report.run_folder import RunFolder
@@ -58,8 +65,60 @@ def test_the_metrics_of_a_batch(tmp_path):
 
 def test_only_samples_of_a_task_have_flat_groups(tmp_path):
     assert math.isnan(trained(tmp_path, algorithm="rebn")[0].flat_groups)
-    assert flat_groups(["a", "a", "b"], [1.0, 2.0, 5.0]) == 0.5
-    assert math.isnan(flat_groups([], []))
+    assert all(map(math.isnan, compare_returns([])))
+
+
+def view(returns, groups="aabb", seat=SEAT, starts=(0, 0, 0, 0)):
+    return View([], seat, returns, returns, list(groups), starts)
+
+
+def test_returns_are_compared_within_a_seat_and_within_a_group():
+    """Of two seats that earn the opposite of each other the mean is always 0."""
+    won = [[1.0], [-1.0], [1.0], [1.0]]
+    lost = [[-each] for (each,) in won]
+    assert compare_returns([view(won), view(lost)]) == (pytest.approx(math.sqrt(0.75)), 0.5)
+    always, never = [[2.0]] * 4, [[-2.0]] * 4
+    assert compare_returns([view(always), view(never)]) == (0.0, 1.0)
+    assert compare_returns([view([[2.0], [], [2.0], [0.0]])])[1] == 0.5  # who had no turn does not count
+    branched = [[5.0, 1.0], [6.0, 1.0], [5.0, 1.0], [5.0, 2.0]]
+    assert compare_returns([view(branched, starts=(1, 1, 0, 0))])[1] == 1.0  # from where a group branches
+
+
+def by_length(episode, turns):
+    return [float(len(turn.token_ids)) for turn in turns]
+
+
+@pytest.mark.parametrize(("pays", "reward"), [((0.0,), by_length), ((0.0, 1.0), lambda e, t: [0.0] * len(t))])
+def test_they_are_the_returns_that_are_learnt_from(pays, reward):
+    learner = Learner(TinyPolicy(TinyConfig(width=16, layers=1, heads=2), seed=0), Settings())
+    config = replace(QUICK, algorithm="grpo", kl=0.0, epochs=1, gamma=1.0, reward=reward)
+    games = []
+    for number in range(4):
+        ids = tuple(range(13, 14 + number))
+        said = records.turn((11, 12), ids, logprobs=(-0.1,) * len(ids))
+        said.reward = pays[number % len(pays)]
+        games.append(records.episode(said, stop=StopReason.SOLVED, group="0"))
+    steps = policy_gradient.learn(learner, games, config, Progress(0, 10))
+    assert (
+        (steps.positions > 0) == (steps.reward_std > 0) == (steps.flat_groups == 0) == (reward is by_length)
+    )
+
+
+def test_a_game_of_two_seats_has_the_spread_of_each_seat(tmp_path):
+    config = replace(QUICK, env="multi:KuhnPoker-v0", env_kwargs={}, algorithm="grpo", kl=0.0, out=tmp_path)
+    trainer = make_trainer(config)
+    episodes = trainer.sample()
+    for number, each in enumerate(episodes):
+        for one in each.turns:
+            one.reward = 0.0
+        for sign, seat in zip((1, -1), each.seats, strict=True):
+            each.ends[seat] = replace(each.ends[seat], unearned=0.0)
+            if turns := each.turns_of(seat):
+                turns[-1].reward = float(sign * (number % 2))
+    metrics = trainer.summarise(episodes, trainer.learn(episodes), 0.0, 0.0)
+    trainer.close()
+    assert metrics.reward_std > 0.4
+    assert metrics.flat_groups == 0.0
 
 
 def test_the_variance_that_a_critic_explains(tmp_path):

@@ -177,7 +177,7 @@ def learnt(tmp_path, scale, **changes):
     for slot, episode in zip(slots, episodes, strict=True):
         for turn in episode.turns:
             turn.reward *= scale if slot.part else 1.0
-    assert trainer.learn(episodes) is not None
+    assert trainer.learn(episodes).positions
     trainer.close()
     return {name: tensor.clone() for name, tensor in weights(trainer.policy)["model"].items()}
 
