@@ -196,14 +196,16 @@ def sampler_disagrees(history: Sequence[Metrics], config: TrainConfig) -> str | 
 
 
 def not_learning(history: Sequence[Metrics], config: TrainConfig) -> str | None:
-    """Detect that neither success nor return has a rising trend at `SHARE` of the run.
+    """Detect that neither success nor return has a rising trend at `SHARE` of the run, or of a later phase.
 
     Both are tested by Mann-Kendall, at `P_VALUE` each. They are tested once, so that it is reported once.
     About one in twenty runs that learn nothing is not detected.
     """
-    if config.opponents or config.curriculum:  # what is played grows harder on the way
+    if not history or config.opponents or config.curriculum:  # what is played grows harder on the way
         return None
-    if len(history) != math.ceil(SHARE * config.iterations) or _level(history[-WINDOW:], "success") >= SOLVED:
+    begin = history[0].iteration - 1
+    due = math.ceil(SHARE * (config.iterations - begin))
+    if len(history) != due or _level(history[-WINDOW:], "success") >= SOLVED:
         return None
     trends = {name: _trend(history, name) for name in ("success", "reward")}
     known = {name: p for name, p in trends.items() if p is not None}
@@ -214,11 +216,12 @@ def not_learning(history: Sequence[Metrics], config: TrainConfig) -> str | None:
     first, last = (
         _level(part, name) for part in (history[: len(history) // 4], history[-(len(history) // 4) :])
     )
+    span = "phase" if begin else "run"
     return (
-        f"After {SHARE:.0%} of the run {name} does not rise{falls}: {first:.3g} in the first quarter of the "
-        f"iterations so far and {last:.3g} in the last (p {known[name]:.2g} for a rising trend). Either the "
-        "steps are too small, the batches too small for the noise, or the task is out of reach. Try a larger "
-        "lr or batch, an easier environment, or a warm-up on demonstrations."
+        f"After {SHARE:.0%} of the {span} {name} does not rise{falls}: {first:.3g} in the first quarter of "
+        f"the iterations so far and {last:.3g} in the last (p {known[name]:.2g} for a rising trend). Either "
+        "the steps are too small, the batches too small for the noise, or the task is out of reach. Try a "
+        "larger lr or batch, an easier environment, or a warm-up on demonstrations."
     )
 
 

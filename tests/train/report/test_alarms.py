@@ -154,6 +154,14 @@ def test_runs_that_learn_nothing_are_told_at_half_of_them():
     assert sum(map(bool, found)) >= 36  # 97.5% of them are expected
 
 
+def test_a_later_phase_that_learns_nothing_is_told_at_half_of_it():
+    """Its history begins with it, and its episodes count from the beginning of the run."""
+    phase = [replace(each, iteration=each.iteration + 100) for each in flat(0)[:40]]
+    (alarm,) = told(phase, replace(CONFIG, episodes=BATCH * 140))
+    assert (alarm.name, alarm.iteration) == ("not_learning", 120)
+    assert alarm.text.startswith("After 50% of the phase success does not rise")
+
+
 @pytest.mark.system
 def test_runs_that_learn_slowly_are_not_told_that_they_do_not():
     found = [named(told(flat(seed, slope=0.004))) for seed in range(40)]  # 0.4 to 0.6 at half of the run
