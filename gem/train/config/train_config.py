@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from gem.errors import BadArgument, SchemaMismatch, did_you_mean
 from gem.estimators.algorithms import Algorithm, find_algorithm, name_algorithm
@@ -31,6 +32,27 @@ LANGUAGE_MODEL: dict[str, Any] = {
 """Defaults for a pretrained model; those of the fields are for the tiny model."""
 
 
+T = TypeVar("T")
+
+
+def fill_defaults(cls: type[T]) -> type[T]:
+    """Make a config's class fill what is not given with the defaults that depend on the rest (`fitting`).
+
+    Where everything is given, as by `dataclasses.replace`, no algorithm is looked for.
+    """
+    init: Any = cls.__init__
+    names = [each.name for each in fields(cls)]  # type: ignore[arg-type]
+
+    @functools.wraps(init)
+    def fill(self: Any, *values: Any, **given: Any) -> None:
+        given = {**dict(zip(names, values, strict=False)), **given}
+        init(self, **(given if given.keys() >= set(names) else self.fitting(**given)))
+
+    cls.__init__ = fill  # type: ignore[method-assign]
+    return cls
+
+
+@fill_defaults
 @dataclass(frozen=True)
 class TrainConfig(RunSettings):
     """Train a language model on an environment with a policy gradient.
@@ -71,8 +93,8 @@ class TrainConfig(RunSettings):
 
     @classmethod
     def fit(cls, **given: Any) -> TrainConfig:
-        """Return a config with the defaults of the given algorithm and model."""
-        return cls(**cls.fitting(**given))
+        """Return ``TrainConfig(**given)``, which has the defaults of the given algorithm and model."""
+        return cls(**given)
 
     @classmethod
     def fitting(cls, **given: Any) -> dict[str, Any]:
@@ -141,7 +163,7 @@ class TrainConfig(RunSettings):
             for name, value in values.items()
         }
         with foreign_names():
-            return cls(**plain)
+            return cls(**{**vars(cls()), **plain})  # what an earlier version did not store has no effect
 
 
 def name_of(thing: Any) -> str:

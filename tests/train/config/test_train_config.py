@@ -169,12 +169,28 @@ def test_lora_and_layers_exclude_each_other():
 
 
 def test_defaults_fit_the_algorithm_and_the_model():
-    assert TrainConfig.fit() == TrainConfig()
-    assert TrainConfig.fit(algorithm="grpo").gamma == 1.0
-    assert TrainConfig.fit(algorithm="grpo", gamma=0.5).gamma == 0.5
-    assert TrainConfig.fit(algorithm="gspo").ratio == "sequence"
-    large = TrainConfig.fit(model="some/model", algorithm="rloo", lr=1e-6)
+    assert TrainConfig(algorithm="grpo").gamma == 1.0
+    assert TrainConfig(algorithm="grpo", gamma=0.5).gamma == 0.5
+    assert TrainConfig(algorithm="gspo").ratio == "sequence"
+    assert TrainConfig(staleness=1).importance_cap == 2.0
+    large = TrainConfig("game:Sudoku-v0-easy", model="some/model", algorithm="rloo", lr=1e-6)
     assert (large.warmup_steps, large.batch, large.gamma, large.lr) == (0, 64, 1.0, 1e-6)
+    assert large.env == "game:Sudoku-v0-easy"
+    assert TrainConfig.fit(algorithm="gspo") == TrainConfig(algorithm="gspo")
+
+
+def test_a_changed_copy_keeps_its_other_settings():
+    gspo = TrainConfig(algorithm="gspo")
+    assert (gspo.gamma, replace(gspo, algorithm="rebn").gamma) == (1.0, 1.0)
+    assert replace(TrainConfig(), algorithm="no_such.py:X").gamma == 0.3  # which is read when a run begins
+
+
+def test_a_stored_config_means_what_it_meant():
+    """What an earlier version did not have, and did not store, has no effect, whatever the algorithm is."""
+    stored = TrainConfig(algorithm="gspo", model="some/model").to_json()
+    del stored["clip_high"], stored["lr_ramp"]
+    found = TrainConfig.from_json(stored)
+    assert (found.clip, found.clip_high, found.lr_ramp) == (3e-4, 0.0, 0)
 
 
 def test_the_step_size_rises_and_falls():

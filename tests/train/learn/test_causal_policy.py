@@ -70,6 +70,7 @@ def small(folder, out, **how):
             "warmup_lr": 2e-2,
             "warmup_on": "answers",
             "eval_episodes": 10,
+            "save_every": 1,
             "max_turns": 2,
             "dtype": "float32",
             **how,
