@@ -201,8 +201,8 @@ class Trainer(Sampling):
         scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
         successes = [won for slot, episode in scored if (won := slot.success(episode)) is not None]
         count = len(scored) or NAN
-        turns = sum(len(slot.turns(episode)) for slot, episode in scored)
-        tokens = sum(slot.tokens(episode) for slot, episode in scored)
+        answers = [len(turn.token_ids) for slot, episode in scored for turn in slot.turns(episode)]
+        turns, tokens = len(answers), sum(answers)
         several = len(self.envs) > 1 or self.league is not None
         by_part, by_opponent = figures_of(self.config.parts, slots, episodes) if several else ({}, {})
         return Metrics(

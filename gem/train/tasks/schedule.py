@@ -48,8 +48,9 @@ class Slot:
         return episode.turns_of(self.seat) if self.seat else episode.turns
 
     def tokens(self, episode: Episode) -> int:
-        """Return how many tokens the learner sampled."""
-        return sum(len(turn.token_ids) for turn in self.turns(episode))
+        """Return how many tokens the learner sampled, without the turns that a branch has from its source."""
+        own = episode.turns[episode.origin.turns if episode.origin else 0 :]
+        return sum(len(turn.token_ids) for turn in own if self.seat in ("", turn.seat))
 
 
 class Schedule:

@@ -23,7 +23,7 @@ from gem.train.learn.learner import Critic, Learner
 from gem.train.learn.policy import TinyPolicy
 from gem.train.learn.policy_gradient import branch_turn, find_branches, keep_turns
 from gem.train.learn.preparation import warm
-from gem.train.learn.steps import Progress
+from gem.train.learn.steps import Progress, Steps
 from gem.train.learn.training import make_trainer, train
 from gem.train.report.run_folder import RunFolder
 from gem.train.report.watcher import Watcher
@@ -155,8 +155,15 @@ def test_the_samples_of_a_turn_share_what_came_before_it(tmp_path):
     )
     trainer = make_trainer(config)
     warm(trainer)  # before that, its first answer ends every episode
+    agent = trainer.policy.agent
+    before = agent.tokens_sampled
     episodes = trainer.sample()
+    sampled = agent.tokens_sampled - before
+    metrics = trainer.summarise(episodes, Steps(), 0.0, 0.0)
     trainer.close()
+    lengths = [sum(len(turn.token_ids) for turn in each.turns) for each in episodes]
+    assert metrics.tokens_sampled == sampled < sum(lengths)  # without the turns before the branch
+    assert metrics.episode_tokens == sum(lengths) / 32
     assert len(episodes) == 32
     groups = {}
     for each in episodes:
