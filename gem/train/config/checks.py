@@ -22,7 +22,14 @@ ONLY_WITH: tuple[tuple[tuple[str, ...], str, Callable[[RunSettings], bool]], ...
     (("held_out", "eval_temperature"), "held-out evaluations (eval_every)", lambda to: to.eval_every > 0),
     (("pool_every", "pool_by"), "a pool of opponents (pool)", lambda to: to.pool > 0),
     (("keep", "advance_at", "advance_over"), "a curriculum", lambda to: len(to.curriculum) > 0),
-    (("kl_reward",), "a divergence (kl)", lambda to: to.kl > 0),
+    (("kl_reward", "kl_schedule"), "a divergence (kl)", lambda to: to.kl > 0),
+    (
+        ("kl_estimator",),
+        "a divergence in the loss (kl, without kl_reward)",
+        lambda to: to.kl > 0 and not to.kl_reward,
+    ),
+    (("entropy_schedule",), "an entropy bonus (entropy)", lambda to: to.entropy > 0),
+    (("loss_constant",), "a constant divisor (normalise constant)", lambda to: to.normalise == "constant"),
     (("normalise_by",), "several environments", lambda to: len(to.environments or to.curriculum) > 0),
     (("lora_alpha", "lora_targets"), "LoRA adapters (lora_rank)", lambda to: to.lora_rank > 0),
     (("program_s",), "a program (agent)", lambda to: bool(to.agent)),
@@ -65,7 +72,10 @@ def check(config: RunSettings) -> None:
         for name in () if is_present(config) else names:
             if _is_set(config, name):
                 given = f"{name} is {getattr(config, name)!r}"
-                raise BadArgument(f"{given}; it has an effect only with {needed}. Leave it out.")
+                usual = getattr(type(config), name)
+                raise BadArgument(
+                    f"{given}; it has an effect only with {needed}. Leave it out, or give {usual!r}."
+                )
 
 
 def _check_stopping(config: RunSettings) -> None:

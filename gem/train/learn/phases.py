@@ -28,6 +28,8 @@ MAY_CHANGE = (
         "lr_schedule",
         "kl",
         "kl_schedule",
+        "kl_estimator",
+        "kl_reward",
         "entropy",
         "entropy_schedule",
     ),

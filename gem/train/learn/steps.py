@@ -181,7 +181,7 @@ def make_objective(config: TrainConfig, progress: Progress, value_clip: float) -
             loss = loss - entropy * _sum_weighted(outputs.entropy, share_N)
         kl_N = outputs.kl
         if kl_N is None and (reference_N := batch.stored_outputs.get(REFERENCE_LOGPROB)) is not None:
-            estimator = "k3" if config.kl_reward or config.kl_estimator == "full" else config.kl_estimator
+            estimator = "k3" if config.kl_estimator == "full" else config.kl_estimator
             kl_N = kl_estimate(outputs.logprob, reference_N, estimator)
         if kl_N is not None:
             watched["kl"] = kl_N.detach().sum()
