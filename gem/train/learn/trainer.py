@@ -61,6 +61,8 @@ class Trainer(Sampling):
             self.watcher.stage("training")
         while not self.ended:
             with self.count_time():
+                if not (self.config.staleness or self.config.sampler):
+                    self.learner.publish(self.iteration)  # a resumed run has no cached prompts either
                 began = time.perf_counter()
                 with name_wait(f"the episodes of iteration {self.iteration + 1}"):
                     episodes = self.next_episodes()

@@ -231,9 +231,10 @@ class Stop(Watcher):
 
 
 @pytest.mark.system
-def test_an_interrupted_run_goes_on_as_the_same_run(folder, tmp_path):
-    train(small(folder, tmp_path / "whole"))
-    config = small(folder, tmp_path / "cut")
+@pytest.mark.parametrize("every", [1, 10])  # from the first iteration, or from the checkpoint before it
+def test_an_interrupted_run_goes_on_as_the_same_run(folder, tmp_path, every):
+    train(small(folder, tmp_path / "whole", save_every=every))
+    config = small(folder, tmp_path / "cut", save_every=every)
     with pytest.raises(KeyboardInterrupt):
         train(config, watcher=Stop())
     train(config, resume=True)
