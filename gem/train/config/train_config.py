@@ -45,8 +45,10 @@ def fill_defaults(cls: type[T]) -> type[T]:
 
     @functools.wraps(init)
     def fill(self: Any, *values: Any, **given: Any) -> None:
-        given = {**dict(zip(names, values, strict=False)), **given}
-        init(self, **(given if given.keys() >= set(names) else self.fitting(**given)))
+        if values:  # the call refuses what is given twice
+            fill(self, **dict(zip(names[: len(values)], values, strict=True)), **given)
+        else:
+            init(self, **(given if given.keys() >= set(names) else self.fitting(**given)))
 
     cls.__init__ = fill  # type: ignore[method-assign]
     return cls

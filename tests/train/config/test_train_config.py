@@ -184,6 +184,12 @@ def test_defaults_fit_the_algorithm_and_the_model():
     assert TrainConfig.fit(algorithm="gspo") == TrainConfig(algorithm="gspo")
 
 
+def test_a_setting_by_its_place_is_given_once():
+    assert TrainConfig("game:Sudoku-v0-easy") == TrainConfig(env="game:Sudoku-v0-easy")
+    with pytest.raises(TypeError, match="multiple values"):
+        TrainConfig("game:Sudoku-v0-easy", env="game:Sudoku-v0-easy")
+
+
 def test_a_changed_copy_keeps_its_other_settings():
     gspo = TrainConfig(algorithm="gspo")
     assert (gspo.gamma, replace(gspo, algorithm="rebn").gamma) == (1.0, 1.0)
