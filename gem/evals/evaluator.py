@@ -117,7 +117,8 @@ def evaluate(
         **keywords: fields of RunOptions, such as ``limits`` or ``store``, which replace those of `options`.
 
     Raises:
-        BadArgument: for no episodes, or a Runner with its own jobs. UnknownArgument: for a keyword that is no
+        BadArgument: for no episodes, a seed that would repeat a task of a data set, or a Runner with its own
+            jobs. UnknownArgument: for a keyword that is no
             field of RunOptions. UnknownEnv, MissingExtra: when the environment cannot be made. NoSolver: when
             the agent is the solver or the random actor, and the environment has none. AgentUnavailable: when
             the agent can answer no request; ended episodes are in the store. SchemaMismatch: with `resume`,
@@ -139,9 +140,9 @@ def evaluate(
         )
     if instances is not None:
         seeds = ()
-    elif seeds is None:
+    else:
         made = Maker(env) if isinstance(env, str | TaskRef) else env
-        seeds = find_seeds(made, episodes, seed)
+        seeds = find_seeds(made, episodes, seed, seeds)
     check_argument("seeds", seeds, len({*seeds}) == len(seeds), "each seed once; samples play it again")
     settings = agent.options if isinstance(agent, BaseRunner) else RunOptions.merge(options, keywords)
     if instances is None:

@@ -172,9 +172,10 @@ def summary_of(episode: Episode) -> Summary | None:
 
 
 class Start(NamedTuple):
-    """An episode of a given environment and seed: its run, policy version, and actions."""
+    """An episode of a given id and seed: its run, environment's name, policy version, and actions."""
 
     source: Source
+    env: str
     entry: Entry
     version: int | None
     actions: list[str]
@@ -184,8 +185,10 @@ def same_start(sources: Sequence[Source], spec: str, seed: int, most: int = 200)
     """Return the episodes of an environment and seed in all runs, ordered by policy version."""
     starts: list[Start] = []
     for source in sources:
-        entries, _ = source.store.page(spec=spec, seed=seed, count=most)
-        for entry in entries[: most - len(starts)]:
+        entries, _ = source.store.page(spec=spec, seed=seed, count=most - len(starts))
+        names = source.names() if entries else {}
+        for entry in entries:
             if (episode := source.read_episode(entry)) is not None:
-                starts.append(Start(source, entry, episode.policy_version, short_actions(episode)))
+                name, actions = names.get(entry.env, spec), short_actions(episode)
+                starts.append(Start(source, name, entry, episode.policy_version, actions))
     return sorted(starts, key=lambda start: (start.source.number, start.version or 0, start.entry.number))

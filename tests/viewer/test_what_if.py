@@ -1,3 +1,4 @@
+import html
 import json
 import math
 import os
@@ -128,6 +129,16 @@ def test_two_episodes_stand_side_by_side_from_where_they_part(pages, tmp_path):
         shown.get(wrong, 400)
     shown.get("pair?one=0.0&other=0.9", 404)
     shown.get("pair?one=7.0&other=0.0", 404)
+
+
+def test_episodes_of_a_seed_say_in_which_environment_they_are_if_it_is_not_one(pages, tmp_path):
+    tasks = [TaskRef("game:X", {"prompt": prompt}, seed=5) for prompt in ("terse", "long")]
+    told = [
+        replace(episode(turn(), seed=5, run=RUN, job=f"{at}-1"), task=each) for at, each in enumerate(tasks)
+    ]
+    shown = pages(write(tmp_path / "e.jsonl", *told))
+    starts = html.unescape(re.sub("<[^>]*>", " ", shown.get("start?spec=game:X&seed=5").text))
+    assert starts.index("game:X(prompt='terse')") < starts.index("game:X(prompt='long')")
 
 
 def test_a_run_is_shown_from_its_first_episode_to_its_last(pages, tmp_path):
