@@ -106,12 +106,12 @@ class Processes(Host):
         worker.envs.discard(index)
         del self._recipes[index]
         self._lost.discard(index)
-        if worker.alone:
+        if not worker.alone:
+            self._unmake(index, worker)
+        elif worker in self._workers:
             self._workers.remove(worker)
             self._made.discard(index)
             _end([worker])
-        else:
-            self._unmake(index, worker)
 
     def _renew(self, index: int, recipe: Recipe | None) -> None:
         if recipe is not None:
@@ -137,6 +137,10 @@ class Processes(Host):
         messages = [
             with_sources(pickle.dumps(share)) for share in shares.values()
         ]  # may raise: none has started
+        for worker in shares:
+            if worker not in self._workers:  # its replacement could not be started; try again
+                worker.start()
+                self._workers.append(worker)
         for (worker, share), message in zip(shares.items(), messages, strict=True):
             indices = [call[0] for call in share]
             worker.send(message, indices)
@@ -203,8 +207,7 @@ class Processes(Host):
         try:
             worker.start()
         except WorkerDied:
-            self._workers.remove(worker)  # nothing is left of it
-            raise
+            self._workers.remove(worker)  # the next call of its environments starts it
 
     def _close(self) -> None:
         _end(self._workers)

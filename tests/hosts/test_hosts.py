@@ -378,19 +378,25 @@ def test_a_reset_after_a_death_just_begins_anew() -> None:
         assert call(host, 1, "reset", (5,)).obs == Scripted().reset(5).obs
 
 
-def test_a_worker_that_cannot_be_started_is_one_sentence_and_the_host_closes() -> None:
+def test_a_worker_that_cannot_be_started_is_one_sentence_and_the_next_call_starts_it() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with filled(Processes(workers=1), [Scripted]) as host:
-        host.submit(0, "reset", (1,))
-        collect(host, 1)
+    with filled(Processes(workers=1), [Scripted] * 2) as host:
+        for index in (0, 1):
+            call(host, index, "reset", (1,))
         os.kill(host.pids[0], signal.SIGKILL)
         host.submit(0, "step", ("go",))
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # no more files than are open
         try:
+            (outcome,) = host.ready()
+            assert isinstance(outcome.error, WorkerDied)
             with pytest.raises(WorkerDied, match=r"a worker process cannot start \(.*Too many open files"):
-                host.ready()
+                host.submit(0, "reset", (1,))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+        with pytest.raises(WorkerDied):
+            call(host, 1, "step", ("go",))  # its episode was lost with the worker
+        assert call(host, 1, "reset", (2,)).obs == Scripted().reset(2).obs
 
 
 def test_a_worker_whose_interpreter_fails_says_that_it_never_ran(monkeypatch: pytest.MonkeyPatch) -> None:

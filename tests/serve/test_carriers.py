@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("starlette")
 
 from gem.core import Env, Start, Step
-from gem.errors import NoVerdict
+from gem.errors import NoVerdict, WorkerDied
 from gem.hosts import threads
 from gem.hosts.threads import Threads
 from gem.serve.environments import app
@@ -79,6 +79,32 @@ def test_an_interrupt_of_an_environment_ends_its_episode_alone(make):
             await asyncio.to_thread(carrier.close)
 
     asyncio.run(run())
+
+
+class Broken(Threads):
+    """A host that fails as it waits for calls."""
+
+    def ready(self, at_least=1, timeout=None):
+        raise WorkerDied("the host is broken")
+
+
+def test_a_host_that_fails_ends_its_calls_and_the_server_is_unhealthy():
+    async def run():
+        carrier = OnHost(Broken())
+        places = [carrier.add(partial(Held, threading.Event(), None)) for _ in range(2)]
+        calls = [carrier.call(place, "reset", (1,)) for place in (*places, carrier.add(Held))]
+        outcomes = [await asyncio.wait_for(each, DEADLINE_S) for each in calls]
+        carrier.remove(places[0])
+        later = carrier.call(places[1], "reset", (1,))
+        outcomes.append(await asyncio.wait_for(later, DEADLINE_S))
+        owner = SimpleNamespace(_hosts={"thread": carrier}, sessions=SimpleNamespace(draining=False))
+        answer = await app.Application._health(owner, None)
+        await asyncio.to_thread(carrier.close)
+        return outcomes, answer
+
+    outcomes, answer = asyncio.run(run())
+    assert {str(outcome.error) for outcome in outcomes} == {"the host is broken"}
+    assert (answer.status_code, answer.body) == (503, b'{"status":"unhealthy"}')
 
 
 def test_an_error_of_the_server_itself_has_an_answer_without_details():

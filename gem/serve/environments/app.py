@@ -360,8 +360,9 @@ class Application:
     # -- about the server
 
     async def _health(self, request: Request) -> Response:
-        status = "unhealthy" if self.sessions.draining else "healthy"
-        return _json(openenv.encode({"status": status}), 503 if self.sessions.draining else 200)
+        failed = any(host.failure for host in self._hosts.values())
+        status, code = ("unhealthy", 503) if failed or self.sessions.draining else ("healthy", 200)
+        return _json(openenv.encode({"status": status}), code)
 
     async def _metrics(self, request: Request) -> Response:
         gauges = {"sessions": len(self.sessions), "episodes_running": self.sessions.running}

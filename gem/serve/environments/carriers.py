@@ -8,6 +8,7 @@ one thread uses for all of them.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,6 +17,8 @@ from typing import Any, TypeAlias
 
 from gem.errors import NoVerdict
 from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out, wrap_exception
+
+LOG = logging.getLogger("gem.serve")
 
 LISTEN_S = 0.002
 """Seconds to wait for the host before checking for new calls."""
@@ -67,6 +70,8 @@ class OnHost:
         self._waiting: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Future[Outcome]]] = {}
         self._leaving: set[int] = set()  # removed while a call was in flight that nobody waits for any more
         self._thread: threading.Thread | None = None
+        self.failure: Exception | None = None
+        """What the host itself raised; then it is closed, and each call returns this."""
 
     def add(self, recipe: Recipe) -> _Place:
         """Take in an environment."""
@@ -92,8 +97,8 @@ class OnHost:
         future: asyncio.Future[Outcome] = loop.create_future()
 
         def call(_: Host) -> Command | None:
-            if place.index is None:
-                _resolve(loop, future, Outcome(-1, None, place.error))
+            if self.failure or place.index is None:
+                _resolve(loop, future, Outcome(-1, None, self.failure or place.error))
                 return None
             self._waiting[place.index] = loop, future
             return place.index, verb, args, kwargs
@@ -107,7 +112,7 @@ class OnHost:
         def remove(host: Host) -> None:
             if place.index in host.busy:
                 self._leaving.add(place.index)
-            elif place.index is not None:
+            elif place.index is not None and self.failure is None:
                 host.remove(place.index)
 
         self._todo.put(remove)
@@ -140,11 +145,21 @@ class OnHost:
                 if None in wanted:
                     break
                 if host.busy:
-                    for outcome in host.ready(1, LISTEN_S):
+                    for outcome in self._collect(host):
                         self._deliver(host, outcome)
         for index, (loop, future) in self._waiting.items():
             _resolve(loop, future, Outcome(index, None, NoVerdict("the server ended during the call.")))
         self._waiting.clear()
+
+    def _collect(self, host: Host) -> list[Outcome]:
+        """Return the finished calls; if the host itself fails, close it and return its error for all."""
+        try:
+            return host.ready(1, LISTEN_S)
+        except Exception as error:
+            LOG.error("the host of environments failed; its environments serve no more", exc_info=error)
+            self.failure = error
+            host.close()
+            return [Outcome(index, None, error) for index in self._waiting]
 
     def _deliver(self, host: Host, outcome: Outcome) -> None:
         _resolve(*self._waiting.pop(outcome.index), outcome)
