@@ -15,7 +15,6 @@ _THINKING = re.compile(
 _THINKING_END = re.compile(
     r"</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷", re.IGNORECASE
 )
-_SENTENCE_OR_LINE = re.compile(r"[.!?](?=\s|$)|\n")
 _INVISIBLE = re.compile(  # Unicode's category Cf, but for what is shown
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
 )
@@ -23,23 +22,23 @@ _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTIL
 
 
 def drop_thinking(text: str) -> str:
-    r"""Return a reply without its thinking: what stands behind the last ``</think>``, if anything does.
+    r"""Return a reply without its thinking: what stands behind the last ``</think>``.
 
-    The prompt may have opened the tag. Nothing is left of thinking that breaks off, unless it does so right
-    after a sentence with a box. The tags ``thinking``, ``thought`` and ``reasoning`` and the signs of other
-    models count too.
+    The prompt may have opened the tag. Nothing is left of thinking that breaks off, unless it ends with a box.
+    The tags ``thinking``, ``thought`` and ``reasoning`` and the signs of other models count too.
 
     >>> drop_thinking("Is it 7?</think> It is 8."), drop_thinking("<think>Is it 7? Let me")
     (' It is 8.', '')
     """
     if "<" not in text and "◁" not in text:
         return text
-    end = max((match.end() for match in _THINKING_END.finditer(text)), default=0)
-    if end and text[end:].strip():
-        return text[end:]
-    begun, box = _THINKING.search(text), text.rfind("\\boxed")
-    goes_on = box < 0 or _SENTENCE_OR_LINE.search(text[box:].strip().rstrip(".$"))
-    return "" if begun and not end and begun.start() < 20 and goes_on else text
+    reply = text[max((match.end() for match in _THINKING_END.finditer(text)), default=0) :]
+    begun = _THINKING.search(reply)
+    if not begun or begun.start() >= 20:
+        return reply
+    shown = reply.rstrip(" \t\r\n.$*)]\\")  # what may close a formula or a sentence
+    *_, (box, end, _) = (-1, -1, True), *_closed_braces(shown)
+    return reply if box >= 0 and end == len(shown) - 1 else ""
 
 
 def drop_invisible(text: str) -> str:

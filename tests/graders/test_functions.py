@@ -87,7 +87,9 @@ def test_no_grader_reads_thinking(name, right, wrong, reference):
         assert grader(thinking % wrong + right, reference).correct
         assert not grader(thinking % right + wrong, reference).correct
         assert not grader(thinking % right + "I do not know.", reference).correct
-    assert not grader(f"<think>It is {right}", reference).correct
+        assert not grader(thinking % right, reference).correct
+    for broken_off in ("It is {}", "Say \\boxed{{{}}}, but that ignores the"):
+        assert not grader("<think>" + broken_off.format(right), reference).correct
 
 
 @pytest.mark.parametrize("mark", ["\u200b", "\u00ad", "\u2060", "\ufeff", "\u200e"])
