@@ -14,6 +14,9 @@ from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with
 from gem.graders.functions import FunctionGrader, JudgeByName, class_of
 from gem.specs import Rebuildable, Unwritable, check_accepted, write_value
 
+ROUNDING = 1e-12
+"""What rounding may take from a value: 0.6 of 0.1 + 0.1 + 0.6 is 0.7499999999999999."""
+
 
 class Rubric(Rebuildable):
     """A grader of several parts. Its value is their weighted sum over the sum of the positive weights.
@@ -55,7 +58,7 @@ class Rubric(Rebuildable):
         for name, weight in self.weights.items():
             is_number = isinstance(weight, int | float) and abs(weight) <= 1e300  # whose sum is finite
             check_argument(f"the weight of {name}", weight, is_number, "a number of at most 1e300")
-        total = sum(weight for weight in self.weights.values() if weight > 0)
+        total = math.fsum(weight for weight in self.weights.values() if weight > 0)
         check_argument("the sum of the positive weights", total, 0 < total < math.inf, "above 0, and finite")
         known = correct is None or correct in self.graders
         check_argument("correct", correct, known, f"a part of the rubric ({', '.join(self.graders)})")
@@ -111,7 +114,7 @@ class Rubric(Rebuildable):
         }
         return Score(
             value,
-            value >= self.passing if self.correct is None else lead.correct,
+            value >= self.passing - ROUNDING if self.correct is None else lead.correct,
             lead.parsed,
             "; ".join(_describe(name, score) for name, score in scores.items()),
             {key: each for key, each in info.items() if each},

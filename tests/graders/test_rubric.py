@@ -65,9 +65,17 @@ def test_a_negative_weight_takes_away_and_the_value_stays_above_nothing():
     assert rubric(words + "\\boxed{41}", "42").value == 0.0
 
 
-def test_equal_parts_sum_to_exactly_one():
-    parts = {str(number): lambda answer, reference: True for number in range(10)}
-    assert Rubric(parts, dict.fromkeys(parts, 0.1))("", "").correct
+@pytest.mark.parametrize("weights", [[0.1] * 10, [0.1, 0.2, 0.3], [0.7, 0.1, 0.3]])
+def test_parts_of_which_each_is_right_sum_to_exactly_one(weights):
+    parts = {str(number): lambda answer, reference: True for number in range(len(weights))}
+    score = Rubric(parts, dict(zip(parts, weights, strict=True)))("", "")
+    assert (score.value, score.correct) == (1.0, True)
+
+
+def test_a_value_that_only_rounding_keeps_below_the_passing_one_is_correct():
+    parts = {str(number): lambda answer, reference, part=number: part == 2 for number in range(3)}
+    assert Rubric(parts, {"0": 0.1, "1": 0.1, "2": 0.6}, passing=0.75)("", "").correct
+    assert not Rubric(parts, {"0": 0.1, "1": 0.1, "2": 0.6}, passing=0.751)("", "").correct
 
 
 @pytest.mark.parametrize(
