@@ -24,8 +24,8 @@ _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTIL
 def drop_thinking(text: str) -> str:
     r"""Return a reply without its thinking: what stands behind the last ``</think>``.
 
-    The prompt may have opened the tag. Nothing is left of thinking that breaks off, unless it ends with a box.
-    The tags ``thinking``, ``thought`` and ``reasoning`` and the signs of other models count too.
+    The prompt may have opened the tag. Nothing is left of thinking that breaks off, unless it ends with a
+    box. The tags ``thinking``, ``thought`` and ``reasoning`` and the signs of other models count too.
 
     >>> drop_thinking("Is it 7?</think> It is 8."), drop_thinking("<think>Is it 7? Let me")
     (' It is 8.', '')
