@@ -48,6 +48,7 @@ __all__ = [
     "Maker",
     "Solver",
     "check_keywords",
+    "claims_of",
     "ids",
     "load",
     "load_plugins",
@@ -648,6 +649,17 @@ class Maker:
         for wrapper in wrappers:
             env = find_wrapper(wrapper)(env)
         return env
+
+
+def claims_of(maker: Maker) -> EnvSpec:
+    """Return a maker's spec; for the family ``remote:`` with the claims of the server, which is asked.
+
+    Only an environment that this user named may be asked for. Raises: what making it raises.
+    """
+    if maker.spec.family != "remote":
+        return maker.spec
+    with maker() as env:
+        return env.spec or maker.spec
 
 
 def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:

@@ -11,7 +11,7 @@ from tyro.conf import arg
 from gem.envs.data.named import OwnData, data_task
 from gem.errors import BadArgument
 from gem.graders.named import GRADER_HELP
-from gem.registry import splits_of
+from gem.registry import Maker, claims_of
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class DataFlags:
             return {}
         given = {"split": self.split, "exclude": self.exclude}
         for env_id in env_ids if self.split else ():
-            if self.split not in (has := splits_of(env_id)):
+            if self.split not in (has := claims_of(Maker(env_id)).splits):
                 known = f"accepted: {', '.join(has)}" if has else "it has none"
                 raise BadArgument(f"{env_id} has no split {self.split!r}; {known}.")
         return {name: value for name, value in given.items() if value}

@@ -72,6 +72,7 @@ class About(Struct):
     forkable: bool
     solver: Solver
     solver_rate: float | None
+    splits: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a rate without its solver."""
@@ -79,7 +80,7 @@ class About(Struct):
             raise ValueError("solver_rate is for a measured solver, which needs it")
 
 
-CLAIMS = ("max_turns", "deterministic", "forkable", "solver", "solver_rate")
+CLAIMS = ("max_turns", "deterministic", "forkable", "solver", "solver_rate", "splits")
 """The claims of a spec that `about` returns."""
 
 ENCODER = msgspec.json.Encoder()

@@ -140,13 +140,13 @@ def _make_solvable(
     env_id: str, kwargs: Mapping[str, Any] | None, wrappers: Sequence[str]
 ) -> tuple[registry.Maker, str]:
     """Return what makes the environment, and its key; refuse one without solver, or that cannot be made."""
-    spec = registry.spec_named(env_id)
+    maker = registry.Maker(env_id, dict(kwargs or {}), tuple(wrappers))
+    spec = registry.claims_of(maker)
     if spec.solver == "none":
         raise NoSolver(
             f"{spec.id} has no solver to write demonstrations; `gem-gym list` shows which have one."
         )
     check_needs([spec], wrappers, kwargs or {})
-    maker = registry.Maker(spec.id, dict(kwargs or {}), tuple(wrappers))
     with maker() as env:  # an unknown keyword or a missing package fails before a store is made
         return maker, _env_key(registry.task_of(env))
 

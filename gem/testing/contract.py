@@ -178,9 +178,11 @@ def resolve(target: Target) -> tuple[str, Callable[..., Env], registry.EnvSpec |
         BadArgument: for a target that cannot be checked.
     """
     if isinstance(target, str):
-        return target, registry.Maker(target), registry.spec(target)
+        maker = registry.Maker(target)
+        return target, maker, registry.claims_of(maker)
     if isinstance(target, registry.EnvSpec):
-        return target.id, lambda **kwargs: registry.make(target, **kwargs), target
+        claims = registry.claims_of(registry.Maker(target))
+        return target.id, lambda **kwargs: registry.make(target, **kwargs), claims
     if isinstance(target, Env):
         return str(target), target.spawn, target.spec
     if callable(target):

@@ -30,7 +30,11 @@ def registered():
     from gem.registry import ENV_REGISTRY, register
     from gem.specs import EnvSpec
 
-    ids = {"served:Obeying": {}, "served:Waiting": {"waits": True}}
+    ids = {
+        "served:Obeying": {},
+        "served:Waiting": {"waits": True},
+        "served:Divided": {"splits": ("train", "test")},
+    }
     for env_id, claims in ids.items():
         register(EnvSpec(env_id, "served_envs:Obeying", **claims))
     yield

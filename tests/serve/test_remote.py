@@ -2,13 +2,13 @@
 
 import pickle
 import socket
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 import gem
+from gem import cli
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.content import Image, Text
@@ -24,10 +24,12 @@ from gem.errors import (
     UnknownEnv,
     WorkerDied,
 )
+from gem.evals.data_flags import DataFlags
 from gem.hosts import make_host
 from gem.record import StopReason, Verdict
 from gem.registry import Maker
 from gem.rollout import Job, Runner
+from gem.rollout.demos import write_demos
 from gem.specs import WrapperRef
 from gem.testing import check_env
 
@@ -60,10 +62,7 @@ def test_the_contract_holds_for_an_environment_elsewhere(serving, env_id):
         pytest.importorskip("PIL")
     server = serving(env_id, limits={"rate": 1e6})
     name = f"remote:{server.url}/{env_id}"
-    claims = gem.spec(env_id)
-    solver = {"solver": claims.solver, "solver_rate": claims.solver_rate}
-    spec = replace(gem.spec(name), max_turns=claims.max_turns, **solver)
-    report = check_env(spec, seeds=[0, 1])
+    report = check_env(name, seeds=[0, 1])
     assert report.ok, str(report)
     assert {"forks", "pickles", "save-restore"} & set(report.held)
     assert len(server.application.sessions) == 0, "a session stayed open"
@@ -75,6 +74,21 @@ def test_its_claims_are_those_of_the_environment_there(serving, made):
     assert env.spec.max_turns == gem.spec(SUDOKU).max_turns
     assert env.env_id.endswith(SUDOKU)
     assert made(f"remote:{serving('served:Obeying').url}/served:Obeying").tool_specs[0].name == "echo"
+
+
+def test_its_splits_are_those_there(serving, capsys, tmp_path):
+    name = f"remote:{serving('served:Divided').url}/served:Divided"
+    assert cli.main(["train", "--env", name, "--episodes", "1", "--out", str(tmp_path / "run")]) == 2
+    assert "keeps tasks for testing" in capsys.readouterr().err
+    assert DataFlags(split="test").kwargs([name]) == {"split": "test"}
+    with pytest.raises(BadArgument, match="has no split 'dev'; accepted: train, test"):
+        DataFlags(split="dev").kwargs([name])
+
+
+def test_a_solver_there_is_no_breach_of_the_contract_here(serving, tmp_path):
+    name = f"remote:{serving(SUDOKU).url}/{SUDOKU}"
+    assert check_env(name, seeds=[0], rules=["solver"]).held == ("solver",)
+    assert write_demos(name, tmp_path / "demos.jsonl", episodes=1).kept == 1
 
 
 def test_errors_cross_as_gems_own(serving, made):

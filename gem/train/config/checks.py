@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from typing import Any, get_type_hints
 
@@ -15,6 +15,7 @@ from gem.estimators.algorithms import Algorithm, check_algorithm_name, is_known
 from gem.naming import FORMS, is_path
 from gem.registry import splits_of
 from gem.train.config.bounds import bounds_of, check_bound
+from gem.train.config.env_part import EnvPart
 from gem.train.config.run_settings import RunSettings
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -165,12 +166,21 @@ def _check_environments(config: RunSettings) -> None:
             "a sampler's server holds one copy of the policy; leave pool or sampler out.",
         ),
     )
-    for part in () if config.train_on_test else config.parts:
-        if splits_of(part.id) and part.kwargs.get("split") != "train":
-            raise BadArgument(
-                f"{part.id} keeps tasks for testing. Give it the keyword split: --env-kwargs "
-                '\'{"split": "train"}\', or --train-on-test, which the record of the run states.'
-            )
+    for part in config.parts:
+        check_split(config, part, splits_of(part.id))
+
+
+def check_split(config: RunSettings, part: EnvPart, splits: Collection[str]) -> None:
+    """Refuse to train on all tasks of an environment that has `splits`.
+
+    Raises:
+        BadArgument: without the keyword split, where train_on_test is not set.
+    """
+    if splits and part.kwargs.get("split") != "train" and not config.train_on_test:
+        raise BadArgument(
+            f"{part.id} keeps tasks for testing. Give it the keyword split: --env-kwargs "
+            '\'{"split": "train"}\', or --train-on-test, which the record of the run states.'
+        )
 
 
 def check_algorithm(config: RunSettings) -> None:

@@ -13,10 +13,11 @@ from gem.envs.seats.seated_env import SeatedEnv
 from gem.errors import NoSolver, refuse_first
 from gem.evals import Instances, find_instances
 from gem.record import Agent, Limits
-from gem.registry import EnvSpec, Maker
+from gem.registry import EnvSpec, Maker, claims_of
 from gem.rollout import Job, rollout
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 from gem.train.config import TrainConfig
+from gem.train.config.checks import check_split
 from gem.train.config.env_part import EnvPart
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -102,10 +103,12 @@ def played_envs(config: TrainConfig) -> list[PlayedEnv]:
     """Return the environments of a config.
 
     Raises:
-        BadArgument: for opponents where no environment has a seat for them; for several seats with an
-            algorithm for one.
+        BadArgument: for an environment on a server that keeps tasks for testing; for opponents where no
+            environment has a seat for them; for several seats with an algorithm for one.
     """
     envs = [PlayedEnv(part, config) for part in config.parts]
+    for env, part in zip(envs, config.parts, strict=True):
+        check_split(config, part, claims_of(env.maker).splits)  # what only its server knows
     refuse_first(
         (
             config.opponents and all(len(env.seats) < 2 for env in envs),
