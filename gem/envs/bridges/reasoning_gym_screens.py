@@ -190,14 +190,16 @@ def _has_small_numbers(answer: str, entry: Entry) -> bool:
 
 
 def _is_near(answer: str, entry: Entry) -> bool:
-    """Return whether `answer` is the probability, to 1e-4.
+    """Return whether `answer` is the probability, to 1e-4 and to two digits.
 
-    The scorer gives the full reward if the first digit agrees, and writes out all zeros of 1e999999999.
+    The scorer gives part of the reward if the first digit agrees, takes 0 for a probability below 1e-4, and
+    writes out all zeros of 1e999999999.
     """
     if re.search(r"e.{4}", answer.lower()):
         return False
     try:
-        return abs(Fraction(answer.replace(",", "")) - Fraction(entry["answer"])) <= Fraction(1, 10_000)
+        right = Fraction(entry["answer"])
+        return abs(Fraction(answer.replace(",", "")) - right) <= min(Fraction(1, 10_000), right / 20)
     except (ValueError, ZeroDivisionError):
         return False
 
