@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from gem.core import Env
+from gem.errors import GemError, NoVerdict
 from gem.hosts import Host
 from gem.hosts.verbs import Description
-from gem.registry import Maker
+from gem.registry import Maker, task_of
 from gem.specs import EnvSpec, TaskRef, written_arguments
 
 Recipe: TypeAlias = str | TaskRef | Maker | Callable[[], Env]
@@ -152,3 +153,27 @@ def expected_task(recipe: Callable[[], Env]) -> TaskRef:
     if not hasattr(named, "__qualname__"):
         named = type(named)
     return TaskRef(f"{named.__module__}:{named.__qualname__}")
+
+
+def is_plain(recipe: Recipe) -> bool:
+    """Return whether the expected task of a recipe has all that makes its environment."""
+    if not isinstance(recipe, Maker):
+        return isinstance(recipe, str | TaskRef)
+    return not (
+        recipe.wrappers or isinstance(recipe.env_id, EnvSpec) or written_arguments(Maker, recipe.kwargs)[1]
+    )
+
+
+def task_made_by(recipe: Recipe) -> TaskRef:
+    """Return the task of the environment that a recipe makes here; the expected one if it cannot be made.
+
+    Raises:
+        GemError: when it cannot be made because of the caller: an unknown keyword, a missing package.
+    """
+    try:
+        with maker(recipe)() as env:
+            return task_of(env)
+    except Exception as error:
+        if isinstance(error, GemError) and not isinstance(error, NoVerdict):
+            raise
+        return expected_task(maker(recipe))

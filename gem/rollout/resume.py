@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from gem import codec
+from gem.codec import task_key
 from gem.errors import SchemaMismatch, StoreError
 from gem.naming import is_fixed, without_digest
 from gem.record import Episode, RunInfo
-from gem.registry import EnvSpec
+from gem.registry import EnvSpec, Maker
 from gem.rollout.index import Entry
-from gem.rollout.jobs import Job
-from gem.rollout.store import EpisodeStore
+from gem.rollout.jobs import Job, Trial, spec_of
+from gem.rollout.places import Recipe, is_plain, pool_key, task_made_by
+from gem.rollout.store import EpisodeStore, env_key
+from gem.specs import TaskRef
 
 
 class StoredEpisodes:
@@ -39,6 +42,7 @@ class StoredEpisodes:
         specs = {entry.spec for entries in self._entries.values() for entry in entries}
         self._files = {without_digest(name): name for name in specs if is_fixed(name)}
         self._equal: dict[str, set[str]] = {}  # the runs with equal settings, by the current run
+        self._tasks: dict[Any, tuple[Recipe, TaskRef]] = {}  # by pool_key, which is only of objects that live
 
     @property
     def left(self) -> bool:
@@ -64,24 +68,32 @@ class StoredEpisodes:
         self._equal[run.id] = {stored.id for stored in equal}
         return run
 
-    def find(self, job: Job, spec: EnvSpec | None, key: str, run: RunInfo) -> tuple[Episode | None, int]:
-        """Return a job's stored episode (None where it has none), and the number of its next attempt.
+    def find(self, trial: Trial, run: RunInfo) -> tuple[Trial, Episode | None]:
+        """Return the next attempt at a job, and its stored episode (None where it has none).
+
+        A key that is a hash does not have all of some recipes: a function has only its name there. If the
+        stored episode is of another environment, the job gets another key.
 
         Raises:
-            SchemaMismatch: when the job is stored only with other settings, or the key has another job.
+            SchemaMismatch: when the job is stored only with other settings, the key that it was given has
+                another job, or nothing can tell whether the stored episode is of the same environment.
         """
-        entries = self._entries.pop((key, job.sample), ())
+        job, key = trial.job, trial.key
+        entries = self._entries.get((key, job.sample), ())
         same = [entry for entry in entries if entry.run in self._equal[run.id]]
+        spec = spec_of(job.env)
         if not same:
             if entries:
                 self._refuse(key, entries[-1], run)
             self._refuse_changed_file("" if spec is None else spec.id)
-            return None, 0
+            return trial, None
         entry = same[-1]
+        again = replace(trial, attempt=entry.attempt + 1)
         try:
             episode = self._store[entry.number]
         except StoreError:  # its line is damaged
-            return None, entry.attempt + 1
+            del self._entries[key, job.sample]
+            return again, None
         here = (job.seed, job.salt, job.group, episode.spec if spec is None else spec.id)
         there = (episode.seed, episode.salt, episode.group, episode.spec)
         if here != there:
@@ -89,7 +101,43 @@ class StoredEpisodes:
                 f"job {key!r} is (seed, salt, group, environment) {there} in {self._store.path} and {here} "
                 "here; give other jobs other keys, or use another store."
             )
-        return episode, entry.attempt + 1
+        if (other := self._other_task(job, episode)) is not None:
+            return self.find(replace(trial, key=f"{key}.{env_key(other)}"), run)
+        del self._entries[key, job.sample]
+        return again, episode
+
+    def _other_task(self, job: Job, episode: Episode) -> TaskRef | None:
+        """Return the task of a job if a stored episode is of another; None if it is of this one.
+
+        Raises:
+            SchemaMismatch: when it is another and the job was given its key, or when nothing can tell.
+        """
+        began = episode.starts or episode.task.entry_point  # else its environment was never made
+        if not began or (not job.key and is_plain(job.env)):
+            return None
+        recipe = pool_key(job.env)
+        if recipe not in self._tasks:
+            self._tasks[recipe] = (job.env, task_made_by(job.env))
+        _, task = self._tasks[recipe]
+        stored = replace(episode.task, foreign=False)
+        if _environment_of(task, job) != _environment_of(stored, job):
+            if job.key:
+                raise SchemaMismatch(
+                    f"job {job.key!r} is of another environment in {self._store.path}: "
+                    f"{'; '.join(differences(stored, replace(task, seed=job.seed)))}. Give other jobs other "
+                    "keys, or use another store."
+                )
+            return task
+        names = (task.spec, *(wrapper.name for wrapper in task.wrappers))
+        unknown = [name for name in names if "<locals>" in name]  # a class that may depend on what is around
+        unknown += [name for name in task.opaque if "." in name]  # an argument; the others are classes
+        if unknown and not job.key:
+            raise SchemaMismatch(
+                f"{self._store.path} holds an episode of {task.spec}, seed {job.seed}, but nothing tells "
+                f"whether its environment was the same: {', '.join(unknown)} cannot be stored. Use plain "
+                "data and what can be imported, give each job a key, or use another store."
+            )
+        return None
 
     def _refuse_changed_file(self, name: str) -> None:
         before = self._files.get(without_digest(name), name)
@@ -112,6 +160,12 @@ class StoredEpisodes:
             f"{self._store.path} holds job {key!r} ({entry.spec}, seed {entry.seed}) under other settings: "
             f"{what}. Use the same settings, or another store."
         )
+
+
+def _environment_of(task: TaskRef, job: Job) -> Any:
+    """Return what makes the environment of a job's task; an id may have moved to another module since."""
+    named = isinstance(job.env, Maker) and isinstance(job.env.env_id, EnvSpec)
+    return task_key(replace(task, seed=None)), task.entry_point if named else None
 
 
 def _settings(run: RunInfo) -> RunInfo:

@@ -158,16 +158,15 @@ class Schedule:
 
     def _first_trial(self, job: Job) -> Trial | None:
         """Return the trial to play for a job; None if its stored episode is the result."""
-        trial = self._source.make(job, self._begun)
+        trial, episode = self._source.recall(self._source.make(job, self._begun))
         self._begun += 1
-        episode, attempt = self._source.recall(trial)
         if episode is None or (self._options.retry_failed and episode.error is not None):
-            return replace(trial, attempt=attempt) if attempt != trial.attempt else trial
+            return trial
         again = replace(trial, attempt=episode.attempt).retry(episode, self._options.retries)
         if again is None:
             self._results.append((trial.number, episode))
             return None
-        return replace(again, attempt=attempt)
+        return replace(again, attempt=trial.attempt)
 
     def _admits(self) -> bool:
         """Return whether an episode may start now; earlier results are passed on before."""

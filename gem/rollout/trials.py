@@ -82,16 +82,15 @@ class Trials:
             return replace(job, agent=self.agent)
         return Trial(job, self.check(job), self._key_of(job), number)
 
-    def recall(self, trial: Trial) -> tuple[Episode | None, int]:
-        """Return a job's stored episode, None if there is none, and the number of its next attempt.
+    def recall(self, trial: Trial) -> tuple[Trial, Episode | None]:
+        """Return the next attempt at a job, and its stored episode (None where it has none).
 
         Raises:
-            SchemaMismatch: when it is stored with other settings, or its key has another job.
+            SchemaMismatch: see `StoredEpisodes.find`.
         """
         if self._stored is None:
-            return None, trial.attempt
-        job = trial.job
-        return self._stored.find(job, spec_of(job.env), trial.key, self.run_of(trial))
+            return trial, None
+        return self._stored.find(trial, self.run_of(trial))
 
     def _key_of(self, job: Job) -> str:
         """Return a job's key; equal jobs are distinguished by their number."""

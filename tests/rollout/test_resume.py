@@ -1,6 +1,7 @@
 """A run that was cut off goes on: nothing is played twice, and the figures are those of one that was not."""
 
 import asyncio
+from functools import partial
 from typing import ClassVar
 
 import pytest
@@ -14,6 +15,8 @@ from gem.history import HistoryPolicy
 from gem.record import AgentInfo, Limits, Reply
 from gem.registry import EnvSpec, Maker
 from gem.rollout import EpisodeStore, Job, Runner, rollout, rollout_async
+from gem.testing.doubles import EchoEnv
+from gem.wrappers import SignedReward, TransformReward
 
 EASY = "game:GuessTheNumber-v0-easy"
 
@@ -74,6 +77,16 @@ class Flaky(Env):
         if self.turn == 2 and kind == 3:
             raise ValueError("a bug")
         return Step("on", 0.5, self.turn == 3, False, {"success": self.seed % 5 > 1})
+
+
+class Died(Flaky):
+    """Dies once, where the seed is 4."""
+
+    def step(self, action):
+        if self.seed == 4 and 4 not in self.broke:
+            self.broke.add(4)
+            raise WorkerDied("killed")
+        return super().step(action)
 
 
 @pytest.fixture(autouse=True)
@@ -146,13 +159,6 @@ def test_what_infrastructure_broke_is_tried_again_while_retries_last(drive, retr
 
 
 def test_an_episode_whose_worker_died_is_played_again_alone(tmp_path):
-    class Died(Flaky):
-        def step(self, action):
-            if self.seed == 4 and 4 not in self.broke:
-                self.broke.add(4)
-                raise WorkerDied("killed")
-            return super().step(action)
-
     jobs = [Job(Died, seed) for seed in (0, 4, 8)]
     with EpisodeStore(tmp_path / "store.jsonl") as store:
         assert not rollout(jobs, Guesses(), store=store, retries=0)[1].scored
@@ -244,6 +250,81 @@ def test_another_job_of_the_same_key_is_told(changed, tmp_path):
         rollout([Job(**given)], Guesses(), store=store)
         with pytest.raises(SchemaMismatch, match="job 'mine' is"):
             rollout([Job(**{**given, **changed})], Guesses(), store=store, resume=True)
+
+
+class Pays(Env):
+    """Pays `pay` for any answer."""
+
+    def __init__(self, pay=1.0):
+        self.pay = pay
+
+    def step(self, action):
+        return Step("", self.pay, True, False, {})
+
+
+def negate(env):
+    return TransformReward(env, lambda reward: -reward)
+
+
+def keep(env):
+    return TransformReward(env, lambda reward: reward)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (partial(Pays, 1.0), partial(Pays, 0.0)),
+        (lambda: Pays(1.0), lambda: Pays(0.0)),
+        (Maker(EnvSpec("test:Pays", Pays)), Maker(EnvSpec("test:Pays", Pays, {"pay": 0.0}))),
+        (Maker(EnvSpec("test:Pays", Pays)), Maker(EnvSpec("test:Pays", EchoEnv))),
+        (Maker(f"{__name__}:Pays"), Maker(f"{__name__}:Pays", {}, (partial(TransformReward, fn=abs),))),
+        (Maker(f"{__name__}:Pays"), Maker(f"{__name__}:Pays", {}, (SignedReward,))),
+    ],
+)
+def test_episodes_of_another_environment_do_not_count(one, other, tmp_path):
+    with EpisodeStore(tmp_path / "store.jsonl") as store:
+        first, second, third, fourth = (
+            rollout([Job(env, 1)], Guesses(), store=store, resume=True) for env in (one, other, one, other)
+        )
+        assert len(store) == 2
+    assert second[0].id != first[0].id
+    assert [third[0].id, fourth[0].id] == [first[0].id, second[0].id]
+    with EpisodeStore(tmp_path / "keys.jsonl") as store:
+        rollout([Job(one, 1, key="mine")], Guesses(), store=store)
+        with pytest.raises(SchemaMismatch, match="job 'mine' is of another environment"):
+            rollout([Job(other, 1, key="mine")], Guesses(), store=store, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "unknown"),
+    [
+        (
+            Maker(f"{__name__}:Pays", {}, (keep,)),
+            Maker(f"{__name__}:Pays", {}, (negate,)),
+            "TransformReward.fn",
+        ),
+        (
+            Maker(f"{__name__}:Pays", {"pay": [0.0] * 10**5}),
+            Maker(f"{__name__}:Pays", {"pay": [1.0] * 10**5}),
+            "Pays.pay",
+        ),
+    ],
+)
+def test_an_environment_that_cannot_be_stored_needs_a_key(one, other, unknown, tmp_path):
+    with EpisodeStore(tmp_path / "store.jsonl") as store:
+        rollout([Job(one, 1), Job(one, 1, key="mine")], Guesses(), store=store)
+        with pytest.raises(SchemaMismatch, match=rf"{unknown} cannot be stored.*give each job a key"):
+            rollout([Job(other, 1)], Guesses(), store=store, resume=True)
+        assert rollout([Job(one, 1, key="mine")], Guesses(0), store=store, resume=True)
+        assert len(store) == 2
+
+
+def test_a_class_of_a_script_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(Pays, "__module__", "__main__")
+    with EpisodeStore(tmp_path / "store.jsonl") as store:
+        for _ in range(2):
+            rollout([Job(partial(Pays, 2.0), 1)], Guesses(), store=store, resume=True)
+        assert len(store) == 1
 
 
 def test_another_version_of_gem_is_another_run_whose_jobs_still_count(tmp_path, monkeypatch):

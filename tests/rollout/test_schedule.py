@@ -1,6 +1,7 @@
 """The order of jobs, their retries and their results, without any environment."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -45,7 +46,7 @@ class Source:
 
     def recall(self, trial):
         found = self.stored.pop(trial.job.seed, None)
-        return found, 0 if found is None else found.attempt + 1
+        return (trial if found is None else replace(trial, attempt=found.attempt + 1)), found
 
 
 def scheduled(count, source=None, **options):
