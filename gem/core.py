@@ -100,6 +100,10 @@ class Env(Rebuildable, Closing):
     """The tools that a model may call natively. An action with such calls arrives as text, each call as
     ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``; `gem.tools.calls.find` reads them."""
 
+    answer_marks: Sequence[str] = ()
+    """The tags and fences that this environment reads itself, as ``"<sql>"`` and ``"```sql"``: tools around
+    it take none of them, nor what is inside, as a call."""
+
     spec: EnvSpec | None = None
     """The spec this environment was made from; None when it was constructed directly."""
 
@@ -546,6 +550,11 @@ class EnvWrapper(Env):
     def tool_specs(self) -> Sequence[ToolSpec]:  # type: ignore[override]
         """The tools that a model may call natively: those of the environment inside."""
         return self.env.tool_specs
+
+    @property
+    def answer_marks(self) -> Sequence[str]:  # type: ignore[override]
+        """The tags and fences that the environment inside reads itself."""
+        return self.env.answer_marks
 
     @property
     def spec(self) -> EnvSpec | None:

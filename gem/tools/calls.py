@@ -12,7 +12,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -67,34 +67,40 @@ class Callable(Protocol):
         """The name of the first argument."""
 
 
-def find(text: str, tools: Sequence[Callable]) -> list[Found]:
+def marks_of(tool: Callable) -> list[str]:
+    """Return the tag and the fences of a tool as `Env.answer_marks` writes them."""
+    return [f"<{tool.tag}>"] * bool(tool.tag) + [f"```{label}" for label in tool.fences]
+
+
+def find(text: str, tools: Sequence[Callable], answer_marks: Collection[str] = ()) -> list[Found]:
     """Return the calls in `text`, in order.
 
     It reads, for each tool, ``<tag>...</tag>`` and fenced code of its languages, whose content is the first
     argument; and for every tool ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>`` or
     ``<tool_call><tool_name>...</tool_name><arguments>{...}</arguments></tool_call>``. An unclosed call is
-    ignored; of nested calls the outer one counts.
+    ignored; of nested calls the outer one counts. What `answer_marks` begin, as ``"<sql>"`` or
+    ``"```sql"``, is no call, and contains none.
     """
-    tags = {tool.tag: tool for tool in tools if tool.tag}
-    labels = {label: tool for tool in tools for label in tool.fences}
-    spans: list[tuple[int, int, Callable | None, str]] = []
+    forms = {mark: tool for tool in tools for mark in marks_of(tool)} | dict.fromkeys(answer_marks)
+    tags = [mark[1:-1] for mark in forms if mark[0] == "<"]
+    spans: list[tuple[int, int, str, str]] = []
     for start, end, label, body in parsing.fences(text):
-        if label in labels:
-            spans.append((start, end, labels[label], body))
+        if (mark := f"```{label}") in forms:
+            spans.append((start, end, mark, body))
     for start, end, tag, body in _find_tags(text, (*tags, JSON_TAG)):
-        spans.append((start, end, tags.get(tag), body if tag == JSON_TAG else _content(body)))
+        spans.append((start, end, f"<{tag}>", body if tag == JSON_TAG else _content(body)))
     spans.sort(key=lambda span: span[0])
     drafts = list(_find_drafts(text, spans))
     matches: list[Found] = []
     last = 0
-    for start, end, tool, body in spans:
+    for start, end, mark, body in spans:
         draft = bisect.bisect_right(drafts, start, key=lambda draft: draft[0]) - 1
         if start < last or (draft >= 0 and start < drafts[draft][1]):
             continue
         last = end
-        if tool is None:
+        if mark == f"<{JSON_TAG}>":
             matches.append(_function_call(body, start, end))
-        else:
+        elif tool := forms[mark]:
             matches.append(Found(ToolCall(tool.name, {tool.first_argument: body}), "", start, end))
     return matches
 

@@ -94,7 +94,7 @@ class PythonCodeTool(SessionTool):
         )
         return (
             "You can run Python (numpy, scipy and sympy are there) in a sandbox without internet: write the "
-            "program in <python>...</python> or in a ```python block. You see what it prints and the value "
+            f"program {self._say_where()}. You see what it prints and the value "
             f"of its last expression. {keeps} A call may take {self.timeout:g} s."
         )
 

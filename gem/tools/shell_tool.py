@@ -42,6 +42,11 @@ class SessionTool(BaseTool):
             twin._session = self._session.fork()
         return twin
 
+    def _say_where(self) -> str:
+        """Return where the code of a call is written."""
+        blocks = (f" or in a ```{label} block" for label in self.fences)
+        return f"in <{self.tag}>...</{self.tag}>{''.join(blocks)}"
+
     def close(self) -> None:
         """End the session and all processes in it."""
         if self._session is not None:
@@ -102,8 +107,8 @@ class ShellTool(SessionTool):
     def instruction_string(self) -> str:
         """Return the text that tells the agent how to use the tool."""
         return (
-            "You can run bash in a Linux sandbox without internet: write the commands in <bash>...</bash> or "
-            "in a ```bash block. The working folder and exported variables are kept from call to call. "
+            f"You can run bash in a Linux sandbox without internet: write the commands {self._say_where()}. "
+            "The working folder and exported variables are kept from call to call. "
             f"A call may take {self.timeout:g} s."
         )
 

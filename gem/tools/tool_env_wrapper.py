@@ -16,7 +16,7 @@ from gem.errors import BadArgument, EpisodeOver, NoVerdict, check_least, did_you
 from gem.record import StopReason
 from gem.tasks.base import Task
 from gem.tools.base_tool import SETTINGS, BaseTool, FunctionTool, ToolResult, is_marked
-from gem.tools.calls import Found, find
+from gem.tools.calls import Found, find, marks_of
 
 MAX_REFUSED_TURNS = 5
 """The number of turns with refused calls after which the episode ends."""
@@ -32,7 +32,8 @@ class ToolEnvWrapper(EnvWrapper):
 
     An environment with its own tools keeps them: a turn that calls only those goes to the environment. In a
     turn that calls both, the wrapper's tools are run; for the others the agent reads that they need a
-    separate turn.
+    separate turn. The tags and fences that an environment reads itself (`Env.answer_marks`) stay its own too:
+    they are no calls here, and a tool's instruction leaves out its fences among them.
 
     An episode has at most `max_tool_uses` calls, including unreadable ones. Any further call is not run: the
     agent reads that none are left, and that turn earns nothing. The fifth such turn ends the episode with
@@ -67,7 +68,8 @@ class ToolEnvWrapper(EnvWrapper):
         """Wrap `env`; a tool is a BaseTool, a function with ``@tool``, or one in upstream's style.
 
         Raises:
-            BadArgument: without tools, for two of the same name or tag, or a negative `max_tool_uses`.
+            BadArgument: without tools, for two of the same name or tag, for one with a name or tag that the
+                environment has itself, or a negative `max_tool_uses`.
         """
         super().__init__(env)
         if isinstance(tools, BaseTool | str) or not all(map(_is_tool, tools)):
@@ -80,9 +82,17 @@ class ToolEnvWrapper(EnvWrapper):
         if not tools or len(set(marks)) < len(marks):
             names = [f"{tool.name or type(tool).__name__} <{tool.tag}>" for tool in tools]
             raise BadArgument(f"tools are {names}; accepted: one or more, with names and tags of their own.")
+        taken = {spec.name for spec in env.tool_specs}.union(env.answer_marks)
+        for tool in tools:
+            if taken & {tool.name, f"<{tool.tag}>"}:
+                raise BadArgument(
+                    f"{env} has its own {tool.name!r} <{tool.tag}>; accepted: tools with other names and "
+                    "tags. Leave out this tool, or rename it."
+                )
         check_least("max_tool_uses", max_tool_uses, 0)
         self.tools = [tool.spawn() for tool in tools]
         self._owned = [own for own, given in zip(self.tools, tools, strict=True) if own is not given]
+        self.tools = [_without_fences(tool, env.answer_marks) for tool in self.tools]
         self.tool_reward = tool_reward
         self.tool_success_reward = tool_success_reward
         self.tool_execute_error_reward = tool_execute_error_reward
@@ -114,9 +124,9 @@ class ToolEnvWrapper(EnvWrapper):
         self._running = self._begun = True
         for number, tool in enumerate(self.tools):
             tool.reset(seeding.derive(self.env.seed or 0, "tool", number))
-        offered = [each.name for tool in self._read_here() for each in tool.offered()]
+        offered = [spec.name for spec in self.tool_specs]
         if len(set(offered)) < len(offered):
-            raise BadArgument(f"tools offer {offered}; accepted: tools with names of their own.")
+            raise BadArgument(f"tools and {self.env} offer {offered}; accepted: names of their own.")
         self._keep_around(start.info)
         self._question = text_of(start.obs)
         self._rng_of_calls = None
@@ -141,8 +151,9 @@ class ToolEnvWrapper(EnvWrapper):
                 if valid:
                     return self._upstream_turn(tool, error, text, parsed)
             offered = self._collect_tools()
-            matches = find(action, list(offered.values())) if offered or self.env.tool_specs else []
-            inner = {spec.name for spec in self.env.tool_specs} - offered.keys() if matches else set()
+            read = offered or self.env.tool_specs
+            matches = find(action, [*offered.values()], self.env.answer_marks) if read else []
+            inner = {spec.name for spec in self.env.tool_specs} if matches else set()
             if any(each.call is None or each.call.name not in inner for each in matches):
                 return self._tool_turn(action, matches, inner)
         return self._env_turn(action)
@@ -217,7 +228,7 @@ class ToolEnvWrapper(EnvWrapper):
         tools: list[BaseTool] = []
         try:
             for tool in self.tools:
-                tools.append(tool.fork())
+                tools.append(_without_fences(tool.fork(), self.env.answer_marks))
             env = self.env.fork(seed)
         except BaseException:
             for twin_tool, tool in zip(tools, self.tools, strict=False):
@@ -242,9 +253,13 @@ class ToolEnvWrapper(EnvWrapper):
 
         Tools in upstream's style, which parse actions with their own method, are not included.
         """
-        own = [each.spec() for tool in self._read_here() for each in tool.offered()]
-        names = {spec.name for spec in own}
-        return (*own, *(spec for spec in self.env.tool_specs if spec.name not in names))
+        own = (each.spec() for tool in self._read_here() for each in tool.offered())
+        return (*own, *self.env.tool_specs)
+
+    @property
+    def answer_marks(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The tags and fences of these tools, and those that the wrapped environment reads itself."""
+        return (*(mark for tool in self.tools for mark in marks_of(tool)), *self.env.answer_marks)
 
     def instruction(self) -> str:
         """Return the text that tells the agent about its tools."""
@@ -431,6 +446,15 @@ class AdoptedTool(BaseTool):
         """Let the tool parse and run an action."""
         valid, error, text, parsed = self.tool.execute_action(action)
         return bool(valid), bool(error), str(text), str(parsed)
+
+
+def _without_fences(tool: BaseTool, answer_marks: Collection[str]) -> BaseTool:
+    """Return a tool whose fences are none of `answer_marks`; in a copy if others may have it too."""
+    fences = [label for label in tool.fences if f"```{label}" not in answer_marks]
+    if len(fences) < len(tool.fences):
+        tool = tool if tool.live else copy.copy(tool)
+        tool.fences = fences
+    return tool
 
 
 def _as_tool(tool: Any) -> BaseTool:

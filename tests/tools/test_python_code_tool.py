@@ -251,6 +251,13 @@ def test_solver_and_random_play_use_python_in_episodes():
     assert all(info["tool_results"][0]["error"] is False for info in called)
 
 
+def test_an_answer_in_a_block_of_python_is_no_call_where_the_task_asks_for_one():
+    maker = Maker("code:Basics-v0-easy", wrappers=("python_tool",))
+    (episode,) = rollout([Job(maker, 0)], SolverAgent())
+    assert (episode.success, episode.turns[0].info["use_tool"]) == (True, False)
+    assert "in a ```python block" not in episode.turns[0].observation
+
+
 def test_a_solver_of_word_problems_computes_the_working_and_answers():
     with ToolEnvWrapper(gem.make("math:WordProblems-v0-hard"), [PythonCodeTool()]) as env:
         start = env.reset(seed=4)

@@ -7,7 +7,7 @@ import pytest
 import gem
 from gem.agents.scripted import ScriptedAgent
 from gem.agents.solver import SolverAgent
-from gem.content import Image
+from gem.content import Image, ToolCall
 from gem.core import Env, Start, Step
 from gem.envs.seats.matrix_game import MatrixGame
 from gem.envs.seats.seat_env import SeatEnv
@@ -27,6 +27,8 @@ from gem.rollout import Job, rollout
 from gem.testing import check_env
 from gem.testing.rules import RULES
 from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
+from gem.tools.calls import write
+from gem.tools.shell_tool import SessionTool, ShellTool
 from gem.tools.tool_env_wrapper import MAX_REFUSED_TURNS, ToolEnvWrapper
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -480,3 +482,79 @@ def test_vectors_and_spawn_make_the_wrapper_again():
         vector.reset(seed=0)
         obs, *_ = vector.step([f"<note>{i}</note>" for i in range(3)])
         assert [o.split("\n")[1] for o in obs] == ["0", "1", "2"]
+
+
+class Program(Env):
+    """Its answer is a fenced block of Python, and ``<bash>`` is its own."""
+
+    answer_marks = ("```python", "<bash>")
+    tool_specs = ()
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        return Start("Write it in a ```python block.", {})
+
+    def step(self, action):
+        return Step(f"read: {action}", 0.0, False, False, {})
+
+
+class Block(SessionTool):
+    """Says what it was given."""
+
+    name, tag, fences = "python", "python", ("python", "text")
+
+    def __init__(self, live=False):
+        super().__init__(1, None, 9, 1)
+        self.live = live
+
+    def call(self, code: str) -> ToolResult:
+        """Say it."""
+        return ToolResult(code.strip())
+
+    def fork(self):
+        return self.spawn() if self.live else self
+
+    def instruction_string(self):
+        return f"Write {self._say_where()}."
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_what_the_environment_reads_itself_is_no_call(live):
+    tool = Block(live)
+    env = ToolEnvWrapper(Program(), [tool])
+    assert "\n\nWrite in <python>...</python> or in a ```text block.\n\n" in env.reset(seed=0).obs
+    assert tool.instruction_string() == (
+        "Write in <python>...</python> or in a ```python block or in a ```text block."
+    )
+    for answer in ("```python\n1\n```", "```py\n<python>1</python>\n```", "<bash>\n```text\n1\n```\n</bash>"):
+        assert env.step(answer).obs == f"read: {answer}"
+    native = write("```python\n1\n```", [ToolCall("a", "python", '{"code": "2"}')])
+    for called in ("```text\n2\n```", "<python>\n```python\n2\n```\n</python>", native):
+        assert env.step(called).obs == "<output>\n2\n</output>"
+    twin = env.fork()
+    assert twin.instruction() == env.instruction()
+    assert "a ```python block" in ToolEnvWrapper(gem.make(GUESS), [tool]).reset(seed=0).obs
+
+
+class Other(Block):
+    name = tag = "other"
+
+
+def test_a_wrapper_leaves_the_tags_and_fences_of_one_inside_to_it():
+    env = ToolEnvWrapper(wrapped(Block()), [Other()])
+    assert "Write in <other>...</other>.\n" in env.reset(seed=0).obs
+    for text in ("```text\n2\n```", "<python><other>2</other></python>"):
+        assert env.step(text).info["tool_type"] == "python"
+
+
+def test_a_tool_that_the_environment_has_itself_is_refused():
+    with pytest.raises(BadArgument, match=r"terminal:Rename-v0-easy has its own 'bash' <bash>; accepted"):
+        ToolEnvWrapper(gem.make("terminal:Rename-v0-easy"), [ShellTool()])
+    with pytest.raises(BadArgument, match="its own 'add' <answer>"):
+        ToolEnvWrapper(gem.make("qa:Facts-v0-easy"), [FunctionTool(add, tag="answer")])
+    with pytest.raises(BadArgument, match="its own 'add' <>"):
+        ToolEnvWrapper(wrapped(), [ADD])
+    late = ToolEnvWrapper(Program(), [ADD])
+    late.env.tool_specs = (ADD.spec(),)
+    with pytest.raises(BadArgument, match=r"offer \['add', 'add'\]; accepted: names of their own"):
+        late.reset(seed=0)

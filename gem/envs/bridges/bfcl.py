@@ -66,6 +66,8 @@ class BfclTasks(Env):
 
     shared: ClassVar[tuple[str, ...]] = ("_tasks",)
 
+    answer_marks = ("```python",)
+
     def __init__(
         self,
         name: str,

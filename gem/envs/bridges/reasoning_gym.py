@@ -108,6 +108,7 @@ class ReasoningGymEnv(Env):
 
     shared: ClassVar[tuple[str, ...]] = ("_generator", "_dataset")
 
+    answer_marks = ("<answer>",)
     max_turns = 1
 
     def __init__(

@@ -44,6 +44,7 @@ class CodeEnv(DatasetEnv):
     """
 
     answer_form: ClassVar[str] = FENCE
+    answer_marks = ("```python",)
     shared: ClassVar[tuple[str, ...]] = ("_read", "sandbox_type")
 
     def __init__(

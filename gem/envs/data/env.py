@@ -209,6 +209,11 @@ class DataEnv(DatasetEnv):
             raise NoSolver(f"{self} has no solver: its data has no answers.")
         return self.write_answer(self.answer)
 
+    @property
+    def answer_marks(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The fence of code, or the tag that graders of other answers read."""
+        return ("```python" if self.kind == "code" else "<answer>",)
+
     def _form(self, task: Task) -> str:
         """Return the sentence about the form of an answer."""
         if self.kind != "code":

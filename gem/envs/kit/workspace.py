@@ -228,6 +228,11 @@ class WorkspaceEnv(Env):
         own = (tool.spec() for tool in self.tools())
         return (*own, submit_spec("End the task: what is there then counts."))
 
+    @property
+    def answer_marks(self) -> Sequence[str]:  # type: ignore[override]
+        """The tags and fences of `tools`."""
+        return [mark for tool in self.tools() for mark in calls.marks_of(tool)]
+
     def carry_out(self, call: WorkCall, report: TurnReport) -> None:
         """Run one call and add its result. Raises Burst if the call destroyed the workspace."""
         tool = next(tool for tool in self.tools() if tool.name == call.name)

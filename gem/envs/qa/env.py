@@ -40,6 +40,8 @@ class QaEnv(DatasetEnv):
         The data set's. Exact match and F1 are SQuAD's (arXiv 1606.05250), computed by `gem.graders.text`.
     """
 
+    answer_marks = ("<answer>",)
+
     def __init__(
         self,
         dataset_name: str | None = None,

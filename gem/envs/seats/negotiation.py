@@ -66,6 +66,7 @@ class Negotiation(SeatedGame):
         probably costs the other least, estimated from the other's offers.
     """
 
+    answer_marks = ("<say>",)
     seats = ("player_0", "player_1")
 
     def __init__(self, max_turns: int = 8) -> None:
