@@ -153,9 +153,21 @@ class Remote(Host):
         try:
             self._alone(twin, forked)
         except BaseException:
+            self.abandon(twin)
             self.remove(twin)
             raise
         return twin
+
+    def abandon(self, index: int) -> None:
+        """Give up an environment's call in flight, as after Ctrl-C, and its episode; do nothing without one."""
+        numbers = [number for number, flight in self._flights.items() if flight.index == index]
+        if numbers or index in self.busy:
+            for number in numbers:
+                del self._flights[number]
+            self._done = [outcome for outcome in self._done if outcome.index != index]
+            self.busy.discard(index)
+            self._leave(self._envs[index])
+            self._envs[index] = _Env(self._envs[index].task, lost=True)
 
     def _alone(self, index: int, asked: wire.Request) -> Any:
         """Send one request, wait for its answer, and return or raise it; no other request is in flight."""

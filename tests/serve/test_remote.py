@@ -315,6 +315,32 @@ def test_a_call_that_takes_too_long_is_given_up_and_its_session_closed(serving, 
     until(lambda: len(server.application.sessions) == 0, "the session stayed")
 
 
+def test_a_call_that_is_interrupted_is_given_up_and_its_session_closed(serving, until, made, monkeypatch):
+    from served_envs import Obeying
+
+    server = serving("served:Waiting", limits={"call_s": 10.0})
+    env = made(f"remote:{server.url}/served:Waiting")
+    env.reset(seed=1)
+    Obeying.gate.clear()
+    for call in (lambda: env.step("wait"), lambda: env.fork(seed=2)):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Remote, "ready", interrupted)
+            call()
+        Obeying.gate.set()
+    with pytest.raises(WorkerDied, match="the episode of env 0 is gone"):
+        env.step("x")
+    assert env.reset(seed=1).obs == made("served:Obeying").reset(seed=1).obs
+    until(lambda: len(server.application.sessions) == 1, "a session stayed")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), env:
+        patch.setattr(Remote, "ready", interrupted)
+        env.step("x")
+    until(lambda: len(server.application.sessions) == 0, "the session stayed")
+
+
+def interrupted(host, at_least=1, timeout=None):
+    raise KeyboardInterrupt
+
+
 def test_what_cannot_be_sent_or_reached_is_told(serving):
     server = serving(token="t" * 16)
     with pytest.raises(BadArgument, match="http://host:port"):

@@ -188,8 +188,12 @@ class _Link:
 
     def call(self, index: int, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._lock:
-            self.host.submit(index, verb, args, kwargs or NO_KWARGS)
-            (outcome,) = self.host.ready()
+            try:
+                self.host.submit(index, verb, args, kwargs or NO_KWARGS)
+                (outcome,) = self.host.ready()
+            except BaseException:  # as Ctrl-C, after which nobody waits for the answer
+                self.host.abandon(index)
+                raise
         if outcome.error is not None:
             raise outcome.error
         return outcome.value
@@ -202,6 +206,7 @@ class _Link:
 
     def leave(self, index: int) -> None:
         with self._lock:
+            self.host.abandon(index)  # a second Ctrl-C may have interrupted the first one's clean-up
             self.host.remove(index)
             self.users -= 1
             if not self.users:
