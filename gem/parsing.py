@@ -6,14 +6,14 @@ Model output can be anything: every parser is linear in the length of the text a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 _BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
-_THINKING = re.compile(
-    r"<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷", re.IGNORECASE
-)
-_THINKING_END = re.compile(
-    r"</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷", re.IGNORECASE
+_THINKING = re.compile(  # the group is the end of thinking
+    r"(</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷)"
+    r"|<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷",
+    re.IGNORECASE,
 )
 _INVISIBLE = re.compile(  # Unicode's category Cf, but for what is shown
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
@@ -32,13 +32,56 @@ def drop_thinking(text: str) -> str:
     """
     if "<" not in text and "◁" not in text:
         return text
-    reply = text[max((match.end() for match in _THINKING_END.finditer(text)), default=0) :]
+    reply = text[max((end for _, end in find_thinking(text)), default=0) :]
     begun = _THINKING.search(reply)
     if not begun or begun.start() >= 20:
         return reply
     shown = reply.rstrip(" \t\r\n.$*)]\\")  # what may close a formula or a sentence
     *_, (box, end, _) = (-1, -1, True), *_closed_braces(shown)
     return reply if box >= 0 and end == len(shown) - 1 else ""
+
+
+def drop_closed_thinking(text: str) -> str:
+    """Return a text without its closed thinking, so that drafts in it are no calls, actions or submissions.
+
+    >>> drop_closed_thinking("<think>click(1)?</think>click(2)"), drop_closed_thinking("<think>So click(1)")
+    ('click(2)', '<think>So click(1)')
+    """
+    parts, last = [], 0
+    for start, end in find_thinking(text):
+        parts.append(text[last:start])
+        last = end
+    return "".join([*parts, text[last:]])
+
+
+def drop_all_thinking(text: str) -> str:
+    """Return what others may read of a reply: nothing of its thinking, even where that breaks off.
+
+    >>> drop_all_thinking("Hello! <think>Hm.</think>How are you?<think>My secret")
+    'Hello! How are you?'
+    """
+    return _THINKING.split(drop_closed_thinking(text), maxsplit=1)[0]
+
+
+def find_thinking(text: str, calls: Sequence[tuple[int, int, Any, str]] = ()) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each closed part that is thinking.
+
+    An end without an opening tag closes one that the prompt opened: its part began with the text, or where
+    the part before it ended. Tags in the argument of a call are text; `calls` have start and end in front,
+    and are in order of their starts.
+    """
+    begun = at = reached = 0
+    opened = False
+    for tag in _THINKING.finditer(text):
+        while at < len(calls) and calls[at][0] < tag.start():
+            reached = max(reached, calls[at][1])
+            at += 1
+        outside = tag.start() >= reached
+        if tag[1] and (opened or outside):
+            yield begun, tag.end()
+            begun, opened = tag.end(), False
+        elif not tag[1] and not opened and outside:
+            begun, opened = tag.start(), True
 
 
 def drop_invisible(text: str) -> str:

@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gem.parsing import boxed, boxed_or_tagged, code, drop_thinking, ends_box, fences, tagged
+from gem.parsing import (
+    boxed,
+    boxed_or_tagged,
+    code,
+    drop_all_thinking,
+    drop_closed_thinking,
+    drop_thinking,
+    ends_box,
+    fences,
+    tagged,
+)
 
 PIECES = ["\\boxed{", "\\boxed {", "\\boxed", "{", "}", "\\{", "\\}", "\\\\", "\\", "7", "x", " ", "\n"]
 latex = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
@@ -45,6 +55,24 @@ balanced = st.recursive(
 )
 def test_thinking_is_no_part_of_a_reply(text, reply):
     assert drop_thinking(text) == reply
+
+
+@pytest.mark.parametrize(
+    ("text", "without_closed", "without_all"),
+    [
+        ("a<think>b</think>c<THOUGHT>d</thought>e", "ace", "ace"),
+        ("the prompt opened it</reasoning>a", "a", "a"),
+        ("<thinking>I write <think> and </think> in it.</thinking>a", "a", "a"),
+        ("<|begin_of_thought|>a<|end_of_thought|>b◁think▷c◁/think▷d", "bd", "bd"),
+        ("<think>a</think>", "", ""),
+        ("a<think>it broke off", "a<think>it broke off", "a"),
+        (r"<think>so it is \boxed{7}.", r"<think>so it is \boxed{7}.", ""),
+        ("a < b", "a < b", "a < b"),
+    ],
+)
+def test_thinking_is_left_out_of_calls_and_of_what_others_read(text, without_closed, without_all):
+    assert drop_closed_thinking(text) == without_closed
+    assert drop_all_thinking(text) == without_all
 
 
 def test_a_box_or_a_tag_in_thinking_is_no_answer():

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from gem.content import Message
 from gem.errors import BadArgument, NoVerdict, check_argument
 from gem.graders.base import Score
+from gem.parsing import drop_thinking
 from gem.record import Agent, Ask, Reply
 from gem.specs import Rebuildable
 
@@ -182,12 +183,9 @@ def _quote(value: Any) -> str:
 def read_verdict(reply: str, nonce: str) -> tuple[float, str] | None:
     """Return the score and reason of a reply that is a verdict with this tag and nothing else; else None.
 
-    The judge's thinking, up to the last ``</think>``, is not part of its verdict.
+    The judge's thinking is not part of its verdict; see `gem.parsing.drop_thinking`.
     """
-    _, closing, rest = reply.rpartition("</think>")
-    if closing and (verdict := _verdict(rest, nonce)) is not None:
-        return verdict
-    return _verdict(reply, nonce)
+    return _verdict(drop_thinking(reply), nonce) or _verdict(reply, nonce)
 
 
 def _verdict(reply: str, nonce: str) -> tuple[float, str] | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gem.content import ToolCall
+from gem.parsing import drop_thinking, find_thinking
 from gem.record import Ask
 from gem.tokens.renderer import Renderer, knows_tools
 from gem.tools import calls
@@ -15,7 +16,6 @@ from gem.tools import calls
 _MISTRAL = "[TOOL_CALLS]"
 _MISTRAL_CALL = re.compile(r"\s*([\w.:/-]{1,128})(?:\[CALL_ID\]\w*)?\[ARGS\]\s*")
 _LLAMA_TAG = "<|python_tag|>"
-_THINK_END = "</think>"
 _BETWEEN = re.compile(r"[\s;,]*")
 _MORE_CALLS = re.compile(r"</\w|```|~~~")
 _KEYS = frozenset(("name", "arguments", "parameters", "type", "id"))
@@ -37,7 +37,7 @@ def take_calls(text: str, turn: int = 0) -> tuple[str, tuple[ToolCall, ...]]:
     ``{"name": ..., "parameters": {...}}`` (Llama 3), and ``[TOOL_CALLS][...]`` or
     ``[TOOL_CALLS]name[ARGS]{...}`` (Mistral). Where a call cannot be read, or where the calls cannot be
     removed without changing the request, the whole reply stays text, for the environment to read. Drafts
-    inside closed ``<think>`` tags stay text too.
+    inside closed thinking stay text too.
 
     Args:
         text: the sampled text, which may be anything.
@@ -83,7 +83,7 @@ def _hermes(text: str) -> tuple[str, list[Named]] | None:
 
 def _mistral(text: str) -> tuple[str, list[Named]] | None:
     before, mark, body = text.partition(_MISTRAL)
-    if not mark or _THINK_END in body:
+    if not mark or any(find_thinking(body)):
         return None
     named: list[Named] = []
     if body.lstrip().startswith("["):
@@ -104,7 +104,7 @@ def _mistral(text: str) -> tuple[str, list[Named]] | None:
 
 
 def _llama(text: str) -> tuple[str, list[Named]] | None:
-    thought, end_of_thought, answer = text.rpartition(_THINK_END)
+    answer = drop_thinking(text)
     body = answer.strip().removeprefix(_LLAMA_TAG).strip()
     if not body.startswith("{"):
         return None
@@ -118,7 +118,7 @@ def _llama(text: str) -> tuple[str, list[Named]] | None:
         named.append(call)
         between = _BETWEEN.match(body, at)
         at = between.end() if between else at
-    return thought + end_of_thought, named
+    return text.removesuffix(answer), named
 
 
 def _read_call(read: Any) -> Named | None:
@@ -130,4 +130,4 @@ def _read_call(read: Any) -> Named | None:
     arguments = read.get("arguments", read.get("parameters"))
     if isinstance(arguments, str):
         arguments = json.loads(arguments)
-    return (read["name"], arguments) if isinstance(arguments, dict) else None
+    return (read["name"], arguments or {}) if isinstance(arguments, dict | None) else None

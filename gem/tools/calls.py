@@ -19,9 +19,6 @@ from typing import Any, NoReturn, Protocol
 from gem import parsing
 from gem.content import ToolCall as NativeCall
 
-THINK = "think"
-"""Calls inside closed ``<think>`` tags are drafts and are not run."""
-
 JSON_TAG = "tool_call"
 """The tag around a JSON function call."""
 
@@ -79,7 +76,8 @@ def find(text: str, tools: Sequence[Callable], answer_marks: Collection[str] = (
     argument; and for every tool ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>`` or
     ``<tool_call><tool_name>...</tool_name><arguments>{...}</arguments></tool_call>``. An unclosed call is
     ignored; of nested calls the outer one counts. What `answer_marks` begin, as ``"<sql>"`` or
-    ``"```sql"``, is no call, and contains none.
+    ``"```sql"``, is no call, and contains none. Calls in closed thinking are drafts, and are left out
+    (`gem.parsing.find_thinking`).
     """
     forms = {mark: tool for tool in tools for mark in marks_of(tool)} | dict.fromkeys(answer_marks)
     tags = [mark[1:-1] for mark in forms if mark[0] == "<"]
@@ -90,7 +88,7 @@ def find(text: str, tools: Sequence[Callable], answer_marks: Collection[str] = (
     for start, end, tag, body in _find_tags(text, (*tags, JSON_TAG)):
         spans.append((start, end, f"<{tag}>", body if tag == JSON_TAG else _content(body)))
     spans.sort(key=lambda span: span[0])
-    drafts = list(_find_drafts(text, spans))
+    drafts = list(parsing.find_thinking(text, spans))
     matches: list[Found] = []
     last = 0
     for start, end, mark, body in spans:
@@ -120,7 +118,7 @@ def _write_call(call: NativeCall) -> str:
         body = _call_body(call.name, given if isinstance(given, dict) else call.arguments)
     except (ValueError, RecursionError):
         body = _call_body(call.name, call.arguments)
-    return f"<{JSON_TAG}>{_TAG_LIKE.sub(_ESCAPED, body)}</{JSON_TAG}>"
+    return f"<{JSON_TAG}>{_TAG_LIKE.sub(_escape, body)}</{JSON_TAG}>"
 
 
 def _read_json(text: str) -> Any:
@@ -142,8 +140,11 @@ def _call_body(name: str, arguments: Any) -> str:
     return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
 
 
-_TAG_LIKE = re.compile(r"<(?=[/a-zA-Z])")
-_ESCAPED = r"\\u003c"
+_TAG_LIKE = re.compile(r"<(?=[/|a-zA-Z])|◁")
+
+
+def _escape(sign: re.Match[str]) -> str:
+    return f"\\u{ord(sign[0]):04x}"
 
 
 def _function_call(body: str, start: int, end: int) -> Found:
@@ -154,16 +155,16 @@ def _function_call(body: str, start: int, end: int) -> Found:
         else:
             call = _read_json(parsing.code(body) or body)
             name = call["name"]
-            arguments = call.get("arguments", call.get("parameters", {}))
+            arguments = call.get("arguments", call.get("parameters"))
             if isinstance(arguments, str):
                 arguments = _read_json(arguments)
     except (ValueError, RecursionError) as error:
         return Found(None, f"this tool call is no JSON: {str(error)[:120]}.", start, end)
     except (KeyError, TypeError, AttributeError):
         return Found(None, 'a tool call is a JSON object {"name": ..., "arguments": {...}}.', start, end)
-    if not isinstance(name, str) or not isinstance(arguments, dict):
+    if not isinstance(name, str) or not isinstance(arguments, dict | None):
         return Found(None, "a tool call's name is text, and its arguments are a JSON object.", start, end)
-    return Found(ToolCall(name, arguments), "", start, end)
+    return Found(ToolCall(name, arguments or {}), "", start, end)
 
 
 def _content(body: str) -> str:
@@ -184,30 +185,6 @@ def _find_tags(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, str
         elif tag in opened:
             start, inside = opened.pop(tag)
             yield start, token.end(), tag, text[inside : token.start()]
-
-
-_BEFORE = -1
-"""The start of thinking that the prompt opened."""
-
-
-def _find_drafts(text: str, calls: Sequence[tuple[int, int, Any, str]]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each part that is thinking; `calls` are spans, in order of their starts.
-
-    A ``</think>`` without an opening tag closes one that the prompt opened, so it began with the text. Tags
-    in the argument of a call are text.
-    """
-    opened: int | None = _BEFORE
-    at = reached = 0
-    for token in _tokens((THINK,)).finditer(text):
-        while at < len(calls) and calls[at][0] < token.start():
-            reached = max(reached, calls[at][1])
-            at += 1
-        if token[1]:
-            if opened is not None and (opened != _BEFORE or token.start() >= reached):
-                yield opened, token.end()
-                opened = None
-        elif token.start() >= reached:
-            opened = token.start()
 
 
 @functools.lru_cache(maxsize=64)

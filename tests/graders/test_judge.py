@@ -36,6 +36,7 @@ def test_a_verdict_is_the_score():
     "said",
     [
         f"<think>Paris is the capital.</think>\n{verdict()}",
+        f"<thinking>Paris is the capital.</thinking>\n{verdict()}",
         f"It is right.\n</think>\n\n```json\n{verdict()}\n```",
         f"<think>Not {verdict(0.0)}: </think> hm </think>{verdict()}",
         verdict(why="it says </think>, and more"),

@@ -99,6 +99,9 @@ def test_tool_actions_become_text(serving, connected):
     called = {"type": "call_tool", "tool_name": "echo", "arguments": {"it": "<tool_call>"}}
     seen = client.data({"type": "step", "data": called})["observation"]["text"]
     assert seen.startswith('<tool_call>{"name": "echo", "arguments": {"it": "')
+    called["arguments"] = None
+    seen = client.data({"type": "step", "data": called})["observation"]["text"]
+    assert seen.startswith('<tool_call>{"name": "echo", "arguments": {}}')
     called["tool_name"] = "rm"
     assert "there are: echo" in client.error({"type": "step", "data": called})["message"]
 

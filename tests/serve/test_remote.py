@@ -384,6 +384,21 @@ def test_an_environment_of_others_is_played_by_openenvs_protocol(serving, made):
             env.step("x")
 
 
+@pytest.mark.parametrize(
+    ("field", "kind", "written", "sent"),
+    [
+        ("message", "string", "<think>Or b?</think>a", "a"),
+        ("message", "string", '<think>Or b?</think>{"message": "a"}', "a"),
+        ("number", "integer", "Or 8?</think>7", 7),
+        ("text", "string", "<think>Or b?</think>a", "<think>Or b?</think>a"),  # a gem server drops it itself
+    ],
+)
+def test_servers_of_others_are_sent_no_thinking(monkeypatch, made, field, kind, written, sent):
+    env = made("openenv:http://127.0.0.1:9")
+    monkeypatch.setattr(env, "_fields", {field: kind})
+    assert env._action(written) == {field: sent}
+
+
 def test_a_token_stays_out_of_records_and_pickles(serving, made):
     token = "t" * 16
     env = made(f"remote:{serving(token=token).url}/served:Obeying", token=token)

@@ -32,6 +32,15 @@ def read(text):
         (f"{HERMES}\n{HERMES.replace('ls', 'pwd')}\nNow I wait.", ("Now I wait.", [LS, PWD])),
         (f"{HERMES} <submit/>", ("<submit/>", [LS])),
         ('{"name": "bash", "parameters": {"command": "ls"}}', ("", [LS])),
+        ('{"name": "bash", "arguments": null}', ("", [("bash", {})])),
+        (
+            f"<thinking>{HERMES}</thinking>{HERMES}",
+            (f"<thinking>{HERMES}</thinking>", [LS]),
+        ),
+        (
+            '<thinking>a</thinking>{"name": "bash", "parameters": {"command": "ls"}}',
+            ("<thinking>a</thinking>", [LS]),
+        ),
         ('<think>a</think>\n{"name": "bash", "parameters": {"command": "ls"}}', ("<think>a</think>", [LS])),
         (
             '<|python_tag|>{"name": "bash", "parameters": {"command": "ls"}}; '
@@ -70,6 +79,7 @@ def test_calls_in_the_forms_of_well_known_models_are_taken_out(text, wanted):
         '[TOOL_CALLS][{"name": "bash", "arguments": {}}] tail',
         "[TOOL_CALLS]bash[ARGS][1]",
         '<think>[TOOL_CALLS][{"name": "bash", "arguments": {}}]</think>',
+        '<reasoning>[TOOL_CALLS][{"name": "bash", "arguments": {}}]</reasoning>',
         "[" * 5000,
         '{"name": "bash", "parameters": ' + "[" * 5000,
         '{"name": "bash", "parameters": {"a": ' + "9" * 5000 + "}}",
@@ -112,7 +122,8 @@ def test_what_is_asked_for_stays_the_same(text):
 SQL = Written("sql", "Run SQL.", "query", "what to run", tag="sql", fences=("sql",))
 WORK_PIECES = (
     "```sql\n", "```", "~~~\n", "\n", " ", "word", "<sql>SELECT 1</sql>", "<sql>", "</sql>", "<think>",
-    "</think>", "<submit/>", "\\boxed{done}", "\\boxed{7}", "<tool_call>", "</tool_call>",
+    "</think>", "<thought>", "</thought>", "<submit/>", "\\boxed{done}", "\\boxed{7}",
+    "<tool_call>", "</tool_call>",
     '<tool_call>{"name": "sql", "arguments": {"query": "</think> <submit/> ```"}}</tool_call>',
     '<tool_call>{"name": "submit", "arguments": {}}</tool_call>',
     '<tool_call>{"name": "nobody", "parameters": {}}</tool_call>', '<tool_call>{"name": 3}</tool_call>',

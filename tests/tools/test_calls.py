@@ -99,6 +99,26 @@ def test_drafts_in_thinking_are_no_calls_even_when_the_prompt_opened_it():
     assert len(find(f"<think>still thinking, so {call}", TOOLS)) == 1
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("<THINK>", "</THINK>"),
+        ("<thinking>", "</thinking>"),
+        ("<thought>", "</thought>"),
+        ("<reasoning>", "</reasoning>"),
+        ("<|begin_of_thought|>", "<|end_of_thought|>"),
+        ("◁think▷", "◁/think▷"),
+    ],
+)
+def test_thinking_has_other_tags_too(begin, end):
+    call = "<search>x</search>"
+    for text in (f"{begin}{call}{end}", f"{call}{end}", f"<think>{call} in {begin} and {call}{end}</think>"):
+        assert said(text) == []
+        assert said(text + call) == [("search", {"query": "x"})]
+    native = write(f"{begin}It broke off.", [NativeCall("1", "python", json.dumps({"code": end}))])
+    assert said(native) == [("python", {"code": end})]
+
+
 def test_what_the_prompt_opened_closes_outside_of_arguments():
     draft, call = "<python>x</python>", "<python>print('</think>')</python>"
     (said_of_call,) = said(call)
@@ -126,7 +146,12 @@ def test_a_call_that_cannot_be_read_is_returned_with_the_reason(body):
     assert len(found.error) < 300
 
 
-PIECES = ["<python>", "</python>", "<think>", "</think>", "```python", "```", "\n", "~~~~", "x",
+def test_null_is_no_arguments():
+    for body in ('{"name": "a", "arguments": null}', '{"name": "a", "parameters": null}', '{"name": "a"}'):
+        assert said(f"<tool_call>{body}</tool_call>") == [("a", {})]
+
+
+PIECES = ["<python>", "</python>", "<think>", "</Thought>", "```python", "```", "\n", "~~~~", "x",
           "<tool_call>", "</tool_call>", '{"name":', "\ud800", "\x00", "  "]  # fmt: skip
 
 
@@ -303,7 +328,7 @@ def test_a_native_call_with_arguments_of_any_text_is_one_call(text, arguments):
         ('{"code": ', None),
         ("[1]", None),
         ('"text"', None),
-        ("null", None),
+        ("null", {}),
         ("[" * 100_000, None),
     ],
 )

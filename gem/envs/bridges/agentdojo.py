@@ -22,6 +22,7 @@ from gem.envs.bridges.specs import AGENTDOJO_SUITES
 from gem.envs.kit.splits import Exclude, Split, check_split
 from gem.envs.kit.workspace import MAX_CALLS, TurnReport, WorkCall, write_call
 from gem.errors import BadArgument, check_argument, check_least, did_you_mean
+from gem.parsing import drop_all_thinking
 from gem.record import StopReason
 from gem.tools import calls
 from gem.tools.base_tool import BaseTool
@@ -176,7 +177,7 @@ class AgentDojoEnv(Env):
         report = TurnReport()
         matches = calls.find(action, _tools_of(self.suite))
         if not matches:
-            return self._finish(report, action, StopReason.FAILED)
+            return self._finish(report, drop_all_thinking(action), StopReason.FAILED)
         if len(matches) > MAX_CALLS:
             report.add(f"That is {len(matches)} calls, none was run; at most {MAX_CALLS} are in a turn.")
             report.info["legal"] = False

@@ -25,7 +25,7 @@ from gem.envs.bridges.specs import BFCL_DISPUTED
 from gem.envs.kit.splits import Exclude, Split, check_split, split_of
 from gem.envs.kit.workspace import TurnReport, WorkCall
 from gem.errors import BadArgument, NoSolver, did_you_mean
-from gem.parsing import code
+from gem.parsing import code, drop_closed_thinking
 from gem.record import StopReason
 from gem.tasks.order import Order
 from gem.tools import calls
@@ -372,7 +372,7 @@ UNREADABLE = (ValueError, SyntaxError, RecursionError, MemoryError, TypeError)
 
 def find_list(action: str) -> tuple[str, bool]:
     """Return what may be a list of calls in an answer, in brackets, and whether it had them."""
-    text = action.rpartition("</think>")[2]
+    text = drop_closed_thinking(action)
     text = (code(text) or text).strip("`\n ")
     begun, ended = text.startswith("["), text.endswith("]")
     return f"{'' if begun else '['}{text}{'' if ended else ']'}", begun and ended

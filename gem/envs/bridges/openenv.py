@@ -30,6 +30,7 @@ from gem.errors import (
     check_argument,
     needs_extra,
 )
+from gem.parsing import drop_all_thinking
 from gem.record import StopReason
 
 with needs_extra("the openenv: family", "websockets", "serve"):
@@ -71,7 +72,8 @@ class OpenEnvEnv(Env):
     Action:
         Text. It fills the field that `field` names, or else the only or the usual field of the server's
         actions, as text or as JSON of the type in the schema. A JSON object with the schema's fields is sent
-        unchanged. If the server refuses an action, the agent reads the refusal and earns 0.
+        unchanged. Thinking is left out, except in the field `text`: a gem server drops it itself. If the
+        server refuses an action, the agent reads the refusal and earns 0.
 
     Observation:
         The text of the observation, if it has one under a usual name. Otherwise all its fields, as JSON.
@@ -214,15 +216,16 @@ class OpenEnvEnv(Env):
 
     def _action(self, text: str) -> dict[str, Any]:
         """Return an action in the form of the server's schema."""
+        reply = drop_all_thinking(text)
         with suppress(ValueError, RecursionError):
-            written = json.loads(text)
+            written = json.loads(reply)
             if isinstance(written, dict) and written and set(written) <= set(self._schema()) | {"metadata"}:
                 return written
         field = self._field()
         if self._fields is None or self._fields.get(field) in ("string", None):
-            return {field: text}
+            return {field: text if field == "text" else reply}
         try:
-            return {field: json.loads(text)}
+            return {field: json.loads(reply)}
         except (ValueError, RecursionError):
             raise ToolError(f"{field} is to be of type {self._fields[field]}, as JSON writes it.") from None
 

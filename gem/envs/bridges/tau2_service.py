@@ -18,6 +18,7 @@ from gem.envs.kit.splits import Exclude, Split
 from gem.envs.kit.workspace import WorkTurn, read, write_call
 from gem.envs.seats.seated_game import SeatedGame
 from gem.graders.base import Grader
+from gem.parsing import drop_all_thinking
 from gem.record import StopReason
 
 ENDINGS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
@@ -194,7 +195,7 @@ class CustomerServiceEnv(DomainTasks, SeatedGame):
 
     def _say(self, seat: str, text: str) -> None:
         """Send a message to the other seat; the customer may end the talk in it."""
-        words = printable(text.rpartition("</think>")[2][:LONGEST_MESSAGE].strip())
+        words = printable(drop_all_thinking(text)[:LONGEST_MESSAGE].strip())
         if not words:
             self.tell(seat, "You said nothing. Say something, or call a tool.")
             self.note(seat, legal=False)

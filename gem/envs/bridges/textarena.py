@@ -30,6 +30,7 @@ from gem.errors import (
     did_you_mean,
     missing_extra,
 )
+from gem.parsing import drop_all_thinking
 from gem.record import StopReason
 from gem.specs import check_accepted
 
@@ -99,6 +100,7 @@ class Game:
 
         The package has no rule for an action on which it raises. Such an action counts as invalid.
         """
+        action = drop_all_thinking(action).strip()  # the other players read it
         if self.bracket and "[" not in action and "]" not in action:
             action = f"[{action}]"
         with self._generators.active():

@@ -106,8 +106,8 @@ class DatabaseEnv(WorkspaceEnv):
     Action:
         SQL in ``<sql>...</sql>``, in a fenced ``sql`` block, or in a call of the tool `sql` is run; up to 20
         of these per turn, in order. ``<answer>query</answer>`` or a call of `answer` answers a question.
-        ``<submit/>`` or a call of `submit` ends an order. SQL in the same turn is run first. Text inside
-        ``<think>`` is ignored. After an action with none of these the agent reads how to write one, and the
+        ``<submit/>`` or a call of `submit` ends an order. SQL in the same turn is run first. Closed
+        thinking is ignored. After an action with none of these the agent reads how to write one, and the
         turn is used up. An answer or a submission in the same turn as an invalid call does not count.
     Observation:
         The question or order, then the results of each turn's statements as tables, or their errors.

@@ -12,7 +12,7 @@ from gem.core import Env, Step
 from gem.envs.kit.browser import STEP_MS, Page, check_browser
 from gem.envs.kit.workspace import WorkCall, WorkTurn, read, write_call
 from gem.errors import check_argument, check_least
-from gem.parsing import boxed
+from gem.parsing import boxed, drop_closed_thinking
 from gem.record import StopReason
 from gem.tools.base_tool import BaseTool
 
@@ -274,9 +274,9 @@ def read_actions(action: str) -> WorkTurn:
 
     Thinking that is closed does not count, and a line with other words than calls does not either.
     """
-    if "<tool_call>" in action:
-        return read(action, ACTIONS, submits=False)
-    text = action[-_MAX_ACTION:].rpartition("</think>")[2]
+    if (native := read(action, ACTIONS, submits=False)).calls:
+        return native
+    text = drop_closed_thinking(action[-_MAX_ACTION:])
     calls = [call for line in text.splitlines() for call in _read_line(line)]
     if not calls:
         calls = _read_line(boxed(text) or "")

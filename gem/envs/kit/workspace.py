@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from gem.content import ToolSpec
 from gem.core import Env, Step
 from gem.errors import ToolError, did_you_mean
-from gem.parsing import boxed
+from gem.parsing import boxed, drop_closed_thinking
 from gem.record import StopReason
 from gem.tools import calls, schema
 from gem.tools.base_tool import BaseTool, tools_in_class
@@ -31,7 +31,6 @@ NOT_COUNTED = "The task was not ended: another call of this turn could not be ca
 """The answer to a submission in the same turn as a call that cannot be carried out."""
 
 _SUBMIT_TAG = re.compile(r"<submit\s*/>|<submit>\s*</submit>")
-_THINK_END = "</think>"
 
 
 def submit_spec(description: str) -> ToolSpec:
@@ -154,7 +153,7 @@ def _submits(action: str, matches: Sequence[Found], in_a_box: bool, tools: Seque
     for each in matches:
         outside.append(action[last : each.start])
         last = each.end
-    text = " ".join([*outside, action[last:]]).rpartition(_THINK_END)[2]
+    text = drop_closed_thinking(" ".join([*outside, action[last:]]))
     cut = [at for name in tools if (at := text.find(f"<{name}>")) >= 0]  # what a limit of tokens cut off
     text = text[: min(cut, default=len(text))]
     if _SUBMIT_TAG.search(text):

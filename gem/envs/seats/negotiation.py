@@ -10,7 +10,7 @@ from gem.content import printable
 from gem.envs.kit.text_game import integer
 from gem.envs.seats.seated_game import SeatedGame
 from gem.errors import check_argument
-from gem.parsing import boxed, drop_thinking, tagged
+from gem.parsing import boxed, drop_all_thinking, tagged
 from gem.record import StopReason
 
 ITEMS = ("books", "hats", "balls")
@@ -258,5 +258,5 @@ def _take(share: Share) -> str:
 
 def _message(text: str) -> str:
     """Return a player's message: one line, without control characters, cut to the longest length."""
-    line = " ".join((tagged(drop_thinking(text), "say") or "")[: 4 * LONGEST_MESSAGE].split())
+    line = " ".join((tagged(drop_all_thinking(text), "say") or "")[: 4 * LONGEST_MESSAGE].split())
     return printable(line)[:LONGEST_MESSAGE]

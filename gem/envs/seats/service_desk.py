@@ -14,6 +14,7 @@ from gem.envs.kit.workspace import MAX_CALLS, write_call
 from gem.envs.seats.seated_game import SeatedGame
 from gem.envs.seats.service_desk_world import SCENARIOS, TOOLS, Desk, DeskCase, deal, policy
 from gem.errors import BadArgument, ToolError, did_you_mean
+from gem.parsing import drop_all_thinking
 from gem.record import StopReason
 from gem.tools.calls import Found, find
 
@@ -125,6 +126,7 @@ class ServiceDesk(SeatedGame):
         if speaker == "agent" and (calls := find(text, ())):
             self._call_all(calls)
         else:
+            text = drop_all_thinking(text)
             words = printable(text[: 2 * LONGEST_MESSAGE].replace(HANG_UP, "").strip())[:LONGEST_MESSAGE]
             self.messages.append((speaker, words))
             other = "customer" if speaker == "agent" else "agent"

@@ -64,7 +64,7 @@ class TerminalEnv(WorkspaceEnv):
     Action:
         Bash commands in ``<bash>...</bash>`` or fenced ``bash`` blocks, or calls of the tool `bash`; up to 20
         run in order. ``<submit/>``, ``\boxed{done}`` or a call of `submit` ends the task, after the commands
-        of the same turn. Text inside ``<think>`` is ignored. After an action with neither, or with more
+        of the same turn. Closed thinking is ignored. After an action with neither, or with more
         calls, the agent reads how to write one, and the turn is used up. A submission in the same turn as an
         invalid call does not count.
     Observation:

@@ -197,13 +197,13 @@ def action_of(data: Mapping[str, Any], tools: Sequence[ToolSpec]) -> str:
     """
     kind = data.get("type")
     if kind == "call_tool":
-        name, arguments = data.get("tool_name"), data.get("arguments", {})
-        if not isinstance(name, str) or not isinstance(arguments, dict):
+        name, arguments = data.get("tool_name"), data.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments, dict | None):
             raise BadAction('a call_tool action has "tool_name", a text, and "arguments", an object.')
         if name not in [tool.name for tool in tools]:
             known = ", ".join(tool.name for tool in tools) or "none"
             raise BadAction(f"there is no tool {replace_surrogates(name)!r:.80}; there are: {known}.")
-        return calls.write("", (ToolCall("", name, json.dumps(arguments)),))
+        return calls.write("", (ToolCall("", name, json.dumps(arguments or {})),))
     strangers = set(data) - {"text", "metadata"}
     text = data.get("text")
     if strangers or not isinstance(text, str):

@@ -143,6 +143,17 @@ def test_an_attack_that_succeeds_costs_the_reward():
     assert (step.reward, step.info["rewards"]) == (0.0, {"utility": 1.0, "security": 0.0})
 
 
+@pytest.mark.parametrize("end", ["</think> I do not know.", "</think>", ""])
+def test_thinking_is_no_answer(end):
+    env = gem.make("agentdojo:banking", task="user_task_1")
+    env.reset(0)
+    task = bridge._suite("banking").user_tasks["user_task_1"]
+    calls = reference(task, env._before)
+    answer = str(task.GROUND_TRUTH_OUTPUT)
+    assert play(env.fork(), [*calls, f"<think>{answer}?</think> {answer}"]).reward == 1.0
+    assert play(env, [*calls, f"<think>{answer}?{end}"]).reward == 0.0
+
+
 def test_wrong_calls_are_the_agents_to_mend():
     env = gem.make("agentdojo:slack")
     env.reset(0)

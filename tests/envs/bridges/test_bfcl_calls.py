@@ -39,6 +39,7 @@ def score(name, task, action):
         ("[calculate_triangle_area(base=10, height=5)]", 1.0),
         ("calculate_triangle_area(base=10, height=5, unit='units')", 1.0),
         ("```python\n[calculate_triangle_area(base=2*5, height=5)]\n```", 1.0),
+        ("<thinking>[f(x=1)]</thinking>[calculate_triangle_area(base=10, height=5)]", 1.0),
         ("<think>[f(x=1)]</think>[calculate_triangle_area(base=10, height=5)]", 1.0),
         ("[calculate_triangle_area(base=10, height=5), calculate_triangle_area(base=10, height=5)]", 0.0),
         ("[calculate_triangle_area(base=10)]", 0.0),

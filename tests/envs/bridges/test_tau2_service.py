@@ -239,6 +239,12 @@ def test_who_says_nothing_keeps_the_turn(airline):
     assert step.infos["agent"]["legal"] is False
 
 
+def test_no_thinking_is_said(airline):
+    for thinking in ("<thinking>My secret.</thinking>", "<think>My secret.</think>", "My secret.</think>"):
+        *_, step = play(airline, 0, [("user", "Hello."), ("agent", f"{thinking}Good day.<think>My secret")])
+        assert step.obs["user"].endswith("The agent says: Good day.")
+
+
 def test_each_seat_has_its_own_tools_and_reads_its_own_results():
     env = gem.make("tau2:telecom")
     look = write_call("check_status_bar", {})

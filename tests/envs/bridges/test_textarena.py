@@ -124,6 +124,21 @@ def test_two_players_meet_and_one_wins():
     assert not step.infos["player_1"]["success"]
 
 
+def test_thinking_is_neither_played_nor_shown():
+    env = gem.make("ta:KuhnPoker-v0")
+    env.reset(seed=0)
+    first, second = env.acting[0], next(seat for seat in env.seats if seat not in env.acting)
+    step = env.step({first: "<think>I have the king. [bet]? No.</think>[check]"})
+    assert "[check]" in step.obs[second]
+    assert "king" not in step.obs[second]
+    assert "[bet]?" not in step.obs[second]
+    env = gem.make("ta:FrozenLake-v0")
+    env.reset(seed=0)
+    plain = env.fork().step("[right]")
+    assert env.fork().step("<think>Not [down].</think> right")[:4] == plain[:4]
+    assert env.step("<thinking>[down] is a hole, so:</thinking>[right]")[:4] == plain[:4]
+
+
 def test_a_game_that_everybody_left_ends():
     env = gem.make("ta:PublicGoodsGame-v0")
     env.reset(seed=0)

@@ -36,6 +36,14 @@ def test_the_judge_says_what_is_wrong(wrong, reward):
     assert env.step("<submit/>").reward == reward
 
 
+@pytest.mark.parametrize("draft", ["<thinking>Then <submit/></thinking>", "<submit/></think>"])
+def test_a_submission_in_thinking_is_none(draft):
+    env = Judged("")
+    env.reset(seed=1)
+    assert not env.step(draft).done
+    assert env.step(f"{draft} <submit/>").reward == 1.0
+
+
 @pytest.mark.parametrize("wrong", [True, False, None])
 def test_a_judge_that_does_not_return_text_gives_no_outcome(wrong):
     env = Judged(wrong)

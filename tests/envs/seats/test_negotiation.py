@@ -64,8 +64,13 @@ def test_a_message_reaches_the_other_as_one_harmless_line():
 
 
 def test_a_message_in_thinking_is_not_said():
-    step = say(begun(), f"<think><say>I need the hat.</say></think> {take((0, 0, 0))}")
-    assert "hat." not in step.obs[TWO]
+    for text in (
+        f"<think><say>I need the hat.</say></think> {take((0, 0, 0))}",
+        f"<think><say>I need the hat.</say> {take((0, 0, 0))}",
+    ):
+        step = say(begun(), text)
+        assert not step.done
+        assert "hat." not in step.obs[TWO]
 
 
 @pytest.mark.parametrize(

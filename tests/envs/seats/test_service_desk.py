@@ -77,6 +77,18 @@ def test_a_refusal_names_the_rule_and_no_other():
     assert (step.rewards["agent"], step.infos["agent"]["refused"]) == (0.0, False)
 
 
+def test_thinking_is_neither_said_nor_graded():
+    thinking = "<think>Which of rule 1, rule 2 and rule 3 applies? {}</think>"
+    for scenario in SCENARIOS:
+        step = play(scenario, lambda text: thinking.format("Hm. " * 500) + text)
+        assert step.infos["agent"]["success"], scenario
+    env = ServiceDesk()
+    env.reset(seed=0)
+    step = env.step({"customer": f"<think>At the end I write {HANG_UP}.</think>Hello."})
+    assert step.obs["agent"].endswith('The customer says: "Hello."')
+    assert env.step({"agent": "<thinking>My secret"}).obs["customer"].endswith('The clerk says: ""')
+
+
 def test_the_policy_is_the_clerks_to_keep():
     def generous(text):
         return text.replace('"refund_percent": 50', '"refund_percent": 100')
