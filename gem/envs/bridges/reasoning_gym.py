@@ -1,7 +1,7 @@
 r"""Bridge to reasoning-gym: more than a hundred procedural data sets, as the family ``rg:``.
 
 The package makes good questions, but it was not written for hostile answers or for many seeds. The tables
-here repair the defects of its data sets. Each row has a test in ``tests/envs/bridges/test_reasoning_gym*.py``.
+here repair the defects of its data sets. ``tests/envs/bridges/test_reasoning_gym*.py`` test every row.
 """
 
 from __future__ import annotations
