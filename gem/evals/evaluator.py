@@ -146,11 +146,9 @@ def evaluate(
     check_argument("seeds", seeds, len({*seeds}) == len(seeds), "each seed once; samples play it again")
     settings = agent.options if isinstance(agent, BaseRunner) else RunOptions.merge(options, keywords)
     if instances is None:
-        groups = _name_tasks(env, seeds, settings)
-        tasks = zip(seeds, groups, strict=True)
-        jobs = [Job(env, each, group, sample) for each, group in tasks for sample in range(samples)]
+        jobs = _make_jobs(env, seeds, samples, settings)
         if stop is not None:
-            stop.expect(groups)
+            stop.expect(dict.fromkeys(job.group for job in jobs))
     else:
         jobs = _jobs(env, episodes if isinstance(episodes, int) else EPISODES, instances)
     if reward:
@@ -208,20 +206,26 @@ def _add_stop(options: RunOptions, stop: Stopping | None) -> RunOptions:
     return replace(options, admit=admit, on_episode=on_episode)
 
 
-def _name_tasks(env: str | TaskRef | Maker, seeds: Sequence[int], settings: RunOptions) -> list[str]:
-    """Return the group of each task, by its seed, as its place differs between evaluations in one folder.
+def _make_jobs(
+    env: str | TaskRef | Maker, seeds: Sequence[int], samples: int, settings: RunOptions
+) -> list[Job]:
+    """Return the jobs of tasks, whose groups are their seeds: their places differ between evaluations.
 
     Earlier versions stored the place as the group. Such a task keeps it; of several with one place, the last.
     """
     stored: dict[str, int] = {}
     if settings.resume and isinstance(settings.store, EpisodeStore):
         wanted = {*seeds}
-        for entry in settings.store.latest():
+        for entry in settings.store.latest(superseded=True):
             by_place = entry.group.isdecimal() and entry.seed in wanted
             if by_place and entry.job == name_job(Job(env, entry.seed, entry.group)):
                 stored[entry.group] = entry.seed
     places = {seed: place for place, seed in stored.items()}
-    return [places.get(seed, f"seed {seed}") for seed in seeds]
+    return [
+        Job(env, seed, places.get(seed, f"seed {seed}"), sample)
+        for seed in seeds
+        for sample in range(samples)
+    ]
 
 
 def _jobs(env: str | TaskRef | Maker, episodes: int, instances: Instances) -> list[Job]:
@@ -393,12 +397,18 @@ class _SuiteRun:
         )
         events.on_begin(self.result)
         self.stores = {name: self._open_store(name) for name in self.agents}
+        self.resumed = {
+            name: store
+            for name, store in self.stores.items()
+            if isinstance(store, CountedStore) and len(store)
+        }
+        self.counted: dict[str, set[tuple[str, int]]] = {name: set() for name in self.agents}
         self.references = {  # apart from the stores of measured agents of these names
             name: None if out is None else open_store(last, out / "references" / name, name, alone=True)
             for name in REFERENCES
             if options.normalise
         }
-        stored = sum(len(each.latest()) for each in self.stores.values() if isinstance(each, CountedStore))
+        stored = sum(len(each.latest(superseded=True)) for each in self.resumed.values())
         if not stored:  # else not before the store accepts it, as it must not replace another one
             self.result.write_command()
         if options.ray is None and (options.retry_failed or stored < self.result.total):
@@ -523,6 +533,9 @@ class _SuiteRun:
                     self.result.add(now, row)
                     self.events.on_row(now, row)
                 self.result.compare(tasks.label)
+            for name, store in self.stores.items():
+                if isinstance(store, CountedStore):
+                    store.supersede(self.counted[name])
             self.result.end()
         except AgentUnavailable as gone:
             self._stop(gone, f"agent {now} cannot answer: {gone}")
@@ -582,6 +595,9 @@ class _SuiteRun:
         ended: set[str] = set()
 
         def count(episode: Episode) -> None:
+            if (resumed := self.resumed.pop(name, None)) is not None:  # and it accepts this evaluation
+                self._supersede_others(resumed)
+            self.counted[name].add((episode.job, episode.sample))
             ended.add(episode.id)
             place = places.get(episode.seed, 0)
             self.result.count(tasks.label, name, place, episode, options.seat)
@@ -617,6 +633,13 @@ class _SuiteRun:
         if not isinstance(store, CountedStore):
             return result
         return replace(result, usage=together((result.usage, store.spent_before(ended))))
+
+    def _supersede_others(self, store: EpisodeStore) -> None:
+        """Let readers of an agent's store leave out the tasks that this evaluation does not have."""
+        settings = RunOptions(store=store, resume=True)
+        parts = [(each.entry, each.seeds) for each in self.tasks]
+        jobs = [_make_jobs(entry.task, seeds, entry.samples, settings) for entry, seeds in parts]
+        store.supersede({(name_job(job), job.sample) for each in jobs for job in each})
 
     def _make_other(self, name: str) -> Agent:
         return self._close_at_end(self.options.make_agent(name, AgentSettings()))

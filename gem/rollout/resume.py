@@ -36,7 +36,7 @@ class StoredEpisodes:
         self._store = store
         self._runs = store.runs
         self._entries: dict[tuple[str, int], list[Entry]] = {}
-        for entry in store.latest():
+        for entry in store.latest(superseded=True):  # data may be what they were before
             if entry.job:
                 self._entries.setdefault((entry.job, entry.sample), []).append(entry)
         specs = {entry.spec for entries in self._entries.values() for entry in entries}

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -39,6 +40,7 @@ from gem.errors import (
     did_you_mean,
     reason,
 )
+from gem.files import read_json, replace_file
 from gem.models import name_models
 from gem.record import Episode, RunInfo, Turn, Verdict
 from gem.rollout.index import Entry, Index, Tally, TaskTally, is_same, matches
@@ -327,15 +329,21 @@ class EpisodeStore(Sequence[Episode], Closing):
                 return False
         return True
 
-    def latest(self) -> list[Entry]:
+    def latest(self, *, superseded: bool = False) -> list[Entry]:
         """Return an entry for each job and sample: its last attempt with a verdict, else its last attempt.
 
         Attempts in a later run with the same agent, settings and limits count as later. Episodes of the same
         job by another agent have their own entries. Each episode without a job has its own entry.
+
+        Args:
+            superseded: include the jobs that `supersede` has left out.
         """
         settings = {run.id: repr(run.settings) for run in self.runs}
+        left_out = frozenset() if superseded else self.superseded
         last: dict[tuple[str, str, int], Entry] = {}
         for entry in self.select():
+            if (entry.job, entry.sample) in left_out:
+                continue
             played = settings.get(entry.run, entry.run)
             alone = (entry.id, "", -1 - entry.number)  # with its number, as damaged lines have no id
             key = (played, entry.job, entry.sample) if entry.job else alone
@@ -343,6 +351,37 @@ class EpisodeStore(Sequence[Episode], Closing):
             if before is None or entry.verdict == Verdict.SCORED or before.verdict != Verdict.SCORED:
                 last[key] = entry
         return sorted(last.values())
+
+    @property
+    def superseded(self) -> frozenset[tuple[str, int]]:
+        """The jobs and samples that `latest` leaves out; none where the file of them cannot be read."""
+        with suppress(OSError, ValueError, TypeError):
+            return frozenset((job, sample) for job, sample in read_json(self._superseded_path))
+        return frozenset()
+
+    def supersede(self, standing: Collection[tuple[str, int]]) -> None:
+        """Let `latest` leave out the stored jobs that are not in `standing`, in every process.
+
+        An evaluation that is repeated with other data, or fewer tasks, keeps its store, and counts only the
+        episodes of the tasks that it has now. They are in the file ``<name>.superseded.json``.
+
+        Args:
+            standing: the jobs that count, each with a sample.
+
+        Raises:
+            StoreError: when the store is read-only or closed, or the file cannot be written.
+        """
+        self._check_writable()
+        stored = {(entry.job, entry.sample) for entry in self.select() if entry.job}
+        if left_out := sorted(stored.difference(standing)):
+            with replace_file(self._superseded_path) as new:
+                new.write_text(json.dumps(left_out))
+        else:
+            self._superseded_path.unlink(missing_ok=True)
+
+    @property
+    def _superseded_path(self) -> Path:
+        return self._file.index_path.with_name(f"{self.path.name}.superseded.json")
 
     @property
     def runs(self) -> list[RunInfo]:

@@ -138,7 +138,7 @@ class Source:
         self._alarms: list[dict[str, Any]] = []
         self._alarmed = 0
         self._tally: tuple[int, list[Tally]] | None = None
-        self._counted: tuple[int, list[Tally], list[TaskTally]] | None = None
+        self._counted: tuple[tuple[int, Any], list[Tally], list[TaskTally]] | None = None
         self._tasks: dict[str, TaskRef] = {}
 
     @property
@@ -249,14 +249,14 @@ class Source:
         """Return the sums over the episodes that count: of repeated ones, the last attempt (`latest`).
 
         Sums by task are given if tasks have several samples. Entries are read one by one only if an episode
-        may have been played again.
+        may have been played again, or counts no more.
         """
         store = self.store
-        count = len(store)
+        count = len(store), store.superseded
         if self._counted is None or self._counted[0] != count:
             # Watched seeds have one sample each, at every checkpoint.
             several = self.path.name == WATCHED or store.page(sample=1, count=0)[1] > 0
-            if store.page(attempt=1, count=0)[1] or len(store.runs) > 1:
+            if count[1] or store.page(attempt=1, count=0)[1] or len(store.runs) > 1:
                 entries = store.latest()
                 self._counted = count, by_end((), entries), by_task((), entries) if several else []
             else:

@@ -9,9 +9,11 @@ from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.errors import AgentUnavailable, BadArgument, MissingData, NoVerdict, StoreError, UnknownEnv
 from gem.evals import Entry, Suite, SuiteEvents, SuiteOptions, evaluate, play_suite
+from gem.evals.outcomes import read_run
 from gem.evals.usage import tokens_of
 from gem.record import AgentInfo, Reply
 from gem.rollout import EpisodeStore
+from gem.viewer.sources import Source
 
 EASY, HARD = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard"
 
@@ -172,6 +174,43 @@ def test_an_evaluation_grows_in_its_folder_and_its_server_may_move(tmp_path):
     assert len(play_suite(wider, "openai:m@http://127.0.0.1:2/v1", options).results) == 2
     with pytest.raises(StoreError, match="evaluation of agent 'openai:m'"):
         play_suite(wider, "openai:other@http://127.0.0.1:2/v1", options)
+
+
+@pytest.mark.parametrize("changes", [{"episodes": 2}, {"only": (1, 2)}, {"seed": 5}, {"samples": 1}])
+def test_readers_of_a_folder_count_what_its_last_evaluation_counts(changes, tmp_path):
+    def play(episodes=4, samples=2, seed=0, only=()):
+        entry = Entry(EASY, episodes=None if only else episodes, samples=samples, only=only)
+        suite = Suite("", (entry,), seed=seed)
+        return play_suite(suite, {"me": Guesses()}, SuiteOptions(out=tmp_path)).ended
+
+    def count():
+        source = Source(0, tmp_path / "episodes.jsonl", "it")
+        shown = source.figures().episodes
+        assert shown == len(read_run(tmp_path).outcomes) == len(source.store.latest())
+        source.close()
+        return shown
+
+    assert play() == count() == 8
+    assert play(**changes) == count()
+    stored = (tmp_path / "episodes.jsonl").read_bytes()
+    assert play() == count() == 8
+    assert (tmp_path / "episodes.jsonl").read_bytes() == stored  # what counts again is not played again
+
+
+def test_readers_of_a_folder_leave_out_other_tasks_while_it_is_played(tmp_path):
+    def play(seed, left):
+        play_suite(suite(EASY, HARD, seed=seed), {"me": Guesses(left)}, SuiteOptions(out=tmp_path))
+        return read_run(tmp_path).outcomes
+
+    before = play(0, 1000)
+    with pytest.raises(AgentUnavailable):
+        play(1, 0)
+    assert read_run(tmp_path).outcomes == before  # nothing of the new tasks is stored
+    with pytest.raises(AgentUnavailable):
+        play(1, 30)
+    tasks = {each.task for each in read_run(tmp_path).outcomes}
+    assert {each.task for each in play(1, 1000)} > tasks
+    assert tasks.isdisjoint(each.task for each in before)
 
 
 def test_an_evaluation_without_an_episode_is_replaced(tmp_path):

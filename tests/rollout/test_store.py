@@ -793,6 +793,23 @@ def test_the_latest_is_the_last_attempt_with_a_verdict(path):
         assert [entry.number for entry in store.latest()] == [2, 3, 4, 7, 8, 9, 10]
 
 
+def test_superseded_jobs_are_left_out_of_the_latest_alone_and_in_every_process(path):
+    with EpisodeStore(path) as store, EpisodeStore(path, read_only=True) as other:
+        for each in episode(0), episode(0, sample=1), episode(1), episode(7, job="", run=RunInfo("free")):
+            store.append(each)
+        store.supersede({(store[0].job, 1), ("a job that is not stored", 0)})
+        assert [entry.number for entry in other.latest()] == [1, 3]
+        assert len(other.latest(superseded=True)) == len(other) == 4
+        for spoilt in "{", "[7]", "[[[], 0]]", '[["a", 0, 0]]':
+            path.with_name(f"{path.name}.superseded.json").write_text(spoilt)
+            assert len(other.latest()) == 4
+        store.supersede({(entry.job, entry.sample) for entry in store.select()})
+        assert len(other.latest()) == 4
+        assert not [*path.parent.glob("*superseded*")]
+        with pytest.raises(StoreError, match="read-only"):
+            other.supersede(set())
+
+
 def test_an_id_that_is_not_there_gets_near_matches(path):
     with EpisodeStore(path) as store:
         store.append(episode(1))
