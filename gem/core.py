@@ -93,6 +93,9 @@ class Env(Rebuildable, Closing):
     forkable: ClassVar[bool] = True
     """False where the state is outside the instance: a terminal, a remote session."""
 
+    state_travels: ClassVar[bool] = True
+    """False where get_state() returns a name, which is valid while this instance is open."""
+
     several_seats: ClassVar[bool] = False
     """Whether values are dicts by seat; see `gem.seats.SeatedEnv`."""
 

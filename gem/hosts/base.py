@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from gem import plugins
 from gem.closing import Closing
@@ -108,6 +108,9 @@ class Host(Closing, ABC):
     call that takes longer than `call_s` seconds returns WorkerDied, and its environment is replaced. The
     serial host cannot stop a call; it detects this after the call has returned.
     """
+
+    takes_states: ClassVar[bool] = True
+    """Whether `set_state` takes a state that an environment returned elsewhere."""
 
     def __init__(self, call_s: float | None = None) -> None:
         """Start without environments."""

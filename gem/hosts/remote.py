@@ -79,6 +79,8 @@ class Remote(Host):
         BadArgument: without an address, or for an invalid one.
     """
 
+    takes_states = False
+
     def __init__(
         self,
         call_s: float | None = None,

@@ -109,6 +109,9 @@ class Flights:
                 raise BadArgument("a program plays whole episodes; it does not go on from turns of another.")
             playing = play_whole(place, job.seed, record)
         else:
+            start = job.start
+            if start is not None and not self.host.takes_states:
+                start = replace(start, state=None)  # the recorded actions are played again there
             playing = play(
                 place,
                 job.seed,
@@ -116,7 +119,7 @@ class Flights:
                 history=run.history,
                 record=record,
                 actor=actor or None,
-                start=job.start,
+                start=start,
             )
         flight = self._by_index[place.index] = Flight(trial, record, place, playing)
         return flight

@@ -1,8 +1,8 @@
 """Forks: play several continuations of a turn, estimate the turn's value from them, and search over them.
 
 An episode is played again from its seed, once, in this process, and compared with its record. If the
-environment can be copied, continuations start from copies of its state at the turn. If not, each continuation
-plays the recorded actions again. Both give the same result.
+environment can be copied, continuations start from copies of its state at the turn. If not, or if it is on a
+server, each continuation plays the recorded actions again. Both give the same result.
 
 The environment's random numbers come from the seed: forks of one turn differ only in the agent's actions.
 """
@@ -10,6 +10,7 @@ The environment's random numbers come from the seed: forks of one turn differ on
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from statistics import fmean
@@ -109,7 +110,8 @@ def _replay_states(
 
     def copy_state(env: Env) -> None:
         turn = ends[-1]
-        if fork and not episode.several and turn in turns and turn < len(episode.turns):
+        copied = fork and not episode.several and env.unwrapped.state_travels
+        if copied and turn in turns and turn < len(episode.turns):
             try:
                 states[turn] = env.get_state()
             except CannotFork:
@@ -302,7 +304,7 @@ def tree_search(
     environment parsed them, if it reports that) are the candidates. The value of a candidate is the mean
     return of its episodes, and the search continues from the `keep` best. With ``keep=1`` this is best-of-n
     at each turn. It returns the best of all episodes played, so a lucky one is not lost (Cazenave, Nested
-    Monte-Carlo Search, IJCAI 2009).
+    Monte-Carlo Search, IJCAI 2009). It warns where no episode from a position has a verdict, and ends there.
 
     All episodes share one seed, so the search uses hidden information and future random numbers. Its result
     is a demonstration, or training data; it does not measure the agent's performance in a single episode.
@@ -320,6 +322,7 @@ def tree_search(
     Raises:
         BadArgument: for invalid numbers, or several seats.
         ContractBroken: when the environment is not determined by its seed.
+        NoSolver: where the agent is the solver or the random actor, and the environment has none.
     """
     for name, number in (("samples", samples), ("keep", keep), ("steps", steps)):
         check_least(name, number)
@@ -328,10 +331,17 @@ def tree_search(
     jobs = [Job(env, seed, sample=sample, salt=salt) for sample in range(samples)]
     while True:
         candidates: dict[tuple[str, str], list[Episode]] = {}
-        for job, episode in zip(jobs, runner.play(jobs), strict=True):
+        episodes = runner.play(jobs)
+        check_actor(episodes)
+        if not any(episode.scored for episode in episodes):
+            why = next((episode.error for episode in episodes if episode.error), episodes[0].stop)
+            warnings.warn(
+                f"the search ends at turn {turn}, where no episode has a verdict: {why!r:.200}", stacklevel=2
+            )
+        for job, episode in zip(jobs, episodes, strict=True):
             if episode.several:
                 raise BadArgument(f"{episode.spec} has several seats; accepted: environments of one.")
-            total += len(episode.turns) - (turn if job.start and job.start.state else 0)
+            total += sum("env_s" in each.timing for each in episode.turns)  # not those of a restored state
             if not episode.scored:
                 continue
             if best is None or episode.reward() > best.reward():

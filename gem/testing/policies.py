@@ -36,7 +36,8 @@ class Deals:
     def __init__(self, env: Env, seeds: Collection[int], forkable: bool = True) -> None:
         """Keep the instances of `seeds`; those of other seeds are made at each call."""
         self.env = env
-        self._kept = frozenset(seeds) if forkable and env.forkable else frozenset()
+        kept = forkable and env.forkable and env.unwrapped.state_travels  # a server keeps few states
+        self._kept = frozenset(seeds) if kept else frozenset()
         self._dealt: dict[int, tuple[Start, dict[str, Any]]] = {}
 
     def begin(self, seed: int) -> Start:

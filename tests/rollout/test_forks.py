@@ -9,8 +9,9 @@ from fork_worlds import FarWalk, Forgetful, Moody, Walk
 
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
+from gem.agents.solver import SolverAgent
 from gem.core import Step
-from gem.errors import BadArgument, ContractBroken
+from gem.errors import BadArgument, ContractBroken, NoSolver
 from gem.record import Limits, Reply, StopReason, Verdict, group_episodes
 from gem.rollout import (
     Branch,
@@ -410,8 +411,13 @@ def test_a_search_ends_where_its_steps_are_spent_or_nothing_has_a_verdict():
                 tree_search(Walk, 3, runner, **wrong)
         with pytest.raises(BadArgument, match="several seats"):
             tree_search("multi:MatrixGame-v0", 3, runner)
-    with Runner(ScriptedAgent(lambda ask: 1 / 0)) as runner:
+    with (
+        Runner(ScriptedAgent(lambda ask: 1 / 0)) as runner,
+        pytest.warns(UserWarning, match="ends at turn 0, where no episode has a verdict.*ZeroDivisionError"),
+    ):
         assert tree_search(Walk, 3, runner, samples=4) == (None, 0)
+    with Runner(SolverAgent()) as runner, pytest.raises(NoSolver):
+        tree_search(Walk, 3, runner)
 
 
 def test_a_search_is_the_same_again_and_on_another_host():

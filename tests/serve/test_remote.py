@@ -28,7 +28,7 @@ from gem.evals.data_flags import DataFlags
 from gem.hosts import make_host
 from gem.record import StopReason, Verdict
 from gem.registry import Maker
-from gem.rollout import Job, Runner
+from gem.rollout import Job, Runner, branches, tree_search
 from gem.rollout.demos import write_demos
 from gem.specs import WrapperRef
 from gem.testing import check_env
@@ -89,6 +89,20 @@ def test_a_solver_there_is_no_breach_of_the_contract_here(serving, tmp_path):
     name = f"remote:{serving(SUDOKU).url}/{SUDOKU}"
     assert check_env(name, seeds=[0], rules=["solver"]).held == ("solver",)
     assert write_demos(name, tmp_path / "demos.jsonl", episodes=1).kept == 1
+
+
+def test_forks_and_searches_are_those_of_an_environment_here(serving):
+    url = serving(GUESS, limits={"rate": 1e6}).url
+    found = []
+    for name, host in ((GUESS, "serial"), (GUESS, f"remote:{url}"), (f"remote:{url}/{GUESS}", "serial")):
+        with Runner(RandomAgent(), host=host) as runner:
+            (episode,) = runner.play([Job(name, 3)])
+            forks = runner.play(branches(episode, [1, 2], 3))
+            search = tree_search(name, 3, runner, samples=2, keep=2)
+        hashes = [fork.transcript_hash() for fork in forks]
+        found.append((hashes, search.episode.transcript_hash(), all(fork.scored for fork in forks)))
+    assert found[0] == found[1] == found[2]
+    assert found[0][2]
 
 
 def test_errors_cross_as_gems_own(serving, made):

@@ -42,6 +42,7 @@ class RemoteEnv(Env):
     """
 
     shared: ClassVar[tuple[str, ...]] = ("_link", "_index", "_claims", "_tools", "_spec")
+    state_travels: ClassVar[bool] = False
     _secret_arguments: ClassVar[tuple[str, ...]] = ("token",)
 
     def __init__(
